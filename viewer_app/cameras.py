@@ -1,0 +1,206 @@
+"""Cameras: a pose and intrinsics, how they are written as JSON, and the camera that frames a scene.
+
+World-to-camera matrices in OpenCV axes throughout (x right, y down, z forward), as gsplat's `viewmats`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from viewer_app.errors import CameraError
+
+CameraModel = Literal["pinhole", "ortho"]
+
+DEFAULT_FOV = 50.0
+"""Vertical field of view in degrees of a camera that names none."""
+DEFAULT_UP = (0.0, -1.0, 0.0)
+"""Up in a world that follows OpenCV axes, where y points down."""
+
+
+@dataclass(frozen=True)
+class Camera:
+    """One view of the world, `width` by `height` pixels."""
+
+    viewmat: np.ndarray
+    """(4, 4) float64, world to camera."""
+    K: np.ndarray
+    """(3, 3) float64 in pixels: [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]. Pixel centres lie at +0.5.
+    For model "ortho", fx and fy are pixels per world unit."""
+    width: int
+    height: int
+    model: CameraModel = "pinhole"
+    near: float = 0.01
+    """Gaussians whose centre is nearer than this (camera z, world units) are not drawn."""
+    far: float = 1e10
+
+    @property
+    def position(self) -> np.ndarray:
+        """(3,) the camera's centre in the world."""
+        rotation = self.viewmat[:3, :3]
+        return -rotation.T @ self.viewmat[:3, 3]
+
+    def resized(self, width: int, height: int) -> Camera:
+        """The same view at another size: the vertical field of view stays, the sides show more or less."""
+        s = height / self.height
+        K = self.K.copy()
+        K[0, 0] *= s
+        K[1, 1] *= s
+        K[0, 1] *= s
+        K[0, 2] = (self.K[0, 2] - self.width / 2) * s + width / 2
+        K[1, 2] = self.K[1, 2] * s
+        return replace(self, K=K, width=width, height=height)
+
+    def to_json(self) -> str:
+        """The form that `camera_from_json` reads back."""
+        d = {"viewmat": self.viewmat.tolist(), "K": self.K.tolist(), "width": self.width, "height": self.height}
+        return json.dumps(d if self.model == "pinhole" else {**d, "model": self.model})
+
+
+def look_at(position: Any, target: Any, up: Any = DEFAULT_UP) -> np.ndarray:
+    """World-to-camera matrix (4, 4) of a camera at `position` that looks at `target`, `up` upward in the picture.
+
+    When the line of sight is parallel to `up`, another direction is taken for it.
+    """
+    position, target, up = (np.asarray(v, np.float64) for v in (position, target, up))
+    forward = target - position
+    length = np.linalg.norm(forward)
+    if not np.isfinite(length) or length == 0:
+        raise CameraError(f"camera: position {position.tolist()} and look_at {target.tolist()} must be two finite, "
+                          "different points")
+    forward = forward / length
+    right = np.cross(forward, up)
+    if np.linalg.norm(right) < 1e-9 * max(1.0, float(np.linalg.norm(up))):
+        axis = np.eye(3)[int(np.argmin(np.abs(forward)))]
+        right = np.cross(forward, axis)
+    right = right / np.linalg.norm(right)
+    down = np.cross(forward, right)
+    viewmat = np.eye(4)
+    viewmat[:3, :3] = np.stack([right, down, forward])
+    viewmat[:3, 3] = -viewmat[:3, :3] @ position
+    return viewmat
+
+
+def intrinsics(fov: float, width: int, height: int) -> np.ndarray:
+    """K (3, 3) for square pixels, the principal point in the middle, `fov` the vertical angle in degrees."""
+    if not 0.1 <= fov < 179.5:
+        raise CameraError(f"camera: fov is {fov}, not an angle from 0.1 to 179.5 degrees")
+    f = height / 2 / math.tan(math.radians(fov) / 2)
+    return np.array([[f, 0, width / 2], [0, f, height / 2], [0, 0, 1.0]])
+
+
+def camera_from_json(source: str, width: int, height: int) -> Camera:
+    """A camera from a JSON text or the name of a file that holds it, fitted to `width` by `height`.
+
+    Two forms: {"viewmat": 4x4, "K": 3x3} with optional "width", "height" that K was made for (the picture's own
+    size is assumed otherwise), or {"position": [x,y,z], "look_at": [x,y,z], "up": [x,y,z], "fov": degrees} with
+    optional up and fov. Both take an optional "model": "pinhole" | "ortho", "near", "far".
+    """
+    d = _parse(source)
+    known = {"viewmat", "K", "width", "height", "position", "look_at", "up", "fov", "model", "near", "far"}
+    if unknown := set(d) - known:
+        raise CameraError(f"camera: unknown key {sorted(unknown)[0]!r}; legal are {', '.join(sorted(known))}")
+    model = d.get("model", "pinhole")
+    if model not in ("pinhole", "ortho"):
+        raise CameraError(f"camera: model is {model!r}, not 'pinhole' or 'ortho'")
+    near, far = float(d.get("near", 0.01)), float(d.get("far", 1e10))
+    if not 0 < near < far:
+        raise CameraError(f"camera: near {near} and far {far} must satisfy 0 < near < far")
+    if "viewmat" in d or "K" in d:
+        viewmat = _matrix(d, "viewmat", 4)
+        K = _matrix(d, "K", 3)
+        rotation = viewmat[:3, :3]
+        if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) or np.linalg.det(rotation) < 0:
+            raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
+        if K[0, 0] <= 0 or K[1, 1] <= 0:
+            raise CameraError(f"camera: K has focal lengths {K[0, 0]}, {K[1, 1]}; both must be positive")
+        own = Camera(viewmat, K, int(d.get("width", width)), int(d.get("height", height)), model, near, far)
+        if own.width <= 0 or own.height <= 0:
+            raise CameraError(f"camera: size {own.width}x{own.height} must be positive")
+        return own if (own.width, own.height) == (width, height) else own.resized(width, height)
+    if "position" not in d or "look_at" not in d:
+        raise CameraError('camera: needs "viewmat" and "K", or "position" and "look_at"; '
+                          f"got {', '.join(sorted(d)) or 'nothing'}")
+    viewmat = look_at(_vector(d, "position"), _vector(d, "look_at"), _vector(d, "up", DEFAULT_UP))
+    return Camera(viewmat, intrinsics(float(d.get("fov", DEFAULT_FOV)), width, height), width, height,
+                  model, near, far)
+
+
+def frame_points(points: np.ndarray, width: int, height: int, *, weights: np.ndarray | None = None,
+                 up: Any = DEFAULT_UP, fov: float = DEFAULT_FOV) -> Camera:
+    """The camera from which a scene with these centres (N, 3) is seen whole at first sight.
+
+    Robust against floaters: the middle is the (weighted) median, the extent a high percentile of distances.
+    Non-finite points are ignored; with none left the unit ball at the origin is framed.
+    """
+    center, radius = bounds(points, weights)
+    half = math.radians(fov) / 2
+    half = min(half, math.atan(math.tan(half) * width / height))
+    distance = radius / math.sin(half)
+    up = np.asarray(up, np.float64)
+    axis = np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 * np.linalg.norm(up) else np.array([0.0, -1.0, 0.0])
+    offset = axis + 0.25 * up / np.linalg.norm(up)
+    position = center + offset / np.linalg.norm(offset) * distance
+    return Camera(look_at(position, center, up), intrinsics(fov, width, height), width, height,
+                  near=max(distance * 1e-4, 1e-6) if distance < 100 else 0.01)
+
+
+def bounds(points: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+    """A robust centre (3,) and radius (> 0) of points (N, 3); floaters count little."""
+    points = np.asarray(points)
+    keep = np.isfinite(points).all(axis=1)
+    if weights is not None:
+        keep &= np.asarray(weights) > 0
+    points = points[keep]
+    if len(points) == 0:
+        return np.zeros(3), 1.0
+    if len(points) > 200_000:  # a sample is plenty, and keeps this under a few milliseconds
+        points = points[:: len(points) // 100_000]
+    points = points.astype(np.float64)
+    center = np.median(points, axis=0)
+    radius = float(np.percentile(np.linalg.norm(points - center, axis=1), 92))
+    scale = max(float(np.abs(center).max()), 1e-3)
+    return center, max(radius, 1e-6 * scale, 1e-6)
+
+
+def _parse(source: str) -> dict[str, Any]:
+    text = source
+    if not source.lstrip().startswith("{"):
+        try:
+            text = Path(source).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as e:
+            raise CameraError(f"camera: {source!r} is neither a JSON object nor a readable file ({e})") from None
+    try:
+        d = json.loads(text)
+    except ValueError as e:
+        raise CameraError(f"camera: not JSON: {e}") from None
+    if not isinstance(d, dict):
+        raise CameraError(f"camera: a JSON object is needed, not a {type(d).__name__}")
+    return d
+
+
+def _matrix(d: dict[str, Any], key: str, n: int) -> np.ndarray:
+    try:
+        m = np.array(d[key], np.float64)
+    except KeyError:
+        raise CameraError(f'camera: "viewmat" and "K" go together; "{key}" is missing') from None
+    except (ValueError, TypeError):
+        raise CameraError(f"camera: {key} is not a {n}x{n} matrix of numbers") from None
+    if m.shape != (n, n) or not np.isfinite(m).all():
+        raise CameraError(f"camera: {key} has shape {m.shape}; a finite {n}x{n} matrix is needed")
+    return m
+
+
+def _vector(d: dict[str, Any], key: str, default: Any = None) -> np.ndarray:
+    try:
+        v = np.array(d.get(key, default), np.float64)
+    except (ValueError, TypeError):
+        v = np.empty(0)
+    if v.shape != (3,) or not np.isfinite(v).all():
+        raise CameraError(f"camera: {key} is {d.get(key)!r}; three finite numbers are needed")
+    return v

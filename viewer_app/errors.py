@@ -1,0 +1,28 @@
+"""What can go wrong in the viewer, as one small tree.
+
+ViewerError
+├── FileError       a scene or picture file is missing, damaged or of no known format
+├── CameraError     a camera given as JSON does not describe a camera
+├── GraphicsError   no OpenGL context, or too old a one
+└── RendererError   a renderer cannot run here, or failed
+"""
+
+
+class ViewerError(Exception):
+    """Base of everything the viewer reports. The message says what to do next; no traceback is needed."""
+
+
+class FileError(ViewerError):
+    """A file is missing, damaged or of no known format."""
+
+
+class CameraError(ViewerError):
+    """A camera description does not describe a camera."""
+
+
+class GraphicsError(ViewerError):
+    """No OpenGL context could be made."""
+
+
+class RendererError(ViewerError):
+    """A renderer cannot run on this machine, or failed while drawing."""

@@ -1,0 +1,94 @@
+"""The protocol that every Gaussian renderer fulfils.
+
+All renderers follow the rules of gsplat 1.5.3's rasteriser (`reference.py` spells them out), so that a picture
+does not depend on which one drew it. `tests/test_renderers.py` runs one conformance suite over all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+if TYPE_CHECKING:
+    import moderngl
+    import numpy as np
+
+    from viewer_app.cameras import Camera
+    from viewer_app.scene import GaussianScene
+
+EPS_2D = 0.3
+"""Blur added to both diagonal entries of a projected covariance, in square pixels."""
+ALPHA_MIN = 1.0 / 255.0
+"""A Gaussian contributes nothing to a pixel where its alpha is below this."""
+ALPHA_MAX = 0.999
+"""Alpha is clamped to this (gsplat 1.5.3; later versions use another constant)."""
+TRANSMITTANCE_MIN = 1e-4
+"""A pixel is finished before the Gaussian that would take its transmittance to this or below."""
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    """How to draw, beside the camera. The background is composed later, by whoever shows the picture."""
+
+    mode: Literal["classic", "antialiased"] = "classic"
+    """antialiased: opacity is scaled by sqrt(det before blur / det after), as in Mip-Splatting."""
+    sh_degree: int | None = None
+    """Highest degree to evaluate, 0 to 3; None: the scene's own."""
+    depth: bool = True
+    """Whether accumulated depth is wanted besides colour and alpha."""
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """A rendered picture in memory, top row first."""
+
+    color: np.ndarray
+    """(H, W, 3) float32, premultiplied by alpha, over black; may exceed 1 where the scene does."""
+    alpha: np.ndarray
+    """(H, W) float32 in [0, 1]: 1 - transmittance."""
+    depth: np.ndarray | None
+    """(H, W) float32: sum of weight times camera z ("D" in gsplat); divide by alpha for the expected depth."""
+
+
+class Picture(Protocol):
+    """What a renderer hands back. Valid until the renderer draws again or is closed."""
+
+    def pixels(self) -> Pixels:
+        """The picture as arrays (waits for the drawing to finish)."""
+        ...
+
+    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
+        """Colour (premultiplied, over black) and alpha as an RGBA float texture of `ctx`.
+
+        Row 0 of the texture is the top row of the picture, as in tensors.
+        """
+        ...
+
+
+class Renderer(Protocol):
+    """Draws one scene at a time. Every call comes from the thread that made the renderer."""
+
+    name: ClassVar[str]
+
+    def load(self, scene: GaussianScene) -> None:
+        """Take over a scene or a new version of it. The arrays may change after this returns.
+
+        Gaussians with a NaN or an infinity in any field are left out and counted in `skipped`.
+        """
+        ...
+
+    def render(self, camera: Camera, options: RenderOptions) -> Picture: ...
+
+    @property
+    def skipped(self) -> int:
+        """How many Gaussians of the loaded scene are not drawn because they hold NaN or infinities."""
+        ...
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds by stage of the last `load` and `render`."""
+        ...
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        ...

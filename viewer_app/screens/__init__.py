@@ -1,0 +1,1 @@
+"""Where the picture is seen: one protocol (`base`), one file per implementation."""

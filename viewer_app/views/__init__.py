@@ -1,0 +1,1 @@
+"""What shows one kind of stream: one protocol (`base`), one file per kind."""
