@@ -1,0 +1,123 @@
+"""Differentiable drawing of 3-D Gaussians with plain torch on the CPU.
+
+Projection as in "EWA splatting" (Zwicker et al. 2001) and with the constants of gsplat 1.5.3, so that a scene trained
+here looks the same in any renderer of that family. `compositing` does the part that costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from splatview.demo.compositing import ALPHA_MIN, composite, tile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SH_C0 = 0.28209479177387814
+SH_C1 = 0.4886025119029199
+NEAR = 0.01
+BLUR = 0.3
+"""Added to the 2-D covariance's diagonal, in square pixels: no Gaussian gets thinner than about a pixel."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A pinhole camera with its place in the world, and what it saw."""
+
+    viewmat: torch.Tensor
+    """(4, 4) world to camera, OpenCV axes: x right, y down, z forward."""
+    K: torch.Tensor
+    """(3, 3) in pixels; pixel centres lie at +0.5."""
+    width: int
+    height: int
+    image: torch.Tensor | None = None
+    """(H, W, 3) float in [0, 1]."""
+
+    def to(self, device: torch.device | str) -> View:
+        image = None if self.image is None else self.image.to(device)
+        return View(self.viewmat.to(device), self.K.to(device), self.width, self.height, image)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture of Gaussians, and what density control wants to know of it."""
+
+    image: torch.Tensor
+    """(H, W, 3), over the background."""
+    alpha: torch.Tensor
+    """(H, W)."""
+    depth: torch.Tensor
+    """(H, W) camera z weighted by alpha: divide by alpha for the expected depth."""
+    means2d: torch.Tensor
+    """(N, 2) pixels; keeps its gradient when the picture was made with gradients."""
+    visible: torch.Tensor
+    """(N,) bool: touches at least one pixel."""
+
+
+def colors(gaussians: Mapping[str, torch.Tensor], viewmat: torch.Tensor, sh_degree: int) -> torch.Tensor:
+    """(N, 3) RGB >= 0 as seen from the camera, from spherical harmonics of degree 0 or 1."""
+    if sh_degree not in (0, 1):
+        raise ValueError(f"sh_degree: {sh_degree} is not 0 or 1, the degrees that the CPU rasteriser knows")
+    rgb = 0.5 + SH_C0 * gaussians["sh0"][:, 0]
+    if sh_degree == 1:
+        position = -viewmat[:3, :3].T @ viewmat[:3, 3]
+        x, y, z = F.normalize(gaussians["means"].detach() - position, dim=1)[:, :, None].unbind(1)
+        s = gaussians["shN"]
+        rgb = rgb + SH_C1 * (z * s[:, 1] - y * s[:, 0] - x * s[:, 2])
+    return rgb.clamp_min(0)
+
+
+def project(gaussians: Mapping[str, torch.Tensor], view: View) -> tuple[torch.Tensor, ...]:
+    """Screen-space means2d (N, 2), conics (N, 3), depths (N,), covariance diagonal (N, 2), valid (N,) bool."""
+    rotation, K = view.viewmat[:3, :3], view.K
+    in_camera = gaussians["means"] @ rotation.T + view.viewmat[:3, 3]
+    valid = in_camera[:, 2].detach() > NEAR
+    x, y, z = torch.where(valid[:, None], in_camera, in_camera.new_tensor([0.0, 0.0, 1.0])).unbind(1)
+    fx, fy, cx, cy = K[0, 0], K[1, 1], K[0, 2], K[1, 2]
+    x_z, y_z = x / z, y / z
+    # The linearisation is taken no further off the axis than a little beside the picture, as every trainer does.
+    beyond_x, beyond_y = 0.15 * view.width / fx, 0.15 * view.height / fy  # 0.3 tan(half the field of view)
+    jx = x_z.clamp(-(cx / fx + beyond_x), (view.width - cx) / fx + beyond_x)
+    jy = y_z.clamp(-(cy / fy + beyond_y), (view.height - cy) / fy + beyond_y)
+
+    w, i, j, k = F.normalize(gaussians["quats"], dim=1).unbind(1)
+    turn = torch.stack([1 - 2 * (j * j + k * k), 2 * (i * j - w * k), 2 * (i * k + w * j),
+                        2 * (i * j + w * k), 1 - 2 * (i * i + k * k), 2 * (j * k - w * i),
+                        2 * (i * k - w * j), 2 * (j * k + w * i), 1 - 2 * (i * i + j * j)], 1).reshape(-1, 3, 3)
+    axes = torch.matmul(rotation, turn * gaussians["scales"].exp()[:, None, :])  # (N, 3, 3), columns in the camera
+    across = (axes[:, 0] - jx[:, None] * axes[:, 2]) * (fx / z)[:, None]
+    down = (axes[:, 1] - jy[:, None] * axes[:, 2]) * (fy / z)[:, None]
+    xx, xy, yy = (across * across).sum(1) + BLUR, (across * down).sum(1), (down * down).sum(1) + BLUR
+    determinant = xx * yy - xy * xy
+    conics = torch.stack([yy, -xy, xx], 1) / determinant[:, None]
+    means2d = torch.stack([fx * x_z + cx, fy * y_z + cy], 1)
+    return means2d, conics, z, torch.stack([xx, yy], 1), valid
+
+
+def draw(gaussians: Mapping[str, torch.Tensor], view: View, sh_degree: int = 0,
+         background: torch.Tensor | None = None) -> Drawn:
+    """Draw Gaussians as a trainer holds them (CPU, float32 or float64), with gradients to every parameter.
+
+    gaussians: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,) logit, sh0 (N, 1, 3) and,
+    for sh_degree 1, shN (N, >= 3, 3). background: (3,) RGB, black if None.
+    """
+    means2d, conics, depths, variances, valid = project(gaussians, view)
+    opacities = torch.sigmoid(gaussians["opacities"])
+    if means2d.requires_grad:
+        means2d.retain_grad()
+    with torch.no_grad():  # alpha falls below 1/255 this many standard deviations from the centre
+        reach = (2 * torch.log(opacities / ALPHA_MIN)).clamp_min(0).sqrt() * valid
+        extents = reach[:, None] * variances.sqrt()
+    tiling = tile(means2d, extents, depths, view.width, view.height)
+    features = torch.cat([colors(gaussians, view.viewmat, sh_degree), depths[:, None]], 1)
+    blended, alpha = composite(means2d, conics, opacities, features, tiling)
+    image = blended[..., :3]
+    if background is not None:
+        image = image + (1 - alpha)[..., None] * background
+    visible = torch.zeros(len(means2d), dtype=torch.bool)
+    visible[tiling.gaussians] = True
+    return Drawn(image, alpha, blended[..., 3], means2d, visible)

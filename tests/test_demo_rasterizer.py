@@ -1,0 +1,202 @@
+"""The demo's CPU rasteriser against a reference that shares no code with it: one loop over pixels and Gaussians."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from splatview.demo import compositing
+from splatview.demo.compositing import composite, tile
+from splatview.demo.rasterizer import View, colors, draw, project
+
+WIDTH, HEIGHT = 21, 14  # neither is a multiple of the tile, so tiles reach over both edges
+
+
+def make_view(width=WIDTH, height=HEIGHT, dtype=torch.float64):
+    viewmat = torch.eye(4, dtype=dtype)
+    angle = 0.3
+    viewmat[:3, :3] = torch.tensor([[math.cos(angle), 0, math.sin(angle)], [0, 1, 0],
+                                    [-math.sin(angle), 0, math.cos(angle)]])
+    viewmat[:3, 3] = torch.tensor([0.1, -0.05, 3.0])
+    K = torch.tensor([[width * 1.1, 0, width / 2 + 0.7], [0, width * 1.2, height / 2 - 0.4], [0, 0, 1]], dtype=dtype)
+    return View(viewmat, K, width, height)
+
+
+def make_gaussians(n, seed=0, dtype=torch.float64, spread=0.5, size=-2.3):
+    g = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=g, dtype=torch.float64).to(dtype)
+
+    return {"means": normal(n, 3) * spread, "scales": normal(n, 3) * 0.4 + size, "quats": normal(n, 4),
+            "opacities": normal(n) * 2, "sh0": normal(n, 1, 3), "shN": normal(n, 3, 3) * 0.3}
+
+
+def naive(gaussians, view, sh_degree):
+    """Image, alpha and depth (H, W, 5), by the rules of gsplat 1.5.3, one pixel and one Gaussian at a time."""
+    g = {k: v.double().numpy() for k, v in gaussians.items()}
+    viewmat, K = view.viewmat.double().numpy(), view.K.double().numpy()
+    R, t = viewmat[:3, :3], viewmat[:3, 3]
+    W, H = view.width, view.height
+    splats = []
+    for n in range(len(g["means"])):
+        p = R @ g["means"][n] + t
+        if p[2] <= 0.01:
+            continue
+        w, x, y, z = g["quats"][n] / np.linalg.norm(g["quats"][n])
+        turn = np.array([[1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+                         [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+                         [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]])
+        cov = R @ turn @ np.diag(np.exp(2 * g["scales"][n])) @ turn.T @ R.T
+        tan_x, tan_y = 0.5 * W / K[0, 0], 0.5 * H / K[1, 1]
+        tx = np.clip(p[0] / p[2], -(K[0, 2] / K[0, 0] + 0.3 * tan_x), (W - K[0, 2]) / K[0, 0] + 0.3 * tan_x) * p[2]
+        ty = np.clip(p[1] / p[2], -(K[1, 2] / K[1, 1] + 0.3 * tan_y), (H - K[1, 2]) / K[1, 1] + 0.3 * tan_y) * p[2]
+        J = np.array([[K[0, 0] / p[2], 0, -K[0, 0] * tx / p[2] ** 2], [0, K[1, 1] / p[2], -K[1, 1] * ty / p[2] ** 2]])
+        conic = np.linalg.inv(J @ cov @ J.T + 0.3 * np.eye(2))
+        rgb = 0.28209479177387814 * g["sh0"][n, 0] + 0.5
+        if sh_degree:
+            d = g["means"][n] + R.T @ t
+            d /= np.linalg.norm(d)
+            s = g["shN"][n]
+            rgb = rgb + 0.4886025119029199 * (-d[1] * s[0] + d[2] * s[1] - d[0] * s[2])
+        centre = (K @ p)[:2] / p[2]
+        splats.append((p[2], centre, conic, 1 / (1 + math.exp(-g["opacities"][n])), np.maximum(rgb, 0)))
+    splats.sort(key=lambda s: s[0])
+    out = np.zeros((H, W, 5))
+    for row in range(H):
+        for column in range(W):
+            T = 1.0
+            for depth, centre, conic, opacity, rgb in splats:
+                d = np.array([column + 0.5, row + 0.5]) - centre
+                sigma = 0.5 * d @ conic @ d
+                alpha = min(0.999, opacity * math.exp(-sigma))
+                if sigma < 0 or alpha < 1 / 255:
+                    continue
+                if T * (1 - alpha) <= 1e-4:
+                    break
+                out[row, column] += alpha * T * np.array([*rgb, 1.0, depth])
+                T *= 1 - alpha
+    return out
+
+
+def stacked(drawn):
+    return torch.cat([drawn.image, drawn.alpha[..., None], drawn.depth[..., None]], -1).detach().numpy()
+
+
+@pytest.mark.parametrize("sh_degree", [0, 1])
+def test_picture_equals_the_per_pixel_reference(sh_degree):
+    gaussians, view = make_gaussians(60), make_view()
+    np.testing.assert_allclose(stacked(draw(gaussians, view, sh_degree)), naive(gaussians, view, sh_degree), atol=1e-9)
+
+
+def test_float32_stays_near_the_reference():
+    gaussians, view = make_gaussians(60, dtype=torch.float32), make_view(dtype=torch.float32)
+    np.testing.assert_allclose(stacked(draw(gaussians, view, 1)), naive(gaussians, view, 1), atol=2e-4)
+
+
+def test_opaque_and_huge_and_hidden_and_absent_gaussians():
+    """Clamped alpha, the end of the list at low transmittance, splats wider than the picture, behind or beside it."""
+    gaussians, view = make_gaussians(40, seed=3, size=-1.5), make_view()
+    gaussians["opacities"] += 6
+    gaussians["opacities"][0] = -8  # too faint for any pixel
+    gaussians["scales"][1] = 1.0
+    gaussians["means"][2, 2] = -9  # behind the camera
+    gaussians["means"][3, 0] = 50
+    drawn = draw(gaussians, view, 0)
+    expected = naive(gaussians, view, 0)
+    assert expected[..., 3].max() > 0.9985  # the rule that ends the list is reached
+    np.testing.assert_allclose(stacked(drawn), expected, atol=1e-9)
+    assert not drawn.visible[0] and not drawn.visible[2] and not drawn.visible[3] and drawn.visible[1]
+
+
+def test_background_shows_where_nothing_covers():
+    gaussians, view = make_gaussians(5), make_view()
+    background = torch.tensor([0.2, 0.4, 0.6], dtype=torch.float64)
+    plain, over = draw(gaussians, view), draw(gaussians, view, 0, background)
+    torch.testing.assert_close(over.image, plain.image + (1 - plain.alpha)[..., None] * background)
+
+
+def test_no_gaussian_in_sight_draws_black_and_trains_on():
+    gaussians = make_gaussians(4)
+    gaussians["means"][:, 2] = -20
+    gaussians["means"].requires_grad_()
+    drawn = draw(gaussians, make_view())
+    drawn.image.sum().backward()
+    assert not drawn.image.any() and not drawn.visible.any()
+    assert not gaussians["means"].grad.any()
+
+
+def projected(n, seed):
+    """What `composite` takes, well away from the thresholds at which the picture is not differentiable."""
+    g = torch.Generator().manual_seed(seed)
+    means2d = torch.rand(n, 2, generator=g, dtype=torch.float64) * torch.tensor([WIDTH, HEIGHT], dtype=torch.float64)
+    conics = torch.tensor([0.02, 0.005, 0.03], dtype=torch.float64) * (1 + torch.rand(n, 1, generator=g))
+    opacities = 0.2 + 0.6 * torch.rand(n, generator=g, dtype=torch.float64)
+    features = torch.rand(n, 4, generator=g, dtype=torch.float64)
+    return [t.requires_grad_() for t in (means2d, conics.double(), opacities, features)]
+
+
+def test_gradients_match_finite_differences():
+    inputs = projected(6, seed=1)
+    depths = torch.arange(6, dtype=torch.float64)
+    tiling = tile(inputs[0], torch.full((6, 2), 40.0), depths, WIDTH, HEIGHT)
+    assert len(tiling.gaussians) == 6 * 6  # every Gaussian in every tile: no edge of a footprint inside the picture
+
+    def both(*values):
+        image, alpha = composite(*values, tiling)
+        return image, alpha
+
+    # At 1/255 the footprint ends with a small step, which finite differences would meet: move it out of the way.
+    assert (composite(*inputs, tiling)[1] > 0.05).all()
+    assert torch.autograd.gradcheck(both, inputs, eps=1e-6, atol=1e-6)
+
+
+def dense(gaussians, view, sh_degree):
+    """Every Gaussian at every pixel with torch's own gradients; only the projection is shared with the rasteriser."""
+    means2d, conics, depths, _, valid = project(gaussians, view)
+    rows, columns = torch.meshgrid(torch.arange(view.height) + 0.5, torch.arange(view.width) + 0.5, indexing="ij")
+    order = torch.argsort(depths)
+    d = torch.stack([columns, rows], -1)[None] - means2d[order][:, None, None]
+    a, b, c = (v[:, None, None] for v in conics[order].unbind(1))
+    sigma = 0.5 * (a * d[..., 0] ** 2 + c * d[..., 1] ** 2) + b * d[..., 0] * d[..., 1]
+    alpha = (torch.sigmoid(gaussians["opacities"][order])[:, None, None] * torch.exp(-sigma)).clamp(max=0.999)
+    alpha = torch.where((alpha >= 1 / 255) & valid[order][:, None, None], alpha, torch.zeros_like(alpha))
+    after = torch.cumprod(1 - alpha, 0)
+    before = torch.cat([torch.ones_like(after[:1]), after[:-1]])
+    weight = alpha * before * (after > 1e-4)
+    rgb = colors(gaussians, view.viewmat, sh_degree)[order]
+    return torch.einsum("nhw,nc->hwc", weight, rgb), weight.sum(0)
+
+
+@pytest.mark.parametrize("opaque", [False, True])
+def test_gradients_of_every_parameter_equal_autograd_through_a_dense_picture(opaque):
+    view = make_view()
+    target = torch.rand(HEIGHT, WIDTH, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    grads = []
+    for render in (lambda g: draw(g, view, 1), lambda g: dense(g, view, 1)):
+        gaussians = make_gaussians(50, seed=2)
+        gaussians["opacities"] += 7.0 * opaque  # also through the clamp and the early end
+        for p in gaussians.values():
+            p.requires_grad_()
+        drawn = render(gaussians)
+        image, alpha = (drawn.image, drawn.alpha) if hasattr(drawn, "image") else drawn
+        ((image - target) ** 2).sum().add(alpha.square().sum()).backward()
+        grads.append({k: p.grad for k, p in gaussians.items()})
+    for key in grads[0]:
+        assert grads[1][key].abs().max() > 1e-4, key
+        torch.testing.assert_close(grads[0][key], grads[1][key], atol=1e-9, rtol=1e-7)
+
+
+def test_tiles_and_blocks_do_not_change_the_picture(monkeypatch):
+    gaussians, view = make_gaussians(80, seed=4), make_view(50, 37)
+    expected = stacked(draw(gaussians, view, 1))
+    for side, elements in ((4, 1 << 8), (16, 1 << 22)):
+        monkeypatch.setattr(compositing, "TILE", side)
+        monkeypatch.setattr(compositing, "BLOCK_ELEMENTS", elements)
+        np.testing.assert_allclose(stacked(draw(gaussians, view, 1)), expected, atol=1e-12)
+
+
+def test_a_degree_it_does_not_know_is_named():
+    with pytest.raises(ValueError, match="sh_degree: 3 is not 0 or 1"):
+        draw(make_gaussians(2), make_view(), 3)
