@@ -1,0 +1,94 @@
+"""Scenes and pictures from files, all in one convention: OpenCV axes, log scales, logit opacities.
+
+    scene = load_scene("point_cloud.ply")
+    picture = load_image("render.png")
+    either = open_file(path)          # tells the format from the content
+
+Every reader raises FileError for anything wrong with a file, and allocates only what the file's size allows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewer_app.errors import FileError
+from viewer_app.files.common import Progress, silent
+from viewer_app.files.formats import FORMATS, Format, formats_text, recognise
+from viewer_app.scene import GaussianScene
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["FORMATS", "Format", "formats_text", "load_image", "load_scene", "open_file"]
+
+
+def open_file(path: str | Path, progress: Progress | None = None) -> GaussianScene | np.ndarray:
+    """Whatever a file or folder holds: a scene, or a picture (H, W, C).
+
+    Args:
+        path: a file, or a folder (SOG, or the ranks of a gsplat checkpoint).
+        progress: called with what is going on and how far it is (0 to 1).
+
+    Raises:
+        FileError: missing, damaged, of no known format; the message starts with the path.
+    """
+    path = Path(path)
+    try:
+        return _read(path, recognise(path), progress or silent)
+    except FileError as e:
+        raise FileError(f"{path}: {e}") from e.__cause__
+    except OSError as e:
+        raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
+    except MemoryError as e:
+        raise FileError(f"{path}: not enough memory to load it") from e
+
+
+def load_scene(path: str | Path, progress: Progress | None = None) -> GaussianScene:
+    """The Gaussians of a file or folder in any scene format; arguments and errors as in `open_file`."""
+    value = open_file(path, progress)
+    if not isinstance(value, GaussianScene):
+        raise FileError(f"{path}: a picture, not a scene of Gaussians")
+    return value
+
+
+def load_image(path: str | Path) -> np.ndarray:
+    """A picture (H, W, C) of uint8, uint16 or float32 (0 to 1), C from 1 to 4; errors as in `open_file`."""
+    value = open_file(path)
+    if isinstance(value, GaussianScene):
+        raise FileError(f"{path}: a scene of Gaussians, not a picture")
+    return value
+
+
+def _read(path: Path, name: str, progress: Progress) -> GaussianScene | np.ndarray:
+    # Readers are imported when needed: Pillow and zipfile take their time.
+    if name == "picture":
+        from viewer_app.files.image import read_picture
+
+        return read_picture(path)
+    if name == "npy":
+        from viewer_app.files.image import read_npy
+
+        return read_npy(path)
+    if name == "sog":
+        from viewer_app.files.sog import read_sog
+
+        return read_sog(path, progress)
+    if name == "checkpoint":
+        from viewer_app.files.checkpoint import read_checkpoint
+
+        return read_checkpoint(path, progress)
+    with open(path, "rb") as f:
+        if name == "splat":
+            from viewer_app.files.splat import read_splat
+
+            return read_splat(f, progress)
+        if name == "spz":
+            from viewer_app.files.spz import read_spz
+
+            return read_spz(f, progress)
+        from viewer_app.files.compressed_ply import is_compressed, read_compressed_ply
+        from viewer_app.files.ply import read_header, read_ply
+
+        header = read_header(f)
+        return (read_compressed_ply if is_compressed(header) else read_ply)(f, header, progress)

@@ -1,0 +1,130 @@
+"""What the readers share: the finished scene, bounds on what a file may claim, decoding tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from viewer_app.errors import FileError
+from viewer_app.scene import SH_C0, GaussianScene
+
+Progress = Callable[[str, float], None]
+"""Told what is going on and how far it is, 0 to 1."""
+
+SH_REST = {0: 0, 9: 1, 24: 2, 45: 3}
+"""How many numbers per Gaussian the degrees above 0 take in a file, and the degree they make."""
+SH_COEFFICIENTS = {0: 0, 1: 3, 2: 8, 3: 15}
+"""Coefficients per channel above degree 0, by degree."""
+
+_level = np.clip(np.arange(256, dtype=np.float64) / 255, 1e-6, 1 - 1e-6)
+LOGIT_OF_BYTE = np.log(_level / (1 - _level)).astype(np.float32)
+"""Logit opacity of an 8-bit alpha. 0 and 255 are moved in by a millionth so that every entry is finite."""
+SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / SH_C0).astype(np.float32)
+"""Degree 0 coefficient of an 8-bit colour."""
+
+
+def silent(what: str, fraction: float) -> None:
+    """The progress report of a caller who wants none."""
+
+
+@dataclass
+class Fields:
+    """Arrays as a reader has decoded them; `scene` checks them and makes them one scene."""
+
+    means: np.ndarray
+    quats: np.ndarray
+    scales: np.ndarray
+    opacities: np.ndarray
+    sh0: np.ndarray
+    shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
+
+    def scene(self, *, antialiased: bool = False, sh_degree: int | None = None,
+              notes: tuple[str, ...] = ()) -> GaussianScene:
+        """The scene, contiguous float32; says in `notes` how many Gaussians have NaN or infinity in them.
+
+        Raises:
+            FileError: the fields do not fit together.
+        """
+        n = len(self.means)
+        k = self.shN.shape[1] if self.shN.ndim == 3 else -1
+        if k not in SH_COEFFICIENTS.values():
+            raise FileError(f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15, 3)")
+        legal = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,), "sh0": (n, 3),
+                 "shN": (n, k, 3)}
+        arrays: dict[str, np.ndarray] = {}
+        for name, shape in legal.items():
+            a = getattr(self, name)
+            if a.shape != shape:
+                raise FileError(f"{name} has shape {tuple(a.shape)}; {shape} is needed with {n} Gaussians")
+            if a.dtype.kind not in "fiu":
+                raise FileError(f"{name} holds {a.dtype}, not numbers")
+            with np.errstate(over="ignore", invalid="ignore"):
+                arrays[name] = np.ascontiguousarray(a, np.float32)
+        bad = count_nonfinite(list(arrays.values()))
+        if bad:
+            notes += (f"{bad:,} of {n:,} Gaussians hold NaN or infinity; they are not drawn",)
+        stored = {0: 0, 3: 1, 8: 2, 15: 3}[k]
+        degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
+        means, quats, scales, opacities, sh0, shN = arrays.values()  # noqa: N806  (gsplat's own name)
+        return GaussianScene(means, quats, scales, opacities, sh0, shN, antialiased=antialiased, notes=notes,
+                             sh_degree=degree)
+
+
+def count_nonfinite(arrays: list[np.ndarray]) -> int:
+    """How many rows hold a NaN or an infinity in any of these float32 arrays.
+
+    Sums each row by one BLAS product, which NaN and infinity survive, and looks closely only at rows whose
+    sum is not finite: faster than `isfinite` over everything, and without its large temporary.
+    """
+    n = len(arrays[0])
+    if n == 0:
+        return 0
+    flat = [a.reshape(n, -1) for a in arrays if a.size]
+    with np.errstate(all="ignore"):
+        total = sum(a @ np.ones(a.shape[1], np.float32) for a in flat)
+    suspects = np.flatnonzero(~np.isfinite(total))
+    if len(suspects) == 0:
+        return 0
+    return int((~np.all([np.isfinite(a[suspects]).all(axis=1) for a in flat], axis=0)).sum())
+
+
+def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
+    """`size` bytes from where `f` stands, after a look at what is left: a lying header allocates nothing.
+
+    Raises:
+        FileError: the file ends earlier.
+    """
+    left = remaining(f)
+    if size > left:
+        raise FileError(f"truncated: {what} takes {size:,} bytes, the file has {left:,} left")
+    data = f.read(size)
+    if len(data) != size:
+        raise FileError(f"truncated while it was read: {what} takes {size:,} bytes, {len(data):,} came")
+    return data
+
+
+def remaining(f: BinaryIO) -> int:
+    """Bytes from where the file stands to its end."""
+    here = f.tell()
+    end = f.seek(0, os.SEEK_END)
+    f.seek(here)
+    return end - here
+
+
+def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Quaternions (N, 4) whose component `largest` (N,) was left out because unit length gives it.
+
+    `rest` (N, 3) are the other components in order; what is left out is taken as positive.
+    """
+    out = np.empty((len(rest), 4), np.float32)
+    missing = np.sqrt(np.maximum(0, 1 - np.einsum("ij,ij->i", rest, rest)))
+    for i in range(4):
+        rows = np.flatnonzero(largest == i)
+        others = [c for c in range(4) if c != i]
+        out[rows, i] = missing[rows]
+        out[rows[:, None], others] = rest[rows]
+    return out

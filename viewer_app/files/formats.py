@@ -1,0 +1,109 @@
+"""Which formats there are, and how a file's content tells its format."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from viewer_app.errors import FileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format that can be opened."""
+
+    name: str
+    extensions: tuple[str, ...]
+    description: str
+    kind: str
+    """"scene" or "image"."""
+
+
+FORMATS = (
+    Format("ply", (".ply",), "3D Gaussian splatting PLY (inria, gsplat), SuperSplat's compressed PLY",
+           "scene"),
+    Format("splat", (".splat",), "antimatter15's 32-byte records", "scene"),
+    Format("spz", (".spz",), "Niantic SPZ", "scene"),
+    Format("sog", (".sog", ".zip", "meta.json"), "PlayCanvas SOG: a zip, or a folder with meta.json",
+           "scene"),
+    Format("checkpoint", (".pt", ".pth", ".ckpt"), "checkpoints of gsplat (all ranks), inria and nerfstudio",
+           "scene"),
+    Format("picture", (".png", ".jpg", ".jpeg", ".webp"), "pictures", "image"),
+    Format("npy", (".npy",), "an array (H, W), (H, W, C) or (C, H, W)", "image"),
+)
+"""Everything that `open_file` opens."""
+
+
+def formats_text() -> str:
+    """The formats, one line each, for help texts and errors."""
+    return "\n".join(f"  {' '.join(f.extensions):24} {f.description}" for f in FORMATS)
+
+
+def recognise(path: Path) -> str:
+    """The name of the format of an existing file or folder: from its content, or else from its extension.
+
+    Raises:
+        FileError: missing, empty or of no known format; the message lists the formats.
+    """
+    if path.is_dir():
+        return _recognise_folder(path)
+    try:
+        with open(path, "rb") as f:
+            head = f.read(512)
+    except FileNotFoundError:
+        raise FileError("no such file or folder") from None
+    except (OSError, ValueError) as e:
+        raise FileError(f"cannot be read: {getattr(e, 'strerror', None) or e}") from None
+    if not head:
+        raise FileError("the file is empty")
+    return _by_content(path, head) or _by_extension(path)
+
+
+def _by_content(path: Path, head: bytes) -> str:
+    if head[:3] == b"ply" and head[3:4] in (b"\n", b"\r", b" "):
+        return "ply"
+    if head.startswith(b"\x89PNG\r\n\x1a\n") or head.startswith(b"\xff\xd8\xff"):
+        return "picture"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "picture"
+    if head.startswith(b"\x93NUMPY"):
+        return "npy"
+    if head[:4] == b"NGSP" or head[:2] == b"\x1f\x8b":
+        return "spz"
+    if head[:4] == b"PK\x03\x04":
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = {n.rpartition("/")[2] for n in archive.namelist()}
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as e:
+            raise FileError(f"damaged or truncated zip: {e}") from None
+        if "meta.json" in names:
+            return "sog"
+        if "data.pkl" in names:
+            return "checkpoint"
+        raise FileError(f"a zip with neither meta.json (SOG) nor data.pkl (checkpoint); it holds "
+                        f"{', '.join(sorted(names)[:8]) or 'nothing'}")
+    if path.name == "meta.json" or (head.lstrip()[:1] == b"{" and path.suffix.lower() == ".json"):
+        return "sog"
+    return ""
+
+
+def _by_extension(path: Path) -> str:
+    suffix = path.suffix.lower()
+    named = next((f.name for f in FORMATS if suffix in f.extensions), "")
+    if named in ("splat", "checkpoint"):  # the formats without a magic number, and the old checkpoints
+        return named
+    if named:
+        raise FileError(f"named {suffix} but its content is none: the file is damaged or misnamed")
+    raise FileError(f"of no known format. These can be opened:\n{formats_text()}")
+
+
+def _recognise_folder(path: Path) -> str:
+    if (path / "meta.json").is_file():
+        return "sog"
+    if any(path.glob("*_rank*.pt")) or any(path.glob("ckpts/*_rank*.pt")):
+        return "checkpoint"
+    raise FileError("a folder without meta.json (SOG) and without checkpoints named *_rank*.pt")
