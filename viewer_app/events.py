@@ -1,0 +1,122 @@
+"""What a person does, as plain data: the same from a window, a browser or a test.
+
+Positions are in framebuffer pixels from the top left corner; (0, 0) is the outer corner of the first pixel,
+so its centre lies at (0.5, 0.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Union
+
+Button = Literal["left", "right", "middle"]
+Mods = frozenset[str]
+"""Modifier keys held down: any of "shift", "ctrl", "alt", "super"."""
+
+NO_MODS: Mods = frozenset()
+
+KEYS: tuple[str, ...] = (
+    *"abcdefghijklmnopqrstuvwxyz", *"0123456789", *(f"f{i}" for i in range(1, 13)),
+    "tab", "left", "right", "up", "down", "page_up", "page_down", "home", "end", "insert", "delete",
+    "backspace", "space", "enter", "escape", "minus", "equal", "comma", "period", "slash", "shift", "ctrl", "alt", "super",
+)
+"""Every name that `Key.name` can have; a screen leaves other keys out."""
+
+
+@dataclass(frozen=True)
+class PointerMove:
+    x: float
+    y: float
+    mods: Mods = NO_MODS
+
+
+@dataclass(frozen=True)
+class PointerLeave:
+    """The pointer is no longer over the picture."""
+
+
+@dataclass(frozen=True)
+class PointerPress:
+    x: float
+    y: float
+    button: Button = "left"
+    mods: Mods = NO_MODS
+    clicks: int = 1
+    """2 for the second press of a double click."""
+
+
+@dataclass(frozen=True)
+class PointerRelease:
+    x: float
+    y: float
+    button: Button = "left"
+    mods: Mods = NO_MODS
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """The wheel turned by `dy` notches (up, away from the user, is positive) and `dx` to the right."""
+
+    x: float
+    y: float
+    dy: float
+    dx: float = 0.0
+    mods: Mods = NO_MODS
+
+
+@dataclass(frozen=True)
+class Key:
+    name: str
+    pressed: bool = True
+    mods: Mods = NO_MODS
+    repeat: bool = False
+
+
+@dataclass(frozen=True)
+class Text:
+    """Characters as typed, after the keyboard layout and dead keys."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Resize:
+    width: int
+    height: int
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Expose:
+    """What was shown is lost or was covered: draw the picture again."""
+
+
+@dataclass(frozen=True)
+class Close:
+    """The screen was asked to close."""
+
+
+@dataclass(frozen=True)
+class FileDrop:
+    paths: tuple[str, ...]
+
+
+Event = Union[
+    PointerMove, PointerLeave, PointerPress, PointerRelease, Wheel, Key, Text, Resize, Expose, Close, FileDrop
+]
+
+
+class ClickCounter:
+    """Tells double clicks: presses of one button within 0.4 s and 6 points of each other."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, float, float, str, int] = (-1e9, 0.0, 0.0, "", 0)
+
+    def count(self, time: float, x: float, y: float, button: str, scale: float = 1.0) -> int:
+        """1 for a first press at `time` (seconds), 2 for the second one of a double click."""
+        then, px, py, before, clicks = self._last
+        again = (button == before and time - then < 0.4
+                 and max(abs(x - px), abs(y - py)) <= 6 * scale and clicks == 1)
+        clicks = 2 if again else 1
+        self._last = (time, x, y, button, clicks)
+        return clicks

@@ -1,0 +1,86 @@
+"""The protocol of a screen: where the picture is seen.
+
+A screen owns an OpenGL 3.3 core context, a framebuffer to draw in and a queue of events. Only the thread that
+made it uses it, except for `wake`. A turn of the viewer is: `poll`, draw into `framebuffer`, `present`.
+`tests/test_screens.py` runs one conformance suite over all implementations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    import moderngl
+    import numpy as np
+
+    from viewer_app.events import Event
+
+MIN_SIZE = 16
+"""A framebuffer is never smaller than this on a side."""
+MAX_SIZE = 16384
+
+
+class Screen(Protocol):
+    name: ClassVar[str]
+    ctx: moderngl.Context
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in framebuffer pixels; both positive."""
+        ...
+
+    @property
+    def scale(self) -> float:
+        """Framebuffer pixels per point of the user interface; 2 on most HiDPI displays."""
+        ...
+
+    @property
+    def framebuffer(self) -> moderngl.Framebuffer:
+        """Where the next picture is drawn. Ask again for every picture: a resize replaces it."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether the user asked to close the screen, or `close` was called."""
+        ...
+
+    @property
+    def visible(self) -> bool:
+        """Whether anyone can see the picture; False for a minimised window."""
+        ...
+
+    def poll(self, timeout: float) -> list[Event]:
+        """The events since the last call, oldest first.
+
+        Sleeps at most `timeout` seconds for the first one, less when `wake` is called. 0 does not sleep.
+        """
+        ...
+
+    def wake(self) -> None:
+        """End a `poll` that sleeps, or the next one. May be called from any thread."""
+        ...
+
+    def present(self) -> None:
+        """Show what was drawn."""
+        ...
+
+    def pixels(self) -> np.ndarray:
+        """(H, W, 4) uint8, top row first: what is drawn in `framebuffer`. Call it before `present`."""
+        ...
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        ...
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """(width, height) from a text like 1280x720. Raises ViewerError for anything else."""
+    from viewer_app.errors import ViewerError
+
+    width, x, height = text.lower().partition("x")
+    if not (x and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
+        raise ViewerError(f"size: {text!r} is not WIDTHxHEIGHT, such as 1280x720")
+    size = int(width), int(height)
+    if not all(MIN_SIZE <= n <= MAX_SIZE for n in size):
+        raise ViewerError(f"size: {text} is out of range; both sides must be {MIN_SIZE} to {MAX_SIZE} pixels")
+    return size

@@ -1,0 +1,124 @@
+"""A screen that nobody sees: an EGL context and a framebuffer, for pictures without a display."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, ClassVar
+
+import moderngl
+import numpy as np
+
+from viewer_app.errors import GraphicsError
+from viewer_app.events import Close, Resize
+
+if TYPE_CHECKING:
+    from viewer_app.events import Event
+
+
+def create_context() -> moderngl.Context:
+    """An OpenGL 3.3 core context (or newer) without any display. Raises GraphicsError that says what to do."""
+    try:
+        # moderngl hands `backend` on as a setting of its own; its stub says dict
+        return moderngl.create_context(standalone=True, backend="egl", require=330)  # pyright: ignore
+    except Exception as e:  # moderngl raises bare Exception here
+        text = str(e)
+        if "libEGL" in text or "not found" in text or "libGL" in text:
+            raise GraphicsError("EGL not found: apt-get install libegl1 libgl1-mesa-dri") from e
+        raise GraphicsError(
+            f"no OpenGL 3.3 context through EGL ({text}). With an NVIDIA GPU in a container, start it with "
+            "NVIDIA_DRIVER_CAPABILITIES=all; without one: apt-get install libegl1 libgl1-mesa-dri"
+        ) from e
+
+
+class OffscreenScreen:
+    """Draws into a texture. Events come from `push`, so that a test or a server can act as the user."""
+
+    name: ClassVar[str] = "offscreen"
+
+    def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0) -> None:
+        """Raises GraphicsError when no EGL context can be made."""
+        self.ctx = create_context()
+        self._scale = scale
+        self._closed = False
+        self._released = False
+        self._events: list[Event] = []
+        self._ready = threading.Condition()
+        self._woken = False
+        self._texture: moderngl.Texture | None = None
+        self._framebuffer: moderngl.Framebuffer | None = None
+        self._allocate(width, height)
+
+    def _allocate(self, width: int, height: int) -> None:
+        if self._framebuffer is not None and self._texture is not None:
+            self._framebuffer.release()
+            self._texture.release()
+        self._texture = self.ctx.texture((width, height), 4)
+        self._framebuffer = self.ctx.framebuffer([self._texture])
+        self._framebuffer.clear(0.0, 0.0, 0.0, 1.0)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        width, height = self.framebuffer.size
+        return width, height
+
+    @property
+    def scale(self) -> float:
+        return self._scale
+
+    @property
+    def framebuffer(self) -> moderngl.Framebuffer:
+        assert self._framebuffer is not None, "the screen is closed"
+        return self._framebuffer
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def visible(self) -> bool:
+        return not self._closed
+
+    def push(self, *events: Event) -> None:
+        """Put events into the queue, as if a user had caused them. May be called from any thread."""
+        with self._ready:
+            self._events.extend(events)
+            self._ready.notify()
+
+    def poll(self, timeout: float) -> list[Event]:
+        with self._ready:
+            if not self._events and not self._woken and timeout > 0:
+                self._ready.wait_for(lambda: bool(self._events) or self._woken, timeout)
+            self._woken = False
+            events, self._events = self._events, []
+        for event in events:
+            if isinstance(event, Resize):
+                self._scale = event.scale
+                self._allocate(event.width, event.height)
+            elif isinstance(event, Close):
+                self._closed = True
+        return events
+
+    def wake(self) -> None:
+        with self._ready:
+            self._woken = True
+            self._ready.notify()
+
+    def present(self) -> None:
+        """Nothing to show it on; hands the drawing to the GPU."""
+        self.ctx.finish()
+
+    def pixels(self) -> np.ndarray:
+        width, height = self.size
+        data = self.framebuffer.read(components=4, alignment=1)
+        return np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._released:
+            return
+        self._released = True
+        if self._framebuffer is not None and self._texture is not None:
+            self._framebuffer.release()
+            self._texture.release()
+            self._framebuffer = self._texture = None
+        self.ctx.release()
