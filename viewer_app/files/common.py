@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from viewer_app.errors import FileError
 from viewer_app.scene import SH_C0, GaussianScene
+
+if TYPE_CHECKING:
+    import zipfile
+    from pathlib import Path
 
 Progress = Callable[[str, float], None]
 """Told what is going on and how far it is, 0 to 1."""
@@ -69,7 +74,7 @@ class Fields:
             notes += (f"{bad:,} of {n:,} Gaussians hold NaN or infinity; they are not drawn",)
         stored = {0: 0, 3: 1, 8: 2, 15: 3}[k]
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
-        means, quats, scales, opacities, sh0, shN = arrays.values()  # noqa: N806  (gsplat's own name)
+        means, quats, scales, opacities, sh0, shN = arrays.values()
         return GaussianScene(means, quats, scales, opacities, sh0, shN, antialiased=antialiased, notes=notes,
                              sh_degree=degree)
 
@@ -105,6 +110,20 @@ def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
     if len(data) != size:
         raise FileError(f"truncated while it was read: {what} takes {size:,} bytes, {len(data):,} came")
     return data
+
+
+def open_zip(path: Path) -> zipfile.ZipFile:
+    """An open zip. Raises FileError if it is damaged."""
+    import zipfile  # with its codecs 15 ms, which a PLY need not wait for
+
+    try:
+        return zipfile.ZipFile(path)
+    except OSError:
+        raise
+    # A damaged directory: bad numbers and texts, versions and encryptions that do not exist.
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, OverflowError, EOFError, struct.error,
+            IndexError) as e:
+        raise FileError(f"damaged or truncated zip: {e}") from None
 
 
 def remaining(f: BinaryIO) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from viewer_app.errors import FileError
+from viewer_app.files.common import open_zip
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,12 +74,11 @@ def _by_content(path: Path, head: bytes) -> str:
         return "npy"
     if head[:4] == b"NGSP" or head[:2] == b"\x1f\x8b":
         return "spz"
+    if head[:1] == b"\x80" and path.suffix.lower() != ".splat":
+        return "checkpoint"  # a pickle; the reader says why it is refused
     if head[:4] == b"PK\x03\x04":
-        try:
-            with zipfile.ZipFile(path) as archive:
-                names = {n.rpartition("/")[2] for n in archive.namelist()}
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as e:
-            raise FileError(f"damaged or truncated zip: {e}") from None
+        with open_zip(path) as archive:
+            names = {n.rpartition("/")[2] for n in archive.namelist()}
         if "meta.json" in names:
             return "sog"
         if "data.pkl" in names:

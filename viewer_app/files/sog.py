@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +25,13 @@ from viewer_app.files.common import (
     SH_COEFFICIENTS,
     Fields,
     Progress,
+    open_zip,
     quats_from_smallest_three,
 )
 
 if TYPE_CHECKING:
+    import zipfile
+
     from viewer_app.scene import GaussianScene
 
 META_LIMIT = 4 << 20
@@ -45,13 +47,11 @@ def read_sog(path: Path, progress: Progress) -> GaussianScene:
     """The Gaussians of a SOG: a zip, a folder with meta.json, or the path of that meta.json."""
     if path.is_dir():
         return _read(_folder_loader(path), progress)
-    if not zipfile.is_zipfile(path):
-        return _read(_folder_loader(path.parent, path.name), progress)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return _read(_zip_loader(archive), progress)
-    except zipfile.BadZipFile as e:
-        raise FileError(f"SOG: damaged zip: {e}") from None
+    with open(path, "rb") as f:
+        if f.read(2) != b"PK":
+            return _read(_folder_loader(path.parent, path.name), progress)
+    with open_zip(path) as archive:
+        return _read(_zip_loader(archive), progress)
 
 
 def _folder_loader(folder: Path, meta: str = "meta.json") -> Load:

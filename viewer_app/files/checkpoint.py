@@ -1,0 +1,145 @@
+"""Gaussians in PyTorch checkpoints: which tensors of which trainer mean what.
+
+gsplat (simple_trainer.py): {"step", "splats": {...}}, one file per rank, with spherical harmonics or, under
+appearance optimisation, with features and logit colours. inria: (capture_tuple, iteration). nerfstudio: "pipeline"
+with ...gauss_params.*. Besides these any mapping that holds means, scales, quats, opacities and colours.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viewer_app.errors import FileError
+from viewer_app.files.common import SH_C0, Fields, Progress
+from viewer_app.files.tensors import Checkpoint, StoredTensor, open_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from viewer_app.scene import GaussianScene
+
+NAMES = {
+    "means": ("means", "xyz", "_xyz"),
+    "scales": ("scales", "scaling", "_scaling"),
+    "quats": ("quats", "rotation", "rotations", "_rotation"),
+    "opacities": ("opacities", "opacity", "_opacity"),
+    "sh0": ("sh0", "features_dc", "_features_dc", "f_dc"),
+    "shN": ("shN", "features_rest", "_features_rest", "f_rest"),
+    "colors": ("colors",),
+}
+"""What trainers call the fields; the first is gsplat's."""
+INRIA = ("means", "sh0", "shN", "scales", "quats", "opacities")
+"""The order of the tensors in what inria's `GaussianModel.capture` returns, after the active degree."""
+NESTED = ("splats", "pipeline", "gauss_params", "gaussians", "state_dict", "model", "params")
+"""Keys under which trainers keep the mapping."""
+RANK = re.compile(r"(?P<stem>.*)_rank(?P<rank>\d+)(?P<suffix>\.\w+)")
+STEP = re.compile(r"(\d+)$")
+
+
+@dataclass
+class _Found:
+    """The tensors of one checkpoint by field name, and what else it says."""
+
+    tensors: dict[str, StoredTensor]
+    sh_degree: int | None = None
+
+
+def read_checkpoint(path: Path, progress: Progress) -> GaussianScene:
+    """The Gaussians of a checkpoint file or a folder of them; the ranks of one step are put together."""
+    files, notes = _ranks(path)
+    parts: list[Fields] = []
+    degree = None
+    for i, file in enumerate(files):
+        progress("reading tensors", i / len(files))
+        with open_checkpoint(file) as checkpoint:
+            found = _find(checkpoint)
+            degree = found.sh_degree
+            parts.append(_fields({name: checkpoint.read(t, name) for name, t in found.tensors.items()}))
+    progress("reading tensors", 1.0)
+    if len({p.shN.shape[1:] for p in parts}) > 1:
+        raise FileError("the ranks hold spherical harmonics of different degrees")
+    whole = parts[0] if len(parts) == 1 else Fields(
+        *(np.concatenate([getattr(p, name) for p in parts]) for name in parts[0].__dataclass_fields__))
+    return whole.scene(sh_degree=degree, notes=notes)
+
+
+def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """The files that make one scene: a file with its sibling ranks, or the latest step of a folder."""
+    if path.is_dir():
+        folders = [path, path / "ckpts"]
+        every = [f for folder in folders if folder.is_dir() for f in folder.iterdir() if RANK.fullmatch(f.name)]
+        if not every:
+            raise FileError("no checkpoint named *_rank*.pt in the folder")
+        path = max(every, key=_step)
+    match = RANK.fullmatch(path.name)
+    if match is None:
+        return [path], ()
+    ranks = {int(m["rank"]): f for f in path.parent.iterdir()
+             if (m := RANK.fullmatch(f.name)) and (m["stem"], m["suffix"]) == (match["stem"], match["suffix"])}
+    notes = (f"{len(ranks)} ranks of {match['stem']} put together",) if len(ranks) > 1 else ()
+    if absent := [r for r in range(max(ranks)) if r not in ranks]:
+        notes += (f"rank {', '.join(map(str, absent[:8]))} of {match['stem']} is missing: the scene has holes",)
+    return [ranks[r] for r in sorted(ranks)], notes
+
+
+def _step(path: Path) -> tuple[int, str]:
+    match = RANK.fullmatch(path.name)
+    number = STEP.search(match["stem"]) if match else None
+    return (int(number[1]) if number else -1, path.name)
+
+
+def _find(checkpoint: Checkpoint) -> _Found:
+    """Which tensors are the Gaussians' in whatever the checkpoint holds."""
+    root = checkpoint.root
+    if isinstance(root, tuple) and len(root) == 2 and isinstance(root[0], tuple) and len(root[0]) >= 7:
+        # inria: capture() = active_sh_degree, xyz, features_dc, features_rest, scaling, rotation, opacity, ...
+        active, *rest = root[0]
+        tensors: dict[str, Any] = dict(zip(INRIA, rest, strict=False))
+        if isinstance(active, int) and all(isinstance(t, StoredTensor) for t in tensors.values()):
+            return _Found(tensors, active)
+    if not isinstance(root, dict):
+        raise FileError(f"checkpoint: it holds a {_kind(root)}, not a mapping of tensors nor inria's "
+                        "(capture, iteration)")
+    for mapping in (root, *(root[key] for key in NESTED if isinstance(root.get(key), dict))):
+        names = [k for k in mapping if isinstance(k, str)]
+        for prefix in {k.rpartition(".")[0] for k in names if k.rpartition(".")[2] in NAMES["means"]}:
+            inside = {k.rpartition(".")[2]: mapping[k] for k in names if k.rpartition(".")[0] == prefix}
+            tensors = {field: inside[alias] for field, aliases in NAMES.items() for alias in aliases
+                       if isinstance(inside.get(alias), StoredTensor)}
+            missing = {"means", "scales", "quats", "opacities"} - tensors.keys()
+            if not missing and ("sh0" in tensors or "colors" in tensors):
+                return _Found(tensors)
+    raise FileError(
+        "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities and sh0 (or colors) under "
+        f"{', '.join(NESTED)} or at the top; it has {_listing(root)}")
+
+
+def _kind(value: Any) -> str:
+    return "tensor" if isinstance(value, StoredTensor) else type(value).__name__
+
+
+def _listing(mapping: dict[Any, Any]) -> str:
+    """Some keys of a mapping and of the mappings in it."""
+    keys: list[str] = []
+    for key, value in mapping.items():
+        inner = [f"{key}.{k}" for k in list(value)[:8]] if isinstance(value, dict) and value else [str(key)]
+        keys += inner
+    return ", ".join(k[:60] for k in keys[:16]) + (" ..." if len(keys) > 16 else "") if keys else "nothing"
+
+
+def _fields(arrays: dict[str, np.ndarray]) -> Fields:
+    means, opacities = arrays["means"], arrays["opacities"]
+    n = len(means) if means.ndim else 0
+    if "sh0" not in arrays:  # gsplat's appearance optimisation: logits of the colour before the network's share
+        with np.errstate(over="ignore", invalid="ignore"):
+            arrays["sh0"] = (1 / (1 + np.exp(-arrays["colors"])) - 0.5) / np.float32(SH_C0)
+    sh0 = arrays["sh0"]
+    return Fields(
+        means=means, quats=arrays["quats"], scales=arrays["scales"],
+        opacities=opacities[:, 0] if opacities.shape == (n, 1) else opacities,
+        sh0=sh0[:, 0] if sh0.shape == (n, 1, 3) else sh0,
+        shN=arrays.get("shN", np.zeros((n, 0, 3), np.float32)))
