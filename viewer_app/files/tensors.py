@@ -3,9 +3,9 @@
 Such a file is a zip: `data.pkl` describes the saved object, `data/<key>` holds the bytes of each storage. Here the
 pickle is read as plain data by a small stack machine: it builds mappings, lists, numbers, texts and descriptions of
 tensors; it imports nothing and calls nothing, whatever the file says. A name that would have to be imported and is
-not on the list of harmless ones is refused. This is stricter than `torch.load(weights_only=True)`, which believes
-the sizes that a file claims for its storages; it also takes what that refuses in inria's checkpoints (a NumPy
-number), leaves the optimizer's state on the disk, and saves the second that importing torch takes.
+not on the list of harmless ones is refused. Compared with `torch.load(weights_only=True)`, which has the same
+aim, it takes inria's checkpoints (in which that refuses a NumPy number), leaves the optimizer's state on the disk,
+and saves the second that importing torch takes.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ MAPPING = {"collections OrderedDict", "collections defaultdict"}
 HARMLESS = {
     "numpy dtype", "numpy ndarray", "_codecs encode", "torch device", "torch Size", "argparse Namespace",
     "pathlib PosixPath", "pathlib Path",
+    *(f"torch {n}" for n in ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64", "bool")),
     *(f"{m} {n}" for m in ("builtins", "__builtin__")
       for n in ("set", "frozenset", "bytearray", "complex", "int", "float", "list", "dict", "slice")),
     *(f"numpy.{m}.multiarray {n}" for m in ("core", "_core") for n in ("scalar", "_reconstruct")),
@@ -101,7 +102,9 @@ class Checkpoint:
         for n, step in zip(size, stride, strict=True):
             numel, span = numel * n, span + (n - 1) * step
         if numel == 0:
-            return np.zeros(tuple(min(n, 1 << 40) for n in size) if max(size) < 1 << 40 else (0,), np.float32)
+            if max(size) >= 1 << 31:
+                raise FileError(f"checkpoint: tensor {name!r} has shape {tuple(size)}")
+            return np.zeros(size, np.float32)
         start, held = self.records.get(str(storage[2]), (0, -1))
         if held < 0:
             raise FileError(f"checkpoint: the data of tensor {name!r} is missing")
@@ -239,8 +242,7 @@ def _set_items(target: Any, items: list[Any]) -> None:
 
 def _name(name: str) -> Name:
     module, _, attribute = name.partition(" ")
-    plain_torch = module == "torch" and (attribute in DTYPES or attribute.islower())  # torch.float32 and the like
-    if (plain_torch and "." not in attribute) or name in HARMLESS | REBUILD | PARAMETER | MAPPING:
+    if (module == "torch" and attribute in DTYPES) or name in HARMLESS | REBUILD | PARAMETER | MAPPING:
         return Name(name)
     raise FileError(
         f"checkpoint: it holds a Python object, {f'{module}.{attribute}'[:120]!r}, that only unpickling could bring "
