@@ -1,0 +1,52 @@
+"""Everything about sharing between a trainer and its viewers; knows nothing of either.
+
+The trainer's side is `Publisher`, the viewer's `Subscriber`. Between them stand a run folder (`runs`), typed
+messages (`messages`) on a socket (`transport`), and shared memory (`segments`, `board`, `ring`).
+Nothing heavy is imported until a name is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ipc.errors import IpcError, RuntimeFolderError, SharingError
+    from ipc.frames import Frame, RemoteTensor
+    from ipc.publisher import Publisher, Stream
+    from ipc.subscriber import RemoteRun, RemoteStream, Subscriber
+
+_HOME = {
+    "Frame": "frames",
+    "IpcError": "errors",
+    "Publisher": "publisher",
+    "RemoteRun": "subscriber",
+    "RemoteStream": "subscriber",
+    "RemoteTensor": "frames",
+    "RuntimeFolderError": "errors",
+    "SharingError": "errors",
+    "Stream": "publisher",
+    "Subscriber": "subscriber",
+}
+
+__all__ = [
+    "Frame",
+    "IpcError",
+    "Publisher",
+    "RemoteRun",
+    "RemoteStream",
+    "RemoteTensor",
+    "RuntimeFolderError",
+    "SharingError",
+    "Stream",
+    "Subscriber",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ipc' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"ipc.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,134 @@
+"""The board: one small segment per run with the counters that change at every publish, and the lease table.
+
+Viewers map the board read-only and read a stream's version from it: no message, no system call. Every word is
+one aligned 64-bit store, so a reader sees an old or a new value, never half of one.
+
+Invariants
+- Only the trainer writes the board. A stream's version only grows, and is written after the frame it counts.
+- Leases are hints. A viewer writes into its own row which slot of a stream it reads; the writer avoids such
+  slots while it has others. Whether a frame was whole is decided by the slot's sequence number alone, so a
+  lease that is stale, forged or lost costs a retry, never a torn picture.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+from ipc import limits
+from ipc.errors import SharingError
+from ipc.segments import Segment, close_map, open_segment
+
+if TYPE_CHECKING:
+    from ipc.messages import SegmentRef
+
+_MAGIC = 0x31_57_45_49_56_54_4C_50  # "PLTVIEW1"
+_MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, _COPIES = range(5)
+_FIRST_STREAM = 8
+_WORDS_PER_STREAM = 8  # a cache line each
+_SIZE = (_FIRST_STREAM + limits.MAX_STREAMS * _WORDS_PER_STREAM) * 8
+_LEASES = limits.MAX_STREAMS * limits.MAX_VIEWERS
+
+
+class Board:
+    """The trainer's side."""
+
+    def __init__(self) -> None:
+        self.segment = Segment(_SIZE, "board")
+        self.lease_segment = Segment(_LEASES, "leases")
+        self.words = memoryview(self.segment.map).cast("Q")
+        self._leases = memoryview(self.lease_segment.map)
+        self.words[_MAGIC_WORD] = _MAGIC
+
+    @staticmethod
+    def version_word(stream: int) -> int:
+        """Where in `words` the version of a stream stands."""
+        return _FIRST_STREAM + stream * _WORDS_PER_STREAM
+
+    def leased(self, stream: int) -> bytes:
+        """One byte per viewer: slot + 1 that it is reading, or 0."""
+        return self._leases[stream :: limits.MAX_STREAMS].tobytes()
+
+    def clear_leases(self, reader: int) -> None:
+        """Forget what a viewer that went away was reading."""
+        start = reader * limits.MAX_STREAMS
+        self._leases[start : start + limits.MAX_STREAMS] = bytes(limits.MAX_STREAMS)
+
+    @property
+    def paused(self) -> bool:
+        return bool(self.words[_PAUSED])
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        self.words[_PAUSED] = int(value)
+
+    def count_dropped(self) -> None:
+        """One more message from outside was not understood."""
+        self.words[_DROPPED] += 1
+
+    def count_fault(self) -> None:
+        """One more fault of the surroundings was survived."""
+        self.words[_FAULTS] += 1
+
+    def count_copy(self) -> None:
+        """One more frame was copied into a ring."""
+        self.words[_COPIES] += 1
+
+    def counters(self) -> dict[str, int]:
+        return _counters(self.words)
+
+    def close(self) -> None:
+        self.words.release()
+        self._leases.release()
+        self.segment.close()
+        self.lease_segment.close()
+
+
+class BoardReader:
+    """The viewer's side."""
+
+    def __init__(self, board: SegmentRef, leases: SegmentRef, pid: int, reader: int):
+        """Raises SharingError when the segments are not what was announced."""
+        self.reader = reader
+        self._map = _map(board, pid, _SIZE, mmap.PROT_READ)
+        self._lease_map = _map(leases, pid, _LEASES, mmap.PROT_READ | mmap.PROT_WRITE)
+        self.words = memoryview(self._map).cast("Q")
+        self._leases = memoryview(self._lease_map)
+        if self.words[_MAGIC_WORD] != _MAGIC:
+            self.close()
+            raise SharingError("the announced board is not one")
+
+    def version(self, stream: int) -> int:
+        return self.words[_FIRST_STREAM + stream * _WORDS_PER_STREAM]
+
+    def lease(self, stream: int, slot: int) -> None:
+        """Say that this viewer reads a slot of a stream; -1: none."""
+        self._leases[self.reader * limits.MAX_STREAMS + stream] = slot + 1
+
+    @property
+    def paused(self) -> bool:
+        return bool(self.words[_PAUSED])
+
+    def counters(self) -> dict[str, int]:
+        return _counters(self.words)
+
+    def close(self) -> None:
+        self.words.release()
+        self._leases.release()
+        close_map(self._map)
+        close_map(self._lease_map)
+
+
+def _counters(words: memoryview) -> dict[str, int]:
+    return {"dropped_messages": words[_DROPPED], "faults": words[_FAULTS], "copies": words[_COPIES]}
+
+
+def _map(ref: SegmentRef, pid: int, needed: int, prot: int) -> mmap.mmap:
+    if ref.size < needed:
+        raise SharingError(f"a segment of {ref.size} bytes was announced; {needed} are needed")
+    fd = open_segment(ref, pid)
+    try:
+        return mmap.mmap(fd, ref.size, prot=prot)
+    finally:
+        os.close(fd)

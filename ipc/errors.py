@@ -1,0 +1,18 @@
+"""What can go wrong in sharing, as one small tree.
+
+IpcError
+├── RuntimeFolderError   the folder in which runs are found cannot be used
+└── SharingError         shared memory could not be made, opened or trusted
+"""
+
+
+class IpcError(Exception):
+    """Base of every fault of the surroundings that this package reports."""
+
+
+class RuntimeFolderError(IpcError):
+    """The runtime folder cannot be made, is not ours, or its path is too long for a socket."""
+
+
+class SharingError(IpcError):
+    """A shared-memory segment could not be made, or what another process announced cannot be trusted."""

@@ -1,0 +1,84 @@
+"""What a frame of each kind holds. Checked by whoever receives one, whatever the sender promised.
+
+image      "image" (H, W), (H, W, C) or (C, H, W), C in 1, 3, 4; meta "layout": "HW" | "HWC" | "CHW".
+           uint8, or floating point in [0, 1] (values outside are allowed: HDR).
+gaussians  "means" (N, 3), "quats" (N, 4) w x y z, "scales" (N, 3), "opacities" (N,), and a colour: "sh0" (N, 3)
+           with "shN" (N, K-1, 3), or "rgb" (N, 3). OpenCV axes. Optional "background" (3,).
+           meta "color": "sh" | "rgb" | "rgb_logit"; "activated": bool (False: scales are logarithms, opacities
+           logits); "sh_degree": 0 to 3, the degree in use; "antialiased": bool; optional "step".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Spec = tuple[str, tuple[int, ...]]  # dtype, shape
+
+IMAGE_LAYOUTS = ("HW", "HWC", "CHW")
+IMAGE_CHANNELS = (1, 3, 4)
+SH_REST = (0, 3, 8, 15)
+"""Coefficients beyond degree 0, for degrees 0, 1, 2, 3."""
+COLOR_SPACES = ("sh", "rgb", "rgb_logit")
+FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def check_frame(kind: str, tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
+    """Raise ValueError unless these tensors and metadata make a frame of this kind."""
+    check = _CHECKS.get(kind)
+    if check is None:
+        raise ValueError(f"kind {kind!r} cannot be shown; legal are {', '.join(_CHECKS)}")
+    check(tensors, meta)
+
+
+def _check_image(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
+    if set(tensors) != {"image"}:
+        raise ValueError(f"an image frame holds 'image' alone, not {sorted(tensors)}")
+    dtype, shape = tensors["image"]
+    layout = meta.get("layout")
+    if layout not in IMAGE_LAYOUTS:
+        raise ValueError(f"layout is {layout!r}, not one of {', '.join(IMAGE_LAYOUTS)}")
+    if dtype not in ("uint8", "float16", "bfloat16", "float32"):
+        raise ValueError(f"an image of {dtype}; legal are uint8, float16, bfloat16, float32")
+    if len(shape) != len(layout) or min(shape) < 1:
+        raise ValueError(f"an image of shape {shape} in layout {layout}")
+    if layout != "HW" and shape[layout.index("C")] not in IMAGE_CHANNELS:
+        raise ValueError(f"an image of shape {shape} in layout {layout}: channels must be 1, 3 or 4")
+
+
+def _check_gaussians(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
+    known = {"means", "quats", "scales", "opacities", "sh0", "shN", "rgb", "background"}
+    if unknown := set(tensors) - known:
+        raise ValueError(f"gaussians do not have {sorted(unknown)}")
+    color = meta.get("color")
+    if color not in COLOR_SPACES:
+        raise ValueError(f"color is {color!r}, not one of {', '.join(COLOR_SPACES)}")
+    needed = ["means", "quats", "scales", "opacities", "sh0" if color == "sh" else "rgb"]
+    if missing := [name for name in needed if name not in tensors]:
+        raise ValueError(f"gaussians need {', '.join(missing)}")
+    n = tensors["means"][1][0] if tensors["means"][1] else -1
+    wanted = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,), "sh0": (n, 3), "rgb": (n, 3),
+              "background": (3,)}
+    for name, (dtype, shape) in tensors.items():
+        if dtype not in FLOAT_DTYPES:
+            raise ValueError(f"{name} is {dtype}; legal are {', '.join(FLOAT_DTYPES)}")
+        if name == "shN":
+            if len(shape) != 3 or shape[0] != n or shape[1] not in SH_REST or shape[2] != 3:
+                raise ValueError(f"shN has shape {shape}, not ({n}, {' | '.join(map(str, SH_REST))}, 3)")
+        elif shape != wanted[name]:
+            raise ValueError(f"{name} has shape {shape}, not {wanted[name]}")
+    if not isinstance(meta.get("activated"), bool):
+        raise ValueError("'activated' must be true or false")
+    degree = meta.get("sh_degree", 0)
+    if type(degree) is not int or not 0 <= degree <= 3:
+        raise ValueError(f"sh_degree is {degree!r}, not 0, 1, 2 or 3")
+
+
+_CHECKS: dict[str, Callable[[Mapping[str, Spec], Mapping[str, Any]], None]] = {
+    "image": _check_image,
+    "gaussians": _check_gaussians,
+}
+SHOWABLE = tuple(_CHECKS)
+"""The kinds that can be published so far."""

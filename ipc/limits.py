@@ -1,0 +1,28 @@
+"""Bounds on everything that comes from outside. They are checked before anything is allocated or opened."""
+
+PROTOCOL = 1
+"""Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
+
+MAX_STREAMS = 256
+"""Streams in one run."""
+MAX_VIEWERS = 32
+"""Viewers attached to one run at a time."""
+MAX_NAME = 200
+"""Characters of a stream's or run's name."""
+MAX_MESSAGE = 256 * 1024
+"""Bytes of one message on the socket: a manifest of MAX_STREAMS streams fits."""
+MAX_TENSORS = 16
+"""Tensors that travel together as one frame."""
+MAX_DIMS = 4
+MAX_EXTENT = 1 << 40
+"""Elements along one dimension."""
+MAX_META = 32
+"""Entries of a frame's metadata."""
+MAX_META_TEXT = 1024
+MAX_SEGMENT = 1 << 42
+"""Bytes of one shared-memory segment."""
+MIN_SLOTS, MAX_SLOTS = 3, 16
+"""Slots of a ring: fewer than three and a reader could be overtaken by one writer."""
+
+ITEM_SIZE = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+"""Bytes per element of the types that can be shared."""

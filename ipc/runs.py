@@ -1,0 +1,194 @@
+"""Run folders: how viewers find trainers without an address.
+
+Each run has a folder in the runtime folder, with a description (`run.json`), a socket and a lock that the trainer
+holds as long as it lives. The lock is the only sign of life: the kernel gives it back however a process ends, and
+nothing else (a process id that was used again, a clock set back) can be mistaken for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ipc import limits
+from ipc.errors import RuntimeFolderError
+
+SOCKET_PATH_MAX = 107
+"""Bytes that a UNIX socket's path may have (sun_path on Linux)."""
+_SOCKET, _LOCK, _DESCRIPTION = "socket", "lock", "run.json"
+_SUFFIX = len("/") + 64 + len("/") + len(_SOCKET)
+
+
+class Description(msgspec.Struct, frozen=True):
+    """What `run.json` says. Fields that a later version adds are ignored."""
+
+    protocol: Annotated[int, Meta(ge=0)]
+    id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9._-]+\Z")]
+    name: Annotated[str, Meta(max_length=limits.MAX_NAME)]
+    pid: Annotated[int, Meta(ge=1, le=2**31)]
+    started: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+    description: Description
+
+    @property
+    def endpoint(self) -> str:
+        return f"ipc://{self.path / _SOCKET}"
+
+    def alive(self) -> bool:
+        """Whether the trainer still holds its lock."""
+        return _locked(self.path)
+
+
+class OwnedRunFolder(RunFolder):
+    """The folder of this process's own run."""
+
+    def __init__(self, path: Path, description: Description, lock_fd: int):
+        super().__init__(path, description)
+        object.__setattr__(self, "_lock_fd", lock_fd)
+
+    def abandon(self) -> None:
+        """In a forked child: let go of the lock, which the kernel would otherwise keep for the parent's run."""
+        with contextlib.suppress(OSError):
+            os.close(self.__dict__["_lock_fd"])
+
+    def remove(self) -> None:
+        """Take the folder away and give the lock back. Idempotent."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.abandon()
+        object.__setattr__(self, "_lock_fd", -1)
+
+
+def runtime_folder() -> Path:
+    """Where runs are found: SPLATVIEW_RUNTIME_DIR, $XDG_RUNTIME_DIR/splatview or /tmp/splatview-UID.
+
+    It is made (mode 0700) when missing. Raises RuntimeFolderError when it cannot be used safely.
+    """
+    explicit = os.environ.get("SPLATVIEW_RUNTIME_DIR")
+    if explicit:
+        return _usable(Path(explicit).absolute(), "choose another SPLATVIEW_RUNTIME_DIR")
+    xdg = os.environ.get("XDG_RUNTIME_DIR")
+    fallback = Path(f"/tmp/splatview-{os.getuid()}")
+    if xdg:
+        with contextlib.suppress(RuntimeFolderError):  # many containers name one that does not exist
+            return _usable(Path(xdg) / "splatview", "")
+    return _usable(fallback, "set SPLATVIEW_RUNTIME_DIR to a short path of a folder that you own")
+
+
+def _usable(path: Path, mend: str) -> Path:
+    if len(os.fsencode(path)) + _SUFFIX > SOCKET_PATH_MAX:
+        raise RuntimeFolderError(f"runtime folder {path}: its path leaves no room for a socket's "
+                                 f"{SOCKET_PATH_MAX} bytes; {mend}")
+    try:
+        path.mkdir(mode=0o700, parents=path.parent != Path("/tmp"), exist_ok=True)
+        info = path.lstat()
+    except OSError as e:
+        raise RuntimeFolderError(f"runtime folder {path}: {e.strerror}; {mend}") from None
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+        raise RuntimeFolderError(f"runtime folder {path}: not a folder that belongs to you; {mend}")
+    if info.st_mode & 0o077:
+        try:
+            path.chmod(0o700)
+        except OSError as e:
+            raise RuntimeFolderError(f"runtime folder {path}: others may enter it ({e.strerror}); {mend}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise RuntimeFolderError(f"runtime folder {path}: not writable; {mend}")
+    return path
+
+
+def create_run(name: str, pid: int, started: float) -> OwnedRunFolder:
+    """Make this process's run folder, locked before anyone can see it. Raises RuntimeFolderError."""
+    root = runtime_folder()
+    remove_stale(root)
+    run_id = f"{_slug(name)}-{pid}-{secrets.token_hex(2)}"
+    hidden, final = root / f".{run_id}", root / run_id
+    description = Description(limits.PROTOCOL, run_id, name[: limits.MAX_NAME], pid, started)
+    try:
+        hidden.mkdir(mode=0o700)
+        fd = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (hidden / _DESCRIPTION).write_bytes(msgspec.json.encode(description))
+        hidden.rename(final)
+    except OSError as e:
+        shutil.rmtree(hidden, ignore_errors=True)
+        raise RuntimeFolderError(f"runtime folder {root}: {e.strerror}; "
+                                 "set SPLATVIEW_RUNTIME_DIR to a folder you can write") from None
+    return OwnedRunFolder(final, description, fd)
+
+
+def list_runs(root: Path) -> list[RunFolder]:
+    """The live runs, oldest first. What cannot be read or understood is left out."""
+    found = []
+    for path in _folders(root):
+        description = _describe(path)
+        if description is not None and _locked(path):
+            found.append(RunFolder(path, description))
+    return sorted(found, key=lambda r: (r.description.started, r.description.id))
+
+
+def remove_stale(root: Path) -> int:
+    """Remove the folders of dead runs; how many there were."""
+    count = 0
+    for path in _folders(root, hidden=True):
+        with contextlib.suppress(OSError):
+            # A hidden folder is being made, unless it has been so for long: then its maker died over it.
+            if path.name.startswith(".") and abs(path.stat().st_mtime - time.time()) < 10:
+                continue
+        if not _locked(path):
+            shutil.rmtree(path, ignore_errors=True)
+            count += 1
+    return count
+
+
+def _folders(root: Path, hidden: bool = False) -> list[Path]:
+    try:
+        return [p for p in root.iterdir()
+                if (hidden or not p.name.startswith(".")) and p.is_dir() and not p.is_symlink()]
+    except OSError:
+        return []
+
+
+def _describe(path: Path) -> Description | None:
+    try:
+        with open(path / _DESCRIPTION, "rb") as f:
+            raw = f.read(64 * 1024)
+        description = msgspec.json.decode(raw, type=Description)
+    except (OSError, msgspec.MsgspecError, ValueError):
+        return None
+    return description if description.id == path.name else None
+
+
+def _locked(path: Path) -> bool:
+    """Whether somebody holds the run's lock. Shared, so that two who ask do not take each other for the trainer."""
+    try:
+        fd = os.open(path / _LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def _slug(name: str) -> str:
+    """A run's name as the start of a folder name: letters, digits, '._-', at most 40 of them."""
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)[:40].strip(".-")
+    return kept or "run"

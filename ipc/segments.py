@@ -1,0 +1,114 @@
+"""Shared-memory segments: sealed memfds that unrelated processes of one user open through /proc.
+
+A segment has no name in any file system, so nothing is left behind when a process dies, however it dies. It is
+sealed against shrinking and growing before anyone else hears of it: a mapping can never raise SIGBUS.
+(multiprocessing.shared_memory unlinks a segment when an unrelated reader exits, and torch's own CPU sharing
+lets a peer grow the file: neither is used.)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+from ipc import limits
+from ipc.errors import SharingError
+
+if TYPE_CHECKING:
+    from ipc.messages import SegmentRef
+
+PAGE = 64 * 1024
+"""Alignment of what is mapped on its own: the largest page size of any Linux we run on."""
+
+# fcntl has had names for these since Python 3.8, but only where it was built on a system that knew them.
+_F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
+_SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 0x1, 0x2, 0x4
+_PREFIX = "/memfd:splatview-"
+
+
+def round_up(n: int, to: int) -> int:
+    return (n + to - 1) // to * to
+
+
+class Segment:
+    """A segment that this process made and writes."""
+
+    def __init__(self, size: int, label: str):
+        """`size` in bytes, rounded up to whole pages; `label` is a letter or a few, shown in /proc/PID/maps.
+
+        Raises SharingError when the memory is not to be had.
+        """
+        self.size = round_up(size, PAGE)
+        # Descriptor numbers are used again: the token tells this segment from whatever has its number later.
+        self.token = f"{label}-{secrets.token_hex(8)}"
+        if self.size > limits.MAX_SEGMENT:
+            raise SharingError(f"a shared segment of {self.size} bytes is over the limit of {limits.MAX_SEGMENT}")
+        try:
+            self.fd = os.memfd_create(f"splatview-{self.token}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        except OSError as e:
+            raise SharingError(f"no shared memory ({e.strerror}): memfd_create failed") from None
+        try:
+            # Allocated now, with the GIL released: a full machine says so here, not as SIGBUS at a later write.
+            os.ftruncate(self.fd, self.size)
+            os.posix_fallocate(self.fd, 0, self.size)
+            fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL)
+            self.map = mmap.mmap(self.fd, self.size)
+        except (OSError, ValueError) as e:
+            os.close(self.fd)
+            raise SharingError(f"no shared memory for {self.size / 1e6:.1f} MB ({e}): "
+                               "free some memory, or publish less at once") from None
+
+    @property
+    def ref(self) -> SegmentRef:
+        """How another process is told of it."""
+        from ipc.messages import SegmentRef
+
+        return SegmentRef(self.fd, self.size, self.token)
+
+    def close(self) -> None:
+        """Give the memory back; readers keep what they have mapped. Idempotent."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+            close_map(self.map)
+
+
+def open_segment(ref: SegmentRef, pid: int) -> int:
+    """A file descriptor on the segment that process `pid` announced, after checking that it is one.
+
+    Raises SharingError when it is gone, has another size than announced, or could still shrink.
+    """
+    path = f"/proc/{pid}/fd/{ref.fd}"
+    try:
+        # Looked at before it is opened: opening an arbitrary file may have effects (a FIFO blocks, a tape rewinds).
+        _check_name(path, ref)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as e:
+        raise SharingError(f"cannot open the memory of process {pid}: {e.strerror}. Is the run still there, and "
+                           "does the viewer run as the same user, in the same container?") from None
+    try:
+        _check_name(f"/proc/self/fd/{fd}", ref)  # again, since the number may have changed hands in between
+        size = os.fstat(fd).st_size
+        seals = fcntl.fcntl(fd, _F_GET_SEALS)
+        if size != ref.size or not seals & _SEAL_SHRINK or not seals & _SEAL_GROW:
+            raise SharingError(f"{path} has {size} bytes, seals {seals:#x}; {ref.size} sealed bytes were announced")
+    except (OSError, SharingError) as e:
+        os.close(fd)
+        raise e if isinstance(e, SharingError) else SharingError(f"{path}: {e}") from None
+    return fd
+
+
+def _check_name(path: str, ref: SegmentRef) -> None:
+    if os.readlink(path).partition(" ")[0] != _PREFIX + ref.token:
+        raise SharingError(f"{path} is not the segment that was announced")
+
+
+def close_map(mapping: mmap.mmap) -> None:
+    """Unmap now, or, where views of the mapping are still held, when the last of them goes."""
+    try:
+        mapping.close()
+    except BufferError:
+        pass

@@ -1,0 +1,264 @@
+"""The helper thread of a trainer: it alone owns the socket, and sleeps until a viewer says something.
+
+It wakes for a hello, an open, a release, a pause, a viewer's death, or a change of the streams; never per frame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import zmq
+
+from ipc import limits, messages
+
+if TYPE_CHECKING:
+    from ipc.publisher import Publisher, Stream
+
+GRACE = 0.1
+"""Seconds a late viewer waits for the next `publish` before the helper thread copies the last value itself."""
+LIVE_PERIOD = 1 / 30
+"""Seconds between two copies of a live stream that the trainer changes in place without publishing again."""
+_PING_PERIOD = 2.0
+_ANNOUNCE_PERIOD = 0.05
+_BURST = 64
+"""Messages taken in one go; after them the thread rests a moment, so that no flood can keep the GIL busy."""
+_REST = 0.01
+
+
+def socket_options(socket: zmq.Socket) -> None:
+    """What every socket here needs: no lingering at exit, short queues, no large messages."""
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.SNDHWM, 64)
+    socket.setsockopt(zmq.RCVHWM, 256)
+    socket.setsockopt(zmq.MAXMSGSIZE, limits.MAX_MESSAGE)
+
+
+@dataclass
+class _Viewer:
+    identity: bytes
+    pid: int
+    client: str
+    reader: int
+    pidfd: int = -1
+    opened: set[int] = field(default_factory=set)
+
+
+class Helper:
+    """Answers viewers on behalf of a publisher."""
+
+    def __init__(self, publisher: Publisher):
+        self._publisher = publisher
+        self._board = publisher.board
+        self._viewers: dict[bytes, _Viewer] = {}
+        self._changed = threading.Event()
+        self._closing = False
+        self._deadlines: dict[int, float] = {}
+        self._next_ping = 0.0
+        self._last_announce = 0.0
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if hasattr(os, "eventfd") else -1
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        socket_options(self._socket)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self._socket.bind(publisher.folder.endpoint)
+        self._thread = threading.Thread(target=self._run, name="splatview", daemon=True)
+        self._thread.start()
+
+    def announce(self) -> None:
+        """Tell the viewers soon what streams there are. Any thread may call it."""
+        if not self._changed.is_set():
+            self._changed.set()
+            self._poke()
+
+    def close(self) -> None:
+        self._closing = True
+        self._poke()
+        self._thread.join(timeout=0.5)
+        if not self._thread.is_alive():
+            self._socket.close(0)
+            self._context.term()
+            os.close(self._wake)
+
+    def _poke(self) -> None:
+        with contextlib.suppress(OSError):
+            os.eventfd_write(self._wake, 1)
+
+    def _run(self) -> None:
+        while not self._closing:
+            try:
+                self._wait()
+                self._take_messages()
+                self._serve_late_viewers()
+                self._tell_changes()
+            except zmq.ContextTerminated:
+                return
+            except Exception as e:  # whatever happens here must never reach the training
+                if self._closing:
+                    return
+                self._publisher.fault(e)
+                time.sleep(0.1)
+        for viewer in list(self._viewers.values()):
+            if viewer.pidfd >= 0:
+                os.close(viewer.pidfd)
+
+    def _wait(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._wake, zmq.POLLIN)
+        for viewer in self._viewers.values():
+            if viewer.pidfd >= 0:
+                poller.register(viewer.pidfd, zmq.POLLIN)
+        ready = dict(poller.poll(self._timeout()))
+        if self._wake in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake)
+        for viewer in list(self._viewers.values()):
+            if viewer.pidfd in ready:
+                self._forget(viewer)
+        if any(v.pidfd < 0 for v in self._viewers.values()) and time.monotonic() >= self._next_ping:
+            self._next_ping = time.monotonic() + _PING_PERIOD
+            for viewer in list(self._viewers.values()):
+                self._send(viewer, messages.Ping())
+
+    def _timeout(self) -> int | None:
+        """Milliseconds until something is due; None: sleep until called."""
+        due = list(self._deadlines.values())
+        if any(v.pidfd < 0 for v in self._viewers.values()):
+            due.append(self._next_ping)
+        if self._changed.is_set() and self._viewers:
+            due.append(self._last_announce + _ANNOUNCE_PERIOD)
+        return max(0, int((min(due) - time.monotonic()) * 1000) + 1) if due else None
+
+    def _take_messages(self) -> None:
+        for _ in range(_BURST):
+            try:
+                parts = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if len(parts) != 2:
+                self._board.count_dropped()
+                continue
+            try:
+                message = messages.decode_to_trainer(parts[1])
+            except messages.DecodeError:
+                self._board.count_dropped()
+                continue
+            self._handle(parts[0], message)
+        time.sleep(_REST)
+
+    def _handle(self, identity: bytes, message: messages.ToTrainer) -> None:
+        viewer = self._viewers.get(identity)
+        if isinstance(message, messages.Hello):
+            self._welcome(identity, message)
+        elif viewer is None:
+            self._board.count_dropped()
+        elif isinstance(message, messages.Open):
+            self._open(viewer, message.index)
+        elif isinstance(message, messages.Release):
+            self._release(viewer, message.index)
+        elif isinstance(message, messages.Pause):
+            self._board.paused = message.paused
+        else:
+            self._forget(viewer)
+
+    def _welcome(self, identity: bytes, hello: messages.Hello) -> None:
+        if identity in self._viewers:
+            self._forget(self._viewers[identity])
+        free = set(range(limits.MAX_VIEWERS)) - {v.reader for v in self._viewers.values()}
+        reason = ""
+        if hello.protocol != limits.PROTOCOL:
+            reason = (f"the viewer speaks protocol {hello.protocol}, this run {limits.PROTOCOL}: "
+                      "install the same version of splatview on both sides")
+        elif not free:
+            reason = f"{limits.MAX_VIEWERS} viewers are attached to this run already: close one"
+        viewer = _Viewer(identity, hello.pid, hello.client, min(free, default=0))
+        if reason:
+            self._send(viewer, messages.Refused(reason))
+            return
+        with contextlib.suppress(OSError, AttributeError):  # another PID namespace, an old kernel: ping instead
+            viewer.pidfd = os.pidfd_open(hello.pid)
+        self._viewers[identity] = viewer
+        self._board.clear_leases(viewer.reader)
+        self._send(viewer, messages.Welcome(limits.PROTOCOL, self._publisher.pid, self._board.segment.ref,
+                                            self._board.lease_segment.ref, viewer.reader))
+        self._last_announce = 0.0
+        self._changed.set()
+
+    def _open(self, viewer: _Viewer, index: int) -> None:
+        stream = self._stream(index)
+        if stream is None or index in viewer.opened:
+            self._board.count_dropped()
+            return
+        viewer.opened.add(index)
+        stream.readers += 1
+        self._deadlines[index] = time.monotonic() + GRACE
+
+    def _release(self, viewer: _Viewer, index: int) -> None:
+        stream = self._stream(index)
+        if stream is None or index not in viewer.opened:
+            self._board.count_dropped()
+            return
+        viewer.opened.discard(index)
+        stream.readers -= 1
+        if stream.readers == 0:
+            self._deadlines.pop(index, None)
+            stream.drop_ring()
+
+    def _forget(self, viewer: _Viewer) -> None:
+        """A viewer went away, in whatever manner: take back all that it held."""
+        if self._viewers.get(viewer.identity) is not viewer:
+            return
+        for index in list(viewer.opened):
+            self._release(viewer, index)
+        self._board.clear_leases(viewer.reader)
+        del self._viewers[viewer.identity]
+        if viewer.pidfd >= 0:
+            os.close(viewer.pidfd)
+            viewer.pidfd = -1
+        self._changed.set()
+
+    def _serve_late_viewers(self) -> None:
+        now = time.monotonic()
+        for index, due in list(self._deadlines.items()):
+            if due > now:
+                continue
+            stream = self._stream(index)
+            if stream is None or not stream.behind():
+                del self._deadlines[index]
+                continue
+            try:
+                stream.catch_up()
+            except Exception as e:
+                self._publisher.fault(e)
+                del self._deadlines[index]
+                continue
+            # Looked at again: a publish may have come while the lock was ours, or the copy was not still.
+            self._deadlines[index] = time.monotonic() + (LIVE_PERIOD if stream.live else GRACE)
+
+    def _tell_changes(self) -> None:
+        now = time.monotonic()
+        if not self._changed.is_set() or now - self._last_announce < _ANNOUNCE_PERIOD:
+            return
+        self._changed.clear()
+        self._last_announce = now
+        streams = tuple(s.info for s in list(self._publisher.streams.values()) if s.info is not None)
+        viewers = tuple(messages.ViewerInfo(v.pid, v.client) for v in self._viewers.values())
+        for viewer in list(self._viewers.values()):
+            self._send(viewer, messages.Manifest(streams, viewers))
+
+    def _stream(self, index: int) -> Stream | None:
+        return next((s for s in list(self._publisher.streams.values()) if s.index == index), None)
+
+    def _send(self, viewer: _Viewer, message: messages.ToViewer) -> None:
+        try:
+            self._socket.send_multipart([viewer.identity, messages.encode(message)], zmq.NOBLOCK)
+        except zmq.Again:
+            self._changed.set()  # its queue is full: it gets the newest state when it reads again
+        except zmq.ZMQError:
+            self._forget(viewer)
