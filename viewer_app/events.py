@@ -18,7 +18,8 @@ NO_MODS: Mods = frozenset()
 KEYS: tuple[str, ...] = (
     *"abcdefghijklmnopqrstuvwxyz", *"0123456789", *(f"f{i}" for i in range(1, 13)),
     "tab", "left", "right", "up", "down", "page_up", "page_down", "home", "end", "insert", "delete",
-    "backspace", "space", "enter", "escape", "minus", "equal", "comma", "period", "slash", "shift", "ctrl", "alt", "super",
+    "backspace", "space", "enter", "escape", "minus", "equal", "comma", "period", "slash",
+    "shift", "ctrl", "alt", "super",
 )
 """Every name that `Key.name` can have; a screen leaves other keys out."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def create_context() -> moderngl.Context:
-    """An OpenGL 3.3 core context (or newer) without any display. Raises GraphicsError that says what to do."""
+    """An OpenGL 3.3 core context without any display. Raises GraphicsError that says what to do."""
     try:
         # moderngl hands `backend` on as a setting of its own; its stub says dict
         return moderngl.create_context(standalone=True, backend="egl", require=330)  # pyright: ignore

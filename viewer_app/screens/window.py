@@ -81,7 +81,7 @@ class WindowScreen:
                 self._end_glfw()
             why = f" ({faults[0]})" if faults else ""
             raise GraphicsError(f"no window could be opened{why}. Is a display reachable (DISPLAY or "
-                                "WAYLAND_DISPLAY)? Without one use --offscreen, or splatview shot for single pictures")
+                                "WAYLAND_DISPLAY)? Without one use --offscreen, or splatview shot")
         WindowScreen._open += 1
         glfw.make_context_current(self._window)
         glfw.swap_interval(1 if vsync else 0)

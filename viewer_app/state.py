@@ -1,0 +1,108 @@
+"""What the viewer knows and what its user chose: plain data, no graphics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Color = tuple[float, float, float]
+
+BACKDROP: Color = (0.075, 0.08, 0.09)
+"""What surrounds a picture in the viewer."""
+
+
+@dataclass
+class ImageSettings:
+    """How one image stream is shown."""
+
+    exposure: float = 0.0
+    """In stops: values are multiplied by 2 ** exposure. For floating point images."""
+    gamma: float = 1.0
+    """Values are raised to 1 / gamma. For floating point images."""
+    alpha: Literal["checkerboard", "background", "ignore"] = "checkerboard"
+    """What is seen through a picture with an alpha channel."""
+    background: Color = BACKDROP
+    """Around the picture, RGB in [0, 1]."""
+
+
+@dataclass
+class GaussianSettings:
+    """How one stream of Gaussians is shown."""
+
+    background: Color | None = None
+    """RGB in [0, 1]; None: what the stream brings, otherwise black."""
+    mode: Literal["scene", "classic", "antialiased"] = "scene"
+    """scene: as the scene was trained."""
+    sh_degree: int | None = None
+    """Highest degree of spherical harmonics to show; None: the scene's own."""
+    show: Literal["color", "depth", "alpha"] = "color"
+    coarse_ms: float = 60.0
+    """While a drag lasts, pictures that take longer than this are drawn at a lower resolution."""
+
+
+@dataclass
+class ViewSettings:
+    """The settings of one stream, whatever its kind."""
+
+    image: ImageSettings = field(default_factory=ImageSettings)
+    gaussians: GaussianSettings = field(default_factory=GaussianSettings)
+
+
+@dataclass
+class Entry:
+    """One line of the list of streams: a stream of a run, or a file."""
+
+    key: str
+    """Names it for as long as the viewer runs, also across restarts of its trainer."""
+    group: str
+    """The run's name, or "Files"."""
+    name: str
+    kind: str = ""
+    version: int = 0
+    rate_hz: float = 0.0
+    """New versions per second."""
+    alive: bool = True
+    """Whether the run still publishes. Files are always alive."""
+    is_file: bool = False
+    note: str = ""
+    """What should be known about it: it ended, it cannot be read."""
+    fault: str = ""
+    """Why it cannot be shown, or an empty text."""
+    progress: float | None = None
+    """0 to 1 while it loads."""
+    settings: ViewSettings = field(default_factory=ViewSettings)
+
+
+@dataclass
+class Timings:
+    """What the loop measured lately."""
+
+    fps: float = 0.0
+    """Pictures drawn in the last second."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """Milliseconds by stage of the last picture."""
+
+
+@dataclass
+class State:
+    """Everything that the panel shows."""
+
+    entries: list[Entry] = field(default_factory=list)
+    selected: str | None = None
+    """The key of the entry that is shown."""
+    panel_open: bool = True
+    hint: str = ""
+    """What to do when there is nothing to show."""
+    notices: list[str] = field(default_factory=list)
+    """Faults of the surroundings, one line each."""
+    timings: Timings = field(default_factory=Timings)
+    screen: str = ""
+    """The screen's name and the OpenGL renderer's."""
+
+    def entry(self, key: str | None) -> Entry | None:
+        return next((e for e in self.entries if e.key == key), None)
+
+    @property
+    def shown(self) -> Entry | None:
+        """The selected entry."""
+        return self.entry(self.selected)

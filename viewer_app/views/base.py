@@ -1,0 +1,127 @@
+"""The protocol of a view: what shows one kind of stream, whoever publishes it.
+
+A view belongs to one stream (or file) of one kind and keeps its camera, zoom and last whole picture across updates
+and across restarts of the trainer. All calls come from the thread that owns the OpenGL context.
+`tests/test_views.py` runs one conformance suite over all implementations.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar, Protocol, Union
+
+if TYPE_CHECKING:
+    import moderngl
+    import numpy as np
+
+    from ipc import Frame
+    from viewer_app.controls import Rect
+    from viewer_app.events import Event
+    from viewer_app.scene import GaussianScene
+
+    Value = Union[Frame, GaussianScene, np.ndarray]
+
+
+class View(Protocol):
+    kind: ClassVar[str]
+    """The kind of stream it shows."""
+
+    def update(self, value: Value) -> bool:
+        """Take over a frame of a stream or what a file holds; the memory may change after this returns.
+
+        Returns False when the writer overwrote the frame meanwhile; the view then shows what it showed before.
+        Raises ViewerError for a value that it cannot show.
+        """
+        ...
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        """Draw into a part of a framebuffer, every pixel of it once. With nothing to show: the background."""
+        ...
+
+    def handle(self, event: Event, rect: Rect) -> bool:
+        """Take a user's event over `rect`; True when the picture has to be drawn again."""
+        ...
+
+    def tick(self, now: float) -> bool:
+        """Called at every turn of the loop with `time.monotonic()`; True when the picture has to be drawn again.
+
+        For work that can wait: a sharper picture when a drag rests, a count of NaNs. Must be quick when idle.
+        """
+        ...
+
+    def panel(self) -> bool:
+        """Draw its controls with imgui, inside a window that is open; True when a setting changed."""
+        ...
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to show yet."""
+        ...
+
+    @property
+    def details(self) -> list[str]:
+        """What is shown, in short phrases: size, type, counts, notes."""
+        ...
+
+    @property
+    def readout(self) -> str:
+        """What lies under the pointer, or an empty text."""
+        ...
+
+    @property
+    def path(self) -> list[str]:
+        """How the data came to the screen: way of upload, renderer."""
+        ...
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds by stage of the last update and drawing."""
+        ...
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        ...
+
+
+class GpuTimer:
+    """Milliseconds that the GPU worked on what was submitted inside `with timer:`.
+
+    The result is that of the last time but one, so that asking never waits for the GPU.
+    """
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._queries = [ctx.query(time=True), ctx.query(time=True)]
+        self._used = [False, False]
+        self._next = 0
+        self.ms = 0.0
+
+    def __enter__(self) -> GpuTimer:
+        if self._used[self._next]:
+            self.ms = self._queries[self._next].elapsed * 1e-6
+        self._queries[self._next].__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._queries[self._next].__exit__(None, None, None)  # pyright: ignore  (its stub says one argument)
+        self._used[self._next] = True
+        self._next = 1 - self._next
+
+
+class Stopwatch:
+    """Milliseconds of the calling thread by stage: `with stopwatch("upload"): ...`."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
+        self._stage = ""
+        self._start = 0.0
+
+    def __call__(self, stage: str) -> Stopwatch:
+        self._stage = stage
+        return self
+
+    def __enter__(self) -> Stopwatch:
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.ms[self._stage] = (time.perf_counter() - self._start) * 1e3

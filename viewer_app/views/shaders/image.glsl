@@ -1,0 +1,131 @@
+// Resolves an image from the bytes as they lie. Defines come first:
+//   CHANNELS 1..4   PLANAR (rows of one channel after the other)   BFLOAT16 (16 bits of a float32)
+#ifdef BFLOAT16
+uniform usampler2D u_image;
+#else
+uniform sampler2D u_image;
+#endif
+uniform ivec2 u_size;  // width, height of the picture
+
+vec4 texel(ivec2 p) {
+#ifdef BFLOAT16
+    return uintBitsToFloat(texelFetch(u_image, p, 0) << 16u);
+#else
+    return texelFetch(u_image, p, 0);
+#endif
+}
+
+// The channels at a pixel, top row first, missing ones 0.
+vec4 stored(ivec2 p) {
+#ifdef PLANAR
+    vec4 v = vec4(0.0);
+    for (int c = 0; c < CHANNELS; ++c) v[c] = texel(ivec2(p.x, p.y + c * u_size.y)).r;
+    return v;
+#else
+    return texel(p);
+#endif
+}
+
+// Straight (not premultiplied) colour and alpha: grey, grey + alpha, RGB or RGBA.
+vec4 rgba(ivec2 p) {
+    vec4 v = stored(p);
+#if CHANNELS == 1
+    return vec4(v.rrr, 1.0);
+#elif CHANNELS == 2
+    return vec4(v.rrr, v.g);
+#elif CHANNELS == 3
+    return vec4(v.rgb, 1.0);
+#else
+    return v;
+#endif
+}
+
+// isnan and isinf may be optimised away; bits are not.
+bool broken(float v) { return (floatBitsToUint(v) & 0x7f800000u) == 0x7f800000u; }
+bool broken(vec4 v) { return broken(v.r) || broken(v.g) || broken(v.b) || broken(v.a); }
+
+#ifdef PROBE
+
+uniform ivec2 u_at;
+out vec4 f_value;
+
+void main() { f_value = stored(u_at); }
+
+#else
+
+const vec3 BROKEN = vec3(1.0, 0.0, 1.0);  // no tone mapping makes this of a grey or natural colour
+const int MAX_TAPS = 8;                   // along an axis
+
+uniform vec2 u_origin;      // the picture's top left corner on the screen, in pixels from the top left
+uniform float u_zoom;       // screen pixels per picture pixel
+uniform float u_height;     // of the framebuffer
+uniform vec3 u_background;
+uniform int u_alpha;        // 0 checkerboard, 1 background, 2 ignored
+uniform float u_checker;    // size of a square in pixels
+uniform float u_gain;
+uniform float u_inv_gamma;
+out vec4 f_color;
+
+void main() {
+    vec2 at = vec2(gl_FragCoord.x, u_height - gl_FragCoord.y);
+    vec2 p = (at - u_origin) / u_zoom;
+    vec2 size = vec2(u_size);
+    vec4 sum = vec4(0.0);   // premultiplied colour and alpha, weighted
+    float weight = 0.0;     // of the part of the footprint that lies inside the picture
+    float whole = 1.0;
+    bool bad = false;
+
+    if (u_zoom >= 1.0) {
+        if (all(greaterThanEqual(p, vec2(0.0))) && all(lessThan(p, size))) {
+            vec4 c = rgba(ivec2(p));
+            bad = broken(c);
+            if (u_alpha == 2) c.a = 1.0;
+            sum = vec4(c.rgb * c.a, c.a);
+            weight = 1.0;
+        }
+    } else {
+        // The average over what one screen pixel covers: every picture pixel by its share, or, where one covers
+        // more than MAX_TAPS of them, evenly spread samples.
+        vec2 lo = p - 0.5 / u_zoom, hi = p + 0.5 / u_zoom;
+        whole = (hi.x - lo.x) * (hi.y - lo.y);
+        lo = clamp(lo, vec2(0.0), size);
+        hi = clamp(hi, vec2(0.0), size);
+        ivec2 first = ivec2(floor(lo)), count = ivec2(ceil(hi)) - first;
+        ivec2 taps = min(count, ivec2(MAX_TAPS));
+        bvec2 exact = lessThanEqual(count, ivec2(MAX_TAPS));
+        vec2 pace = (hi - lo) / vec2(max(taps, ivec2(1)));
+        for (int j = 0; j < taps.y; ++j) {
+            int y = exact.y ? first.y + j : int(lo.y + (float(j) + 0.5) * pace.y);
+            float wy = exact.y ? min(hi.y, float(y + 1)) - max(lo.y, float(y)) : pace.y;
+            for (int i = 0; i < taps.x; ++i) {
+                int x = exact.x ? first.x + i : int(lo.x + (float(i) + 0.5) * pace.x);
+                float wx = exact.x ? min(hi.x, float(x + 1)) - max(lo.x, float(x)) : pace.x;
+                vec4 c = rgba(ivec2(x, y));
+                bad = bad || broken(c);
+                if (u_alpha == 2) c.a = 1.0;
+                sum += vec4(c.rgb * c.a, c.a) * (wx * wy);
+                weight += wx * wy;
+            }
+        }
+    }
+
+    if (weight <= 0.0) {
+        f_color = vec4(u_background, 1.0);
+        return;
+    }
+    vec4 c = sum / weight;
+    if (bad) {
+        c = vec4(BROKEN, 1.0);
+    } else if (c.a > 0.0) {
+        c.rgb = pow(max(c.rgb / c.a * u_gain, 0.0), vec3(u_inv_gamma)) * c.a;
+    }
+    vec3 behind = u_background;
+    if (u_alpha == 0) {
+        ivec2 square = ivec2(floor((at - u_origin) / u_checker));
+        behind = vec3(((square.x + square.y) & 1) == 0 ? 0.32 : 0.22);
+    }
+    vec3 color = clamp(c.rgb, 0.0, 1.0) + (1.0 - clamp(c.a, 0.0, 1.0)) * behind;
+    f_color = vec4(mix(u_background, color, weight / whole), 1.0);
+}
+
+#endif
