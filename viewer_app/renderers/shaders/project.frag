@@ -1,0 +1,124 @@
+#version 330
+// Projects every Gaussian once: one fragment per Gaussian, laid out as its attribute textures are.
+// A fragment pass, because that is what GL 3.3 spreads over all cores and lanes of every implementation.
+// The rules are those of gsplat 1.5.3 (ProjectionEWA3DGSFused.cu, Utils.cuh, SphericalHarmonicsCUDA.cu).
+
+uniform sampler2D means;      // xyz relative to the scene's origin
+uniform sampler2D quats;      // unit, wxyz
+uniform sampler2D scales;     // standard deviations
+uniform sampler2D opacities;
+uniform sampler2D sh0;
+uniform sampler2D shN;        // K-1 texels side by side per Gaussian
+
+uniform int count;
+uniform int columns;          // Gaussians per row of the attribute textures
+uniform int sh_columns;       // Gaussians per row of shN
+uniform int sh_stored;        // K-1
+uniform int sh_degree;
+uniform mat3 rotation;        // world to camera
+uniform vec3 translation;     // with the scene's origin in it
+uniform vec2 focal;
+uniform vec2 center;
+uniform vec2 size;            // of the picture
+uniform vec2 limit_low;       // x/z, y/z are clamped to these before the Jacobian
+uniform vec2 limit_high;
+uniform float near;
+uniform float far;
+uniform bool ortho;
+uniform bool antialiased;
+
+layout(location = 0) out vec4 out_place;  // centre in pixels, camera z, opacity
+layout(location = 1) out vec4 out_shape;  // major half axis (1 sigma, pixels), minor sigma, radius in sigmas
+layout(location = 2) out vec4 out_color;
+
+const float EPS_2D = 0.3;
+const float COVARIANCE_MAX = 1e19;  // its square still fits a float
+
+mat3 rotation_of(vec4 q) {
+    float w = q.x, x = q.y, y = q.z, z = q.w;
+    return mat3(1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y + w * z), 2.0 * (x * z - w * y),
+                2.0 * (x * y - w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z + w * x),
+                2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y));
+}
+
+vec3 coefficient(ivec2 first, int k) {
+    return texelFetch(shN, ivec2(first.x + k - 1, first.y), 0).rgb;
+}
+
+// Sloan, "Efficient Spherical Harmonic Evaluation", JCGT 2013, degrees 1 to 3.
+vec3 view_dependent(int index, vec3 dir) {
+    ivec2 at = ivec2(index % sh_columns * sh_stored, index / sh_columns);
+    float x = dir.x, y = dir.y, z = dir.z;
+    vec3 rgb = 0.48860251190292 * (-y * coefficient(at, 1) + z * coefficient(at, 2) - x * coefficient(at, 3));
+    if (sh_degree < 2) return rgb;
+    float z2 = z * z, c1 = x * x - y * y, s1 = 2.0 * x * y, b0 = -1.092548430592079 * z;
+    rgb += 0.5462742152960395 * s1 * coefficient(at, 4) + b0 * y * coefficient(at, 5)
+         + (0.9461746957575601 * z2 - 0.3153915652525201) * coefficient(at, 6)
+         + b0 * x * coefficient(at, 7) + 0.5462742152960395 * c1 * coefficient(at, 8);
+    if (sh_degree < 3) return rgb;
+    float c0 = -2.285228997322329 * z2 + 0.4570457994644658, b1 = 1.445305721320277 * z;
+    rgb += -0.5900435899266435 * (x * s1 + y * c1) * coefficient(at, 9) + b1 * s1 * coefficient(at, 10)
+         + c0 * y * coefficient(at, 11)
+         + z * (1.865881662950577 * z2 - 1.119528997770346) * coefficient(at, 12)
+         + c0 * x * coefficient(at, 13) + b1 * c1 * coefficient(at, 14)
+         - 0.5900435899266435 * (x * c1 - y * s1) * coefficient(at, 15);
+    return rgb;
+}
+
+void main() {
+    ivec2 at = ivec2(gl_FragCoord.xy);
+    int index = at.y * columns + at.x;
+    out_place = out_shape = out_color = vec4(0.0);
+    if (index >= count) return;
+
+    vec3 p = rotation * texelFetch(means, at, 0).xyz + translation;
+    if (!(p.z >= near && p.z <= far)) return;
+    vec3 s = texelFetch(scales, at, 0).xyz;
+    mat3 m = rotation * rotation_of(texelFetch(quats, at, 0));
+    m = mat3(m[0] * s.x, m[1] * s.y, m[2] * s.z);  // m m^T is the covariance in camera space
+
+    // The Jacobian's rows times m: a square root of the projected covariance. Working with it instead of the
+    // covariance keeps the determinant of thin Gaussians exact (Cauchy-Binet: it is |row_x x row_y|^2).
+    vec3 mx = vec3(m[0].x, m[1].x, m[2].x), my = vec3(m[0].y, m[1].y, m[2].y), mz = vec3(m[0].z, m[1].z, m[2].z);
+    vec3 row_x, row_y;
+    vec2 c;
+    if (ortho) {
+        row_x = focal.x * mx;
+        row_y = focal.y * my;
+        c = focal * p.xy + center;
+    } else {
+        vec2 slope = clamp(p.xy / p.z, limit_low, limit_high);
+        row_x = focal.x / p.z * (mx - slope.x * mz);
+        row_y = focal.y / p.z * (my - slope.y * mz);
+        c = focal * (p.xy / p.z) + center;
+    }
+    float xx = dot(row_x, row_x), xy = dot(row_x, row_y), yy = dot(row_y, row_y);
+    vec3 crossed = cross(row_x, row_y);
+    float det_sharp = dot(crossed, crossed);
+    float det = det_sharp + EPS_2D * (xx + yy) + EPS_2D * EPS_2D;
+    xx += EPS_2D;
+    yy += EPS_2D;
+    if (!(xx + yy < COVARIANCE_MAX)) return;
+
+    float opacity = texelFetch(opacities, at, 0).r;
+    if (antialiased) opacity *= sqrt(det_sharp / det);
+    if (!(opacity >= 1.0 / 255.0)) return;
+    float radius = sqrt(2.0 * log(255.0 * opacity));
+    vec2 half_box = radius * sqrt(vec2(xx, yy));
+    if (!(all(greaterThan(c + half_box, vec2(0.0))) && all(lessThan(c - half_box, size)))) return;
+
+    // Eigenvectors of [[xx, xy], [xy, yy]], each formula on the side where nothing cancels.
+    float d = 0.5 * (xx - yy);
+    float root = length(vec2(d, xy));
+    float major = 0.5 * (xx + yy) + root;
+    vec2 axis = d >= 0.0 ? vec2(root + d, xy) : vec2(xy, root - d);
+    axis = root > 0.0 ? normalize(axis) : vec2(1.0, 0.0);
+
+    vec3 rgb = 0.2820947917738781 * texelFetch(sh0, at, 0).rgb;
+    // From the camera to the mean, in world axes.
+    if (sh_degree > 0) rgb += view_dependent(index, transpose(rotation) * normalize(p));
+
+    out_place = vec4(c, p.z, opacity);
+    out_shape = vec4(sqrt(major) * axis, sqrt(det / major), radius);
+    out_color = vec4(max(rgb + 0.5, 0.0), 1.0);
+}

@@ -1,0 +1,16 @@
+#version 330
+// alpha = min(0.999, opacity exp(-sigma)), nothing below 1/255. Premultiplied, blended back to front.
+
+in vec2 v_sigmas;
+flat in vec4 v_color;
+flat in float v_depth;
+
+layout(location = 0) out vec4 out_color;
+layout(location = 1) out vec4 out_depth;  // the target has one channel; blending takes alpha from here
+
+void main() {
+    float alpha = min(0.999, v_color.a * exp(-0.5 * dot(v_sigmas, v_sigmas)));
+    if (alpha < 1.0 / 255.0) discard;
+    out_color = vec4(v_color.rgb * alpha, alpha);
+    out_depth = vec4(v_depth * alpha, 0.0, 0.0, alpha);
+}
