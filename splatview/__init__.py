@@ -1,0 +1,32 @@
+"""splatview: a window into a running PyTorch process, from another process.
+
+    import splatview
+    splatview.publish(tensor)          # an image, or a Gaussian Splatting scene
+
+and, in another terminal, `splatview serve`. Importing this module loads nothing heavy; what publishing needs is
+loaded at the first call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from splatview.publishing import close, paused, publish, wait_while_paused
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "close", "paused", "publish", "wait_while_paused"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'splatview' has no attribute {name!r}; it has {', '.join(__all__[1:])}")
+    from splatview import publishing
+
+    value = globals()[name] = getattr(publishing, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,2 +1,84 @@
-def main() -> int:
-    return 0
+"""The command line. `serve` and `shot` are the viewer program's; the rest is answered here.
+
+The viewer is started as a program, never imported: nothing that draws can come near a training script.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_VIEWER = {
+    "serve": "show running trainings, or files, in a window or offscreen",
+    "shot": "draw one stream or file into a PNG; needs no screen and no running viewer",
+}
+_OWN = {
+    "status": "list the runs, streams and viewers of this machine",
+    "doctor": "test everything splatview needs, and say how to mend what is missing",
+    "demo": "train a small Gaussian scene and watch it",
+}
+
+_USAGE = """usage: splatview COMMAND [options]
+
+A window into a running PyTorch process, from another process.
+In your training script:
+
+    import splatview
+    splatview.publish(tensor)        # an image, or the parameters of a Gaussian scene
+
+and in another terminal: splatview serve
+
+commands:
+{commands}
+
+`splatview COMMAND --help` tells more. Environment: SPLATVIEW_RUNTIME_DIR (where runs are found),
+SPLATVIEW_NAME (what a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATVIEW_DISABLE=1 (publish does nothing).
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. 2 means that what was asked for cannot be done, and stderr says why."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if args else 2
+    if args[0] == "--version":
+        from splatview import __version__
+
+        print(f"splatview {__version__}")
+        return 0
+    command, rest = args[0], args[1:]
+    if command in _VIEWER:
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-m", "viewer_app", command, *rest])
+    if command not in _OWN:
+        print(f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}", file=sys.stderr)
+        return 2
+    from ipc.errors import IpcError
+
+    try:
+        return _run(command)(rest)
+    except IpcError as e:
+        print(f"splatview {command}: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(command: str) -> Callable[[list[str]], int]:
+    if command == "status":
+        from splatview.commands.status import main
+    elif command == "doctor":
+        from splatview.commands.doctor import main
+    else:
+        from splatview.commands.demo import main
+    return main
+
+
+def _usage() -> str:
+    commands = {**_VIEWER, **_OWN}
+    return _USAGE.format(commands="\n".join(f"    {name:<8} {text}" for name, text in commands.items()))

@@ -1,0 +1,22 @@
+# `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine with Python 3.10 or newer.
+.PHONY: demo test check bench clean
+
+demo:
+	@bash .ci/setup
+	@.venv/bin/splatview demo --out splatview-demo.png
+
+test:
+	@bash .ci/setup test
+	@.venv/bin/python -m pytest
+
+check:  # what a change is held to beside the tests
+	@bash .ci/setup dev
+	@.venv/bin/ruff check .
+	@.venv/bin/pyright
+
+bench:
+	@bash .ci/setup test
+	@.venv/bin/python -m benchmarks
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache splatview-demo.png

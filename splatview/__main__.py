@@ -1,0 +1,8 @@
+"""`python -m splatview` is the `splatview` command."""
+
+import sys
+
+from splatview.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

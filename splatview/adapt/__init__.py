@@ -1,0 +1,47 @@
+"""From what a trainer holds to what a stream carries: `recognise` finds the form of a value.
+
+A form remembers what the value looked like, so that the next value of the same form costs a few comparisons.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+Meta = dict[str, Any]
+
+
+class Form(Protocol):
+    """How values of one stream look, and how they become a frame."""
+
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+
+    def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
+        """The tensors of a value, or None when it is not (any more) of this form. Cheap: called at every publish."""
+        ...
+
+    def unpack(self, published: tuple[tuple[torch.Tensor, ...], Meta]) -> tuple[dict[str, torch.Tensor], Meta]:
+        """What `collect` gave and the caller's metadata, as the named tensors and metadata of a frame."""
+        ...
+
+
+def recognise(value: Any, kind: str | None, options: Meta) -> Form:
+    """The form of a value. `options` are the caller's keywords that steer recognition: activated, layout.
+
+    Raises TypeError or ValueError, naming what is wrong and what is legal.
+    """
+    from ipc.kinds import SHOWABLE
+    from splatview.adapt.arrays import is_array
+    from splatview.adapt.gaussians import recognise_gaussians
+    from splatview.adapt.images import recognise_image
+
+    if kind is not None and kind not in SHOWABLE:
+        raise ValueError(f"kind is {kind!r}, not one of {', '.join(map(repr, SHOWABLE))}")
+    if (kind or ("image" if is_array(value) else "gaussians")) == "image":
+        return recognise_image(value, options)
+    return recognise_gaussians(value, options)

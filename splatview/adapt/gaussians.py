@@ -1,0 +1,243 @@
+"""Gaussian scenes in the forms that trainers hold them, recognised by the names of their parts.
+
+| source | parts | values |
+|---|---|---|
+| gsplat `ParameterDict`, or any mapping with its names | means, quats, scales, opacities, sh0, shN | raw |
+| gsplat with appearance optimisation | means, quats, scales, opacities, features, colors | raw |
+| the arguments of `gsplat.rasterization` | means, quats, scales, opacities, colors | activated |
+| nerfstudio `gauss_params`, or a model that has them | means, quats, ..., features_dc, features_rest | raw |
+| inria `GaussianModel`, or its parameters by name | _xyz, _rotation, _scaling, _opacity, _features_dc, ... | raw |
+| the arguments of inria's rasteriser | means3D, rotations, scales, opacities, shs | activated |
+| async_torchwindow's tuple | background, means3d, shs, opacity, scales, rotations | activated |
+
+Raw: scales are logarithms, opacities logits, as optimisers hold them. Activated: scales are world units, opacities
+lie in [0, 1]. Quaternions are w, x, y, z and need not be normalised. Axes are OpenCV's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter, is_, itemgetter
+from typing import Any
+
+import torch
+
+from ipc.kinds import SH_REST
+from splatview.adapt.arrays import as_tensor, dtype_name, shape_text
+
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_NAMES = {
+    "means": ("means", "means3d", "means3D", "xyz", "_xyz"),
+    "quats": ("quats", "rotations", "rotation", "_rotation"),
+    "scales": ("scales", "scaling", "_scaling", "log_scales"),
+    "opacities": ("opacities", "opacity", "_opacity", "logit_opacities"),
+}
+_TUPLE = ("background", "means3d", "shs", "opacity", "scales", "rotations")
+
+
+@dataclass(frozen=True)
+class _Color:
+    """One way to hold colours, and what its names tell about the other parts."""
+
+    first: str
+    rest: str | None
+    space: str
+    activated: bool
+
+
+_COLORS = (
+    _Color("sh0", "shN", "sh", False),
+    _Color("features_dc", "features_rest", "sh", False),
+    _Color("_features_dc", "_features_rest", "sh", False),
+    _Color("f_dc", "f_rest", "sh", False),
+    _Color("shs", None, "sh", True),
+    _Color("colors", None, "rgb", True),  # beside "features" they are logits: see _find_color
+    _Color("rgb", None, "rgb", True),
+    _Color("colors_precomp", None, "rgb", True),
+)
+_LEGAL: dict[str, Callable[[int], list[tuple[int, ...]]]] = {
+    "means": lambda n: [(n, 3)],
+    "scales": lambda n: [(n, 3)],
+    "quats": lambda n: [(n, 4)],
+    "opacities": lambda n: [(n,), (n, 1)],
+    "background": lambda n: [(3,)],
+    "color": lambda n: [(n, 3), (n, 1, 3)],
+    "color_rest": lambda n: [(n, k, 3) for k in SH_REST],
+    "sh": lambda n: [(n, 3), *((n, k + 1, 3) for k in SH_REST)],
+}
+_LEGAL_TEXT = {
+    "means": "(N, 3)", "scales": "(N, 3)", "quats": "(N, 4)", "opacities": "(N,) or (N, 1)", "background": "(3,)",
+    "color": "(N, 3) or (N, 1, 3)", "color_rest": "(N, 0|3|8|15, 3)", "sh": "(N, 3) or (N, 1|4|9|16, 3)",
+}
+_RAW_NAMES = {"scaling", "_scaling", "log_scales", "_opacity", "logit_opacities"}
+
+
+class GaussianForm:
+    """Scenes from one kind of holder, with one N."""
+
+    kind = "gaussians"
+
+    def __init__(self, holder: str, keys: dict[str, Any], tensors: dict[str, torch.Tensor], color: str,
+                 activated: bool):
+        self.color = color
+        self.activated = activated
+        self.shape = tuple(tensors["means"].shape)
+        self.dtype = dtype_name(tensors["means"])
+        self.device = str(tensors["means"].device)
+        self._holder = holder
+        self._parts = (attrgetter if holder == "object" else itemgetter)(*keys.values())
+        self._fields = tuple(keys)
+        self._looks = tuple((t.shape, t.dtype, t.device) for t in tensors.values())
+        self._last: tuple[Any, ...] = (None,) * len(keys)
+        self._active_degree: int | None = None
+
+    def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
+        try:
+            tensors = self._parts(_indexable(value, self._holder))
+            if self._holder == "object":  # an inria model, which knows how far it has come
+                self._active_degree = getattr(value, "active_sh_degree", None)
+            # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
+            if all(map(is_, tensors, self._last)) and tensors[0].shape == self._looks[0][0]:
+                return tensors
+            for tensor, (shape, dtype, device) in zip(tensors, self._looks, strict=True):
+                if tensor.shape != shape or tensor.dtype is not dtype or tensor.device != device:
+                    return None
+        except (LookupError, AttributeError, TypeError, ValueError):
+            return None
+        self._last = tensors
+        return tensors
+
+    def unpack(self, published: tuple[tuple[torch.Tensor, ...], dict[str, Any]]
+               ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        tensors, meta = published
+        fields = {field: as_tensor(t, field).detach() for field, t in zip(self._fields, tensors, strict=True)}
+        n = len(fields["means"])
+        fields["opacities"] = fields["opacities"].reshape(n)
+        rest = 0
+        if self.color == "sh":
+            first = fields.pop("color")
+            more = fields.pop("color_rest", None)
+            if first.ndim == 3 and more is None:
+                first, more = first[:, 0], first[:, 1:]
+            fields["sh0"] = first.reshape(n, 3)
+            if more is not None and more.shape[1]:
+                fields["shN"] = more
+                rest = more.shape[1]
+        else:
+            fields["rgb"] = fields.pop("color")
+        stored = SH_REST.index(rest)
+        degree = meta.get("sh_degree", stored if self._active_degree is None else self._active_degree)
+        return fields, {"antialiased": False, **meta, "color": self.color, "activated": self.activated,
+                        "sh_degree": min(int(degree), stored)}
+
+
+def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianForm:
+    """The form of a Gaussian scene. `options["activated"]` True or False overrules what the names tell.
+
+    Raises TypeError when it is none of the forms above, ValueError when shapes, dtypes or devices do not fit.
+    """
+    value, holder = _holder(value)
+    have = _names(value, holder)
+    keys: dict[str, Any] = {}
+    for field, names in _NAMES.items():
+        name = next((n for n in names if n in have), None)
+        if name is None:
+            raise TypeError(f"gaussians: no {field} (looked for {', '.join(names)}) among {_some(have)}")
+        keys[field] = name
+    color, space, activated = _find_color(have)
+    if _RAW_NAMES.intersection(keys.values()):
+        activated = False
+    forced = options.get("activated")
+    if forced is not None:
+        if not isinstance(forced, bool):
+            raise TypeError(f"activated is {forced!r}, not True or False")
+        activated = forced
+    keys["color"] = color.first
+    if color.rest is not None and color.rest in have:
+        keys["color_rest"] = color.rest
+    if "background" in have:
+        keys["background"] = "background"
+    if holder == "tuple":
+        keys = {field: _TUPLE.index(str(name)) for field, name in keys.items()}
+    look_up = attrgetter if holder == "object" else itemgetter
+    tensors = {field: as_tensor(look_up(key)(_indexable(value, holder)), f"gaussians: {_label(key)}")
+               for field, key in keys.items()}
+    if space == "rgb" and tensors["color"].ndim == 3:
+        space = "sh"
+    _check({field: (_label(key), tensors[field]) for field, key in keys.items()}, space)
+    return GaussianForm(holder, keys, tensors, space, activated)
+
+
+def _holder(value: Any) -> tuple[Any, str]:
+    """The thing that holds the parts, and whether it is a mapping, a tuple or an object with attributes."""
+    params = getattr(value, "gauss_params", None)
+    if params is not None:
+        value = params
+    if isinstance(value, (Mapping, torch.nn.ParameterDict)):
+        return value, "mapping"
+    if isinstance(value, (tuple, list)):
+        if len(value) != len(_TUPLE):
+            raise TypeError(f"gaussians: a tuple of {len(value)}; legal is ({', '.join(_TUPLE)})")
+        return value, "tuple"
+    if hasattr(value, "_xyz"):
+        return value, "object"
+    raise TypeError(f"cannot publish a {type(value).__name__}: legal are an image tensor, and Gaussians as a mapping "
+                    "(means, quats, scales, opacities, sh0, shN), an inria GaussianModel, a nerfstudio model or "
+                    f"a tuple ({', '.join(_TUPLE)})")
+
+
+def _names(value: Any, holder: str) -> set[str]:
+    if holder == "tuple":
+        return set(_TUPLE)
+    if holder == "mapping":
+        return {k for k in value.keys() if isinstance(k, str)}
+    every = [*(n for names in _NAMES.values() for n in names), *(c.first for c in _COLORS)]
+    return {n for n in (*every, "_features_rest") if n.startswith("_") and hasattr(value, n)}
+
+
+def _indexable(value: Any, holder: str) -> Any:
+    """What the parts are looked up in, by key or, for an object, by attribute."""
+    if type(value) is dict or holder != "mapping":
+        return value
+    if not isinstance(value, (Mapping, torch.nn.ParameterDict)):
+        value = value.gauss_params
+    if isinstance(value, torch.nn.ParameterDict) and len(value._parameters) == len(value):
+        # Its own __getitem__ goes through Module.__getattr__, at ten times the cost of the dict below it.
+        return value._parameters
+    return value
+
+
+def _find_color(have: set[str]) -> tuple[_Color, str, bool]:
+    for color in _COLORS:
+        if color.first in have:
+            if color.first == "colors" and "features" in have:
+                return color, "rgb_logit", False
+            return color, color.space, color.activated
+    raise TypeError(f"gaussians: no colours (looked for {', '.join(c.first for c in _COLORS)}) among {_some(have)}")
+
+
+def _check(parts: dict[str, tuple[str, torch.Tensor]], space: str) -> None:
+    means_label, means = parts["means"]
+    n = len(means) if means.ndim else -1
+    for field, (label, tensor) in parts.items():
+        shape = shape_text(tensor)
+        if tensor.dtype not in _DTYPES:
+            raise ValueError(f"gaussians: {label} is {dtype_name(tensor)}; legal are "
+                             "float16, bfloat16, float32, float64")
+        if tensor.device != means.device:
+            raise ValueError(f"gaussians: {label} lies on {tensor.device}, {means_label} on {means.device}; "
+                             "all parts must be on one device")
+        kind = "sh" if field == "color" and space == "sh" and "color_rest" not in parts else field
+        if tuple(tensor.shape) not in _LEGAL[kind](n):
+            known = f", and {means_label} says N = {n}" if n >= 0 and field != "means" else ""
+            raise ValueError(f"gaussians: {label} has shape {shape}; legal is {_LEGAL_TEXT[kind]}{known}")
+
+
+def _label(key: str | int) -> str:
+    return _TUPLE[key] if isinstance(key, int) else key
+
+
+def _some(have: set[str]) -> str:
+    names = sorted(have)
+    return (", ".join(names[:12]) + (", ..." if len(names) > 12 else "")) or "nothing"

@@ -1,0 +1,76 @@
+"""Images: one tensor, its layout read off its shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
+from splatview.adapt.arrays import as_tensor, dtype_name, shape_text
+
+_DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
+_LEGAL_SHAPES = "(H, W), (H, W, 1|3|4) or (1|3|4, H, W)"
+_LEGAL_DTYPES = "uint8 (0 to 255), float16, bfloat16, float32 (0 to 1)"
+
+
+class ImageForm:
+    """Images of one shape, dtype and device."""
+
+    kind = "image"
+
+    def __init__(self, tensor: torch.Tensor, layout: str):
+        self.shape = tuple(tensor.shape)
+        self.dtype = dtype_name(tensor)
+        self.device = str(tensor.device)
+        self.layout = layout
+        self._shape, self._dtype, self._device = tensor.shape, tensor.dtype, tensor.device
+
+    def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
+        if not isinstance(value, torch.Tensor):
+            value = as_tensor(value, "image")
+        if (value.shape == self._shape and value.dtype is self._dtype and value.device == self._device
+                and value.layout is torch.strided):
+            return (value,)
+        return None
+
+    def unpack(self, published: tuple[tuple[torch.Tensor, ...], dict[str, Any]]
+               ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        (tensor,), meta = published
+        return {"image": tensor.detach()}, {**meta, "layout": self.layout}
+
+
+def recognise_image(value: Any, options: dict[str, Any]) -> ImageForm:
+    """The form of an image. `options["layout"]`, "HW", "HWC" or "CHW", decides where the shape leaves a doubt.
+
+    Without it (3, H, 3) and the like are taken as HWC. Raises TypeError or ValueError.
+    """
+    tensor = as_tensor(value, "image")
+    shape = shape_text(tensor)
+    if tensor.dtype not in _DTYPES:
+        mend = {torch.float64: ": use .float()", torch.bool: ": use .byte() * 255"}.get(tensor.dtype, "")
+        raise ValueError(f"image of dtype {dtype_name(tensor)}; legal are {_LEGAL_DTYPES}{mend}")
+    if tensor.ndim == 4:
+        raise ValueError(f"image of shape {shape}; legal are {_LEGAL_SHAPES}: publish one of the batch, image[0]")
+    if tensor.ndim not in (2, 3):
+        raise ValueError(f"image of shape {shape}; legal are {_LEGAL_SHAPES}")
+    if tensor.numel() == 0:
+        raise ValueError(f"image of shape {shape} has no pixels; every side must be at least 1")
+    layout = options.get("layout")
+    if layout is None:
+        layout = _guess(tensor)
+        if layout is None:
+            raise ValueError(f"image of shape {shape}; legal are {_LEGAL_SHAPES}")
+    elif layout not in IMAGE_LAYOUTS:
+        raise ValueError(f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_LAYOUTS))}")
+    elif len(layout) != tensor.ndim or (tensor.ndim == 3 and tensor.shape[layout.index("C")] not in IMAGE_CHANNELS):
+        raise ValueError(f"image of shape {shape} is not {layout} with 1, 3 or 4 channels")
+    return ImageForm(tensor, layout)
+
+
+def _guess(tensor: torch.Tensor) -> str | None:
+    if tensor.ndim == 2:
+        return "HW"
+    if tensor.shape[2] in IMAGE_CHANNELS:
+        return "HWC"
+    return "CHW" if tensor.shape[0] in IMAGE_CHANNELS else None

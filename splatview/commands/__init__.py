@@ -1,0 +1,1 @@
+"""The commands that the command line answers itself, one file each."""

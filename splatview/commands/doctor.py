@@ -1,0 +1,189 @@
+"""`splatview doctor`: tries for real what splatview needs, one line each, with the mend beside what fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+State = Literal["ok", "absent", "broken"]
+_MARKS = {"ok": ("ok", "32"), "absent": ("--", "33"), "broken": ("BROKEN", "31")}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found. absent: splatview works without it; broken: something that it needs does not work."""
+
+    name: str
+    state: State
+    detail: str
+    mend: str = ""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Try everything splatview needs on this machine and say how to mend what is missing.
+
+    Exit code 0: publishing and viewing work. 1: something needed is broken.
+    """
+
+    json: bool = False
+    """Print JSON: [{"name", "state": "ok" | "absent" | "broken", "detail", "mend"}]."""
+
+
+def main(args: list[str]) -> int:
+    import tyro
+
+    options = tyro.cli(Doctor, args=args, prog="splatview doctor", description=Doctor.__doc__)
+    findings = []
+    color = sys.stdout.isatty()
+    for check in CHECKS:
+        finding = _safely(check)
+        findings.append(finding)
+        if not options.json:
+            mark, code = _MARKS[finding.state]
+            mark = f"\x1b[{code}m{mark:<6}\x1b[0m" if color else f"{mark:<6}"
+            print(f"{mark} {finding.name:<15} {finding.detail}" + (f" -> {finding.mend}" if finding.mend else ""),
+                  flush=True)
+    if options.json:
+        print(json.dumps([vars(f) for f in findings], indent=2))
+    return int(any(f.state == "broken" for f in findings))
+
+
+def check_python() -> Finding:
+    version = platform.python_version()
+    if sys.version_info < (3, 10):
+        return Finding("python", "broken", version, "install Python 3.10 or newer")
+    if sys.platform != "linux":
+        return Finding("python", "broken", f"{version} on {sys.platform}", "sharing needs Linux (memfd, /proc)")
+    return Finding("python", "ok", f"{version} on {platform.platform(terse=True)}")
+
+
+def check_torch() -> Finding:
+    try:
+        import torch
+    except Exception as e:
+        return Finding("torch", "broken", str(e).splitlines()[0], "pip install torch")
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
+    return Finding("torch", "ok", f"{torch.__version__}, {build}")
+
+
+def check_cuda() -> Finding:
+    import torch
+
+    if torch.version.cuda is None:
+        return Finding("cuda", "absent", "this torch has no CUDA; the CPU is used",
+                       "on a machine with an NVIDIA GPU: pip install torch, from pytorch.org")
+    if not torch.cuda.is_available():
+        return Finding("cuda", "absent", "no GPU that torch can use", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    total = float(torch.ones(1000, device="cuda").sum())
+    if total != 1000:
+        return Finding("cuda", "broken", f"{names[0]} computes 1000 ones to {total}", "check the driver")
+    return Finding("cuda", "ok", ", ".join(names))
+
+
+def check_ipc() -> Finding:
+    """A segment written here and read in another process, as a viewer would."""
+    from ipc.segments import Segment
+
+    segment = Segment(4, "d")
+    try:
+        segment.map[:4] = b"pong"
+        program = ("import sys, os; from ipc.messages import SegmentRef; from ipc.segments import open_segment; "
+                   "fd = open_segment(SegmentRef(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]), int(sys.argv[1])); "
+                   "print(os.pread(fd, 4, 0).decode())")
+        ref = segment.ref
+        done = subprocess.run([sys.executable, "-c", program, str(os.getpid()), str(ref.fd), str(ref.size), ref.token],
+                              capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        segment.close()
+    if done.stdout.strip() != "pong":
+        return Finding("shared memory", "broken", (done.stderr.strip().splitlines() or ["no answer"])[-1],
+                       "allow /proc/PID/fd between processes of one user (container options, hidepid)")
+    return Finding("shared memory", "ok", "a segment written here was read in another process")
+
+
+def check_gsplat() -> Finding:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("gsplat")
+    except PackageNotFoundError:
+        return Finding("gsplat", "absent", "not installed; the OpenGL renderer is used", "pip install gsplat")
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("gsplat", "absent", f"{found}, which needs CUDA; the OpenGL renderer is used")
+    program = ("import torch; from gsplat import rasterization as r; o = torch.ones(1, 3, device='cuda'); "
+               "m = torch.tensor([[0., 0, 2]], device='cuda'); q = torch.tensor([[1., 0, 0, 0]], device='cuda'); "
+               "K = torch.tensor([[[9., 0, 4], [0, 9, 4], [0, 0, 1]]], device='cuda'); "
+               "print(float(r(m, q, o * 0.3, o[:, 0] * 0.9, o, torch.eye(4, device='cuda')[None], K, 8, 8)[1].max()))")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False)
+    lines = done.stdout.split()
+    if done.returncode or not lines or not 0.5 < float(lines[-1]) < 1:
+        why = (done.stderr.strip().splitlines() or ["it draws nothing"])[-1]
+        mend = "" if shutil.which("nvcc") else "install the CUDA toolkit (nvcc), which builds its kernels at first use"
+        return Finding("gsplat", "absent", f"{found} does not draw: {why}; the OpenGL renderer is used", mend)
+    return Finding("gsplat", "ok", f"{found} draws")
+
+
+def check_gl() -> Finding:
+    ok, detail, mend = _probe("egl")
+    return Finding("opengl", "ok" if ok else "broken", detail, mend)
+
+
+def check_interop() -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("cuda to opengl", "absent", "no CUDA; pictures are uploaded from shared memory")
+    return Finding("cuda to opengl", "absent", "GPU tensors are copied through the host in this version")
+
+
+def check_display() -> Finding:
+    ok, detail, mend = _probe("window")
+    return Finding("display", "ok" if ok else "absent", detail, mend)
+
+
+def check_runtime_folder() -> Finding:
+    from ipc.errors import RuntimeFolderError
+    from ipc.runs import list_runs, runtime_folder
+
+    try:
+        folder = runtime_folder()
+    except RuntimeFolderError as e:
+        return Finding("runtime folder", "broken", str(e))
+    n = len(list_runs(folder))
+    return Finding("runtime folder", "ok", f"{folder}, {n} run{'s' * (n != 1)}")
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (
+    check_python, check_torch, check_cuda, check_ipc, check_gsplat, check_gl, check_interop, check_display,
+    check_runtime_folder)
+
+
+def _safely(check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except Exception as e:  # a check that fails is a finding, not the end of the examination
+        return Finding(check.__name__.removeprefix("check_").replace("_", " "), "broken", f"{type(e).__name__}: {e}")
+
+
+def _probe(what: str) -> tuple[bool, str, str]:
+    """Ask the viewer program, in a process of its own."""
+    done = subprocess.run([sys.executable, "-m", "viewer_app.probe", what], capture_output=True, text=True, timeout=60,
+                          check=False)
+    try:
+        d = json.loads(done.stdout.strip().splitlines()[-1])
+        return bool(d["ok"]), str(d["detail"]), str(d["mend"])
+    except (IndexError, ValueError, KeyError):
+        return False, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1], ""

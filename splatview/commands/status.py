@@ -1,0 +1,92 @@
+"""`splatview status`: which runs there are, what they publish, who looks."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ipc.runs import runtime_folder
+
+if TYPE_CHECKING:
+    from ipc import RemoteRun, RemoteStream
+
+_RATE_WINDOW = 0.6
+"""Seconds over which publishes are counted: the subscriber measures every half second."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """List the live runs of this user with their streams and viewers."""
+
+    json: bool = False
+    """Print JSON: {"runs": [{"run", "pid", "name", "streams": [...], "viewers": [...]}]}."""
+    run: str | None = None
+    """Only the run with this id, beginning of an id, name or process id."""
+
+
+def main(args: list[str]) -> int:
+    import tyro
+
+    options = tyro.cli(Status, args=args, prog="splatview status", description=Status.__doc__)
+    folder = runtime_folder()  # raises when runs cannot be found at all
+    runs = collect(options.run)
+    if options.json:
+        print(json.dumps({"runs": runs}, indent=2))
+    elif runs:
+        print("\n".join(line for run in runs for line in _lines(run)))
+    else:
+        which = f" that {options.run!r} names" if options.run else ""
+        print(f"No run{which} in {folder}.\nIn a training script: import splatview; splatview.publish(tensor)")
+    return 2 if options.run and not runs else 0
+
+
+def collect(run: str | None = None, timeout: float = 3.0) -> list[dict[str, Any]]:
+    """The live runs as `--json` prints them, after watching them for a moment. Runs that do not answer within
+    `timeout` seconds appear without streams and with a "note"."""
+    from ipc import Subscriber
+
+    with Subscriber(run, client="status") as subscriber:
+        subscriber.wait_for_runs(timeout)
+        end = time.monotonic() + (_RATE_WINDOW if subscriber.streams else 0)
+        while time.monotonic() < end:
+            subscriber.poll()
+            time.sleep(0.02)
+        return [_run(r) for r in subscriber.runs if r.alive]
+
+
+def _run(run: RemoteRun) -> dict[str, Any]:
+    note = run.refused or ("" if run.welcomed else "does not answer: its process is stopped or very busy")
+    return {
+        "run": run.id, "pid": run.pid, "name": run.name,
+        "streams": [_stream(s) for s in run.streams.values()],
+        "viewers": [v for v in run.viewers if v["client"] != "status"],
+        "counters": run.counters,
+        **({"note": note} if note else {}),
+    }
+
+
+def _stream(stream: RemoteStream) -> dict[str, Any]:
+    return {"name": stream.name, "kind": stream.kind, "version": stream.version, "shape": list(stream.shape),
+            "dtype": stream.dtype, "device": stream.device, "sharing": stream.sharing,
+            "rate_hz": round(stream.rate_hz, 2)}
+
+
+def _lines(run: dict[str, Any]) -> list[str]:
+    bold, dim, end = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
+    viewers = ", ".join(f"{v['client']} ({v['pid']})" for v in run["viewers"]) or "none"
+    lines = [f"{bold}{run['name']}{end}  pid {run['pid']}  {dim}{run['run']}{end}  viewers: {viewers}"]
+    for s in run["streams"]:
+        shape = "x".join(map(str, s["shape"]))
+        lines.append(f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "
+                     f"{shape} {s['dtype']} on {s['device']}, shared by {s['sharing']}")
+    faults = {k: v for k, v in run["counters"].items() if v and k != "copies"}
+    if faults:
+        lines.append("  " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in faults.items()))
+    if "note" in run:
+        lines.append(f"  {run['note']}")
+    return lines
+
+

@@ -1,0 +1,225 @@
+"""`publish` and its companions: the whole of what a training script calls."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from splatview import __version__
+
+if TYPE_CHECKING:
+    from ipc import Publisher, Stream
+    from splatview.adapt import Form
+
+__all__ = ["__version__", "close", "paused", "publish", "wait_while_paused"]
+
+_log = logging.getLogger("splatview")
+_OPTIONS = ("activated", "layout")
+
+
+class _Entry:
+    """A stream and the form of the values it has been given so far."""
+
+    __slots__ = ("form", "stream", "wishes")
+
+    def __init__(self, stream: Stream, form: Form, wishes: tuple[Any, ...]):
+        self.stream = stream
+        self.form = form
+        self.wishes = wishes
+
+
+_entries: dict[str, _Entry] = {}
+_publisher: Publisher | None = None
+_lock = threading.RLock()
+_off = False
+_said: set[str] = set()
+_default_names: dict[type, str] = {}
+
+
+def publish(value: Any, name: str | None = None, *, kind: str | None = None, copy: bool | None = None,
+            live: bool | None = None, **meta: Any) -> None:
+    """Show a value in every viewer that looks at this process, and go on at once.
+
+    value: an image, (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 in 0..255 or float16, bfloat16, float32 in [0, 1];
+        or a Gaussian scene in any form that `splatview.adapt.gaussians` lists: a gsplat `ParameterDict` or mapping
+        with its names, an inria `GaussianModel`, a nerfstudio model, async_torchwindow's tuple. OpenCV axes,
+        quaternions w x y z. Tensors may be slices, non-contiguous, require gradients, lie on the CPU or a GPU;
+        arrays of other libraries come in by DLPack.
+    name: the stream's name, "image" or "gaussians" by default. The next call with this name is its next version.
+        Up to 200 printable characters without "/".
+    kind: "image" or "gaussians", where the value alone leaves a doubt.
+    copy: True: copy the tensors at this call. False: share them where they lie, which CPU tensors cannot be.
+        None: whichever is right for the value.
+    live: True: viewers follow changes made in place between two calls (they may see one half done).
+    meta: shown beside the picture: bool, int, float, str, or up to 16 floats. For Gaussians `activated` (True: scales
+        and opacities went through exp and sigmoid; False: they did not; left out: told by the names),
+        `sh_degree` (the degree in use) and `antialiased` steer the drawing; for images `layout` ("HWC" or "CHW").
+
+    The call never waits for a viewer. The tensors are kept until the next version or `close`, and copied only
+    while a viewer shows them. Raises TypeError or ValueError for values that cannot be shown. Faults of the
+    surroundings (no shared memory, an unwritable runtime folder) are logged once and counted, and raised only when
+    SPLATVIEW_STRICT=1 is set. SPLATVIEW_DISABLE=1 makes the call do nothing.
+    """
+    if name is None:
+        name = kind or _default_names.get(type(value)) or _default_name(value)
+    entry = _entries.get(name)
+    if entry is not None and entry.wishes == (kind, copy, live, meta.get("activated"), meta.get("layout")):
+        tensors = entry.form.collect(value)
+        if tensors is not None:
+            if meta:
+                meta = _checked(meta)
+            entry.stream.publish((tensors, meta))
+            return
+    if not _off:
+        _publish_new(value, name, (kind, copy, live, meta.get("activated"), meta.get("layout")), meta)
+
+
+def close() -> None:
+    """End this process's run: viewers keep the last picture, all memory is given back. Idempotent.
+
+    The next `publish` begins a new run.
+    """
+    global _publisher, _off
+    with _lock:
+        _entries.clear()
+        if _publisher is not None:
+            _publisher.close()
+        _publisher = None
+        _off = False
+
+
+def paused() -> bool:
+    """Whether somebody pressed the pause button of a viewer. Reads shared memory; costs nothing."""
+    publisher = _publisher
+    return publisher is not None and publisher.board.paused
+
+
+def wait_while_paused(timeout: float | None = None) -> None:
+    """Wait here until no viewer pauses the run, at most `timeout` seconds.
+
+    A viewer that dies takes its pause with it.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    while paused() and (end is None or time.monotonic() < end):
+        time.sleep(0.02)
+
+
+def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str, Any]) -> None:
+    """A stream's first value, or one that looks different from the last."""
+    from splatview.adapt import recognise
+
+    if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
+        return
+    kind, copy, live, *_ = wishes
+    _check_name(name)
+    meta = _checked(meta)
+    form = recognise(value, kind, {k: meta[k] for k in _OPTIONS if k in meta})
+    if copy is False and form.device == "cpu":
+        raise ValueError("copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or publish "
+                         "a CUDA tensor")
+    tensors = form.collect(value)
+    if tensors is None:
+        raise ValueError(f"{name!r} changed while it was being published; publish from one thread at a time")
+    with _lock:
+        publisher = _publisher or _start()
+        if publisher is None:
+            return
+        stream = publisher.stream(name, form.kind)
+        stream.live = bool(live)
+        try:
+            stream.describe(form.shape, form.dtype, form.device, form.unpack)
+        except Exception as e:
+            _fault(e)
+            return
+        _entries[name] = _Entry(stream, form, wishes)
+        stream.publish((tensors, meta))
+
+
+def _default_name(value: Any) -> str:
+    """"image" for arrays, "gaussians" for everything else; remembered by type."""
+    from splatview.adapt.arrays import is_array
+
+    name = _default_names[type(value)] = "image" if is_array(value) else "gaussians"
+    return name
+
+
+def _start() -> Publisher | None:
+    """Make this process's run; None when the surroundings do not allow one."""
+    global _publisher, _off
+    from ipc import IpcError, Publisher
+
+    try:
+        _publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=_fault)
+    except (IpcError, OSError) as e:
+        _off = True  # not tried again at every step; close() allows another try
+        _fault(e)
+    return _publisher
+
+
+def _fault(error: BaseException) -> None:
+    """A fault of the surroundings: said once, raised only on request."""
+    if os.environ.get("SPLATVIEW_STRICT", "") not in ("", "0"):
+        raise error
+    text = f"{type(error).__name__}: {error}"
+    if text not in _said and len(_said) < 100:
+        _said.add(text)
+        _log.warning("splatview cannot show this run, training goes on: %s", text)
+
+
+def _check_name(name: Any) -> None:
+    from ipc.limits import MAX_NAME
+
+    if not isinstance(name, str):
+        raise TypeError(f"name is a {type(name).__name__}, not a str")
+    if not 1 <= len(name) <= MAX_NAME:
+        shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
+        raise ValueError(f"name {shown} has {len(name)} characters; legal are 1 to {MAX_NAME}")
+    if "/" in name or not name.isprintable():
+        raise ValueError(f"name {name!r} contains '/' or an unprintable character; "
+                         "use letters, digits, '.', '-' and spaces")
+
+
+def _checked(meta: dict[str, Any]) -> dict[str, Any]:
+    """Metadata with every value of a type that travels. Raises TypeError or ValueError."""
+    for key, value in meta.items():
+        if type(value) in (bool, int, float):
+            if type(value) is int and not -(2**63) < value < 2**63:
+                raise ValueError(f"{key}={value} does not fit 64 bits")
+            continue
+        if type(value) is str and len(value) <= 1024:
+            continue
+        meta = {**meta, key: _converted(key, value)}
+    if "sh_degree" in meta and meta["sh_degree"] not in (0, 1, 2, 3):
+        raise ValueError(f"sh_degree is {meta['sh_degree']!r}, not 0, 1, 2 or 3")
+    if len(meta) > 24 or "color" in meta:
+        raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
+    return meta
+
+
+def _converted(key: str, value: Any) -> Any:
+    """A metadata value that is not a plain Python number or text."""
+    if isinstance(value, str):
+        raise ValueError(f"{key} is a text of {len(value)} characters; at most 1024 travel")
+    if isinstance(value, (tuple, list)) and len(value) <= 16 and all(type(v) in (int, float) for v in value):
+        return tuple(map(float, value))
+    item = getattr(value, "item", None)  # NumPy scalars, tensors of one element
+    if callable(item) and getattr(value, "ndim", 0) == 0:
+        value = item()
+        if type(value) in (bool, int, float):
+            return value
+    raise TypeError(f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up to 16 floats")
+
+
+def _after_fork_in_child() -> None:
+    """The run is the parent's. A child that publishes starts its own."""
+    global _publisher, _off, _lock
+    _entries.clear()
+    _publisher = None
+    _off = False
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,130 @@
+"""What tests share: real data, a runtime folder of their own, a virtual screen, processes that are cleaned up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", ROOT.parent / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Real scenes, cameras and reference pictures. SPLATVIEW_TEST_DATA names the folder."""
+    if not DATA.is_dir():
+        pytest.skip(f"no test data in {DATA}; SPLATVIEW_TEST_DATA names the folder")
+    return DATA
+
+
+@pytest.fixture(autouse=True)
+def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A runtime folder for each test, so that no test sees another's runs, or the user's."""
+    folder = Path("/tmp") / f"sv-test-{os.getpid()}-{time.monotonic_ns() % 10**9:x}"  # short: sockets live in it
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(folder))
+    for name in ("SPLATVIEW_DISABLE", "SPLATVIEW_STRICT", "SPLATVIEW_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    yield folder
+    publishing = sys.modules.get("splatview.publishing")
+    if publishing is not None:
+        publishing.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def display() -> Iterator[str]:
+    """A display for windows: the user's, or a virtual one."""
+    if os.environ.get("DISPLAY"):
+        yield os.environ["DISPLAY"]
+        return
+    if shutil.which("Xvfb") is None:
+        pytest.skip("no display and no Xvfb: apt-get install xvfb")
+    read, write = os.pipe()
+    server = subprocess.Popen(["Xvfb", "-displayfd", str(write), "-screen", "0", "1600x1000x24", "-nolisten", "tcp"],
+                              pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        number = answer.readline().strip()  # Xvfb picks a free number and says which
+    assert number, "Xvfb did not start"
+    os.environ["DISPLAY"] = f":{number}"
+    yield f":{number}"
+    os.environ.pop("DISPLAY", None)
+    server.terminate()
+    server.wait()
+
+
+class Processes:
+    """Starts programs and makes sure that none outlives its test."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._running: list[subprocess.Popen[str]] = []
+
+    def python(self, *args: str, **env: str) -> subprocess.Popen[str]:
+        """`python ARGS` with its output captured; `env` is added to the environment."""
+        process = subprocess.Popen([sys.executable, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   cwd=self._folder, env={**os.environ, "OMP_NUM_THREADS": "1", **env})
+        self._running.append(process)
+        return process
+
+    def code(self, source: str, *args: str, **env: str) -> subprocess.Popen[str]:
+        """A program given as text."""
+        return self.python("-c", source, *args, **env)
+
+    def splatview(self, *args: str, **env: str) -> subprocess.Popen[str]:
+        return self.python("-m", "splatview", *args, **env)
+
+    def close(self) -> None:
+        for process in self._running:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(tmp_path)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., Any]:
+    """`wait_until(condition, seconds=10)`: poll until the condition gives something true, and return that."""
+
+    def wait(condition: Callable[[], Any], seconds: float = 10.0, what: str = "") -> Any:
+        end = time.monotonic() + seconds
+        while True:
+            result = condition()
+            if result:
+                return result
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {seconds} s: {what or condition}")
+            time.sleep(0.005)
+
+    return wait
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `cuda` are skipped where there is no GPU."""
+    marked = [item for item in items if item.get_closest_marker("cuda")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
