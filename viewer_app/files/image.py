@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from viewer_app.errors import FileError
+from viewer_app.files.common import read_exact
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,13 +49,16 @@ def _pixels(image) -> np.ndarray:
 def read_npy(path: Path) -> np.ndarray:
     """(H, W, C) of uint8, uint16 or floating point (0 to 1), from an array (H, W), (H, W, C) or (C, H, W)."""
     try:
-        # Mapped: numpy holds the shape against the size of the file before anything is allocated.
+        # Mapped: so numpy holds the shape against the size of the file and allocates nothing. But not read through
+        # the mapping: if a program saves the file anew meanwhile, touching a mapping that shrank would kill us.
         a = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(a, np.ndarray):
-            raise FileError(".npy: an archive (.npz); save one array with numpy.save")
         shape, dtype = a.shape, a.dtype
-        if dtype == np.bool_ or (dtype.kind in "iu" and dtype.itemsize > 2) or dtype.kind not in "uf":
+        if not (dtype.kind == "f" or (dtype.kind == "u" and dtype.itemsize <= 2)):
             raise FileError(f".npy: the array holds {dtype}; a picture is uint8, uint16 or floating point")
+        with open(path, "rb") as f:
+            f.seek(a.offset)
+            data = read_exact(f, a.nbytes, "the array")
+        a = np.frombuffer(data, dtype).reshape(shape, order="C" if a.flags.c_contiguous else "F")
         if a.ndim == 2:
             a = a[:, :, None]
         elif a.ndim == 3 and a.shape[2] not in CHANNELS and a.shape[0] in CHANNELS:

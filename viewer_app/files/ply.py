@@ -239,9 +239,10 @@ def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element, offset: int):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            values = np.fromstring(f.read(left), np.float32, count=wanted, sep=" ") if wanted else np.empty(0)
+            # No count: given one, numpy fills up a text that is too short with whatever lies in memory.
+            values = np.fromstring(f.read(left), np.float32, sep=" ")
     except (ValueError, DeprecationWarning) as e:
         raise FileError(f"PLY: the text holds something that is not a number ({e})") from None
-    if len(values) != wanted:
+    if len(values) < wanted:
         raise FileError(f"PLY: truncated: {wanted:,} numbers are needed, the text has {len(values):,}")
-    yield values[before:].reshape(vertex.count, len(vertex.dtype)).astype(np.float32, copy=False)
+    yield values[before:wanted].reshape(vertex.count, len(vertex.dtype))

@@ -99,7 +99,8 @@ def _read(load: Load, progress: Progress) -> GaussianScene:
         count = meta["means"]["shape"][0] if "count" not in meta else meta["count"]
         if not isinstance(count, int) or not 0 <= count <= PIXEL_LIMIT:
             raise FileError(f"SOG: a count of {count!r}; legal are 0 to {PIXEL_LIMIT:,}")
-        return _decode(_Planes(load, meta, count, progress), version == 2)
+        with np.errstate(all="ignore"):  # what becomes infinite or NaN is counted when the scene is made
+            return _decode(_Planes(load, meta, count, progress), version == 2)
     except (KeyError, IndexError, TypeError, ValueError, RecursionError) as e:
         raise FileError(f"SOG: meta.json is damaged or incomplete ({type(e).__name__}: {e})") from None
 
@@ -158,9 +159,8 @@ class _Planes:
 def _decode(planes: _Planes, codebooks: bool) -> GaussianScene:
     low, high = (planes.numbers("means", key, 3) for key in ("mins", "maxs"))
     sixteen = planes.pixels("means", 0)[:, :3] | (planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8)
-    with np.errstate(over="ignore", invalid="ignore"):
-        logs = low + sixteen / np.float32(65535) * (high - low)
-        means = np.sign(logs) * np.expm1(np.abs(logs))
+    logs = low + sixteen / np.float32(65535) * (high - low)
+    means = np.sign(logs) * np.expm1(np.abs(logs))
     quats = planes.pixels("quats")
     rest = (quats[:, :3] / np.float32(255) - np.float32(0.5)) * np.float32(2 ** 0.5)
     if codebooks:

@@ -91,7 +91,7 @@ class Checkpoint:
         """
         storage, offset, size, stride = tensor.storage, tensor.offset, tensor.size, tensor.stride
         if not (isinstance(storage, tuple) and len(storage) >= 3 and isinstance(storage[1], Name)
-                and _counts(size) and _counts(stride) and len(size) == len(stride) <= 8 and _counts((offset,))):
+                and _counts(size) and _counts(stride) and len(size) == len(stride) <= 3 and _counts((offset,))):
             raise FileError(f"checkpoint: the description of tensor {name!r} is damaged")
         kind = storage[1].name.rpartition(" ")[2]
         if kind not in DTYPES:
@@ -102,7 +102,7 @@ class Checkpoint:
         for n, step in zip(size, stride, strict=True):
             numel, span = numel * n, span + (n - 1) * step
         if numel == 0:
-            if max(size) >= 1 << 31:
+            if max(size) >= 1 << 20:
                 raise FileError(f"checkpoint: tensor {name!r} has shape {tuple(size)}")
             return np.zeros(size, np.float32)
         start, held = self.records.get(str(storage[2]), (0, -1))

@@ -1,0 +1,285 @@
+"""Writers of every scene format, for the tests of the readers: short, from the formats' descriptions."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import struct
+import zipfile
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image
+
+from viewer_app.scene import SH_C0
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIDE = 64  # pixels per row of a SOG palette entry
+FLIP = np.diag([1.0, -1.0, -1.0])  # between RDF and RUB axes
+
+
+@dataclass
+class Truth:
+    """A scene to be written: log scales, logit opacities, shN (N, K-1, 3), in RDF axes."""
+
+    means: np.ndarray
+    quats: np.ndarray
+    scales: np.ndarray
+    opacities: np.ndarray
+    sh0: np.ndarray
+    shN: np.ndarray  # noqa: N815
+
+
+def truth(n: int = 300, degree: int = 3, seed: int = 0) -> Truth:
+    """A scene without any symmetry, within what the quantised formats can hold."""
+    r = np.random.default_rng(seed)
+    k = (degree + 1) ** 2 - 1
+    quats = r.normal(size=(n, 4))
+    quats *= r.uniform(0.5, 2, (n, 1)) / np.linalg.norm(quats, axis=1, keepdims=True)
+    alpha = r.uniform(0.05, 0.95, n)
+    arrays = (r.uniform(-2, 2, (n, 3)), quats, r.uniform(-6, -1, (n, 3)), np.log(alpha / (1 - alpha)),
+              (r.uniform(0.1, 0.9, (n, 3)) - 0.5) / SH_C0, r.uniform(-0.6, 0.6, (n, k, 3)))
+    return Truth(*(a.astype(np.float32) for a in arrays))
+
+
+def rotations(quats: np.ndarray) -> np.ndarray:
+    """Rotation matrices (N, 3, 3) of quaternions w x y z of any length."""
+    q = quats.astype(np.float64)
+    w, x, y, z = (q / np.linalg.norm(q, axis=1, keepdims=True)).T
+    return np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+                     2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+                     2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1).reshape(-1, 3, 3)
+
+
+def sh_basis(directions: np.ndarray, degree: int) -> np.ndarray:
+    """The real spherical harmonics (D, K) that 3D Gaussian splatting uses, K = (degree + 1)^2."""
+    x, y, z = directions.astype(np.float64).T
+    xx, yy, zz = x * x, y * y, z * z
+    values = [SH_C0 + 0 * x, -0.4886025119 * y, 0.4886025119 * z, -0.4886025119 * x,
+              1.0925484306 * x * y, -1.0925484306 * y * z, 0.3153915652 * (2 * zz - xx - yy), -1.0925484306 * x * z,
+              0.5462742153 * (xx - yy), -0.5900435899 * y * (3 * xx - yy), 2.8906114426 * x * y * z,
+              -0.4570457995 * y * (4 * zz - xx - yy), 0.3731763326 * z * (2 * zz - 3 * xx - 3 * yy),
+              -0.4570457995 * x * (4 * zz - xx - yy), 1.4453057213 * z * (xx - yy), -0.5900435899 * x * (xx - 3 * yy)]
+    return np.stack(values[:(degree + 1) ** 2], axis=1)
+
+
+def colors(s, directions: np.ndarray) -> np.ndarray:
+    """(N, D, 3) what spherical harmonics give, without the 0.5 and the clamp."""
+    coefficients = np.concatenate([s.sh0[:, None], s.shN], axis=1)
+    degree = int(coefficients.shape[1] ** 0.5) - 1
+    return np.einsum("dk,nkc->ndc", sh_basis(directions, degree), coefficients)
+
+
+def to_rub(t: Truth) -> Truth:
+    """The same object described in right-up-back axes. The harmonics are fitted, not taken from a table of signs."""
+    k = t.shN.shape[1]
+    shN = t.shN
+    if k:
+        d = np.random.default_rng(5).normal(size=(64, 3))
+        d /= np.linalg.norm(d, axis=1, keepdims=True)
+        degree = int((k + 1) ** 0.5) - 1
+        turn = np.linalg.lstsq(sh_basis(d @ FLIP, degree), sh_basis(d, degree), rcond=None)[0]
+        shN = np.einsum("jk,nkc->njc", turn[1:, 1:], t.shN).astype(np.float32)
+    return replace(t, means=(t.means @ FLIP).astype(np.float32), shN=shN,
+                   quats=t.quats * np.array([1, 1, -1, -1], np.float32))
+
+
+def ply_columns(t: Truth, normals: bool = True) -> dict[str, np.ndarray]:
+    """The properties of inria's PLY in its order."""
+    flat = t.shN.transpose(0, 2, 1).reshape(len(t.means), 3 * t.shN.shape[1])  # channel-major
+    zero = np.zeros(len(t.means), np.float32)
+    return {**dict(zip("xyz", t.means.T, strict=True)), **({f"n{a}": zero for a in "xyz"} if normals else {}),
+            **{f"f_dc_{i}": t.sh0[:, i] for i in range(3)},
+            **{f"f_rest_{i}": flat[:, i] for i in range(flat.shape[1])}, "opacity": t.opacities,
+            **{f"scale_{i}": t.scales[:, i] for i in range(3)}, **{f"rot_{i}": t.quats[:, i] for i in range(4)}}
+
+
+def write_ply(path: Path, columns: dict[str, np.ndarray], *, order: str = "<", types: dict[str, str] | None = None,
+              before: bytes = b"", header: str = "", after: bytes = b"") -> Path:
+    """A PLY of one vertex element; `header` goes before it, `before` and `after` around its data."""
+    names = {"f4": "float", "f8": "double", "u1": "uchar", "i2": "short", "u4": "uint"}
+    kinds = {name: (types or {}).get(name, "f4") for name in columns}
+    n = len(next(iter(columns.values())))
+    form = {"<": "binary_little_endian", ">": "binary_big_endian", "a": "ascii"}[order]
+    text = f"ply\nformat {form} 1.0\n{header}element vertex {n}\n"
+    text += "".join(f"property {names[kinds[c]]} {c}\n" for c in columns) + "end_header\n"
+    if order == "a":
+        rows = np.stack(list(columns.values()), axis=1)
+        data = "".join(" ".join(repr(float(v)) for v in row) + "\n" for row in rows).encode()
+    else:
+        records = np.empty(n, [(c, order + kinds[c]) for c in columns])
+        for c, values in columns.items():
+            records[c] = values
+        data = records.tobytes()
+    path.write_bytes(text.encode() + before + data + after)
+    return path
+
+
+def write_compressed_ply(path: Path, t: Truth, colored: bool = True) -> Path:
+    """SuperSplat's compressed PLY, without the reordering that its writers do."""
+    n, chunks = len(t.means), -(-len(t.means) // 256)
+    rgb = t.sh0 * SH_C0 + 0.5
+    parts = {"": t.means, "scale_": t.scales} | ({"rgb": rgb} if colored else {})
+    bounds, scaled = [], {}
+    names: list[str] = []
+    for key, values in parts.items():
+        axes = "rgb" if key == "rgb" else [key + a for a in "xyz"]
+        low, high = (np.stack([f(values[i * 256:(i + 1) * 256], axis=0) for i in range(chunks)])
+                     if chunks else np.zeros((0, 3)) for f in (np.min, np.max))
+        bounds += [low, high]
+        names += [f"{m}_{a}" for m in ("min", "max") for a in axes]
+        of = np.arange(n) // 256
+        scaled[key] = (values - low[of]) / np.maximum(high[of] - low[of], 1e-9)
+
+    def pack(values, *bits):
+        word = np.zeros(n, np.uint32)
+        for v, b in zip(np.asarray(values).T, bits, strict=True):
+            word = (word << np.uint32(b)) | np.clip(np.round(v * ((1 << b) - 1)), 0, (1 << b) - 1).astype(np.uint32)
+        return word
+
+    largest, rest = smallest_three(t.quats)
+    rotation = (largest.astype(np.uint32) << 30) | pack(rest / 2 ** 0.5 + 0.5, 10, 10, 10)
+    alpha = 1 / (1 + np.exp(-t.opacities))
+    words = np.stack([pack(scaled[""], 11, 10, 11), rotation, pack(scaled["scale_"], 11, 10, 11),
+                      pack(np.column_stack([scaled.get("rgb", rgb), alpha]), 8, 8, 8, 8)], axis=1).astype("<u4")
+    text = f"ply\nformat binary_little_endian 1.0\nelement chunk {chunks}\n"
+    text += "".join(f"property float {name}\n" for name in names) + f"element vertex {n}\n"
+    text += "".join(f"property uint packed_{w}\n" for w in ("position", "rotation", "scale", "color"))
+    sh = b""
+    if t.shN.shape[1]:
+        flat = t.shN.transpose(0, 2, 1).reshape(n, 3 * t.shN.shape[1])
+        text += f"element sh {n}\n" + "".join(f"property uchar f_rest_{i}\n" for i in range(flat.shape[1]))
+        sh = np.clip(np.floor((flat / 8 + 0.5) * 256), 0, 255).astype(np.uint8).tobytes()
+    table = np.concatenate(bounds, axis=1).astype("<f4").tobytes()
+    path.write_bytes((text + "end_header\n").encode() + table + words.tobytes() + sh)
+    return path
+
+
+def smallest_three(quats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Index of the largest component, and the others with that one made positive."""
+    q = quats / np.linalg.norm(quats, axis=1, keepdims=True)
+    largest = np.abs(q).argmax(axis=1)
+    q = q * np.sign(q[np.arange(len(q)), largest])[:, None]
+    return largest, np.array([np.delete(row, i) for row, i in zip(q, largest, strict=True)]).reshape(-1, 3)
+
+
+def write_splat(path: Path, t: Truth) -> Path:
+    out = np.empty(len(t.means), [("p", "<f4", 3), ("s", "<f4", 3), ("c", "u1", 4), ("q", "u1", 4)])
+    out["p"], out["s"] = t.means, np.exp(t.scales)
+    rgba = np.column_stack([t.sh0 * SH_C0 + 0.5, 1 / (1 + np.exp(-t.opacities))])
+    out["c"] = np.clip(np.round(rgba * 255), 0, 255)
+    unit = t.quats / np.linalg.norm(t.quats, axis=1, keepdims=True)
+    out["q"] = np.clip(np.round(unit * 128 + 128), 0, 255)
+    path.write_bytes(out.tobytes())
+    return path
+
+
+def spz_sections(t: Truth, version: int = 3) -> list[bytes]:
+    """The attributes as SPZ packs them; `t` in RUB axes."""
+    def bytes_of(v):
+        return np.clip(np.round(v), 0, 255).astype(np.uint8).tobytes()
+
+    q = t.quats / np.linalg.norm(t.quats, axis=1, keepdims=True)
+    if version == 1:
+        positions = t.means.astype("<f2").tobytes()
+    else:
+        fixed = np.round(t.means.astype(np.float64) * 4096).astype("<i4")
+        positions = fixed.reshape(-1, 1).view(np.uint8)[:, :3].tobytes()
+    if version < 3:
+        rotation = bytes_of((q * np.where(q[:, :1] < 0, -1, 1))[:, 1:] * 127.5 + 127.5)
+    else:
+        largest, rest = smallest_three(np.roll(q, -1, axis=1))
+        word = largest.astype("<u4")
+        for i in range(3):
+            size = np.round(np.abs(rest[:, i]) * 2 ** 0.5 * 511).astype("<u4")
+            word = (word << 10) | ((rest[:, i] < 0).astype("<u4") << 9) | size
+        rotation = word.astype("<u4").tobytes()
+    alpha = 1 / (1 + np.exp(-t.opacities))
+    return [positions, bytes_of(alpha * 255), bytes_of(t.sh0 * 0.15 * 255 + 127.5), bytes_of((t.scales + 10) * 16),
+            rotation, bytes_of(t.shN * 128 + 128)]
+
+
+def write_spz(path: Path, t: Truth, version: int = 3, flags: int = 0) -> Path:
+    rub = to_rub(t)
+    degree = int((t.shN.shape[1] + 1) ** 0.5) - 1
+    head = struct.pack("<4sIIBBBB", b"NGSP", version, len(t.means), degree, 12, flags, 0)
+    path.write_bytes(gzip.compress(head + b"".join(spz_sections(rub, version)), 6, mtime=0))
+    return path
+
+
+def write_spz_4(path: Path, t: Truth, compress) -> Path:
+    sections = [s for s in spz_sections(to_rub(t)) if s]
+    packed = [compress(s) for s in sections]
+    degree = int((t.shN.shape[1] + 1) ** 0.5) - 1
+    head = struct.pack("<4sIIBBBBI12x", b"NGSP", 4, len(t.means), degree, 12, 0, len(sections), 32)
+    toc = b"".join(struct.pack("<QQ", len(p), len(s)) for p, s in zip(packed, sections, strict=True))
+    path.write_bytes(head + toc + b"".join(packed))
+    return path
+
+
+def sog_files(t: Truth, legacy: bool = False) -> dict[str, bytes]:
+    """The files of a SOG by name; each Gaussian has its own entry in the palette of harmonics."""
+    n, k = len(t.means), t.shN.shape[1]
+    width = -(-int(n ** 0.5 + 1) // 4) * 4
+    height = -(-n // width) or 1
+
+    def plane(rgba: np.ndarray) -> bytes:
+        full = np.zeros((width * height, 4), np.uint8)
+        full[:n] = rgba
+        return webp(full.reshape(height, width, 4))
+
+    logs = np.sign(t.means) * np.log1p(np.abs(t.means))
+    low, high = (f(logs, axis=0) if n else np.zeros(3) for f in (np.min, np.max))
+    sixteen = np.round((logs - low) / np.maximum(high - low, 1e-9) * 65535).astype(np.uint16)
+    full = np.full((n, 1), 255, np.uint8)
+    largest, rest = smallest_three(t.quats)
+    quats = np.column_stack([np.round((rest / 2 ** 0.5 + 0.5) * 255), largest + 252]).astype(np.uint8)
+    alpha = 1 / (1 + np.exp(-t.opacities))
+    meta: dict = {"means": {"mins": low.tolist(), "maxs": high.tolist(), "files": ["means_l.webp", "means_u.webp"]},
+                  "quats": {"files": ["quats.webp"]}}
+    meta.update({"means": meta["means"] | {"shape": [n, 3]}} if legacy else {"version": 2, "count": n})
+    files = {"means_l.webp": plane(np.concatenate([(sixteen & 255).astype(np.uint8), full], axis=1)),
+             "means_u.webp": plane(np.concatenate([(sixteen >> 8).astype(np.uint8), full], axis=1)),
+             "quats.webp": plane(quats)}
+
+    def quantised(name: str, values: np.ndarray, last: np.ndarray) -> np.ndarray:
+        values = np.column_stack([values, last]) if legacy and name == "sh0" else values
+        lo, hi = (float(f(values)) if values.size else 0.0 for f in (np.min, np.max))
+        steps = np.round((values - lo) / max(hi - lo, 1e-9) * 255).astype(np.uint8)
+        channels = 1 if name == "shN" else values.shape[1]
+        meta[name] = {"files": [f"{name}.webp"]} | (
+            ({"mins": lo, "maxs": hi} if name == "shN" else {"mins": [lo] * channels, "maxs": [hi] * channels})
+            if legacy else {"codebook": np.linspace(lo, hi, 256).tolist()})
+        return steps
+
+    files["scales.webp"] = plane(np.concatenate([quantised("scales", t.scales, full), full], axis=1))
+    rgba = quantised("sh0", t.sh0, t.opacities)
+    files["sh0.webp"] = plane(rgba if legacy else np.column_stack([rgba, np.round(alpha * 255)]))
+    if k:
+        rows = max(-(-n // SIDE), 1)
+        palette = np.zeros((rows * SIDE, k, 4), np.uint8)
+        palette[:n, :, :3] = quantised("shN", t.shN, full)
+        palette[..., 3] = 255
+        meta["shN"]["files"] = ["shN_centroids.webp", "shN_labels.webp"]
+        meta["shN"] |= {} if legacy else {"count": n, "bands": int((k + 1) ** 0.5) - 1}
+        files["shN_centroids.webp"] = webp(palette.reshape(rows, SIDE * k, 4))
+        label = np.arange(n)
+        files["shN_labels.webp"] = plane(np.column_stack([label & 255, label >> 8, 0 * label, full]))
+    return {"meta.json": json.dumps(meta).encode(), **files}
+
+
+def webp(rgba: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(rgba, np.uint8)).save(out, "WEBP", lossless=True, exact=True, method=0)
+    return out.getvalue()
+
+
+def write_zip(path: Path, files: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return path
