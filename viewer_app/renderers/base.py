@@ -24,6 +24,9 @@ ALPHA_MAX = 0.999
 """Alpha is clamped to this (gsplat 1.5.3; later versions use another constant)."""
 TRANSMITTANCE_MIN = 1e-4
 """A pixel is finished before the Gaussian that would take its transmittance to this or below."""
+COVARIANCE_MAX = 1e19
+"""Gaussians whose projected covariance has a larger trace (a radius of 10^9 pixels) are left out: float32
+determinants end there, and gsplat draws nothing for them either."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,21 @@ class Renderer(Protocol):
     def load(self, scene: GaussianScene) -> None:
         """Take over a scene or a new version of it. The arrays may change after this returns.
 
-        Gaussians with a NaN or an infinity in any field are left out and counted in `skipped`.
+        Gaussians with a NaN or an infinity in any field, a scale beyond float32 or a quaternion of length zero
+        are left out and counted in `skipped`. Before the first `load` the picture is empty.
         """
         ...
 
-    def render(self, camera: Camera, options: RenderOptions) -> Picture: ...
+    def render(self, camera: Camera, options: RenderOptions) -> Picture:
+        """Draw the loaded scene. An unchanged scene, camera and options may give the same picture again.
+
+        Raises RendererError for a picture size that cannot be drawn, and once the renderer is closed.
+        """
+        ...
 
     @property
     def skipped(self) -> int:
-        """How many Gaussians of the loaded scene are not drawn because they hold NaN or infinities."""
+        """How many Gaussians of the loaded scene can never be drawn (see `load`)."""
         ...
 
     @property

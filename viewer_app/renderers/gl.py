@@ -17,7 +17,7 @@ import numpy as np
 
 from viewer_app.errors import RendererError
 from viewer_app.renderers.activation import activate
-from viewer_app.renderers.base import Pixels, RenderOptions
+from viewer_app.renderers.base import COVARIANCE_MAX, EPS_2D, Pixels, RenderOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -253,6 +253,8 @@ class GlRenderer:
         p["limit_high"] = (size - center) / focal + margin
         p["near"] = camera.near
         p["far"] = camera.far
+        p["eps_2d"] = EPS_2D
+        p["covariance_max"] = COVARIANCE_MAX
         p["ortho"] = camera.model == "ortho"
         p["antialiased"] = options.mode == "antialiased"
         self._projected.framebuffer.use()

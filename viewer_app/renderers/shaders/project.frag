@@ -24,15 +24,14 @@ uniform vec2 limit_low;       // x/z, y/z are clamped to these before the Jacobi
 uniform vec2 limit_high;
 uniform float near;
 uniform float far;
+uniform float eps_2d;
+uniform float covariance_max;
 uniform bool ortho;
 uniform bool antialiased;
 
 layout(location = 0) out vec4 out_place;  // centre in pixels, camera z, opacity
 layout(location = 1) out vec4 out_shape;  // major half axis (1 sigma, pixels), minor sigma, radius in sigmas
 layout(location = 2) out vec4 out_color;
-
-const float EPS_2D = 0.3;
-const float COVARIANCE_MAX = 1e19;  // its square still fits a float
 
 mat3 rotation_of(vec4 q) {
     float w = q.x, x = q.y, y = q.z, z = q.w;
@@ -95,10 +94,10 @@ void main() {
     float xx = dot(row_x, row_x), xy = dot(row_x, row_y), yy = dot(row_y, row_y);
     vec3 crossed = cross(row_x, row_y);
     float det_sharp = dot(crossed, crossed);
-    float det = det_sharp + EPS_2D * (xx + yy) + EPS_2D * EPS_2D;
-    xx += EPS_2D;
-    yy += EPS_2D;
-    if (!(xx + yy < COVARIANCE_MAX)) return;
+    float det = det_sharp + eps_2d * (xx + yy) + eps_2d * eps_2d;
+    xx += eps_2d;
+    yy += eps_2d;
+    if (!(xx + yy < covariance_max)) return;
 
     float opacity = texelFetch(opacities, at, 0).r;
     if (antialiased) opacity *= sqrt(det_sharp / det);

@@ -1,0 +1,231 @@
+"""The slow, readable reference: gsplat 1.5.3's rules in NumPy, float64. For tests and for readers.
+
+Each rule names the place in gsplat where it comes from (files of gsplat/cuda at version 1.5.3).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from viewer_app.errors import RendererError
+from viewer_app.renderers.activation import Activated, activate
+from viewer_app.renderers.base import (
+    ALPHA_MAX,
+    ALPHA_MIN,
+    COVARIANCE_MAX,
+    EPS_2D,
+    TRANSMITTANCE_MIN,
+    Pixels,
+    RenderOptions,
+)
+
+if TYPE_CHECKING:
+    import moderngl
+
+    from viewer_app.cameras import Camera
+    from viewer_app.scene import GaussianScene
+
+
+@dataclass(frozen=True)
+class Projected:
+    """The M Gaussians that touch the picture, nearest first, float64, in pixels."""
+
+    centers: np.ndarray
+    """(M, 2) x right, y down; the top left pixel's centre is (0.5, 0.5)."""
+    conics: np.ndarray
+    """(M, 3) the inverse covariance's entries xx, xy, yy, in 1 / square pixels."""
+    half_boxes: np.ndarray
+    """(M, 2) half the sides of the box outside which alpha is below `ALPHA_MIN`."""
+    opacities: np.ndarray
+    """(M,)."""
+    rgbz: np.ndarray
+    """(M, 4) colour and camera z."""
+
+
+@dataclass(frozen=True)
+class ReferencePicture:
+    """What `ReferenceRenderer.render` returns."""
+
+    held: Pixels
+
+    def pixels(self) -> Pixels:
+        return self.held
+
+    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
+        """A new RGBA float32 texture of `ctx`, which the caller releases."""
+        rgba = np.dstack([self.held.color, self.held.alpha])
+        return ctx.texture((rgba.shape[1], rgba.shape[0]), 4, np.ascontiguousarray(rgba), dtype="f4")
+
+
+class ReferenceRenderer:
+    """Draws one Gaussian after another: seconds for 100,000 of them."""
+
+    name: ClassVar[str] = "reference"
+
+    def __init__(self) -> None:
+        self._scene: Activated | None = None
+        self._timings: dict[str, float] = {}
+        self._closed = False
+
+    @property
+    def skipped(self) -> int:
+        return self._scene.skipped if self._scene is not None else 0
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds: activate (last load); project, draw (last render)."""
+        return dict(self._timings)
+
+    def load(self, scene: GaussianScene) -> None:
+        self._check_open()
+        begin = time.perf_counter()
+        a = activate(scene)
+        self._scene = Activated(a.means.copy(), a.quats.copy(), a.scales.copy(), a.opacities.copy(), a.sh0.copy(),
+                                a.shN.copy(), a.sh_degree, a.skipped)
+        self._timings["activate"] = (time.perf_counter() - begin) * 1e3
+
+    def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
+        self._check_open()
+        if camera.width <= 0 or camera.height <= 0:
+            raise RendererError(f"reference: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
+                                "both sides must be at least 1")
+        begin = time.perf_counter()
+        projected = None
+        if self._scene is not None and len(self._scene):
+            projected = project(self._scene, camera, options)
+        middle = time.perf_counter()
+        sums, transmittance = blend(projected, camera.width, camera.height)
+        self._timings["project"] = (middle - begin) * 1e3
+        self._timings["draw"] = (time.perf_counter() - middle) * 1e3
+        sums = sums.astype(np.float32)
+        depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
+        return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),
+                                       (1 - transmittance).astype(np.float32), depth))
+
+    def close(self) -> None:
+        self._scene = None
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RendererError("reference: this renderer is closed; make a new one")
+
+
+def project(a: Activated, camera: Camera, options: RenderOptions) -> Projected:
+    """Where each Gaussian lies in the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu)."""
+    means = a.means.astype(np.float64)
+    world_to_camera = camera.viewmat[:3, :3]
+    p = means @ world_to_camera.T + camera.viewmat[:3, 3]
+    index = np.flatnonzero((p[:, 2] >= camera.near) & (p[:, 2] <= camera.far))
+    p = p[index]
+    # m m^T is the covariance in camera space (quat_scale_to_covar_preci, covarW2C in include/Utils.cuh).
+    m = world_to_camera @ (rotations(a.quats[index]) * a.scales[index].astype(np.float64)[:, None, :])
+
+    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
+    size = np.array([camera.width, camera.height], np.float64)
+    jacobian = np.zeros((len(p), 2, 3))
+    jacobian[:, 0, 0], jacobian[:, 1, 1] = focal
+    if camera.model == "ortho":  # ortho_proj
+        centers = p[:, :2] * focal + center
+    else:  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
+        slope = p[:, :2] / p[:, 2:]
+        centers = slope * focal + center
+        margin = 0.3 * 0.5 * size / focal
+        clamped = np.clip(slope, -(center / focal + margin), (size - center) / focal + margin)
+        jacobian /= p[:, 2, None, None]
+        jacobian[:, :, 2] = -focal * clamped / p[:, 2:]
+    # The square root of the projected covariance; |row x row|^2 is its determinant (Cauchy-Binet) without the
+    # cancellation of xx yy - xy^2.
+    root = jacobian @ m
+    cov = root @ root.transpose(0, 2, 1)
+    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
+    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2  # add_blur
+    xx, xy, yy = cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D
+
+    opacities = a.opacities[index].astype(np.float64)
+    if options.mode == "antialiased":
+        opacities = opacities * np.sqrt(det_sharp / det)
+    # exp(-sigma) opacity = 1/255 at this many standard deviations.
+    reach = np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1)))
+    half_boxes = reach[:, None] * np.sqrt(np.stack([xx, yy], axis=1))
+    visible = (opacities >= ALPHA_MIN) & (xx + yy < COVARIANCE_MAX)
+    visible &= ((centers + half_boxes > 0) & (centers - half_boxes < size)).all(axis=1)
+
+    order = np.flatnonzero(visible)
+    # gsplat sorts the bits of float32 depths, stably (csrc/IntersectTile.cu).
+    order = order[np.argsort(p[order, 2].astype(np.float32), kind="stable")]
+    degree = a.sh_degree if options.sh_degree is None else min(options.sh_degree, a.sh_degree)
+    index = index[order]
+    # From the camera's centre to the mean, in world axes (rendering.py).
+    rgb = colors(a.sh0[index], a.shN[index], p[order] @ world_to_camera, degree)
+    conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
+    return Projected(centers[order], conics[order], half_boxes[order], opacities[order],
+                     np.column_stack([rgb, p[order, 2]]))
+
+
+def rotations(quats: np.ndarray) -> np.ndarray:
+    """(M, 3, 3) rotation matrices of quaternions (M, 4) w, x, y, z (quat_to_rotmat)."""
+    quats = quats.astype(np.float64)
+    w, x, y, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).T
+    return np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+                     2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+                     2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1).reshape(-1, 3, 3)
+
+
+def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:
+    """(M, 3) RGB >= 0 from spherical harmonics seen along `directions` (M, 3), any length.
+
+    The real basis in the Condon-Shortley convention of 3D Gaussian Splatting, written out: with x, y, z on the
+    unit sphere gsplat's recurrences (csrc/SphericalHarmonicsCUDA.cu, after Sloan, JCGT 2013) are these
+    polynomials.
+    """
+    length = np.linalg.norm(directions, axis=1, keepdims=True)
+    x, y, z = (directions / np.where(length > 0, length, 1)).T
+    basis = [-0.48860251190292 * y, 0.48860251190292 * z, -0.48860251190292 * x]
+    if degree >= 2:
+        basis += [1.092548430592079 * x * y, -1.092548430592079 * y * z, 0.3153915652525201 * (3 * z * z - 1),
+                  -1.092548430592079 * x * z, 0.5462742152960395 * (x * x - y * y)]
+    if degree >= 3:
+        basis += [-0.5900435899266435 * y * (3 * x * x - y * y), 2.890611442640554 * x * y * z,
+                  -0.4570457994644658 * y * (5 * z * z - 1), 0.3731763325901154 * z * (5 * z * z - 3),
+                  -0.4570457994644658 * x * (5 * z * z - 1), 1.445305721320277 * z * (x * x - y * y),
+                  -0.5900435899266435 * x * (x * x - 3 * y * y)]
+    rgb = 0.2820947917738781 * sh0.astype(np.float64)
+    if degree:
+        rgb += np.einsum("km,mkc->mc", np.stack(basis), shN[:, :len(basis)].astype(np.float64))
+    return np.maximum(rgb + 0.5, 0)
+
+
+def blend(projected: Projected | None, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and the
+    transmittance (H, W) that is left."""
+    sums = np.zeros((height, width, 4))
+    transmittance = np.ones((height, width))
+    finished = np.zeros((height, width), bool)
+    if projected is None:
+        return sums, transmittance
+    low = np.maximum(np.ceil(projected.centers - projected.half_boxes - 0.5), 0).astype(np.int64)
+    high = np.minimum(np.floor(projected.centers + projected.half_boxes - 0.5) + 1, [width, height]).astype(np.int64)
+    columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
+    for (x0, y0), (x1, y1), (cx, cy), (a, b, c), opacity, rgbz in zip(
+            low, high, projected.centers, projected.conics, projected.opacities, projected.rgbz, strict=True):
+        box = slice(y0, y1), slice(x0, x1)
+        done = finished[box]
+        if done.all():  # also where no pixel's centre lies in the box
+            continue
+        dx, dy = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
+        sigma = 0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy
+        alpha = np.minimum(ALPHA_MAX, opacity * np.exp(-sigma))
+        hit = (sigma >= 0) & (alpha >= ALPHA_MIN) & ~done
+        before = transmittance[box]
+        after = before * (1 - alpha)
+        ends = hit & (after <= TRANSMITTANCE_MIN)  # this pixel stops before this Gaussian
+        done |= ends
+        hit &= ~ends
+        sums[box] += np.where(hit, alpha * before, 0)[..., None] * rgbz
+        np.copyto(before, after, where=hit)
+    return sums, transmittance
