@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from splatview.demo import compositing
+from splatview.demo.capture import View
 from splatview.demo.compositing import composite, tile
-from splatview.demo.rasterizer import View, colors, draw, project
+from splatview.demo.rasterizer import colors, draw, project
 
 WIDTH, HEIGHT = 21, 14  # neither is a multiple of the tile, so tiles reach over both edges
 

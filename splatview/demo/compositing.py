@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,9 +164,9 @@ class _Composite(torch.autograd.Function):
             alpha = torch.matmul(basis, coefficients.transpose(1, 2)).exp_()  # (t, pixels, K)
             clamped = alpha > ALPHA_MAX if may_clamp else None
             # torch's threshold keeps what is greater; the bound is one step lower so that 1/255 itself is kept.
-            F.threshold_(alpha.clamp_(max=ALPHA_MAX), below, 0.0)
+            torch.threshold_(alpha.clamp_(max=ALPHA_MAX), below, 0.0)
             keep = 1 - alpha
-            weight = F.threshold_(torch.cumprod(keep, -1), TRANSMITTANCE_MIN, 0.0)
+            weight = torch.threshold_(torch.cumprod(keep, -1), TRANSMITTANCE_MIN, 0.0)
             odds = alpha.div_(keep)
             weight.mul_(odds)  # alpha times the transmittance before it
             block_features = weighted[pair]

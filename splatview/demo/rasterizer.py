@@ -10,36 +10,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 from splatview.demo.compositing import ALPHA_MIN, composite, tile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from splatview.demo.capture import View
+
 SH_C0 = 0.28209479177387814
 SH_C1 = 0.4886025119029199
 NEAR = 0.01
 BLUR = 0.3
 """Added to the 2-D covariance's diagonal, in square pixels: no Gaussian gets thinner than about a pixel."""
-
-
-@dataclass(frozen=True)
-class View:
-    """A pinhole camera with its place in the world, and what it saw."""
-
-    viewmat: torch.Tensor
-    """(4, 4) world to camera, OpenCV axes: x right, y down, z forward."""
-    K: torch.Tensor
-    """(3, 3) in pixels; pixel centres lie at +0.5."""
-    width: int
-    height: int
-    image: torch.Tensor | None = None
-    """(H, W, 3) float in [0, 1]."""
-
-    def to(self, device: torch.device | str) -> View:
-        image = None if self.image is None else self.image.to(device)
-        return View(self.viewmat.to(device), self.K.to(device), self.width, self.height, image)
 
 
 @dataclass(frozen=True)
@@ -65,7 +49,7 @@ def colors(gaussians: Mapping[str, torch.Tensor], viewmat: torch.Tensor, sh_degr
     rgb = 0.5 + SH_C0 * gaussians["sh0"][:, 0]
     if sh_degree == 1:
         position = -viewmat[:3, :3].T @ viewmat[:3, 3]
-        x, y, z = F.normalize(gaussians["means"].detach() - position, dim=1)[:, :, None].unbind(1)
+        x, y, z = functional.normalize(gaussians["means"] - position, dim=1)[:, :, None].unbind(1)
         s = gaussians["shN"]
         rgb = rgb + SH_C1 * (z * s[:, 1] - y * s[:, 0] - x * s[:, 2])
     return rgb.clamp_min(0)
@@ -84,7 +68,7 @@ def project(gaussians: Mapping[str, torch.Tensor], view: View) -> tuple[torch.Te
     jx = x_z.clamp(-(cx / fx + beyond_x), (view.width - cx) / fx + beyond_x)
     jy = y_z.clamp(-(cy / fy + beyond_y), (view.height - cy) / fy + beyond_y)
 
-    w, i, j, k = F.normalize(gaussians["quats"], dim=1).unbind(1)
+    w, i, j, k = functional.normalize(gaussians["quats"], dim=1).unbind(1)
     turn = torch.stack([1 - 2 * (j * j + k * k), 2 * (i * j - w * k), 2 * (i * k + w * j),
                         2 * (i * j + w * k), 1 - 2 * (i * i + k * k), 2 * (j * k - w * i),
                         2 * (i * k - w * j), 2 * (j * k + w * i), 1 - 2 * (i * i + j * j)], 1).reshape(-1, 3, 3)
