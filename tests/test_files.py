@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ from viewer_app.files import FORMATS, formats_text, load_image, load_scene, open
 from viewer_app.scene import GaussianScene
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
-DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
 EXACT = {"means": 1e-6, "degrees": 1e-4, "scales": 1e-6, "alpha": 1e-6, "color": 1e-5}
 # What each format's steps allow: means in units of a scene 4 wide, alpha and colour mostly half an 8-bit step,
 # harmonics summed over up to 15 coefficients. SPZ before version 3 leaves w out, which is imprecise near 0.
@@ -316,14 +314,11 @@ def test_reading_a_ply_or_checkpoint_imports_no_heavy_module(tmp_path):
 
 @pytest.mark.parametrize(("name", "count", "degree", "high"), [
     ("biker.compressed.ply", 152_746, 0, 3.2), ("playbot", 31_000, 2, 1.1), ("playbot/meta.json", 31_000, 2, 1.1)])
-def test_trained_scenes(name, count, degree, high):
-    if not (DATA / name).exists():
-        pytest.skip(f"no {DATA / name}; set SPLATVIEW_TEST_DATA to the folder of test data")
-    s = load_scene(DATA / name)
+def test_trained_scenes(name, count, degree, high, data_dir):
+    s = load_scene(data_dir / name)
     assert isinstance(s, GaussianScene) and len(s) == count and s.sh_degree == s.stored_sh_degree == degree
     assert s.notes == () and np.abs(s.means).max() < high
     assert np.abs(np.linalg.norm(s.quats, axis=1) - 1).max() < 0.3  # three quantised components and the fourth
     assert 1e-4 < np.exp(np.median(s.scales)) < 0.1
     rgb = s.sh0 * w.SH_C0 + 0.5
     assert (-0.5 < rgb).mean() > 0.99 and 0.2 < (1 / (1 + np.exp(-s.opacities))).mean() < 0.98
-    assert zipfile.is_zipfile(DATA / name) is False

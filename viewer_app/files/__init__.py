@@ -10,15 +10,13 @@ Every reader raises FileError for anything wrong with a file, and allocates only
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from viewer_app.errors import FileError
 from viewer_app.files.common import Progress, silent
 from viewer_app.files.formats import FORMATS, Format, formats_text, recognise
 from viewer_app.scene import GaussianScene
-
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = ["FORMATS", "Format", "formats_text", "load_image", "load_scene", "open_file"]
 
@@ -35,7 +33,9 @@ def open_file(path: str | Path, progress: Progress | None = None) -> GaussianSce
     """
     path = Path(path)
     try:
-        return _read(path, recognise(path), progress or silent)
+        # Values that overflow or are no numbers stay as they are: the scene says how many, the renderer skips them.
+        with np.errstate(all="ignore"):
+            return _read(path, recognise(path), progress or silent)
     except FileError as e:
         raise FileError(f"{path}: {e}") from e.__cause__
     except OSError as e:

@@ -135,8 +135,7 @@ def _fields(arrays: dict[str, np.ndarray]) -> Fields:
     means, opacities = arrays["means"], arrays["opacities"]
     n = len(means) if means.ndim else 0
     if "sh0" not in arrays:  # gsplat's appearance optimisation: logits of the colour before the network's share
-        with np.errstate(over="ignore", invalid="ignore"):
-            arrays["sh0"] = (1 / (1 + np.exp(-arrays["colors"])) - 0.5) / np.float32(SH_C0)
+        arrays["sh0"] = (1 / (1 + np.exp(-arrays["colors"])) - 0.5) / np.float32(SH_C0)
     sh0 = arrays["sh0"]
     return Fields(
         means=means, quats=arrays["quats"], scales=arrays["scales"],

@@ -25,6 +25,8 @@ SH_REST = {0: 0, 9: 1, 24: 2, 45: 3}
 SH_COEFFICIENTS = {0: 0, 1: 3, 2: 8, 3: 15}
 """Coefficients per channel above degree 0, by degree."""
 
+BOMB_BYTES, BOMB_RATIO = 64 << 20, 64
+
 _level = np.clip(np.arange(256, dtype=np.float64) / 255, 1e-6, 1 - 1e-6)
 LOGIT_OF_BYTE = np.log(_level / (1 - _level)).astype(np.float32)
 """Logit opacity of an 8-bit alpha. 0 and 255 are moved in by a millionth so that every entry is finite."""
@@ -67,8 +69,7 @@ class Fields:
                 raise FileError(f"{name} has shape {tuple(a.shape)}; {shape} is needed with {n} Gaussians")
             if a.dtype.kind not in "fiu":
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
-            with np.errstate(over="ignore", invalid="ignore"):
-                arrays[name] = np.ascontiguousarray(a, np.float32)
+            arrays[name] = np.ascontiguousarray(a, np.float32)
         bad = count_nonfinite(list(arrays.values()))
         if bad:
             notes += (f"{bad:,} of {n:,} Gaussians hold NaN or infinity; they are not drawn",)
@@ -89,8 +90,7 @@ def count_nonfinite(arrays: list[np.ndarray]) -> int:
     if n == 0:
         return 0
     flat = [a.reshape(n, -1) for a in arrays if a.size]
-    with np.errstate(all="ignore"):
-        total = sum(a @ np.ones(a.shape[1], np.float32) for a in flat)
+    total = sum(a @ np.ones(a.shape[1], np.float32) for a in flat)
     suspects = np.flatnonzero(~np.isfinite(total))
     if len(suspects) == 0:
         return 0
@@ -124,6 +124,17 @@ def open_zip(path: Path) -> zipfile.ZipFile:
     except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, OverflowError, EOFError, struct.error,
             IndexError) as e:
         raise FileError(f"damaged or truncated zip: {e}") from None
+
+
+def check_ratio(unpacked: int, packed: int, what: str) -> None:
+    """Refuse a claim that only a decompression bomb could keep: real scenes shrink by 2 to 10.
+
+    Raises:
+        FileError: over 64 MiB, and more than 64 times what the file holds.
+    """
+    if unpacked > max(BOMB_BYTES, BOMB_RATIO * packed):
+        raise FileError(f"truncated, or made to exhaust memory: {what} take {unpacked:,} bytes, which {packed:,} "
+                        "packed bytes do not hold")
 
 
 def remaining(f: BinaryIO) -> int:

@@ -111,17 +111,15 @@ def _unpack_11_10_11(v: np.ndarray) -> np.ndarray:
 def _between(chunks: np.ndarray, names: tuple[str, ...], of: np.ndarray, t: np.ndarray) -> np.ndarray:
     """Values (N, 3) at the fractions `t` between the bounds of their chunks."""
     bounds = np.stack([chunks[name] for name in names], axis=1).astype(np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        low, high = bounds[of, :3], bounds[of, 3:]
-        return low * (1 - t) + high * t
+    low, high = bounds[of, :3], bounds[of, 3:]
+    return low * (1 - t) + high * t
 
 
 def _colors(v: np.ndarray, chunks: np.ndarray | None, of: np.ndarray) -> np.ndarray:
     rgb = np.stack([(v >> s) & 255 for s in (24, 16, 8)], axis=1).astype(np.float32) / np.float32(255)
     if chunks is not None:
         rgb = _between(chunks, _COLOR, of, rgb)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return (rgb - np.float32(0.5)) / np.float32(SH_C0)
+    return (rgb - np.float32(0.5)) / np.float32(SH_C0)
 
 
 def _rotations(v: np.ndarray) -> np.ndarray:

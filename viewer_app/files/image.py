@@ -13,7 +13,7 @@ from viewer_app.files.common import read_exact
 if TYPE_CHECKING:
     from pathlib import Path
 
-PIXEL_LIMIT = 1 << 28
+PIXEL_LIMIT = 1 << 27
 """Pixels a picture may have; a small file can claim any number."""
 CHANNELS = (1, 2, 3, 4)
 
@@ -66,8 +66,7 @@ def read_npy(path: Path) -> np.ndarray:
         if a.ndim != 3 or a.shape[2] not in CHANNELS or 0 in a.shape:
             raise FileError(f".npy: the array has shape {shape}; a picture is (H, W), (H, W, 1 to 4) or "
                             "(1 to 4, H, W)")
-        with np.errstate(over="ignore"):
-            return np.array(a, np.float32 if dtype.kind == "f" else dtype.newbyteorder("="), order="C")
+        return np.array(a, np.float32 if dtype.kind == "f" else dtype.newbyteorder("="), order="C")
     except FileError:
         raise
     except Exception as e:  # numpy parses the header as a Python literal: SyntaxError, tokenize errors, ...

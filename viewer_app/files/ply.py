@@ -208,16 +208,15 @@ def _binary_blocks(f: BinaryIO, header: Header, vertex: Element, offset: int):
         view = memoryview(buffer)[:rows * vertex.itemsize]
         if f.readinto(view) != len(view):  # type: ignore[attr-defined]
             raise FileError("PLY: the file became shorter while it was read")
-        with np.errstate(over="ignore", invalid="ignore"):
-            if len(types) == 1:
-                block = np.frombuffer(view, types.copy().pop()).reshape(rows, len(vertex.dtype))
-                yield block.astype(np.float32, copy=False)
-            else:
-                records = np.frombuffer(view, np.dtype(vertex.dtype))
-                block = np.empty((rows, len(vertex.dtype)), np.float32)
-                for i, name in enumerate(vertex.names):
-                    block[:, i] = records[name]
-                yield block
+        if len(types) == 1:
+            block = np.frombuffer(view, types.copy().pop()).reshape(rows, len(vertex.dtype))
+            yield block.astype(np.float32, copy=False)
+        else:
+            records = np.frombuffer(view, np.dtype(vertex.dtype))
+            block = np.empty((rows, len(vertex.dtype)), np.float32)
+            for i, name in enumerate(vertex.names):
+                block[:, i] = records[name]
+            yield block
         done += rows
         if rows == 0:
             return

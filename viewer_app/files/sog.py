@@ -25,6 +25,7 @@ from viewer_app.files.common import (
     SH_COEFFICIENTS,
     Fields,
     Progress,
+    check_ratio,
     open_zip,
     quats_from_smallest_three,
 )
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
 
 META_LIMIT = 4 << 20
 PLANE_LIMIT = 1 << 30
-PIXEL_LIMIT = 1 << 26
-"""Gaussians a file may hold; WebP's largest picture, 16383 squared, has four times as many pixels."""
-WEBP_SIDE = 16383
+COUNT_LIMIT = 1 << 26
+"""Gaussians that a file may hold; WebP's largest picture, 16383 squared, has four times as many pixels."""
+PIXELS_BESIDES = 1 << 22
+"""Pixels that a plane may have whatever the count: more than four times the largest palette."""
 
 Load = Callable[[str, int], bytes]
 
@@ -97,10 +99,9 @@ def _read(load: Load, progress: Progress) -> GaussianScene:
         if version not in (None, 1, 2):
             raise FileError(f"SOG: meta.json has version {version!r}; legal are 1 and 2")
         count = meta["means"]["shape"][0] if "count" not in meta else meta["count"]
-        if not isinstance(count, int) or not 0 <= count <= PIXEL_LIMIT:
-            raise FileError(f"SOG: a count of {count!r}; legal are 0 to {PIXEL_LIMIT:,}")
-        with np.errstate(all="ignore"):  # what becomes infinite or NaN is counted when the scene is made
-            return _decode(_Planes(load, meta, count, progress), version == 2)
+        if not isinstance(count, int) or not 0 <= count <= COUNT_LIMIT:
+            raise FileError(f"SOG: a count of {count!r}; legal are 0 to {COUNT_LIMIT:,}")
+        return _decode(_Planes(load, meta, count, progress), version == 2)
     except (KeyError, IndexError, TypeError, ValueError, RecursionError) as e:
         raise FileError(f"SOG: meta.json is damaged or incomplete ({type(e).__name__}: {e})") from None
 
@@ -120,17 +121,20 @@ class _Planes:
         return flat[:self.count]
 
     def picture(self, field: str, index: int) -> np.ndarray:
-        """(H, W, 4) uint8."""
+        """(H, W, 4) uint8. A picture far larger than the count needs is refused before it is decoded."""
         from PIL import Image
 
         name = self.meta[field]["files"][index]
         if not isinstance(name, str):
             raise FileError(f"SOG: a file of {field!r} is {name!r}, not a name")
         data = self.load(name, PLANE_LIMIT)
+        if (field, index) == ("means", 0):  # the low bytes of positions are noise, which no encoder makes small
+            check_ratio(4 * self.count, len(data), f"the positions of {self.count:,} Gaussians")
         try:
             with Image.open(io.BytesIO(data), formats=["WEBP", "PNG"]) as image:
-                if max(image.size) > WEBP_SIDE:
-                    raise FileError(f"SOG: {name!r} is {image.size[0]}x{image.size[1]} pixels")
+                if image.size[0] * image.size[1] > max(4 * self.count, PIXELS_BESIDES):
+                    raise FileError(f"SOG: {name!r} is {image.size[0]}x{image.size[1]} pixels for {self.count:,} "
+                                    "Gaussians")
                 pixels = np.array(image.convert("RGBA"))
         except FileError:
             raise

@@ -27,10 +27,9 @@ def read_splat(f: BinaryIO, progress: Progress) -> GaussianScene:
                         "which a Gaussian takes")
     records = np.frombuffer(read_exact(f, size, "the Gaussians"), RECORD)
     progress("unpacking Gaussians", 0.5)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # A scale of 0 is legal (a flat Gaussian): the smallest normal number keeps its logarithm finite.
-        scales = records["scale"]
-        scales = np.log(np.where(scales == 0, np.finfo(np.float32).tiny, scales))
+    # A scale of 0 is legal (a flat Gaussian): the smallest normal number keeps its logarithm finite.
+    scales = records["scale"]
+    scales = np.log(np.where(scales == 0, np.finfo(np.float32).tiny, scales))
     fields = Fields(
         means=records["position"], quats=(records["rotation"].astype(np.float32) - 128) / 128, scales=scales,
         opacities=LOGIT_OF_BYTE[records["rgba"][:, 3]], sh0=SH0_OF_BYTE[records["rgba"][:, :3]],

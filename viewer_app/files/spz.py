@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from viewer_app.errors import FileError
-from viewer_app.files.common import LOGIT_OF_BYTE, Fields, Progress, quats_from_smallest_three
+from viewer_app.files.common import LOGIT_OF_BYTE, Fields, Progress, check_ratio, quats_from_smallest_three
 
 if TYPE_CHECKING:
     from viewer_app.scene import GaussianScene
@@ -23,9 +23,6 @@ MAGIC = b"NGSP"
 COEFFICIENTS = {0: 0, 1: 3, 2: 8, 3: 15, 4: 24}
 ANTIALIASED, EXTENSIONS = 1, 2
 """Bits of the header's flags."""
-DEFLATE_RATIO, ZSTD_RATIO = 1032, 1 << 17
-"""No stream unpacks to more than this many times its size, which bounds what a header may claim. (A zstd
-block of 128 KiB takes at least a byte.)"""
 
 # How Y_k(x, -y, -z) relates to Y_k(x, y, z) for k = 1 .. 15, in gsplat's order:
 # y z x | xy yz zz xz xx-yy | y(3xx-yy) xyz y(4zz..) z(2zz..) x(4zz..) z(xx-yy) x(xx-3yy)
@@ -67,9 +64,7 @@ def _read_gzip(raw: bytes, progress: Progress) -> GaussianScene:
         _check(version, degree, bits, (1, 2, 3))
         sizes = _sections(n, COEFFICIENTS[degree], version)
         total = sum(sizes.values())
-        if total > DEFLATE_RATIO * len(raw):
-            raise FileError(f"SPZ: truncated: {n:,} Gaussians take {total:,} bytes, which {len(raw):,} "
-                            "gzipped bytes cannot hold")
+        check_ratio(total, len(raw), f"{n:,} Gaussians")
         progress("unpacking", 0.1)
         # A max_length of 0 would mean no limit.
         data = unpacker.decompress(unpacker.unconsumed_tail, total) if total else b""
@@ -93,11 +88,12 @@ def _read_zstd(raw: bytes, progress: Progress) -> GaussianScene:
     if count != len(sizes) or at < 32 or at + 16 * count > len(raw):
         raise FileError(f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within {len(raw):,} bytes "
                         "are needed")
+    check_ratio(sum(sizes.values()), len(raw), f"{n:,} Gaussians")
     parts = {"sh": np.empty(0, np.uint8)}
     start = at + 16 * count
     for i, (name, size) in enumerate(sizes.items()):
         packed, unpacked = struct.unpack_from("<QQ", raw, at + 16 * i)
-        if unpacked != size or packed > len(raw) - start or size > ZSTD_RATIO * max(packed, 1):
+        if unpacked != size or packed > len(raw) - start:
             raise FileError(f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} unpacked; "
                             f"{n:,} Gaussians need {size:,} and the file has {len(raw) - start:,} left")
         parts[name] = np.frombuffer(_zstd(raw[start:start + packed], size, name), np.uint8)
