@@ -11,7 +11,7 @@ class IpcError(Exception):
 
 
 class RuntimeFolderError(IpcError):
-    """The runtime folder cannot be made, is not ours, or its path is too long for a socket."""
+    """The runtime folder cannot be made or written, or is not ours."""
 
 
 class SharingError(IpcError):

@@ -174,7 +174,8 @@ class RingReader:
             self.close()
             raise SharingError("the announced ring is not one")
         self._lease = lease
-        self._header_bytes, self._header = b"", FrameHeader("image", (), {})
+        self._header_bytes: bytes | None = None
+        self._header = FrameHeader("image", (), {})
         self.garbled = 0
         """Whole frames whose header made no sense."""
         self.torn = 0

@@ -27,7 +27,6 @@ from ipc.errors import RuntimeFolderError
 SOCKET_PATH_MAX = 107
 """Bytes that a UNIX socket's path may have (sun_path on Linux)."""
 _SOCKET, _LOCK, _DESCRIPTION = "socket", "lock", "run.json"
-_SUFFIX = len("/") + 64 + len("/") + len(_SOCKET)
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -46,9 +45,16 @@ class RunFolder:
     path: Path
     description: Description
 
-    @property
-    def endpoint(self) -> str:
-        return f"ipc://{self.path / _SOCKET}"
+    def endpoint(self) -> tuple[str, int]:
+        """The socket's ZeroMQ address, and a descriptor to close when the socket is closed, or -1.
+
+        A path that is too long for a socket is reached through a descriptor of its folder.
+        """
+        path = self.path / _SOCKET
+        if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
+            return f"ipc://{path}", -1
+        fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"ipc:///proc/self/fd/{fd}/{_SOCKET}", fd
 
     def alive(self) -> bool:
         """Whether the trainer still holds its lock."""
@@ -87,13 +93,10 @@ def runtime_folder() -> Path:
     if xdg:
         with contextlib.suppress(RuntimeFolderError):  # many containers name one that does not exist
             return _usable(Path(xdg) / "splatview", "")
-    return _usable(fallback, "set SPLATVIEW_RUNTIME_DIR to a short path of a folder that you own")
+    return _usable(fallback, "set SPLATVIEW_RUNTIME_DIR to a folder that you own")
 
 
 def _usable(path: Path, mend: str) -> Path:
-    if len(os.fsencode(path)) + _SUFFIX > SOCKET_PATH_MAX:
-        raise RuntimeFolderError(f"runtime folder {path}: its path leaves no room for a socket's "
-                                 f"{SOCKET_PATH_MAX} bytes; {mend}")
     try:
         path.mkdir(mode=0o700, parents=path.parent != Path("/tmp"), exist_ok=True)
         info = path.lstat()

@@ -152,6 +152,7 @@ class RemoteRun:
         self._board: BoardReader | None = None
         self._counters: dict[str, int] = {}
         self._socket: zmq.Socket | None = None
+        self._folder_fd = -1
         self._next_hello = 0.0
         self._resync = False
         if folder.description.protocol != limits.PROTOCOL:
@@ -161,7 +162,8 @@ class RemoteRun:
         socket = context.socket(zmq.DEALER)
         socket_options(socket)
         socket.setsockopt(zmq.RECONNECT_IVL, 100)
-        socket.connect(folder.endpoint)
+        address, self._folder_fd = folder.endpoint()
+        socket.connect(address)
         self._socket = socket
 
     @property
@@ -260,16 +262,17 @@ class RemoteRun:
                 stream.rate_hz = 0.0
             self._disconnect()
 
-    def _disconnect(self) -> None:
+    def _disconnect(self, linger: int = 0) -> None:
         if self._socket is not None:
-            self._socket.close(0)
+            self._socket.close(linger)
             self._socket = None
+        if self._folder_fd >= 0:
+            os.close(self._folder_fd)
+            self._folder_fd = -1
 
     def _close(self) -> None:
         self._send(messages.Bye())
-        if self._socket is not None:
-            self._socket.close(100)  # ms: a goodbye that does not get through is found out by other means
-            self._socket = None
+        self._disconnect(linger=100)  # ms: a goodbye that does not get through is found out by other means
         for stream in self.streams.values():
             stream._drop_reader()
         if self._board is not None:

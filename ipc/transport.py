@@ -45,6 +45,7 @@ class _Viewer:
     client: str
     reader: int
     pidfd: int = -1
+    paused: bool = False
     opened: set[int] = field(default_factory=set)
 
 
@@ -66,7 +67,8 @@ class Helper:
         socket_options(self._socket)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        self._socket.bind(publisher.folder.endpoint)
+        address, self._folder_fd = publisher.folder.endpoint()
+        self._socket.bind(address)
         self._thread = threading.Thread(target=self._run, name="splatview", daemon=True)
         self._thread.start()
 
@@ -84,6 +86,8 @@ class Helper:
             self._socket.close(0)
             self._context.term()
             os.close(self._wake)
+            if self._folder_fd >= 0:
+                os.close(self._folder_fd)
 
     def _poke(self) -> None:
         with contextlib.suppress(OSError):
@@ -163,7 +167,8 @@ class Helper:
         elif isinstance(message, messages.Release):
             self._release(viewer, message.index)
         elif isinstance(message, messages.Pause):
-            self._board.paused = message.paused
+            viewer.paused = message.paused
+            self._board.paused = any(v.paused for v in self._viewers.values())
         else:
             self._forget(viewer)
 
@@ -218,6 +223,7 @@ class Helper:
             self._release(viewer, index)
         self._board.clear_leases(viewer.reader)
         del self._viewers[viewer.identity]
+        self._board.paused = any(v.paused for v in self._viewers.values())  # a viewer takes its pause with it
         if viewer.pidfd >= 0:
             os.close(viewer.pidfd)
             viewer.pidfd = -1

@@ -44,6 +44,8 @@ def _convert(value: Any, what: str) -> torch.Tensor:
     import numpy as np
 
     try:
+        if not hasattr(value, "__dlpack__") and hasattr(value, "__array_interface__"):
+            value = np.asarray(value)
         if isinstance(value, np.ndarray):
             # torch warns about read-only arrays since it might write; we only read. Negative strides it refuses.
             if not value.flags.writeable or any(s < 0 for s in value.strides):

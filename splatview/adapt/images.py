@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
-from splatview.adapt.arrays import as_tensor, dtype_name, shape_text
+from splatview.adapt.arrays import as_tensor, dtype_name, is_array, shape_text
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 _LEGAL_SHAPES = "(H, W), (H, W, 1|3|4) or (1|3|4, H, W)"
@@ -28,6 +28,8 @@ class ImageForm:
 
     def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
         if not isinstance(value, torch.Tensor):
+            if not is_array(value):
+                return None
             value = as_tensor(value, "image")
         if (value.shape == self._shape and value.dtype is self._dtype and value.device == self._device
                 and value.layout is torch.strided):

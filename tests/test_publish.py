@@ -1,0 +1,397 @@
+"""`publish`: every form of value it takes, and what it says to those it does not."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import splatview
+from ipc import Subscriber
+from ipc.kinds import check_frame
+from splatview import publishing
+from splatview.adapt import recognise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+N = 5
+
+
+def unpacked(value: Any, **meta: Any) -> tuple[str, dict[str, torch.Tensor], dict[str, Any]]:
+    """What a viewer would get, by the very steps of `publish`; the receiver's own check is applied."""
+    form = recognise(value, None, meta)
+    tensors = form.collect(value)
+    assert tensors is not None
+    fields, full = form.unpack((tensors, meta))
+    check_frame(form.kind, {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in fields.items()}, full)
+    return form.kind, fields, full
+
+
+def rand(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.manual_seed(sum(shape)))
+
+
+# Images
+
+@pytest.mark.parametrize(("shape", "layout"), [
+    ((4, 6), "HW"), ((4, 6, 1), "HWC"), ((4, 6, 3), "HWC"), ((4, 6, 4), "HWC"), ((1, 4, 6), "CHW"), ((3, 4, 6), "CHW"),
+    ((4, 5, 6), "CHW"), ((3, 4, 3), "HWC"), ((1, 1), "HW"), ((1, 1, 1), "HWC"), ((1, 7, 3), "HWC"),
+])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
+def test_image_layouts_and_dtypes(shape: tuple[int, ...], layout: str, dtype: torch.dtype) -> None:
+    image = (rand(*shape) * 50).to(dtype)
+    kind, fields, meta = unpacked(image)
+    assert kind == "image"
+    assert meta["layout"] == layout
+    assert torch.equal(fields["image"], image)
+
+
+def test_the_layout_can_be_said() -> None:
+    assert unpacked(torch.zeros(3, 4, 3), layout="CHW")[2]["layout"] == "CHW"
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.zeros(3, 8, 8).permute(1, 2, 0), lambda: torch.zeros(8, 8, 4)[..., :3],
+    lambda: torch.zeros(16, 16, 3)[::2, ::2], lambda: torch.zeros(8, 8, 3, requires_grad=True),
+    lambda: torch.nn.Parameter(torch.zeros(8, 8, 3)), lambda: torch.zeros(8, 3).expand(8, 8, 3),
+    lambda: torch.zeros(2, 8, 8, 3)[1], lambda: (torch.zeros(8, 8, 3, requires_grad=True) * 2).sigmoid() * 0,
+])
+def test_slices_permutations_and_gradients(make: Callable[[], torch.Tensor], wait_until: Callable[..., Any]) -> None:
+    splatview.publish(make(), "x")
+    assert (_arrived("x", wait_until)["image"] == 0).all()
+
+
+def test_an_inference_tensor(wait_until: Callable[..., Any]) -> None:
+    with torch.inference_mode():
+        image = torch.full((4, 4), 0.25)
+        splatview.publish(image)
+    assert (_arrived("image", wait_until)["image"] == 0.25).all()
+
+
+@pytest.mark.parametrize("make", [
+    lambda a: a, lambda a: a[::-1, ::-1], lambda a: np.asfortranarray(a), lambda a: _read_only(a),
+    lambda a: torch.from_numpy(a).numpy(), lambda a: SimpleNamespace(__array_interface__=a.__array_interface__, keep=a),
+])
+def test_arrays_of_other_libraries(make: Callable[[np.ndarray], Any], wait_until: Callable[..., Any]) -> None:
+    array = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    given = make(array)
+    splatview.publish(given, "array")
+    expected = given if isinstance(given, np.ndarray) else array
+    assert np.array_equal(_arrived("array", wait_until)["image"], expected)
+
+
+def _read_only(a: np.ndarray) -> np.ndarray:
+    a = a.copy()
+    a.flags.writeable = False
+    return a
+
+
+@pytest.mark.parametrize(("value", "error", "message"), [
+    (torch.zeros(5, 5, 2), ValueError, r"\(5, 5, 2\).*\(H, W, 1\|3\|4\)"),
+    (torch.zeros(4), ValueError, r"\(4,\).*\(H, W\)"),
+    (torch.zeros(1, 3, 4, 4), ValueError, r"image\[0\]"),
+    (torch.tensor(3.0), ValueError, r"\(\)"),
+    (torch.zeros(0, 4, 3), ValueError, "no pixels"),
+    (torch.zeros(4, 4, dtype=torch.int64), ValueError, r"int64.*uint8"),
+    (torch.zeros(4, 4, dtype=torch.float64), ValueError, r"float64.*\.float\(\)"),
+    (torch.zeros(4, 4, dtype=torch.bool), ValueError, r"bool.*byte"),
+    (torch.zeros(4, 4, dtype=torch.complex64), ValueError, "complex64"),
+    (torch.zeros(4, 4, device="meta"), ValueError, r"meta.*cpu, cuda"),
+    (torch.zeros(4, 4).to_sparse(), ValueError, "to_dense"),
+    (np.zeros((4, 4), dtype="U3"), TypeError, "ndarray"),
+    (3.5, TypeError, "float"),
+    (None, TypeError, "NoneType"),
+    ("image.png", TypeError, "str"),
+    (object(), TypeError, "object"),
+    ([1, 2, 3], TypeError, "tuple of 3"),
+    ({}, TypeError, "no means"),
+    ({"means": torch.zeros(5, 3)}, TypeError, r"no quats.*quats, rotations"),
+])
+def test_values_that_cannot_be_shown(value: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        splatview.publish(value)
+    assert publishing._publisher is None, "a mistake does not start a run"
+
+
+def test_a_mistake_after_a_good_call_is_still_told() -> None:
+    splatview.publish(torch.zeros(4, 4))
+    with pytest.raises(ValueError, match=r"\(4,\)"):
+        splatview.publish(torch.zeros(4))
+    with pytest.raises(ValueError, match="int32"):
+        splatview.publish(torch.zeros(4, 4, dtype=torch.int32))
+    with pytest.raises(ValueError, match=r"shows image.*not gaussians"):
+        splatview.publish(gsplat_parameters(), "image")
+
+
+@pytest.mark.parametrize(("name", "error", "message"), [
+    ("a/b", ValueError, "'/'"), ("x" * 10_000, ValueError, r"10000 characters.*1 to 200"), ("", ValueError, "0 char"),
+    ("a\nb", ValueError, "unprintable"), (7, TypeError, "int"),
+])
+def test_names(name: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        splatview.publish(torch.zeros(4, 4), name)
+
+
+def test_kinds_and_options() -> None:
+    with pytest.raises(ValueError, match=r"'picture'.*'image', 'gaussians'"):
+        splatview.publish(torch.zeros(4, 4), kind="picture")
+    with pytest.raises(TypeError, match="dict"):
+        splatview.publish(gsplat_parameters(), kind="image")
+    with pytest.raises(ValueError, match="copy=False"):
+        splatview.publish(torch.zeros(4, 4), copy=False)
+    with pytest.raises(ValueError, match=r"'XY'.*'HWC'"):
+        splatview.publish(torch.zeros(4, 4, 3), layout="XY")
+    with pytest.raises(ValueError, match="not CHW"):
+        splatview.publish(torch.zeros(5, 5, 3), layout="CHW")
+    with pytest.raises(TypeError, match=r"loss is a dict"):
+        splatview.publish(torch.zeros(4, 4), loss={})
+    with pytest.raises(ValueError, match="64 bits"):
+        splatview.publish(torch.zeros(4, 4), step=2**64)
+    with pytest.raises(ValueError, match="1024"):
+        splatview.publish(torch.zeros(4, 4), note="x" * 2000)
+    splatview.publish(torch.zeros(4, 4), step=np.int64(3), loss=torch.tensor(0.5), up=(0, -1, 0))
+
+
+# Gaussians
+
+def gsplat_parameters(n: int = N, degree: int = 3) -> dict[str, torch.Tensor]:
+    return {"means": rand(n, 3), "quats": rand(n, 4), "scales": rand(n, 3), "opacities": rand(n),
+            "sh0": rand(n, 1, 3), "shN": rand(n, (degree + 1) ** 2 - 1, 3)}
+
+
+def inria_model(n: int = N) -> SimpleNamespace:
+    return SimpleNamespace(_xyz=rand(n, 3), _features_dc=rand(n, 1, 3), _features_rest=rand(n, 15, 3),
+                           _scaling=rand(n, 3), _rotation=rand(n, 4), _opacity=rand(n, 1), active_sh_degree=1)
+
+
+def nerfstudio(n: int = N) -> dict[str, torch.Tensor]:
+    return {"means": rand(n, 3), "quats": rand(n, 4), "scales": rand(n, 3), "opacities": rand(n, 1),
+            "features_dc": rand(n, 3), "features_rest": rand(n, 8, 3)}
+
+
+def as_parameter_dict(values: dict[str, torch.Tensor]) -> torch.nn.ParameterDict:
+    return torch.nn.ParameterDict({k: torch.nn.Parameter(v) for k, v in values.items()})
+
+
+def torchwindow(n: int = N, k: int = 4) -> tuple[torch.Tensor, ...]:
+    return torch.tensor([1.0, 0.5, 0.0]), rand(n, 3), rand(n, k, 3), rand(n), rand(n, 3), rand(n, 4)
+
+
+@pytest.mark.parametrize(("value", "activated", "color", "degree", "stored"), [
+    (gsplat_parameters(), False, "sh", 3, 15),
+    (gsplat_parameters(degree=0), False, "sh", 0, 0),
+    (gsplat_parameters(degree=2), False, "sh", 2, 8),
+    (as_parameter_dict(gsplat_parameters()), False, "sh", 3, 15),
+    ({k: v for k, v in gsplat_parameters().items() if k != "shN"}, False, "sh", 0, 0),
+    ({**{k: v for k, v in gsplat_parameters().items() if not k.startswith("sh")}, "features": rand(N, 32),
+      "colors": rand(N, 3)}, False, "rgb_logit", 0, 0),
+    ({**{k: v for k, v in gsplat_parameters().items() if not k.startswith("sh")}, "colors": rand(N, 3)},
+     True, "rgb", 0, 0),
+    ({**{k: v for k, v in gsplat_parameters().items() if not k.startswith("sh")}, "colors": rand(N, 9, 3)},
+     True, "sh", 2, 8),
+    (inria_model(), False, "sh", 1, 15),
+    (nerfstudio(), False, "sh", 2, 8),
+    (as_parameter_dict(nerfstudio()), False, "sh", 2, 8),
+    (SimpleNamespace(gauss_params=as_parameter_dict(nerfstudio())), False, "sh", 2, 8),
+    ({"xyz": rand(N, 3), "f_dc": rand(N, 1, 3), "f_rest": rand(N, 15, 3), "opacity": rand(N, 1), "scaling": rand(N, 3),
+      "rotation": rand(N, 4)}, False, "sh", 3, 15),
+    ({"means3D": rand(N, 3), "shs": rand(N, 16, 3), "opacities": rand(N, 1), "scales": rand(N, 3),
+      "rotations": rand(N, 4)}, True, "sh", 3, 15),
+    (torchwindow(k=1), True, "sh", 0, 0), (torchwindow(k=4), True, "sh", 1, 3), (torchwindow(k=16), True, "sh", 3, 15),
+    (gsplat_parameters(n=0), False, "sh", 3, 15), (torchwindow(n=0), True, "sh", 1, 3),
+])
+def test_gaussian_forms(value: Any, activated: bool, color: str, degree: int, stored: int) -> None:
+    kind, fields, meta = unpacked(value)
+    assert kind == "gaussians"
+    assert (meta["activated"], meta["color"], meta["sh_degree"]) == (activated, color, degree)
+    n = len(fields["means"])
+    assert fields["opacities"].shape == (n,)
+    assert fields["sh0" if color == "sh" else "rgb"].shape == (n, 3)
+    assert fields["shN"].shape == (n, stored, 3) if stored else "shN" not in fields
+    assert not any(t.requires_grad for t in fields.values())
+
+
+def test_parts_are_the_right_ones() -> None:
+    model = inria_model()
+    _, fields, _ = unpacked(model)
+    for field, source in {"means": model._xyz, "quats": model._rotation, "scales": model._scaling,
+                          "opacities": model._opacity[:, 0], "sh0": model._features_dc[:, 0],
+                          "shN": model._features_rest}.items():
+        assert torch.equal(fields[field], source)
+        assert fields[field].data_ptr() == source.data_ptr(), "no copy is made"
+    background, means, shs, opacity, scales, rotations = torchwindow()
+    _, fields, _ = unpacked((background, means, shs, opacity, scales, rotations))
+    for field, source in {"means": means, "quats": rotations, "scales": scales, "opacities": opacity,
+                          "sh0": shs[:, 0], "shN": shs[:, 1:], "background": background}.items():
+        assert torch.equal(fields[field], source)
+
+
+@pytest.mark.parametrize("forced", [True, False])
+def test_activation_can_be_forced(forced: bool) -> None:
+    for value in (gsplat_parameters(), inria_model(), torchwindow()):
+        assert unpacked(value, activated=forced)[2]["activated"] is forced
+
+
+def test_the_active_degree_follows_the_model() -> None:
+    model = inria_model()
+    form = recognise(model, None, {})
+    for degree in (0, 1, 2, 3):
+        model.active_sh_degree = degree
+        tensors = form.collect(model)
+        assert tensors is not None
+        assert form.unpack((tensors, {}))[1]["sh_degree"] == degree
+    assert unpacked(gsplat_parameters(), sh_degree=1)[2]["sh_degree"] == 1
+    assert unpacked(gsplat_parameters(degree=0), sh_degree=3)[2]["sh_degree"] == 0, "no more than is stored"
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"means": rand(N, 4)}, r"means has shape \(5, 4\).*\(N, 3\)"),
+    ({"quats": rand(N, 3)}, r"quats has shape \(5, 3\).*\(N, 4\).*N = 5"),
+    ({"scales": rand(N + 1, 3)}, r"scales has shape \(6, 3\).*N = 5"),
+    ({"opacities": rand(N, 2)}, r"opacities has shape \(5, 2\).*\(N,\) or \(N, 1\)"),
+    ({"sh0": rand(N, 2, 3)}, r"sh0 has shape \(5, 2, 3\)"),
+    ({"shN": rand(N, 4, 3)}, r"shN has shape \(5, 4, 3\).*0\|3\|8\|15"),
+    ({"means": torch.zeros(N, 3, dtype=torch.int32)}, r"means is int32.*float32"),
+    ({"means": torch.zeros(N, 3, device="meta")}, r"means.*meta"),
+    ({"means": torch.tensor(1.0)}, r"means has shape \(\)"),
+    ({"means": [1, 2]}, r"means is a list"),
+])
+def test_gaussians_that_do_not_fit(change: dict[str, Any], message: str) -> None:
+    good = gsplat_parameters()
+    with pytest.raises((ValueError, TypeError), match=message):
+        splatview.publish({**good, **change})
+    splatview.publish(good)
+    with pytest.raises((ValueError, TypeError), match=message):
+        splatview.publish({**good, **change})
+
+
+def test_a_forced_activation_must_be_a_bool() -> None:
+    with pytest.raises(TypeError, match="'yes'"):
+        splatview.publish(gsplat_parameters(), activated="yes")
+    with pytest.raises(ValueError, match="sh_degree is 4"):
+        splatview.publish(gsplat_parameters(), sh_degree=4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_gaussians_of_any_float_arrive(dtype: torch.dtype, wait_until: Callable[..., Any]) -> None:
+    scene = {k: v.to(dtype) for k, v in gsplat_parameters().items()}
+    splatview.publish(scene)
+    arrived = _arrived("gaussians", wait_until)
+    for field in ("means", "quats", "scales", "opacities", "shN"):
+        assert np.array_equal(arrived[field], scene[field].float().numpy())
+
+
+def test_densification_replaces_tensors_and_n(wait_until: Callable[..., Any]) -> None:
+    parameters = as_parameter_dict(gsplat_parameters(10))
+    splatview.publish(parameters)
+    assert len(_arrived("gaussians", wait_until)["means"]) == 10
+    for name, value in gsplat_parameters(25).items():
+        parameters[name] = torch.nn.Parameter(value)
+    splatview.publish(parameters)
+    assert len(_arrived("gaussians", wait_until)["means"]) == 25
+    for p in parameters.values():
+        p.data = p.data[:7]
+    splatview.publish(parameters)
+    arrived = _arrived("gaussians", wait_until)
+    assert np.array_equal(arrived["shN"], parameters["shN"].detach().numpy())
+
+
+# Around the trainer
+
+def test_an_unusable_runtime_folder_stops_no_training(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(file))
+    with caplog.at_level(logging.WARNING, "splatview"):
+        for _ in range(10):
+            splatview.publish(torch.zeros(4, 4))
+    assert len(caplog.records) == 1
+    assert str(file) in caplog.text
+    splatview.close()
+    monkeypatch.setenv("SPLATVIEW_STRICT", "1")
+    with pytest.raises(Exception, match=str(file)):
+        splatview.publish(torch.zeros(4, 4))
+
+
+def test_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
+    splatview.publish(torch.zeros(4, 4))
+    assert publishing._publisher is None
+
+
+def test_no_memory_for_a_ring_stops_no_training(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wait_until: Callable[..., Any]) -> None:
+    splatview.publish(torch.zeros(4, 4))
+    publisher = publishing._publisher
+    assert publisher is not None
+    monkeypatch.setattr("ipc.segments.limits.MAX_SEGMENT", 1000)
+    with Subscriber() as s, caplog.at_level(logging.WARNING, "splatview"):
+        wait_until(lambda: s.poll() and s.streams)
+        s.streams[0].open()
+        wait_until(lambda: publisher.streams["image"].readers)
+        for _ in range(20):
+            splatview.publish(torch.zeros(4, 4))
+    assert publisher.board.counters()["faults"] >= 20
+    assert len([r for r in caplog.records if "limit" in r.getMessage()]) == 1, "said once"
+
+
+def test_close_and_begin_again(wait_until: Callable[..., Any], runtime_dir: Path) -> None:
+    splatview.publish(torch.zeros(4, 4))
+    first = publishing._publisher
+    splatview.close()
+    splatview.close()
+    assert list(runtime_dir.iterdir()) == []
+    splatview.publish(torch.ones(4, 4))
+    assert publishing._publisher is not first
+    assert (_arrived("image", wait_until)["image"] == 1).all()
+
+
+def test_too_many_streams() -> None:
+    for i in range(256):
+        splatview.publish(torch.zeros(2, 2), f"s{i}")
+    with pytest.raises(ValueError, match=r"'one more'.*256"):
+        splatview.publish(torch.zeros(2, 2), "one more")
+
+
+@pytest.fixture(autouse=True)
+def _viewer() -> Iterator[None]:
+    _Viewer.subscriber = None
+    yield
+    if _Viewer.subscriber is not None:
+        _Viewer.subscriber.close()
+
+
+class _Viewer:
+    subscriber: Subscriber | None = None
+    seen = 0
+
+
+def _arrived(name: str, wait_until: Callable[..., Any]) -> dict[str, np.ndarray]:
+    """The newest version of a stream, as a viewer gets it through shared memory."""
+    if _Viewer.subscriber is None:
+        _Viewer.subscriber = Subscriber()
+    subscriber = _Viewer.subscriber
+    publisher = publishing._publisher
+    assert publisher is not None
+    wanted = publisher.streams[name].version
+
+    def read() -> dict[str, np.ndarray] | None:
+        subscriber.poll()
+        for s in subscriber.streams:
+            if s.name == name and s.run.id == publisher.run_id:
+                s.open()
+                frame = s.read(wanted - 1)
+                if frame is not None:
+                    with frame:
+                        copies = {k: t.to_float32() for k, t in frame.tensors.items()}
+                        return copies if frame.intact() else None
+        return None
+
+    return wait_until(read, what=f"version {wanted} of {name}")

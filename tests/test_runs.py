@@ -1,0 +1,144 @@
+"""Run folders: how viewers find trainers, and what dead ones leave behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ipc import RuntimeFolderError
+from ipc.runs import create_run, list_runs, remove_stale, runtime_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Processes
+
+_HOLD = """
+import os, sys, time
+from ipc.runs import create_run
+run = create_run("held", os.getpid(), time.time())
+print(run.path, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_run_is_found_while_its_lock_is_held(runtime_dir: Path) -> None:
+    run = create_run("my training", os.getpid(), 12.5)
+    (found,) = list_runs(runtime_dir)
+    assert found.description == run.description
+    assert found.description.name == "my training"
+    assert found.description.id.startswith(f"my-training-{os.getpid()}-")
+    assert found.alive()
+    run.remove()
+    assert list_runs(runtime_dir) == []
+    assert not run.path.exists()
+    run.remove()
+
+
+def test_only_the_owner_may_enter(runtime_dir: Path) -> None:
+    run = create_run("a", os.getpid(), 0)
+    assert stat.S_IMODE(runtime_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
+    run.remove()
+
+
+def test_two_runs_of_one_name_are_two(runtime_dir: Path) -> None:
+    runs = [create_run("same", os.getpid(), t) for t in (1.0, 2.0)]
+    assert len(list_runs(runtime_dir)) == 2
+    for run in runs:
+        run.remove()
+
+
+def test_a_killed_run_is_gone_and_cleaned_up(runtime_dir: Path, processes: Processes) -> None:
+    process = processes.code(_HOLD)
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert len(list_runs(runtime_dir)) == 1
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert list_runs(runtime_dir) == []
+    assert len(list(runtime_dir.iterdir())) == 1
+    assert remove_stale(runtime_dir) == 1
+    assert list(runtime_dir.iterdir()) == []
+
+
+def test_asking_does_not_take_a_run_for_dead(runtime_dir: Path) -> None:
+    """Many who ask at once must not take each other's shared lock for anything."""
+    run = create_run("asked", os.getpid(), 0)
+    assert all(len(list_runs(runtime_dir)) == 1 and remove_stale(runtime_dir) == 0 for _ in range(50))
+    run.remove()
+
+
+def test_a_forked_child_does_not_keep_a_run_alive(
+        runtime_dir: Path, processes: Processes, wait_until: Callable[..., Any]) -> None:
+    process = processes.code("""
+import os, sys, time, torch, splatview
+splatview.publish(torch.zeros(4, 4))
+if os.fork() == 0:
+    time.sleep(60)
+    os._exit(0)
+print("forked", flush=True)
+time.sleep(60)
+""")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "forked\n"
+    assert len(list_runs(runtime_dir)) == 1
+    process.kill()
+    process.wait()
+    wait_until(lambda: list_runs(runtime_dir) == [], 5)
+
+
+def test_a_folder_that_is_being_made_is_left_alone(runtime_dir: Path) -> None:
+    runtime_folder()
+    hidden = runtime_dir / ".half-made"
+    hidden.mkdir()
+    assert remove_stale(runtime_dir) == 0
+    os.utime(hidden, (time.time() - 60, time.time() - 60))
+    assert remove_stale(runtime_dir) == 1
+
+
+@pytest.mark.parametrize("content", [
+    b"", b"{}", b"[]", b"\xff", b'{"protocol":1,"id":"../x","name":"","pid":1,"started":0}', b"[" * 100_000])
+def test_descriptions_that_make_no_sense_are_left_out(runtime_dir: Path, content: bytes) -> None:
+    run = create_run("a", os.getpid(), 0)
+    (run.path / "run.json").write_bytes(content)
+    assert list_runs(runtime_dir) == []
+    run.remove()
+
+
+def test_an_unusable_runtime_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(file))
+    with pytest.raises(RuntimeFolderError, match=r"file.*SPLATVIEW_RUNTIME_DIR"):
+        runtime_folder()
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", "/proc/nowhere")
+    with pytest.raises(RuntimeFolderError, match="/proc/nowhere"):
+        runtime_folder()
+
+
+def test_folders_of_others_and_open_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", "/proc/1" if os.getuid() == 0 else "/")
+    with pytest.raises(RuntimeFolderError):
+        create_run("x", os.getpid(), 0)
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(folder))
+    assert runtime_folder() == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_missing_xdg_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPLATVIEW_RUNTIME_DIR")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing" / "file"))
+    (tmp_path / "missing").write_text("not a folder")
+    assert str(runtime_folder()) == f"/tmp/splatview-{os.getuid()}"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert runtime_folder() == tmp_path / "splatview"

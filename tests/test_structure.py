@@ -1,0 +1,97 @@
+"""The house itself: which package may import which, what importing loads, what is public, how files look."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = {"ipc": {"ipc"}, "splatview": {"splatview", "ipc"}, "viewer_app": {"viewer_app", "ipc"}}
+SOURCES = [p for package in PACKAGES for p in sorted((ROOT / package).rglob("*.py"))]
+HEAVY = ("torch", "numpy", "zmq", "msgspec", "moderngl", "glfw", "imgui_bundle", "gsplat", "gsply", "numba", "PIL", "tyro")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_arrows(package: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = ([a.name for a in node.names] if isinstance(node, ast.Import) else
+                     [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else [])
+            for name in names:
+                top = name.partition(".")[0]
+                assert top not in PACKAGES or top in PACKAGES[package], f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("module", ["splatview", "ipc"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    """Exactly what `import splatview` loads beyond a bare interpreter."""
+    program = f"import sys; before = set(sys.modules); import {module}; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    own = [m for m in loaded if m.partition(".")[0] in PACKAGES]
+    assert own == [module]
+    assert set(loaded) - set(own) <= {"__future__", "typing", "collections.abc", "functools", "re", "warnings", "types",
+                                      "copyreg", "enum", "operator", "reprlib", "keyword", "collections", "contextlib",
+                                      "_collections", "_functools", "_operator", "_typing", "_sre", "itertools",
+                                      "re._casefix", "re._compiler", "re._constants", "re._parser", "sre_compile",
+                                      "sre_constants", "sre_parse", "abc", "_abc"}
+
+
+def test_the_command_line_loads_nothing_heavy() -> None:
+    program = ("import sys; from splatview.cli import main; main(['--help']); "
+               f"print('LOADED', *[m for m in {HEAVY} if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "LOADED"
+
+
+def test_the_public_surface() -> None:
+    import splatview
+
+    assert splatview.__all__ == ["__version__", "close", "paused", "publish", "wait_while_paused"]
+    for name in splatview.__all__:
+        assert getattr(splatview, name) is not None
+    assert set(dir(splatview)) >= set(splatview.__all__)
+    with pytest.raises(AttributeError, match=r"'no_such_name'.*publish"):
+        splatview.no_such_name  # noqa: B018
+
+
+def test_ipc_gives_what_it_names() -> None:
+    import ipc
+
+    assert sorted(ipc.__all__) == sorted(ipc._HOME)
+    for name in ipc.__all__:
+        assert getattr(ipc, name).__name__ == name
+    with pytest.raises(AttributeError):
+        ipc.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("path", [p for p in ROOT.rglob("*.py") if not any(q.startswith(".") for q in p.parts[1:])],
+                         ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_and_signatures_stay_small(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= 400, "over 400 lines: split it"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            count = len(node.args.args) + len(node.args.kwonlyargs) + len(node.args.posonlyargs)
+            count -= any(a.arg in ("self", "cls") for a in node.args.args[:1])
+            assert count <= 8, f"{node.name} has {count} parameters: make a dataclass"
+
+
+def test_nothing_is_unpickled() -> None:
+    """No path from outside leads to pickle; checkpoints are read with weights_only=True."""
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("pickle.load", "pickle.loads", "marshal.loads", "eval", "exec"), f"{path}: {called}"
+                if called == "torch.load":
+                    assert any(k.arg == "weights_only" and ast.unparse(k.value) == "True" for k in node.keywords), path
+
+
+def test_ruff() -> None:
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", str(ROOT)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
