@@ -67,7 +67,9 @@ class Entry:
     note: str = ""
     """What should be known about it: it ended, it cannot be read."""
     fault: str = ""
-    """Why it cannot be shown, or an empty text."""
+    """What went wrong while it was shown, or an empty text."""
+    fault_of_source: str = ""
+    """Why its data cannot be had, or an empty text."""
     progress: float | None = None
     """0 to 1 while it loads."""
     settings: ViewSettings = field(default_factory=ViewSettings)

@@ -42,7 +42,8 @@ def wrapped(text: str, *, quiet: bool = False) -> None:
 def slider(label: str, value: float, limits: tuple[float, float], fmt: str, *, reset: float | None = None) -> float:
     """The value after this turn; a right click sets it to `reset`."""
     row(label)
-    _, value = imgui.slider_float(f"##{label}", value, *limits, fmt, imgui.SliderFlags_.always_clamp)
+    edited, new = imgui.slider_float(f"##{label}", value, *limits, fmt, imgui.SliderFlags_.always_clamp)
+    value = new if edited else value
     if reset is not None:
         imgui.set_item_tooltip("Right click: back to the default. Ctrl + click: type a number.")
         if imgui.is_item_clicked(imgui.MouseButton_.right):
@@ -62,8 +63,9 @@ def choice(label: str, value: T, options: Mapping[T, str]) -> T:
 def color(label: str, value: Color) -> Color:
     """RGB in [0, 1] after this turn."""
     row(label)
-    flags = imgui.ColorEditFlags_.float | imgui.ColorEditFlags_.no_options
-    _, new = imgui.color_edit3(f"##{label}", list(value), flags.value if hasattr(flags, "value") else flags)
+    edited, new = imgui.color_edit3(f"##{label}", list(value), imgui.ColorEditFlags_.no_options.value)
+    if not edited:
+        return value  # not what came back, which was rounded to 32 bits
     r, g, b = list(new)[:3]
     return r, g, b
 
@@ -80,3 +82,8 @@ def buttons(label: str, names: Sequence[str]) -> int | None:
         if imgui.button(f"{name}##{label}", ImVec2(width, 0)):
             pressed = i
     return pressed
+
+
+def tooltip(text: str) -> None:
+    """What appears when the pointer rests on the item before."""
+    imgui.set_item_tooltip(text)

@@ -56,6 +56,12 @@ class OffscreenScreen:
         self._framebuffer = self.ctx.framebuffer([self._texture])
         self._framebuffer.clear(0.0, 0.0, 0.0, 1.0)
 
+    def resize(self, width: int, height: int, scale: float | None = None) -> None:
+        """Draw in this many pixels from now on."""
+        self._scale = self._scale if scale is None else scale
+        if (width, height) != self.size:
+            self._allocate(width, height)
+
     @property
     def size(self) -> tuple[int, int]:
         width, height = self.framebuffer.size
@@ -92,8 +98,7 @@ class OffscreenScreen:
             events, self._events = self._events, []
         for event in events:
             if isinstance(event, Resize):
-                self._scale = event.scale
-                self._allocate(event.width, event.height)
+                self.resize(event.width, event.height, event.scale)
             elif isinstance(event, Close):
                 self._closed = True
         return events

@@ -1,1 +1,26 @@
 """What shows one kind of stream: one protocol (`base`), one file per kind."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from viewer_app.errors import ViewerError
+
+if TYPE_CHECKING:
+    import moderngl
+
+    from viewer_app.state import ViewSettings
+    from viewer_app.views.base import View
+
+_VIEWS = {"image": ("image", "ImageView"), "gaussians": ("gaussians", "GaussianView")}
+KINDS = tuple(_VIEWS)
+"""The kinds of streams that can be shown."""
+
+
+def make_view(kind: str, ctx: moderngl.Context, settings: ViewSettings) -> View:
+    """A view for a kind of stream. Raises ViewerError for a kind that has none."""
+    if kind not in _VIEWS:
+        raise ViewerError(f"a stream of kind {kind!r} cannot be shown here; legal are {', '.join(KINDS)}")
+    module, name = _VIEWS[kind]
+    return getattr(import_module(f"viewer_app.views.{module}"), name)(ctx, getattr(settings, kind))

@@ -64,6 +64,11 @@ class View(Protocol):
         ...
 
     @property
+    def extras(self) -> list[str]:
+        """What only those want to know who look for it."""
+        ...
+
+    @property
     def readout(self) -> str:
         """What lies under the pointer, or an empty text."""
         ...
@@ -75,7 +80,7 @@ class View(Protocol):
 
     @property
     def timings(self) -> dict[str, float]:
-        """Milliseconds by stage of the last update and drawing."""
+        """Milliseconds by stage of the last update and drawing; for the status line, so few and not nested."""
         ...
 
     def close(self) -> None:

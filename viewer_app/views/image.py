@@ -226,6 +226,10 @@ class ImageView:
         return out
 
     @property
+    def extras(self) -> list[str]:
+        return []
+
+    @property
     def path(self) -> list[str]:
         return ["texture upload"]
 

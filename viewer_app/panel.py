@@ -1,0 +1,412 @@
+"""The panel on the left, the status line and what is written over the picture, drawn with Dear ImGui."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from imgui_bundle import ImVec2, imgui
+
+from viewer_app import theme
+from viewer_app.controls import Rect
+from viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import moderngl
+    from imgui_bundle import ImVec4
+
+    from viewer_app.events import Event
+    from viewer_app.state import Entry, State
+
+PANEL_WIDTH = 280
+STATUS_HEIGHT = 26
+"""In points."""
+
+_BUTTONS = {"left": 0, "right": 1, "middle": 2}
+_KEY_NAMES = {"left": "left_arrow", "right": "right_arrow", "up": "up_arrow", "down": "down_arrow",
+              "ctrl": "left_ctrl", "shift": "left_shift", "alt": "left_alt", "super": "left_super"}
+_FIXED = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
+          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)
+
+
+@dataclass
+class Asked:
+    """What the user asked for in the panel."""
+
+    select: str | None = None
+    """The key of the entry to show."""
+    close: str | None = None
+    """The key of the file to forget."""
+    changed: bool = False
+    """A setting changed: the picture has to be drawn again."""
+
+
+@dataclass
+class Shown:
+    """What the panel has to say about the view that is open."""
+
+    controls: Callable[[], bool] | None = None
+    """Draws the view's own controls."""
+    details: list[str] = field(default_factory=list)
+    extras: list[str] = field(default_factory=list)
+    readout: str = ""
+    path: list[str] = field(default_factory=list)
+    empty: bool = True
+
+
+class Panel:
+    """Owns an imgui context that draws into framebuffers of the OpenGL context current at its making."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self._imgui = imgui.create_context()
+        imgui.set_current_context(self._imgui)
+        io = imgui.get_io()
+        io.set_ini_filename("")  # the user's folder is not ours to write in
+        io.set_log_filename("")
+        io.config_input_trickle_event_queue = False  # a press and its release may lie in one turn
+        theme.load_font()
+        self._scale = 0.0
+        self._set_scale(scale)
+        imgui.backends.opengl3_init("#version 330")
+        self._ready = True
+        self._last_time = time.perf_counter()
+        self._inside = False
+        self._held: set[str] = set()
+        self._popup = False
+        self._open = True
+        self._folds = {"View": True, "Details": False}
+        self.size = (1, 1)
+
+    def _set_scale(self, scale: float) -> None:
+        if scale != self._scale:
+            self._scale = scale
+            theme.apply(scale)
+
+    def layout(self, size: tuple[int, int], scale: float, panel_open: bool) -> Rect:
+        """The part of the screen that is left for the picture."""
+        width, height = size
+        self._open = panel_open
+        if not panel_open:
+            return Rect(0, 0, width, height)
+        left = min(round(PANEL_WIDTH * scale), width // 2)
+        bottom = min(round(STATUS_HEIGHT * scale), height // 4)
+        return Rect(left, 0, width - left, height - bottom)
+
+    def handle(self, event: Event, picture: Rect) -> tuple[bool, bool]:
+        """Take a user's event. Returns whether it was meant for the panel, and whether the panel changes by it.
+
+        A press decides for the whole drag; otherwise what lies outside the picture is the panel's.
+        """
+        imgui.set_current_context(self._imgui)
+        io = imgui.get_io()
+        typing = io.want_text_input
+        match event:
+            case PointerMove():
+                io.add_mouse_pos_event(event.x, event.y)
+                was = self._inside
+                self._inside = self._over(event.x, event.y, picture)
+                ours = bool(self._held) or (self._inside and not typing) or self._popup
+                return ours, ours or was
+            case PointerLeave():
+                io.add_mouse_pos_event(-math.inf, -math.inf)
+                was, self._inside = self._inside, False
+                return False, was
+            case PointerPress():
+                io.add_mouse_pos_event(event.x, event.y)
+                self._inside = self._over(event.x, event.y, picture)
+                ours = self._inside or self._popup or typing
+                if ours:
+                    self._held.add(event.button)
+                    io.add_mouse_button_event(_BUTTONS[event.button], True)
+                return ours, ours
+            case PointerRelease():
+                ours = event.button in self._held
+                self._held.discard(event.button)
+                io.add_mouse_pos_event(event.x, event.y)
+                io.add_mouse_button_event(_BUTTONS[event.button], False)
+                return ours, ours
+            case Wheel():
+                ours = self._over(event.x, event.y, picture) or self._popup
+                if ours:
+                    io.add_mouse_wheel_event(event.dx, event.dy)
+                return ours, ours
+            case Key():
+                code = _key(event.name)
+                if code is not None:
+                    io.add_key_event(code, event.pressed)
+                for mod in ("ctrl", "shift", "alt", "super"):
+                    io.add_key_event(getattr(imgui.Key, f"mod_{mod}"), mod in event.mods)
+                return typing, typing or self._popup
+            case Text():
+                if typing:
+                    io.add_input_characters_utf8(event.text)
+                return typing, typing
+        return False, False
+
+    def _over(self, x: float, y: float, picture: Rect) -> bool:
+        return self._open and not picture.contains(x, y)
+
+    def draw(self, framebuffer: moderngl.Framebuffer, state: State, shown: Shown, scale: float) -> Asked:
+        """Draw over what is in the framebuffer."""
+        imgui.set_current_context(self._imgui)
+        self._set_scale(scale)
+        io = imgui.get_io()
+        self.size = framebuffer.width, framebuffer.height
+        io.display_size = ImVec2(*self.size)
+        now = time.perf_counter()
+        io.delta_time = min(max(now - self._last_time, 1e-4), 0.5)
+        self._last_time = now
+        framebuffer.use()
+        imgui.backends.opengl3_new_frame()
+        imgui.new_frame()
+        asked = Asked()
+        picture = self.layout(self.size, scale, state.panel_open)
+        try:
+            self._overlay(state, shown, picture)
+            if state.panel_open:
+                self._left(state, shown, picture, asked)
+                self._status(state, shown, picture)
+            self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
+        finally:
+            imgui.render()
+            imgui.backends.opengl3_render_draw_data(imgui.get_draw_data())
+            framebuffer.use()  # tells moderngl what imgui left bound
+        return asked
+
+    @property
+    def busy(self) -> bool:
+        """Whether the panel needs more pictures without any event: a button is held, text is typed."""
+        imgui.set_current_context(self._imgui)
+        return bool(self._held) or imgui.get_io().want_text_input
+
+    def _left(self, state: State, shown: Shown, picture: Rect, asked: Asked) -> None:
+        imgui.set_next_window_pos(ImVec2(0, 0))
+        imgui.set_next_window_size(ImVec2(picture.x, self.size[1]))
+        flags = _FIXED & ~imgui.WindowFlags_.no_scrollbar.value
+        if imgui.begin("panel", None, flags)[0]:
+            self._streams(state, asked)
+            entry = state.shown
+            if entry is not None and not shown.empty and shown.controls is not None:
+                self._gap(6)
+                if self._fold("View"):
+                    asked.changed |= shown.controls()
+            self._gap(6)
+            if entry is not None and shown.details and self._fold("Details"):
+                for line in [*shown.details, *shown.path, *shown.extras]:
+                    _wrapped(line, theme.DIM)
+            for notice in state.notices:
+                self._gap(6)
+                _wrapped(notice, theme.FAULT)
+            below = imgui.get_content_region_avail().y - imgui.get_text_line_height()
+            if below > 0:
+                imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + below)
+                _colored("H hides this panel", theme.GONE)
+        imgui.end()
+
+    def _streams(self, state: State, asked: Asked) -> None:
+        if not state.entries:
+            _colored("splatview", theme.TEXT)
+            self._gap(2)
+            _wrapped("No stream yet", theme.DIM)
+        for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
+            _colored(group[0], theme.DIM)
+            for entry in entries:
+                self._entry(entry, entry.key == state.selected, asked)
+            self._gap(6)
+
+    def _entry(self, entry: Entry, chosen: bool, asked: Asked) -> None:
+        """A line of the list: dot, name, and on the right how fast it goes."""
+        line = imgui.get_text_line_height()
+        height = line + 10 * self._scale
+        left = imgui.get_cursor_screen_pos()
+        width = imgui.get_content_region_avail().x
+        pressed, _ = imgui.selectable(f"##{entry.key}", chosen, 0, ImVec2(width, height))
+        if pressed:
+            asked.select = entry.key
+        imgui.set_item_tooltip(_about(entry))
+        if entry.is_file and imgui.begin_popup_context_item(f"menu##{entry.key}"):
+            if imgui.menu_item("Close this file", "", False)[0]:
+                asked.close = entry.key
+            imgui.end_popup()
+        draw = imgui.get_window_draw_list()
+        middle, pad = left.y + height / 2, 8 * self._scale
+        fault = entry.fault or entry.fault_of_source
+        dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
+        draw.add_circle_filled(ImVec2(left.x + pad + 3 * self._scale, middle), 3.5 * self._scale, _u32(dot), 16)
+        right = _beside(entry)
+        right_width = imgui.calc_text_size(right).x if right else 0.0
+        text_y = middle - line / 2
+        start = left.x + pad + 16 * self._scale
+        end = left.x + width - pad - right_width
+        draw.push_clip_rect(ImVec2(start, left.y), ImVec2(end - 6 * self._scale, left.y + height), True)
+        draw.add_text(ImVec2(start, text_y), _u32(theme.TEXT if entry.alive else theme.DIM), entry.name)
+        draw.pop_clip_rect()
+        if right:
+            draw.add_text(ImVec2(end, text_y), _u32(theme.DIM), right)
+
+    def _fold(self, label: str) -> bool:
+        """A line that opens and closes what follows."""
+        line = imgui.get_text_line_height()
+        left = imgui.get_cursor_screen_pos()
+        width = imgui.get_content_region_avail().x
+        pressed, _ = imgui.selectable(f"##fold {label}", False, 0, ImVec2(width, line + 6 * self._scale))
+        if pressed:
+            self._folds[label] = not self._folds[label]
+        opened = self._folds[label]
+        draw = imgui.get_window_draw_list()
+        y, r = left.y + line / 2 + 3 * self._scale, 3.5 * self._scale
+        x = left.x + width - 12 * self._scale
+        color = _u32(theme.DIM)
+        a, b, c = ((-r, -r / 2), (r, -r / 2), (0, r)) if opened else ((-r / 2, -r), (r, 0), (-r / 2, r))
+        draw.add_triangle_filled(ImVec2(x + a[0], y + a[1]), ImVec2(x + b[0], y + b[1]),
+                                 ImVec2(x + c[0], y + c[1]), color)
+        draw.add_text(ImVec2(left.x, left.y + 3 * self._scale), color, label)
+        return opened
+
+    def _status(self, state: State, shown: Shown, picture: Rect) -> None:
+        """One line under the picture: what lies under the pointer, and how this picture came to be."""
+        top = picture.y + picture.height
+        draw = imgui.get_background_draw_list()
+        draw.add_rect_filled(ImVec2(picture.x, top), ImVec2(*self.size), _u32(theme.BAR))
+        line, pad = imgui.get_text_line_height(), 12 * self._scale
+        y = top + (self.size[1] - top - line) / 2
+        x = picture.x + pad
+        if shown.readout:
+            draw.add_text(ImVec2(x, y), _u32(theme.TEXT), shown.readout)
+            x += imgui.calc_text_size(shown.readout).x + 2 * pad
+        text = " \u00b7 ".join(status_phrases(state, shown))
+        room = self.size[0] - pad - x
+        width = imgui.calc_text_size(text).x
+        draw.push_clip_rect(ImVec2(x, top), ImVec2(self.size[0] - pad, self.size[1]), True)
+        draw.add_text(ImVec2(x + max(room - width, 0.0), y), _u32(theme.DIM), text)
+        draw.pop_clip_rect()
+
+    def _overlay(self, state: State, shown: Shown, picture: Rect) -> None:
+        """Words over the picture: a hint, progress, a fault, that the run is gone."""
+        entry = state.shown
+        if entry is None:
+            if state.hint:
+                self._message(picture, state.hint.split("\n"), theme.DIM)
+            return
+        fault = entry.fault or entry.fault_of_source
+        if entry.progress is not None:
+            self._progress(picture, f"Loading {entry.name}", entry.progress)
+        elif fault:
+            self._message(picture, [f"{entry.name} cannot be shown", *_lines(fault, 90)], theme.FAULT)
+        elif shown.empty:
+            words = "Waiting for its next frame" if entry.alive else "The run ended before it was seen"
+            self._message(picture, [entry.name, words], theme.DIM)
+        elif not entry.alive:
+            self._tag(picture, "The run has ended: this is its last picture")
+
+    def _message(self, picture: Rect, lines: list[str], color: ImVec4) -> None:
+        draw = imgui.get_background_draw_list()
+        pace = imgui.get_text_line_height() * 1.5
+        y = picture.y + picture.height / 2 - pace * len(lines) / 2
+        widest = max(imgui.calc_text_size(t).x for t in lines)
+        pad = ImVec2(18 * self._scale, 12 * self._scale)
+        middle = picture.x + picture.width / 2
+        draw.add_rect_filled(ImVec2(middle - widest / 2 - pad.x, y - pad.y),
+                             ImVec2(middle + widest / 2 + pad.x, y + pace * len(lines) + pad.y - pace / 4),
+                             _u32(theme.BAR, 0.82), 8 * self._scale)
+        for i, text in enumerate(lines):
+            tint = theme.TEXT if i == 0 else color
+            x = middle - imgui.calc_text_size(text).x / 2
+            draw.add_text(ImVec2(round(x), round(y + i * pace)), _u32(tint), text)
+
+    def _progress(self, picture: Rect, text: str, fraction: float) -> None:
+        draw = imgui.get_background_draw_list()
+        middle = picture.x + picture.width / 2, picture.y + picture.height / 2
+        width, height = min(280 * self._scale, picture.width * 0.7), 4 * self._scale
+        left = middle[0] - width / 2
+        size = imgui.calc_text_size(text)
+        draw.add_text(ImVec2(middle[0] - size.x / 2, middle[1] - size.y - 12 * self._scale), _u32(theme.TEXT), text)
+        for part, color in ((1.0, theme.PANEL), (max(fraction, 0.02), theme.ACCENT)):
+            draw.add_rect_filled(ImVec2(left, middle[1]), ImVec2(left + width * part, middle[1] + height),
+                                 _u32(color), height / 2)
+
+    def _tag(self, picture: Rect, text: str) -> None:
+        draw = imgui.get_background_draw_list()
+        size, pad = imgui.calc_text_size(text), 10 * self._scale
+        x = picture.x + (picture.width - size.x) / 2
+        y = picture.y + 12 * self._scale
+        draw.add_rect_filled(ImVec2(x - pad, y - pad / 2), ImVec2(x + size.x + pad, y + size.y + pad / 2),
+                             _u32(theme.BAR, 0.82), 6 * self._scale)
+        draw.add_text(ImVec2(round(x), round(y)), _u32(theme.TEXT), text)
+
+    def _gap(self, points: float) -> None:
+        imgui.dummy(ImVec2(0, points * self._scale))
+
+    def close(self) -> None:
+        """Give back everything. Idempotent. The OpenGL context must still be current."""
+        if not self._ready:
+            return
+        self._ready = False
+        imgui.set_current_context(self._imgui)
+        imgui.backends.opengl3_shutdown()
+        imgui.destroy_context(self._imgui)
+
+
+def status_phrases(state: State, shown: Shown) -> list[str]:
+    """What the status line says, most important first."""
+    t = state.timings
+    phrases = list(shown.details)
+    if t.fps >= 2:
+        phrases.append(f"{t.fps:.0f} pictures/s")
+    stages = [f"{name} {ms:.1f}" for name, ms in t.stages.items() if ms >= 0.05]
+    if stages:
+        phrases.append(" + ".join(stages) + " ms")
+    return [*phrases, *shown.path, *([state.screen] if state.screen else [])]
+
+
+def _beside(entry: Entry) -> str:
+    if entry.progress is not None:
+        return f"{entry.progress:.0%}"
+    if entry.is_file:
+        return entry.kind
+    if not entry.alive:
+        return "ended"
+    if entry.rate_hz >= 0.05:
+        return f"{entry.rate_hz:.3g} Hz"
+    return f"v{entry.version}"
+
+
+def _about(entry: Entry) -> str:
+    if fault := entry.fault or entry.fault_of_source:
+        return fault
+    if entry.is_file:
+        return f"{entry.key}\n{entry.kind}. Right click to close it."
+    state = "publishing" if entry.alive else "its run has ended"
+    return f"{entry.kind}, version {entry.version:,}, {state}"
+
+
+def _colored(text: str, color: ImVec4) -> None:
+    imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(color))
+    imgui.text_unformatted(text)
+    imgui.pop_style_color()
+
+
+def _wrapped(text: str, color: ImVec4) -> None:
+    imgui.push_text_wrap_pos(0.0)
+    _colored(text, color)
+    imgui.pop_text_wrap_pos()
+
+
+def _lines(text: str, width: int) -> Iterable[str]:
+    from textwrap import wrap
+
+    return wrap(text, width)[:6]
+
+
+def _u32(color: ImVec4, alpha: float = 1.0) -> int:
+    return imgui.color_convert_float4_to_u32((color.x, color.y, color.z, color.w * alpha))
+
+
+def _key(name: str) -> Any:
+    name = _KEY_NAMES.get(name, f"_{name}" if name.isdigit() else name)
+    return getattr(imgui.Key, name, None)

@@ -1,0 +1,190 @@
+"""Where an entry's data comes from: a stream of a run, or a file that a thread reads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from viewer_app.errors import ViewerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ipc import RemoteStream
+    from viewer_app.scene import GaussianScene
+    from viewer_app.state import Entry
+    from viewer_app.views.base import Value, View
+
+
+class Source(Protocol):
+    @property
+    def path(self) -> str:
+        """How the data is shared."""
+        ...
+
+    def refresh(self, entry: Entry) -> bool:
+        """Bring an entry of the list up to date; True when something that is seen changed."""
+        ...
+
+    def open(self) -> None:
+        """Its data is wanted from now on. Idempotent."""
+        ...
+
+    def release(self) -> None:
+        """Its data is not wanted for now. Idempotent."""
+        ...
+
+    def has_news(self) -> bool:
+        """Whether `feed` would bring something new. Cheap."""
+        ...
+
+    def feed(self, view: View) -> bool:
+        """Give the newest whole value to a view; True when it took one over."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StreamSource:
+    """A stream of a run; after a restart of the trainer, the stream of the same name of the next run."""
+
+    def __init__(self, stream: RemoteStream) -> None:
+        self.stream = stream
+        self._seen = 0
+        self._wanted = False
+        self._last: tuple[object, ...] = ()
+
+    def follow(self, stream: RemoteStream) -> None:
+        """Continue with another run's stream."""
+        if self._wanted:
+            self.stream.release()
+            stream.open()
+        self.stream = stream
+        self._seen = 0
+
+    def refresh(self, entry: Entry) -> bool:
+        stream = self.stream
+        entry.alive = stream.run.alive
+        entry.version = stream.version
+        entry.rate_hz = stream.rate_hz if entry.alive else 0.0
+        entry.kind = stream.kind
+        entry.fault_of_source = stream.fault or stream.run.refused or ""
+        entry.note = "" if entry.alive else "ended"
+        now = (entry.alive, entry.kind, entry.fault_of_source, f"{entry.rate_hz:.3g}")
+        changed, self._last = now != self._last, now
+        return changed
+
+    def open(self) -> None:
+        self._wanted = True
+        self.stream.open()
+
+    def release(self) -> None:
+        self._wanted = False
+        self.stream.release()
+
+    def has_news(self) -> bool:
+        return self.stream.version > self._seen
+
+    def feed(self, view: View) -> bool:
+        frame = self.stream.read(after=self._seen)
+        if frame is None:
+            return False
+        with frame:
+            version = frame.version
+            try:
+                taken = view.update(frame)
+            except Exception:
+                self._seen = version  # the same frame would fail again; the next one may not
+                raise
+        if taken:
+            self._seen = version
+        return taken
+
+    @property
+    def path(self) -> str:
+        words = {"ring": "shared-memory ring", "host": "GPU to host to shared memory", "none": "not shared yet"}
+        return words.get(self.stream.sharing, self.stream.sharing)
+
+    def close(self) -> None:
+        self.release()
+
+
+class FileSource:
+    """A file, read once by a thread of its own so that the picture never stands still."""
+
+    def __init__(self, path: Path, wake: Callable[[], None]) -> None:
+        self.file = path
+        self.value: GaussianScene | np.ndarray | None = None
+        self._wake = wake
+        self._progress: float | None = 0.0
+        self._error: str = ""
+        self._kind = ""
+        self._fed = False
+        self._told = 0.0
+        self._last: tuple[object, ...] = ()
+        self._closed = False
+        self._thread = threading.Thread(target=self._read, name=f"read {path.name}", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            from viewer_app.files import open_file
+
+            value: Value = open_file(self.file, self._report)
+            self.value = value
+            self._kind = "image" if isinstance(value, np.ndarray) else "gaussians"
+        except _Cancelled:
+            return
+        except ViewerError as e:
+            self._error = str(e)
+        except Exception as e:  # a fault of a reader must not end the viewer
+            self._error = f"{self.file}: could not be read: {type(e).__name__}: {e}"
+        finally:
+            self._progress = None
+            if not self._closed:
+                self._wake()
+
+    def _report(self, what: str, fraction: float) -> None:
+        if self._closed:
+            raise _Cancelled
+        self._progress = min(max(fraction, 0.0), 1.0)
+        now = time.monotonic()
+        if now - self._told > 0.1:
+            self._told = now
+            self._wake()
+
+    def refresh(self, entry: Entry) -> bool:
+        entry.kind, entry.progress, entry.fault_of_source = self._kind, self._progress, self._error
+        now = entry.kind, entry.progress, entry.fault_of_source
+        changed, self._last = now != self._last, now
+        return changed
+
+    @property
+    def path(self) -> str:
+        return "file"
+
+    def open(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def has_news(self) -> bool:
+        return self.value is not None and not self._fed
+
+    def feed(self, view: View) -> bool:
+        if self.value is None:
+            return False
+        value, self.value = self.value, None  # the view holds it from here on
+        self._fed = True
+        return view.update(value)
+
+    def close(self) -> None:
+        self._closed = True
+        self.value = None
+
+
+class _Cancelled(Exception):  # noqa: N818  (not an error: it ends the thread)
+    """The file is not wanted any more."""
