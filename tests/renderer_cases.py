@@ -1,0 +1,125 @@
+"""What the renderer tests share: the implementations, small scenes made by hand or by chance, and measures."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viewer_app.cameras import Camera, intrinsics, look_at
+from viewer_app.renderers.gl import GlRenderer
+from viewer_app.renderers.reference import ReferenceRenderer
+from viewer_app.scene import SH_C0, GaussianScene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import moderngl
+
+    from viewer_app.renderers.base import Renderer
+
+MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
+    "reference": lambda ctx: ReferenceRenderer(),
+    "gl": lambda ctx: GlRenderer(ctx),
+}
+"""Every implementation by its name."""
+
+
+def camera(width: int = 64, height: int = 48, focal: float = 50.0, **kwargs: Any) -> Camera:
+    """At the origin, looking along +z; the optical axis goes through the centre of pixel (width/2, height/2)."""
+    K = np.array([[focal, 0, width / 2 + 0.5], [0, focal, height / 2 + 0.5], [0, 0, 1]])
+    return Camera(np.eye(4), K, width, height, **kwargs)
+
+
+def scene(means: Any, rgb: Any = (1.0, 1.0, 1.0), scales: Any = 0.1, opacities: Any = 0.5,
+          **kwargs: Any) -> GaussianScene:
+    """Activated Gaussians of constant colour; everything is broadcast to the number of means."""
+    means = np.atleast_2d(np.asarray(means, np.float32))
+    n = len(means)
+    fields: dict[str, Any] = {
+        "quats": np.broadcast_to(np.array([1, 0, 0, 0], np.float32), (n, 4)),
+        "scales": np.broadcast_to(np.asarray(scales, np.float32), (n, 3)),
+        "opacities": np.broadcast_to(np.asarray(opacities, np.float32), (n,)),
+        "sh0": np.broadcast_to(((np.asarray(rgb, np.float64) - 0.5) / SH_C0).astype(np.float32), (n, 3)),
+        "shN": np.zeros((n, 0, 3), np.float32), "activated": True, "sh_degree": 0,
+    }
+    return GaussianScene(means, **{**fields, **kwargs})
+
+
+@dataclass(frozen=True)
+class Chance:
+    """What a random scene is made of."""
+
+    n: int = 1500
+    log_scale: tuple[float, float] = (-3.5, 0.8)
+    """Mean and deviation."""
+    logit: tuple[float, float] = (0.0, 2.0)
+    spread: float = 1.5
+    """Of the means around the origin, standard deviation."""
+    sh_degree: int = 3
+
+
+def random_scene(seed: int, chance: Chance) -> GaussianScene:
+    g = np.random.default_rng(seed)
+    k = (chance.sh_degree + 1) ** 2 - 1
+
+    def normal(mean: float, deviation: float, *shape: int) -> np.ndarray:
+        return (mean + deviation * g.standard_normal(shape)).astype(np.float32)
+
+    n = chance.n
+    return GaussianScene(normal(0, chance.spread, n, 3), normal(0, 1, n, 4), normal(*chance.log_scale, n, 3),
+                         normal(*chance.logit, n), normal(0, 1, n, 3), normal(0, 0.3, n, k, 3),
+                         sh_degree=chance.sh_degree)
+
+
+def looking_at_origin(width: int = 200, height: int = 150, distance: float = 4.0, **kwargs: Any) -> Camera:
+    """Obliquely, with a principal point off the middle and pixels that are not quite square."""
+    K = intrinsics(55.0, width, height)
+    K[0, 0] *= 1.1
+    K[:2, 2] += 7.3, -4.1
+    if kwargs.get("model") == "ortho":
+        K[0, 0], K[1, 1] = 44.0, 40.0
+    position = distance * np.array([0.5, -0.35, -0.79])
+    return Camera(look_at(position, (0, 0, 0)), K, width, height, **kwargs)
+
+
+def psnr(a: np.ndarray, b: np.ndarray, peak: float = 1.0) -> float:
+    """Decibels, against `peak`."""
+    error = float(np.mean((a.astype(np.float64) - b.astype(np.float64)) ** 2))
+    return float("inf") if error == 0 else 10 * np.log10(peak * peak / error)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture that gsplat drew."""
+
+    scene: str
+    camera: Camera
+    mode: Any
+    sh_degree: int
+    color: np.ndarray
+    alpha: np.ndarray
+    depth: np.ndarray
+
+
+def gsplat_picture(data_dir: Path, name: str) -> Drawn:
+    folder = data_dir / "gsplat_reference"
+    c = json.loads((folder / "cameras.json").read_text())[name]
+    with np.load(folder / "renders.npz") as renders:
+        picture = renders[name].astype(np.float32)
+    view = Camera(np.array(c["viewmat"]), np.array(c["K"]), c["width"], c["height"])
+    return Drawn(c["scene"], view, c["mode"], c["sh_degree"], picture[..., :3], picture[..., 3], picture[..., 4])
+
+
+def real_scene(data_dir: Path, name: str) -> GaussianScene:
+    """biker, playbot or random."""
+    if name != "random":
+        from viewer_app.files import load_scene
+
+        return load_scene(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
+    with np.load(data_dir / "gsplat_reference" / "random_scene.npz") as z:
+        return GaussianScene(z["means"], z["quats"], z["scales"], z["opacities"], z["sh0"],
+                             z["shN"].astype(np.float32))

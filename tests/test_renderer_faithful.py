@@ -1,0 +1,146 @@
+"""Pixels against gsplat's own CUDA kernels, and the OpenGL renderer against the reference.
+
+The stored pictures are float16: a value from 0.5 to 1 is rounded by up to 2^-12, so even a perfect renderer
+reaches no more than 77 dB in alpha where the whole picture is opaque ("random"), 85 dB where a sixth of it is
+("biker"). The reference stands at that limit, which is the evidence that it follows gsplat's rules.
+
+The OpenGL renderer departs from gsplat in one rule: gsplat ends a pixel *before* the Gaussian that would take the
+transmittance to 1e-4 or below. Fixed blending cannot know the transmittance, so that Gaussian and those behind it are
+drawn too. What it adds is at most the transmittance before it: below 1e-2 behind an alpha of 0.99, 0.1 at
+worst, behind one of 0.999. Only scenes of nearly opaque Gaussians show it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
+
+from viewer_app.errors import GraphicsError
+from viewer_app.renderers.base import Pixels, RenderOptions
+from viewer_app.renderers.gl import GlRenderer
+from viewer_app.renderers.reference import ReferenceRenderer
+from viewer_app.screens.offscreen import create_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from viewer_app.cameras import Camera
+    from viewer_app.scene import GaussianScene
+
+    Load = Callable[[str], GaussianScene]
+
+NAMES = [f"{scene}_{view}" for scene in ("biker", "playbot", "random") for view in ("0", "0_aa", "1", "2")]
+# Decibels for colour, alpha, depth. Measured lowest: gl 81.0, 71.2, 73.2 on trained scenes and 70.5, 66.1, 64.1
+# on random; the reference 87.2, 80.6, 82.6 and 79.4, 76.7, 78.6.
+GL_GATES = {"biker": (75, 68, 68), "playbot": (75, 68, 68), "random": (65, 62, 60)}
+REFERENCE_GATES = {"biker": (85, 79, 79), "playbot": (85, 79, 79), "random": (77, 75, 75)}
+
+
+@pytest.fixture(scope="module")
+def gl() -> Iterator[GlRenderer]:
+    try:
+        context = create_context()
+    except GraphicsError as e:
+        pytest.skip(str(e))
+    renderer = GlRenderer(context)
+    yield renderer
+    renderer.close()
+    context.release()
+
+
+@pytest.fixture(scope="module")
+def load(data_dir: Path) -> Load:
+    scenes: dict[str, GaussianScene] = {}
+
+    def get(name: str) -> GaussianScene:
+        if name not in scenes:
+            scenes[name] = real_scene(data_dir, name)
+        return scenes[name]
+
+    return get
+
+
+def decibels(a: Pixels, color: np.ndarray, alpha: np.ndarray, depth: np.ndarray) -> tuple[float, float, float]:
+    """Colour and alpha against 1, depth against its largest value."""
+    assert a.depth is not None
+    return psnr(a.color, color), psnr(a.alpha, alpha), psnr(a.depth, depth, float(depth.max()))
+
+
+def both(gl: GlRenderer, scene: GaussianScene, view: Camera, options: RenderOptions) -> tuple[float, float, float]:
+    reference = ReferenceRenderer()
+    for renderer in (gl, reference):
+        renderer.load(scene)
+    expected = reference.render(view, options).pixels()
+    assert expected.depth is not None and expected.alpha.max() > 0.1, "the picture shows something"
+    return decibels(gl.render(view, options).pixels(), expected.color, expected.alpha, expected.depth)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gl_against_gsplat(gl: GlRenderer, load: Load, data_dir: Path, name: str) -> None:
+    d = gsplat_picture(data_dir, name)
+    gl.load(load(d.scene))
+    p = gl.render(d.camera, RenderOptions(d.mode, d.sh_degree)).pixels()
+    got = decibels(p, d.color, d.alpha, d.depth)
+    assert all(np.greater_equal(got, GL_GATES[d.scene])), got
+
+
+# One slow camera of biker; playbot and random are small.
+@pytest.mark.parametrize("name", ["biker_2", "playbot_0", "playbot_0_aa", "playbot_2", "random_0", "random_0_aa",
+                                  "random_1", "random_2"])
+def test_reference_against_gsplat(load: Load, data_dir: Path, name: str) -> None:
+    d = gsplat_picture(data_dir, name)
+    reference = ReferenceRenderer()
+    reference.load(load(d.scene))
+    p = reference.render(d.camera, RenderOptions(d.mode, d.sh_degree)).pixels()
+    got = decibels(p, d.color, d.alpha, d.depth)
+    assert all(np.greater_equal(got, REFERENCE_GATES[d.scene])), got
+
+
+@pytest.mark.parametrize(("name", "size", "model"), [
+    ("biker_0", (400, 300), "pinhole"), ("biker_1", (400, 300), "ortho"),
+    ("playbot_0_aa", (400, 300), "pinhole"), ("playbot_2", (321, 243), "ortho"), ("random_0_aa", (321, 243), "ortho"),
+])
+def test_gl_against_the_reference(gl: GlRenderer, load: Load, data_dir: Path, name: str, size, model) -> None:
+    d = gsplat_picture(data_dir, name)
+    view = d.camera.resized(*size)
+    if model == "ortho":  # so large that an object at a distance of 4 looks as before
+        K = view.K.copy()
+        K[[0, 1], [0, 1]] /= 4
+        view = replace(view, K=K, model="ortho")
+    got = both(gl, load(d.scene), view, RenderOptions(d.mode))
+    assert min(got) >= 60, got
+
+
+SCENES = {
+    "mixed": Chance(),
+    "anisotropic": Chance(log_scale=(-3.5, 1.6)),
+    "tiny": Chance(n=4000, log_scale=(-5.0, 0.5), logit=(3.0, 1.0)),
+    "huge": Chance(n=200, log_scale=(0.5, 1.5), logit=(-2.0, 1.0)),
+    "all around the camera": Chance(n=3000, spread=5.0),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(SCENES))
+@pytest.mark.parametrize("model", ["pinhole", "ortho"])
+@pytest.mark.parametrize("mode", ["classic", "antialiased"])
+def test_random_scenes(gl: GlRenderer, kind: str, model, mode) -> None:
+    got = both(gl, random_scene(21, SCENES[kind]), looking_at_origin(model=model), RenderOptions(mode))
+    assert min(got) >= 60, got
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+def test_every_sh_degree(gl: GlRenderer, degree: int) -> None:
+    got = both(gl, random_scene(22, Chance(sh_degree=degree)), looking_at_origin(), RenderOptions())
+    assert min(got) >= 60, got
+
+
+@pytest.mark.parametrize("logit", [3.0, 5.0])
+def test_nearly_opaque(gl: GlRenderer, logit: float) -> None:
+    # Where the departure described at the top shows most; every other random scene stands above 70.
+    got = both(gl, random_scene(23, Chance(logit=(logit, 1.0))), looking_at_origin(), RenderOptions())
+    assert min(got) >= 60, got

@@ -1,0 +1,124 @@
+"""What the OpenGL renderer promises beyond the conformance suite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import moderngl
+import numpy as np
+import pytest
+from renderer_cases import Chance, looking_at_origin, psnr, random_scene
+
+from viewer_app.errors import GraphicsError, RendererError
+from viewer_app.renderers.base import RenderOptions
+from viewer_app.renderers.gl import GlRenderer
+from viewer_app.screens.offscreen import create_context
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPTIONS = RenderOptions()
+
+
+@pytest.fixture(scope="module")
+def ctx() -> Iterator[moderngl.Context]:
+    try:
+        context = create_context()
+    except GraphicsError as e:
+        pytest.skip(str(e))
+    yield context
+    context.release()
+
+
+def test_what_is_unchanged_is_not_drawn_again(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    scene, view = random_scene(1, Chance(n=100)), looking_at_origin(80, 60)
+    renderer.load(scene)
+    picture = renderer.render(view, OPTIONS)
+    with ctx.query(primitives=True) as query:
+        same = renderer.render(replace(view, viewmat=view.viewmat.copy()), OPTIONS)
+    assert query.primitives == 0 and same is picture
+    turned = view.viewmat.copy()
+    turned[0, 3] += 0.1
+    for change in (lambda: renderer.render(replace(view, viewmat=turned), OPTIONS),
+                   lambda: (renderer.load(scene), renderer.render(replace(view, viewmat=turned), OPTIONS))):
+        with ctx.query(primitives=True) as query:
+            change()
+        assert query.primitives > 0
+    renderer.close()
+
+
+def test_a_camera_changed_in_place_is_noticed(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    renderer.load(random_scene(1, Chance(n=100)))
+    view = looking_at_origin(80, 60)
+    before = renderer.render(view, OPTIONS).pixels().color
+    view.viewmat[0, 3] += 0.5
+    assert psnr(before, renderer.render(view, OPTIONS).pixels().color) < 40
+    renderer.close()
+
+
+def test_the_callers_state_is_left_alone(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    renderer.load(random_scene(1, Chance(n=100)))
+    texture = ctx.texture((16, 16), 4)
+    mine = ctx.framebuffer([texture])
+    mine.use()
+    mine.clear(1.0, 0.0, 0.0, 1.0)
+    renderer.render(looking_at_origin(80, 60), OPTIONS)
+    ctx.clear(0.0, 1.0, 0.0, 1.0)  # goes to whatever is bound
+    assert mine.read(components=3)[:3] == b"\x00\xff\x00"
+    assert mine.viewport == (0, 0, 16, 16)
+    for held in (mine, texture, renderer):
+        held.close() if isinstance(held, GlRenderer) else held.release()
+
+
+def test_draws_whatever_is_enabled(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    renderer.load(random_scene(1, Chance(n=300)))
+    view = looking_at_origin(80, 60)
+    expected = renderer.render(view, OPTIONS).pixels().color
+    renderer.render(view.resized(10, 10), OPTIONS)
+    ctx.enable(moderngl.BLEND | moderngl.CULL_FACE | moderngl.DEPTH_TEST)
+    ctx.blend_func = moderngl.ZERO, moderngl.ZERO
+    assert np.array_equal(renderer.render(view, OPTIONS).pixels().color, expected)
+    ctx.disable(moderngl.BLEND | moderngl.CULL_FACE | moderngl.DEPTH_TEST)
+    renderer.close()
+
+
+def test_too_large(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    side = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
+    with pytest.raises(RendererError, match=f"{side + 1}x8 .*{side}"):
+        renderer.render(replace(looking_at_origin(), width=side + 1, height=8), OPTIONS)
+    renderer._limit = renderer._columns = 16  # a driver whose textures are 16 by 16
+    with pytest.raises(RendererError, match=r"300 Gaussians.*16x16.*256"):
+        renderer.load(random_scene(1, Chance(n=300, sh_degree=0)))
+    with pytest.raises(RendererError, match=r"300 Gaussians.*16x16.*16"):
+        renderer.load(random_scene(1, Chance(n=300, sh_degree=3)))  # one Gaussian's coefficients fill a row
+    renderer.load(random_scene(1, Chance(n=16, sh_degree=3)))
+    assert renderer.render(looking_at_origin(10, 10), OPTIONS).pixels().alpha.any()
+    renderer.close()
+
+
+def test_pictures_of_another_context(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    picture = renderer.render(looking_at_origin(8, 8), OPTIONS)
+    other = create_context()
+    with pytest.raises(RendererError, match="another OpenGL context"):
+        picture.texture(other)
+    other.release()
+    ctx.__enter__()  # current again
+    renderer.close()
+
+
+def test_half_precision(ctx: moderngl.Context) -> None:
+    full, half = GlRenderer(ctx), GlRenderer(ctx, precision="f2")
+    view, pictures = looking_at_origin(), []
+    for renderer in (full, half):
+        renderer.load(random_scene(2, Chance()))
+        pictures.append(renderer.render(view, OPTIONS).pixels())
+        renderer.close()
+    assert pictures[1].color.dtype == np.float32
+    assert 45 < psnr(pictures[0].color, pictures[1].color) < 80
