@@ -11,9 +11,9 @@ from splatview.demo import rasterizer
 from splatview.demo.errors import DemoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from splatview.demo.capture import View
+    from splatview.demo.capture import Gaussians, View
     from splatview.demo.rasterizer import Drawn
 
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Backend:
     name: str
     device: torch.device
-    draw: Callable[[Mapping[str, torch.Tensor], View, int], Drawn]
+    draw: Callable[[Gaussians, View, int], Drawn]
     """(Gaussians as a trainer holds them, view, SH degree) -> picture with gradients."""
 
 
@@ -41,7 +41,7 @@ def choose(device: str) -> Backend:
     return Backend(f"gsplat {gsplat.__version__}", torch.device("cuda"), draw_gsplat)
 
 
-def draw_gsplat(gaussians: Mapping[str, torch.Tensor], view: View, sh_degree: int = 0) -> Drawn:
+def draw_gsplat(gaussians: Gaussians, view: View, sh_degree: int = 0) -> Drawn:
     """`rasterizer.draw` by gsplat's kernels; everything lies on one CUDA device."""
     from gsplat import rasterization
 

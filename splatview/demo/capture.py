@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Union
 
 import torch
 from torch.nn import functional
+
+Gaussians = Union[Mapping[str, torch.Tensor], torch.nn.ParameterDict]
+"""As gsplat's trainer holds them: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,)
+logit, sh0 (N, 1, 3), shN (N, K-1, 3)."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +37,20 @@ class View:
         image = None if self.image is None else self.image.to(device)
         return View(self.viewmat.to(device), self.K.to(device), self.width, self.height, image)
 
-    def shrunk(self, pixels: int) -> View:
-        """The same view with at most `pixels` pixels; the intrinsics follow."""
-        scale = math.sqrt(pixels / (self.width * self.height))
-        if scale >= 1:
-            return self
-        width, height = max(1, round(self.width * scale)), max(1, round(self.height * scale))
+    def resized(self, width: int, height: int) -> View:
+        """The same view at another size, without a picture; the intrinsics follow."""
         K = self.K * torch.tensor([[width / self.width], [height / self.height], [1.0]])
-        image = self.image
-        if image is not None:
-            image = functional.interpolate(image.permute(2, 0, 1)[None], (height, width), mode="area")[0].permute(1, 2, 0)
-        return replace(self, K=K, width=width, height=height, image=image)
+        return View(self.viewmat, K, width, height)
+
+    def to_json(self) -> dict[str, object]:
+        """As `splatview shot --camera` reads it."""
+        return {"viewmat": self.viewmat.tolist(), "K": self.K.tolist(), "width": self.width, "height": self.height}
+
+
+def fitted(width: int, height: int, pixels: int) -> tuple[int, int]:
+    """The size of this shape with at most about `pixels` pixels; never larger than it is."""
+    scale = min(1.0, math.sqrt(pixels / (width * height)))
+    return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,8 @@ class Capture:
     """(N, 3) float32 in [0, 1]."""
     camera: dict[str, object] | None = None
     """Where to look from, in the form that `splatview shot --camera` reads; None: the first training view."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about how this was read."""
 
     @property
     def extent(self) -> float:

@@ -15,9 +15,7 @@ from torch.nn import functional
 from splatview.demo.compositing import ALPHA_MIN, composite, tile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from splatview.demo.capture import View
+    from splatview.demo.capture import Gaussians, View
 
 SH_C0 = 0.28209479177387814
 SH_C1 = 0.4886025119029199
@@ -42,7 +40,7 @@ class Drawn:
     """(N,) bool: touches at least one pixel."""
 
 
-def colors(gaussians: Mapping[str, torch.Tensor], viewmat: torch.Tensor, sh_degree: int) -> torch.Tensor:
+def colors(gaussians: Gaussians, viewmat: torch.Tensor, sh_degree: int) -> torch.Tensor:
     """(N, 3) RGB >= 0 as seen from the camera, from spherical harmonics of degree 0 or 1."""
     if sh_degree not in (0, 1):
         raise ValueError(f"sh_degree: {sh_degree} is not 0 or 1, the degrees that the CPU rasteriser knows")
@@ -55,7 +53,7 @@ def colors(gaussians: Mapping[str, torch.Tensor], viewmat: torch.Tensor, sh_degr
     return rgb.clamp_min(0)
 
 
-def project(gaussians: Mapping[str, torch.Tensor], view: View) -> tuple[torch.Tensor, ...]:
+def project(gaussians: Gaussians, view: View) -> tuple[torch.Tensor, ...]:
     """Screen-space means2d (N, 2), conics (N, 3), depths (N,), covariance diagonal (N, 2), valid (N,) bool."""
     rotation, K = view.viewmat[:3, :3], view.K
     in_camera = gaussians["means"] @ rotation.T + view.viewmat[:3, 3]
@@ -82,12 +80,11 @@ def project(gaussians: Mapping[str, torch.Tensor], view: View) -> tuple[torch.Te
     return means2d, conics, z, torch.stack([xx, yy], 1), valid
 
 
-def draw(gaussians: Mapping[str, torch.Tensor], view: View, sh_degree: int = 0,
+def draw(gaussians: Gaussians, view: View, sh_degree: int = 0,
          background: torch.Tensor | None = None) -> Drawn:
     """Draw Gaussians as a trainer holds them (CPU, float32 or float64), with gradients to every parameter.
 
-    gaussians: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,) logit, sh0 (N, 1, 3) and,
-    for sh_degree 1, shN (N, >= 3, 3). background: (3,) RGB, black if None.
+    For sh_degree 1 shN has at least three rows. background: (3,) RGB, black if None.
     """
     means2d, conics, depths, variances, valid = project(gaussians, view)
     opacities = torch.sigmoid(gaussians["opacities"])

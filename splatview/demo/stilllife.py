@@ -33,12 +33,13 @@ GLOSS = (0.5, 0.05, 0.35, 0.15, 0.5, 0.5, 0.5, 0.03)
 
 def distances(p: torch.Tensor) -> torch.Tensor:
     """(7, n) the distance from points (3, n) to each thing on the table, in the order of the constants above."""
-    found = [_teapot(*((p - column(p, TEAPOT_AT)) / TEAPOT_SCALE)) * TEAPOT_SCALE]
-    x, y, z = (q.abs() - (half - BOX_ROUNDING) for q, half in zip(_in_box(p), BOX_HALF, strict=True))
-    inside = torch.maximum(torch.maximum(x, y), z).clamp_max(0)
-    found.append(_length(x.clamp_min(0), y.clamp_min(0), z.clamp_min(0)) + inside - BOX_ROUNDING)
-    found.append(_torus(*(p - column(p, RING_AT)), *RING_RADII))
-    found += [_sphere(*p, centre, radius) for centre, radius in BALLS]
+    x, y, z = p
+    found = [_teapot((p - column(p, TEAPOT_AT)) / TEAPOT_SCALE) * TEAPOT_SCALE]
+    bx, by, bz = (q.abs() - (half - BOX_ROUNDING) for q, half in zip(_in_box(p), BOX_HALF, strict=True))
+    inside = torch.maximum(torch.maximum(bx, by), bz).clamp_max(0)
+    found.append(_length(bx.clamp_min(0), by.clamp_min(0), bz.clamp_min(0)) + inside - BOX_ROUNDING)
+    found.append(_torus(x - RING_AT[0], y - RING_AT[1], z - RING_AT[2], *RING_RADII))
+    found += [_sphere(x, y, z, centre, radius) for centre, radius in BALLS]
     return torch.stack(found)
 
 
@@ -138,8 +139,9 @@ def _smooth_min(a: torch.Tensor, b: torch.Tensor, k: float) -> torch.Tensor:
     return torch.minimum(a, b).addcmul_(h, h, value=-0.25 / k)
 
 
-def _teapot(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+def _teapot(p: torch.Tensor) -> torch.Tensor:
     """A pot whose belly has radius 1, standing on y = 0, with the spout towards +x."""
+    x, y, z = p
     body = _spheroid(x, y - 0.82, z, 1.0, 0.74)
     foot = _torus(x, y - 0.1, z, 0.5, 0.1)
     spout = torch.minimum(_tapered(x, y, z, (0.7, 0.55, 0.26), (1.25, 0.95, 0.16)),

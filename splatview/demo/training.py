@@ -35,7 +35,7 @@ class TrainingOptions:
     quats: float = 4e-3
     opacities: float = 5e-2
     sh0: float = 1e-2
-    shN: float = 1e-3
+    sh_rest: float = 1e-3
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Training:
         self.gaussians = initial_gaussians(capture.points, capture.colors).to(device)
         extent = capture.extent
         rates = {"means": options.means * extent, "scales": options.scales, "quats": options.quats,
-                 "opacities": options.opacities, "sh0": options.sh0, "shN": options.shN}
+                 "opacities": options.opacities, "sh0": options.sh0, "shN": options.sh_rest}
         self.optimizer = torch.optim.Adam(
             [{"params": [p], "lr": rates[name], "name": name} for name, p in self.gaussians.items()], eps=1e-15)
         self.density = DensityControl(options.density, extent, options.seed)
