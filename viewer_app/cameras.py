@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +20,10 @@ DEFAULT_FOV = 50.0
 """Vertical field of view in degrees of a camera that names none."""
 DEFAULT_UP = (0.0, -1.0, 0.0)
 """Up in a world that follows OpenCV axes, where y points down."""
+NEAR, FAR = 0.01, 1e10
+"""gsplat's own limits of what is drawn, in world units along the line of sight."""
+FILE_LIMIT = 1 << 20
+"""Bytes of a camera file."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,9 @@ class Camera:
     width: int
     height: int
     model: CameraModel = "pinhole"
-    near: float = 0.01
+    near: float = NEAR
     """Gaussians whose centre is nearer than this (camera z, world units) are not drawn."""
-    far: float = 1e10
+    far: float = FAR
 
     @property
     def position(self) -> np.ndarray:
@@ -59,23 +62,29 @@ class Camera:
     def to_json(self) -> str:
         """The form that `camera_from_json` reads back."""
         d = {"viewmat": self.viewmat.tolist(), "K": self.K.tolist(), "width": self.width, "height": self.height}
-        return json.dumps(d if self.model == "pinhole" else {**d, "model": self.model})
+        defaults = {"model": "pinhole", "near": NEAR, "far": FAR}
+        return json.dumps(d | {k: getattr(self, k) for k, v in defaults.items() if getattr(self, k) != v})
 
 
 def look_at(position: Any, target: Any, up: Any = DEFAULT_UP) -> np.ndarray:
     """World-to-camera matrix (4, 4) of a camera at `position` that looks at `target`, `up` upward in the picture.
 
     When the line of sight is parallel to `up`, another direction is taken for it.
+
+    Raises:
+        CameraError: the points are the same or not finite, or `up` is no direction.
     """
     position, target, up = (np.asarray(v, np.float64) for v in (position, target, up))
-    forward = target - position
-    length = np.linalg.norm(forward)
+    with np.errstate(over="ignore", invalid="ignore"):
+        forward = target - position
+        length = np.linalg.norm(forward)
     if not np.isfinite(length) or length == 0:
         raise CameraError(f"camera: position {position.tolist()} and look_at {target.tolist()} must be two finite, "
                           "different points")
+    up = _unit(up)
     forward = forward / length
     right = np.cross(forward, up)
-    if np.linalg.norm(right) < 1e-9 * max(1.0, float(np.linalg.norm(up))):
+    if np.linalg.norm(right) < 1e-9:
         axis = np.eye(3)[int(np.argmin(np.abs(forward)))]
         right = np.cross(forward, axis)
     right = right / np.linalg.norm(right)
@@ -99,7 +108,11 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
 
     Two forms: {"viewmat": 4x4, "K": 3x3} with optional "width", "height" that K was made for (the picture's own
     size is assumed otherwise), or {"position": [x,y,z], "look_at": [x,y,z], "up": [x,y,z], "fov": degrees} with
-    optional up and fov. Both take an optional "model": "pinhole" | "ortho", "near", "far".
+    optional up and fov. Both take an optional "model": "pinhole" | "ortho", "near", "far". With "ortho" the second
+    form shows as much as a pinhole camera shows at the distance of look_at.
+
+    Raises:
+        CameraError: the text, or what the file holds, describes no camera.
     """
     d = _parse(source)
     known = {"viewmat", "K", "width", "height", "position", "look_at", "up", "fov", "model", "near", "far"}
@@ -108,52 +121,73 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
     model = d.get("model", "pinhole")
     if model not in ("pinhole", "ortho"):
         raise CameraError(f"camera: model is {model!r}, not 'pinhole' or 'ortho'")
-    near, far = float(d.get("near", 0.01)), float(d.get("far", 1e10))
+    near, far = _number(d, "near", NEAR), _number(d, "far", FAR)
     if not 0 < near < far:
         raise CameraError(f"camera: near {near} and far {far} must satisfy 0 < near < far")
     if "viewmat" in d or "K" in d:
+        if mixed := {"position", "look_at", "up", "fov"} & set(d):
+            raise CameraError(f'camera: "{min(mixed)}" does not go with "viewmat" and "K"; give one form or the other')
         viewmat = _matrix(d, "viewmat", 4)
         K = _matrix(d, "K", 3)
         rotation = viewmat[:3, :3]
-        if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) or np.linalg.det(rotation) < 0:
+        with np.errstate(over="ignore", invalid="ignore"):
+            rigid = np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and np.linalg.det(rotation) > 0
+        if not rigid:
             raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
+        if not np.array_equal(viewmat[3], [0, 0, 0, 1]):
+            raise CameraError(f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]")
+        if not np.array_equal(K[[0, 1, 2, 2, 2], [1, 0, 0, 1, 2]], [0, 0, 0, 0, 1]):
+            raise CameraError(f"camera: K is {K.tolist()}, not of the form [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]")
         if K[0, 0] <= 0 or K[1, 1] <= 0:
             raise CameraError(f"camera: K has focal lengths {K[0, 0]}, {K[1, 1]}; both must be positive")
-        own = Camera(viewmat, K, int(d.get("width", width)), int(d.get("height", height)), model, near, far)
-        if own.width <= 0 or own.height <= 0:
-            raise CameraError(f"camera: size {own.width}x{own.height} must be positive")
+        size = [_number(d, key, value) for key, value in (("width", width), ("height", height))]
+        if not all(0 < v < 1 << 20 and v == int(v) for v in size) or ("width" in d) != ("height" in d):
+            raise CameraError(f"camera: a size of {size[0]:g}x{size[1]:g} pixels; two whole numbers are needed")
+        own = Camera(viewmat, K, int(size[0]), int(size[1]), model, near, far)
         return own if (own.width, own.height) == (width, height) else own.resized(width, height)
     if "position" not in d or "look_at" not in d:
         raise CameraError('camera: needs "viewmat" and "K", or "position" and "look_at"; '
                           f"got {', '.join(sorted(d)) or 'nothing'}")
-    viewmat = look_at(_vector(d, "position"), _vector(d, "look_at"), _vector(d, "up", DEFAULT_UP))
-    return Camera(viewmat, intrinsics(float(d.get("fov", DEFAULT_FOV)), width, height), width, height,
-                  model, near, far)
+    target = _vector(d, "look_at")
+    viewmat = look_at(_vector(d, "position"), target, _vector(d, "up", DEFAULT_UP))
+    K = intrinsics(_number(d, "fov", DEFAULT_FOV), width, height)
+    if model == "ortho":
+        K[[0, 1], [0, 1]] /= viewmat[2, :3] @ target + viewmat[2, 3]
+    return Camera(viewmat, K, width, height, model, near, far)
 
 
 def frame_points(points: np.ndarray, width: int, height: int, *, weights: np.ndarray | None = None,
                  up: Any = DEFAULT_UP, fov: float = DEFAULT_FOV) -> Camera:
     """The camera from which a scene with these centres (N, 3) is seen whole at first sight.
 
-    Robust against floaters: the middle is the (weighted) median, the extent a high percentile of distances.
-    Non-finite points are ignored; with none left the unit ball at the origin is framed.
+    Robust against floaters, see `bounds`: without floaters every point is in view. Points that are not finite are
+    ignored; with none left the unit ball at the origin is framed. Gaussians with a weight of 0 do not count.
+
+    Raises:
+        CameraError: `up` is no direction, `fov` no angle, or the size not positive.
     """
+    if width <= 0 or height <= 0:
+        raise CameraError(f"camera: a size of {width}x{height} pixels; both must be positive")
     center, radius = bounds(points, weights)
     half = math.radians(fov) / 2
     half = min(half, math.atan(math.tan(half) * width / height))
     distance = radius / math.sin(half)
-    up = np.asarray(up, np.float64)
-    axis = np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 * np.linalg.norm(up) else np.array([0.0, -1.0, 0.0])
-    offset = axis + 0.25 * up / np.linalg.norm(up)
+    up = _unit(np.asarray(up, np.float64))
+    axis = np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 else np.array([0.0, -1.0, 0.0])
+    offset = axis + 0.25 * up
     position = center + offset / np.linalg.norm(offset) * distance
     return Camera(look_at(position, center, up), intrinsics(fov, width, height), width, height,
-                  near=max(distance * 1e-4, 1e-6) if distance < 100 else 0.01)
+                  near=min(NEAR, distance * NEAR))
 
 
 def bounds(points: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:
-    """A robust centre (3,) and radius (> 0) of points (N, 3); floaters count little."""
+    """A robust centre (3,) and radius (> 0) of points (N, 3): floaters count little.
+
+    The centre is the median. The radius reaches the farthest point if that lies within 1.6 times the 92nd percentile
+    of distances, as in any evenly filled box; otherwise there are floaters, and it is that percentile.
+    """
     points = np.asarray(points)
-    keep = np.isfinite(points).all(axis=1)
+    keep = (np.abs(points) < 1e38).all(axis=1)  # neither NaN nor so far that a square overflows
     if weights is not None:
         keep &= np.asarray(weights) > 0
     points = points[keep]
@@ -163,7 +197,10 @@ def bounds(points: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.nd
         points = points[:: len(points) // 100_000]
     points = points.astype(np.float64)
     center = np.median(points, axis=0)
-    radius = float(np.percentile(np.linalg.norm(points - center, axis=1), 92))
+    distances = np.linalg.norm(points - center, axis=1)
+    radius, farthest = float(np.percentile(distances, 92)), float(distances.max())
+    if farthest <= 1.6 * radius:
+        radius = farthest
     scale = max(float(np.abs(center).max()), 1e-3)
     return center, max(radius, 1e-6 * scale, 1e-6)
 
@@ -172,21 +209,49 @@ def _parse(source: str) -> dict[str, Any]:
     text = source
     if not source.lstrip().startswith("{"):
         try:
-            text = Path(source).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as e:
-            raise CameraError(f"camera: {source!r} is neither a JSON object nor a readable file ({e})") from None
+            with open(source, encoding="utf-8") as f:
+                text = f.read(FILE_LIMIT)
+        except (OSError, ValueError) as e:
+            raise CameraError(f"camera: {source[:80]!r} is neither a JSON object nor a readable file "
+                              f"({getattr(e, 'strerror', None) or e})") from None
     try:
         d = json.loads(text)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise CameraError(f"camera: not JSON: {e}") from None
     if not isinstance(d, dict):
         raise CameraError(f"camera: a JSON object is needed, not a {type(d).__name__}")
     return d
 
 
+def _unit(up: np.ndarray) -> np.ndarray:
+    """`up` at length 1."""
+    largest = np.abs(up).max(initial=0.0)
+    if up.shape != (3,) or not np.isfinite(largest) or largest == 0:
+        raise CameraError(f"camera: up is {up.tolist()}; a direction of three finite numbers, not all 0, is needed")
+    up = up / largest  # first, so that no square overflows or vanishes
+    return up / np.linalg.norm(up)
+
+
+def _checked(value: Any) -> float:
+    """A number of JSON; texts and truth values are none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _number(d: dict[str, Any], key: str, default: float) -> float:
+    try:
+        return _checked(d.get(key, default))
+    except TypeError as e:
+        raise CameraError(f"camera: {key}: {e}") from None
+
+
 def _matrix(d: dict[str, Any], key: str, n: int) -> np.ndarray:
     try:
-        m = np.array(d[key], np.float64)
+        m = np.array([[_checked(v) for v in row] for row in d[key]])
     except KeyError:
         raise CameraError(f'camera: "viewmat" and "K" go together; "{key}" is missing') from None
     except (ValueError, TypeError):
@@ -198,7 +263,7 @@ def _matrix(d: dict[str, Any], key: str, n: int) -> np.ndarray:
 
 def _vector(d: dict[str, Any], key: str, default: Any = None) -> np.ndarray:
     try:
-        v = np.array(d.get(key, default), np.float64)
+        v = np.array([_checked(x) for x in d.get(key, default)])
     except (ValueError, TypeError):
         v = np.empty(0)
     if v.shape != (3,) or not np.isfinite(v).all():
