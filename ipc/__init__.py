@@ -7,9 +7,10 @@ Nothing heavy is imported until a name is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers take it for True; importing typing would cost half of this module's time
 if TYPE_CHECKING:
+    from typing import Any
+
     from ipc.errors import IpcError, RuntimeFolderError, SharingError
     from ipc.frames import Frame, RemoteTensor
     from ipc.publisher import Publisher, Stream

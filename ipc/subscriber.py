@@ -42,7 +42,7 @@ class RemoteStream:
         self._reader: RingReader | None = None
         self._reader_ref: SegmentRef | None = None
         self._last_version = 0
-        self._rate_mark = (time.monotonic(), 0)
+        self._rate_mark: tuple[float, int] | None = None
 
     @property
     def name(self) -> str:
@@ -125,10 +125,12 @@ class RemoteStream:
             self._reader = self._reader_ref = None
 
     def _measure(self, now: float) -> None:
+        if self._rate_mark is None:  # what was published before we came is not a rate
+            self._rate_mark = (now, self.version)
         since, version = self._rate_mark
         if now - since >= _RATE_PERIOD:
             current = self.version
-            self.rate_hz = max(0.0, (current - version) / (now - since)) if version or since else 0.0
+            self.rate_hz = max(0.0, (current - version) / (now - since))
             self._rate_mark = (now, current)
 
 

@@ -9,9 +9,10 @@ loaded at the first call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers take it for True; importing typing would cost half of this module's time
 if TYPE_CHECKING:
+    from typing import Any
+
     from splatview.publishing import close, paused, publish, wait_while_paused
 
 __version__ = "0.1.0"

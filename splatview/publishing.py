@@ -66,7 +66,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     if name is None:
         name = kind or _default_names.get(type(value)) or _default_name(value)
     entry = _entries.get(name)
-    if entry is not None and entry.wishes == (kind, copy, live, meta.get("activated"), meta.get("layout")):
+    if entry is not None and entry.wishes == ((kind, copy, live, meta.get("activated"), meta.get("layout")) if meta
+                                              else (kind, copy, live, None, None)):
         tensors = entry.form.collect(value)
         if tensors is not None:
             if meta:
@@ -185,11 +186,12 @@ def _check_name(name: Any) -> None:
 def _checked(meta: dict[str, Any]) -> dict[str, Any]:
     """Metadata with every value of a type that travels. Raises TypeError or ValueError."""
     for key, value in meta.items():
-        if type(value) in (bool, int, float):
-            if type(value) is int and not -(2**63) < value < 2**63:
+        kind = type(value)
+        if kind is int:
+            if not -(2**63) < value < 2**63:
                 raise ValueError(f"{key}={value} does not fit 64 bits")
             continue
-        if type(value) is str and len(value) <= 1024:
+        if kind is float or kind is bool or (kind is str and len(value) <= 1024):
             continue
         meta = {**meta, key: _converted(key, value)}
     if "sh_degree" in meta and meta["sh_degree"] not in (0, 1, 2, 3):

@@ -16,7 +16,7 @@ lie in [0, 1]. Quaternions are w, x, y, z and need not be normalised. Axes are O
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter, is_, itemgetter
 from typing import Any
@@ -78,24 +78,28 @@ class GaussianForm:
 
     kind = "gaussians"
 
-    def __init__(self, holder: str, keys: dict[str, Any], tensors: dict[str, torch.Tensor], color: str,
-                 activated: bool):
+    def __init__(self, parts: _Parts, color: str, activated: bool):
+        tensors = parts.tensors
         self.color = color
         self.activated = activated
         self.shape = tuple(tensors["means"].shape)
         self.dtype = dtype_name(tensors["means"])
         self.device = str(tensors["means"].device)
-        self._holder = holder
-        self._parts = (attrgetter if holder == "object" else itemgetter)(*keys.values())
-        self._fields = tuple(keys)
+        self._type = parts.type
+        self._holder = parts.holder
+        self._look_up = parts.look_up
+        self._fields = tuple(tensors)
+        self._model = parts.by_attribute
         self._looks = tuple((t.shape, t.dtype, t.device) for t in tensors.values())
-        self._last: tuple[Any, ...] = (None,) * len(keys)
+        self._last: tuple[Any, ...] = (None,) * len(tensors)
         self._active_degree: int | None = None
 
     def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
+        if type(value) is not self._type:
+            return None
         try:
-            tensors = self._parts(_indexable(value, self._holder))
-            if self._holder == "object":  # an inria model, which knows how far it has come
+            tensors = self._look_up(self._holder(value))
+            if self._model:  # an inria model, which knows how far it has come
                 self._active_degree = getattr(value, "active_sh_degree", None)
             # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
             if all(map(is_, tensors, self._last)) and tensors[0].shape == self._looks[0][0]:
@@ -137,7 +141,7 @@ def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianForm:
 
     Raises TypeError when it is none of the forms above, ValueError when shapes, dtypes or devices do not fit.
     """
-    value, holder = _holder(value)
+    holder = _holder(value)
     have = _names(value, holder)
     keys: dict[str, Any] = {}
     for field, names in _NAMES.items():
@@ -160,28 +164,37 @@ def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianForm:
         keys["background"] = "background"
     if holder == "tuple":
         keys = {field: _TUPLE.index(str(name)) for field, name in keys.items()}
-    look_up = attrgetter if holder == "object" else itemgetter
-    tensors = {field: as_tensor(look_up(key)(_indexable(value, holder)), f"gaussians: {_label(key)}")
-               for field, key in keys.items()}
+    parts = _Parts(value, holder, keys)
+    tensors = parts.tensors
     if space == "rgb" and tensors["color"].ndim == 3:
         space = "sh"
     _check({field: (_label(key), tensors[field]) for field, key in keys.items()}, space)
-    return GaussianForm(holder, keys, tensors, space, activated)
+    return GaussianForm(parts, space, activated)
 
 
-def _holder(value: Any) -> tuple[Any, str]:
-    """The thing that holds the parts, and whether it is a mapping, a tuple or an object with attributes."""
-    params = getattr(value, "gauss_params", None)
-    if params is not None:
-        value = params
-    if isinstance(value, (Mapping, torch.nn.ParameterDict)):
-        return value, "mapping"
+class _Parts:
+    """How to get the parts out of values of one type."""
+
+    def __init__(self, value: Any, holder: str, keys: dict[str, Any]):
+        self.type = type(value)
+        self.by_attribute = holder == "object"
+        self.holder = _holder_of_parts(value, holder, keys.values())
+        self.look_up = (attrgetter if self.by_attribute else itemgetter)(*keys.values())
+        found = self.look_up(self.holder(value))
+        self.tensors = {field: as_tensor(part, f"gaussians: {_label(key)}")
+                        for (field, key), part in zip(keys.items(), found, strict=True)}
+
+
+def _holder(value: Any) -> str:
+    """Whether the parts are in a mapping (or a model's `gauss_params`), a tuple or an object's attributes."""
+    if isinstance(value, (Mapping, torch.nn.ParameterDict)) or hasattr(value, "gauss_params"):
+        return "mapping"
     if isinstance(value, (tuple, list)):
         if len(value) != len(_TUPLE):
             raise TypeError(f"gaussians: a tuple of {len(value)}; legal is ({', '.join(_TUPLE)})")
-        return value, "tuple"
+        return "tuple"
     if hasattr(value, "_xyz"):
-        return value, "object"
+        return "object"
     raise TypeError(f"cannot publish a {type(value).__name__}: legal are an image tensor, and Gaussians as a mapping "
                     "(means, quats, scales, opacities, sh0, shN), an inria GaussianModel, a nerfstudio model or "
                     f"a tuple ({', '.join(_TUPLE)})")
@@ -191,20 +204,25 @@ def _names(value: Any, holder: str) -> set[str]:
     if holder == "tuple":
         return set(_TUPLE)
     if holder == "mapping":
-        return {k for k in value.keys() if isinstance(k, str)}
+        mapping = value if isinstance(value, (Mapping, torch.nn.ParameterDict)) else value.gauss_params
+        return {k for k in mapping.keys() if isinstance(k, str)}
     every = [*(n for names in _NAMES.values() for n in names), *(c.first for c in _COLORS)]
     return {n for n in (*every, "_features_rest") if n.startswith("_") and hasattr(value, n)}
 
 
-def _indexable(value: Any, holder: str) -> Any:
-    """What the parts are looked up in, by key or, for an object, by attribute."""
-    if type(value) is dict or holder != "mapping":
-        return value
+def _holder_of_parts(value: Any, holder: str, keys: Iterable[Any]) -> Callable[[Any], Any]:
+    """From a value like this one to what the parts are looked up in, by key or, for an object, by attribute."""
+    if holder != "mapping":
+        return _itself
     if not isinstance(value, (Mapping, torch.nn.ParameterDict)):
-        value = value.gauss_params
-    if isinstance(value, torch.nn.ParameterDict) and len(value._parameters) == len(value):
+        return attrgetter("gauss_params")
+    if isinstance(value, torch.nn.ParameterDict) and all(key in value._parameters for key in keys):
         # Its own __getitem__ goes through Module.__getattr__, at ten times the cost of the dict below it.
-        return value._parameters
+        return attrgetter("_parameters")
+    return _itself
+
+
+def _itself(value: Any) -> Any:
     return value
 
 

@@ -1,0 +1,65 @@
+"""Run benchmarks and print their tables: `python -m benchmarks [NAME ...] [--save]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+
+NAMES = ("imports", "publish", "renderer", "opening")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)}; all by default")
+    parser.add_argument("--save", action="store_true", help="append the tables to benchmarks/RESULTS.md")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(NAMES):
+        parser.error(f"{unknown.pop()!r} is not a benchmark; legal are {', '.join(NAMES)}")
+    with tempfile.TemporaryDirectory(prefix="sv-bench-") as folder:
+        os.environ["SPLATVIEW_RUNTIME_DIR"] = folder  # not among the user's own runs
+        for name in options.names or NAMES:
+            begin = time.monotonic()
+            print(f"\n{name} ...", file=sys.stderr, flush=True)
+            module = importlib.import_module(f"benchmarks.{name}")
+            text = table(module.run())
+            print(f"{text}\n({time.monotonic() - begin:.0f} s)", flush=True)
+            if options.save:
+                save(name, module.__doc__ or "", text)
+    return 0
+
+
+def table(rows: list[dict[str, str]]) -> str:
+    """Rows as a Markdown table."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(str(row.get(c, "")) for c in columns) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """Processor, cores, system and versions, on one line."""
+    import torch
+
+    model = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), platform.machine())
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ", no GPU"
+    return (f"{model}, {os.cpu_count()} cores{gpu}, Linux {platform.release()}, Python {platform.python_version()}, "
+            f"torch {torch.__version__}")
+
+
+def save(name: str, description: str, text: str) -> None:
+    results = Path(__file__).parent / "RESULTS.md"
+    with results.open("a", encoding="utf-8") as f:
+        f.write(f"\n## {name}, {date.today().isoformat()}\n\n{description.splitlines()[0]}\n\n{machine()}  \n"
+                f"`python -m benchmarks {name}`\n\n{text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""What `publish` costs the trainer: no viewer, a viewer, a stopped viewer; against a bare copy of the frame."""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+import splatview
+from splatview import publishing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FRAME = (1080, 1920, 4)
+ROUNDS = 300
+_VIEWER = """
+import sys, time
+from ipc import Subscriber
+sub = Subscriber()
+seen = {}
+while True:
+    sub.poll()
+    for s in (s for s in sub.streams if s.name == "frame"):
+        s.open()
+        frame = s.read(seen.get(s.name, 0))
+        if frame is None: continue
+        with frame:
+            a = frame.tensors["image"].array.copy()
+            if frame.intact():
+                seen[s.name] = frame.version
+                if a[0, 0, 0] != a[-1, -1, -1]: sys.exit("torn")
+                print(frame.version, flush=True)
+    time.sleep(1 / 60)
+"""
+
+
+def run() -> list[dict[str, str]]:
+    rows = [*_without_viewer()]
+    viewer = subprocess.Popen([sys.executable, "-c", _VIEWER], stdout=subprocess.PIPE, text=True)
+    try:
+        frame = torch.zeros(FRAME, dtype=torch.uint8)
+        splatview.publish(frame, "frame")
+        assert viewer.stdout is not None
+        assert int(viewer.stdout.readline()) >= 1
+        rows.append(_against_copy("a viewer at 60 Hz", frame))
+        viewer.send_signal(signal.SIGSTOP)
+        rows.append(_against_copy("the viewer stopped (SIGSTOP)", frame))
+        viewer.send_signal(signal.SIGCONT)
+        frame.fill_(77)
+        splatview.publish(frame, "frame")
+        last = publishing._entries["frame"].stream.version
+        while int(viewer.stdout.readline()) != last:  # checks that the last frame arrives whole
+            pass
+    finally:
+        viewer.kill()
+        viewer.wait()
+        splatview.close()
+    return rows
+
+
+def _without_viewer() -> list[dict[str, str]]:
+    n = 100_000
+    scene = torch.nn.ParameterDict({
+        "means": torch.zeros(n, 3), "quats": torch.zeros(n, 4), "scales": torch.zeros(n, 3),
+        "opacities": torch.zeros(n), "sh0": torch.zeros(n, 1, 3), "shN": torch.zeros(n, 15, 3)})
+    image = torch.zeros(FRAME, dtype=torch.uint8)
+    rows = []
+    for what, call in {
+        "an image": lambda: splatview.publish(image, "frame"),
+        "a Gaussian scene, step=": lambda: splatview.publish(scene, "scene", step=7),
+    }.items():
+        call()
+        us = _per_call(call)
+        rows.append({"publish of": what, "viewer": "none", "median us": f"{us:.2f}", "limit": "2 us"})
+    assert publishing._publisher is not None
+    assert publishing._publisher.board.counters()["copies"] == 0
+    return rows
+
+
+def _per_call(call: Callable[[], None], batch: int = 5000, batches: int = 41) -> float:
+    """Median microseconds of one call, over batches."""
+    times = []
+    for _ in range(batches):
+        begin = time.perf_counter()
+        for _ in range(batch):
+            call()
+        times.append((time.perf_counter() - begin) / batch * 1e6)
+    return statistics.median(times)
+
+
+def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
+    """Publishing and copying take turns, so that both meet the same machine. As many targets as the ring has."""
+    targets = [torch.zeros_like(frame) for _ in range(4)]
+    publisher = publishing._publisher
+    assert publisher is not None
+    copies = publisher.board.counters()["copies"]
+    published, copied = [], []
+    for i in range(ROUNDS):
+        frame.fill_(i % 256)
+        begin = time.perf_counter()
+        splatview.publish(frame, "frame")
+        published.append(time.perf_counter() - begin)
+        frame.fill_((i + 1) % 256)
+        begin = time.perf_counter()
+        targets[i % 4].copy_(frame)
+        copied.append(time.perf_counter() - begin)
+    assert publisher.board.counters()["copies"] == copies + ROUNDS, "every frame was copied"
+    ours, bare = statistics.median(published) * 1e6, statistics.median(copied) * 1e6
+    p99 = sorted(published)[int(ROUNDS * 0.99)] / sorted(copied)[int(ROUNDS * 0.99)]
+    return {"publish of": "a 1080p RGBA8 frame", "viewer": viewer, "median us": f"{ours:.0f}",
+            "bare copy, us": f"{bare:.0f}", "ratio": f"{ours / bare:.2f}", "ratio of p99": f"{p99:.2f}",
+            "limit": "ratio 1.3"}

@@ -1,0 +1,134 @@
+"""`splatview status`, `doctor` and the command line itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import splatview
+from ipc import Subscriber
+from splatview.commands import doctor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Processes
+
+
+def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "splatview", *args], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, **env}, check=False)
+
+
+def test_help_teaches() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for word in ("splatview.publish(tensor)", "serve", "shot", "status", "doctor", "demo", "SPLATVIEW_RUNTIME_DIR"):
+        assert word in done.stdout
+    assert run().returncode == 2
+    assert run("--version").stdout == f"splatview {splatview.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["serve", "shot", "status", "doctor", "demo"])
+def test_every_command_explains_itself(command: str) -> None:
+    done = run(command, "--help")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) > 5
+
+
+def test_an_unknown_command_names_the_legal_ones() -> None:
+    done = run("serv")
+    assert done.returncode == 2
+    assert "'serv'" in done.stderr
+    assert "serve, shot, status, doctor, demo" in done.stderr
+
+
+def test_status_of_nothing(runtime_dir: Path) -> None:
+    assert json.loads(run("status", "--json").stdout) == {"runs": []}
+    assert str(runtime_dir) in run("status").stdout
+    done = run("status", "--run", "nonsense")
+    assert done.returncode == 2
+    assert "'nonsense'" in done.stdout
+
+
+def test_status_tells_streams_and_viewers(processes: Processes, wait_until: Callable[..., Any]) -> None:
+    splatview.publish(torch.zeros(4, 6, 3), "render", step=1)
+    scene = {"means": torch.zeros(5, 3), "quats": torch.zeros(5, 4), "scales": torch.zeros(5, 3),
+             "opacities": torch.zeros(5), "sh0": torch.zeros(5, 1, 3)}
+    splatview.publish(scene)
+    with Subscriber(client="a test") as viewer:
+        wait_until(lambda: viewer.poll() and viewer.streams)
+        status = processes.splatview("status", "--json")
+        while status.poll() is None:
+            splatview.publish(scene)
+            time.sleep(0.01)
+        assert status.stdout is not None
+        (found,) = json.loads(status.stdout.read())["runs"]
+    assert (found["pid"], found["run"]) == (os.getpid(), viewer.runs[0].id if viewer.runs else found["run"])
+    assert found["viewers"] == [{"pid": os.getpid(), "client": "a test"}]
+    render, gaussians = found["streams"]
+    assert render == {"name": "render", "kind": "image", "version": 1, "shape": [4, 6, 3], "dtype": "float32",
+                      "device": "cpu", "sharing": "ring", "rate_hz": 0.0}
+    assert gaussians["kind"] == "gaussians"
+    assert gaussians["shape"] == [5, 3]
+    assert 20 < gaussians["rate_hz"] < 110
+    text = run("status", "--run", str(os.getpid())).stdout
+    for word in ("render", "4x6x3", "gaussians", str(os.getpid())):
+        assert word in text
+
+
+def test_status_of_a_stopped_trainer_says_so(processes: Processes) -> None:
+    trainer = processes.code("import torch, splatview, time; splatview.publish(torch.zeros(4, 4)); "
+                             "print('ready', flush=True); time.sleep(60)")
+    assert trainer.stdout is not None
+    trainer.stdout.readline()
+    trainer.send_signal(signal.SIGSTOP)
+    (found,) = json.loads(run("status", "--json").stdout)["runs"]
+    assert "does not answer" in found["note"]
+    trainer.send_signal(signal.SIGCONT)
+
+
+def test_status_of_an_unusable_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("status", SPLATVIEW_RUNTIME_DIR=str(tmp_path / "file"))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert str(tmp_path / "file") in done.stderr
+
+
+def test_doctor_finds_this_machine_in_order() -> None:
+    done = run("doctor", "--json")
+    findings = {f["name"]: f for f in json.loads(done.stdout)}
+    assert len(findings) == len(doctor.CHECKS)
+    for name in ("python", "torch", "shared memory", "opengl", "runtime folder"):
+        assert findings[name]["state"] == "ok", findings[name]
+    assert done.returncode == 0
+    assert all(f["mend"] or f["state"] == "ok" or "renderer is used" in f["detail"] or "uploaded" in f["detail"]
+               or "host" in f["detail"] for f in findings.values())
+    assert len(run("doctor").stdout.splitlines()) == len(findings), "one line each"
+
+
+def test_doctor_names_what_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("doctor", "--json", SPLATVIEW_RUNTIME_DIR=str(tmp_path / "file"),
+               __EGL_VENDOR_LIBRARY_FILENAMES="/nonexistent.json")
+    findings = {f["name"]: f for f in json.loads(done.stdout)}
+    assert done.returncode == 1
+    assert findings["runtime folder"]["state"] == "broken"
+    assert findings["opengl"]["state"] == "broken"
+    assert "apt-get install libegl1" in findings["opengl"]["mend"]
+
+    def explode() -> doctor.Finding:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(doctor, "CHECKS", (explode,))
+    assert doctor.main([]) == 1
