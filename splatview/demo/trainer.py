@@ -87,6 +87,9 @@ def main(argv: list[str] | None = None) -> int:
     except DemoError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read the progress is gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
 
 
 def train(options: TrainerOptions, tell: Progress, stop: _Stop) -> int:

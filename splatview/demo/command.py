@@ -1,0 +1,274 @@
+"""`splatview demo`: a training process, a viewer process, a progress bar, and a picture of what the viewer shows."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from splatview.demo.errors import DemoError
+from splatview.demo.progress import Progress, style_for
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+SHOT_TIMEOUT = 120.0
+"""Seconds after which a picture is given up; drawing without a GPU can be slow, but not that slow."""
+_FIRST_PICTURE = 5.0
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Train a small Gaussian scene in one process and watch it from another.
+
+    Photographs of a still life are made on the spot, Gaussians learn from them, and the viewer shows them while they
+    do: in a window where there is a display, and as a picture in a file everywhere. Nothing is downloaded.
+    """
+
+    steps: int | None = None
+    """Gradient steps. Left out: 1000 without a GPU (about a minute on two cores), 3000 with one."""
+    out: Path = Path("splatview-demo.png")
+    """Where the viewer's picture of the Gaussians goes; it is renewed while they train."""
+    data: Path | None = None
+    """Train on this instead: a COLMAP folder, a folder with transforms.json, or an .npz."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train: gsplat on CUDA, plain torch on the CPU."""
+    seed: int = 0
+    """The same seed gives the same training."""
+    save: Path | None = None
+    """Write the trained Gaussians to this .ply."""
+    size: str = "1280x720"
+    """Width and height of the picture and of the window."""
+    window: bool = False
+    """Show a window. The default where there is a display."""
+    offscreen: bool = False
+    """Show no window, even where there is a display."""
+    picture_every: float = 20.0
+    """Seconds between pictures while training."""
+
+
+def run(options: Demo) -> int:
+    """Run the demo to its end. Returns 0, the exit code of a training that failed, 1 if no picture could be drawn,
+    2 for options that cannot be used, 128 + signal when ended early."""
+    try:
+        _check(options)
+    except DemoError as e:
+        print(f"splatview demo: {e}", file=sys.stderr)
+        return 2
+    return _Session(options).run()
+
+
+def _check(options: Demo) -> None:
+    if options.window and options.offscreen:
+        raise DemoError("--window and --offscreen exclude each other; name one")
+    if options.steps is not None and options.steps < 1:
+        raise DemoError(f"--steps {options.steps} must be at least 1")
+    if not options.picture_every > 0:
+        raise DemoError(f"--picture-every {options.picture_every} must be more than 0 seconds")
+    for name, path in (("--out", options.out), ("--save", options.save)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise DemoError(f"{name} {path}: there is no folder {path.absolute().parent}; make it first")
+    if options.out.suffix.lower() != ".png":
+        raise DemoError(f"--out {options.out}: the picture is a PNG; choose a name that ends in .png")
+
+
+class _EndedBySignalError(Exception):
+    """A signal asked to end."""
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+class _Session:
+    """The two processes and what is told about them."""
+
+    def __init__(self, options: Demo):
+        self.options = options
+        self.tell = Progress(style_for(sys.stdout, False))
+        self.events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.camera: dict[str, Any] | None = None
+        self.trainer: subprocess.Popen[str] | None = None
+        self.viewer: subprocess.Popen[bytes] | None = None
+        self.shot: subprocess.Popen[str] | None = None
+        self.windowed = False
+
+    def run(self) -> int:
+        previous = {n: signal.signal(n, self._ended) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            self._start()
+            code = self._follow()
+            return code or self._finish()
+        except _EndedBySignalError as e:
+            self._stop_early()
+            return 128 + e.number
+        finally:
+            for number in previous:  # nothing interrupts the cleaning up
+                signal.signal(number, signal.SIG_IGN)
+            for process in (self.shot, self.viewer, self.trainer):
+                _end(process)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _ended(self, number: int, frame: FrameType | None) -> None:
+        raise _EndedBySignalError(number)
+
+    def _start(self) -> None:
+        o = self.options
+        environment = {"SPLATVIEW_NAME": "demo", **os.environ}
+        command = [sys.executable, "-m", "splatview.demo.trainer", "--json-progress", "--hold", "--device", o.device,
+                   "--seed", str(o.seed)]
+        for name, value in (("--steps", o.steps), ("--data", o.data), ("--save", o.save)):
+            command += [] if value is None else [name, str(value)]
+        # In sessions of their own: Ctrl-C reaches this process alone, which ends them in order.
+        self.trainer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=environment, start_new_session=True, preexec_fn=_die_with_parent)
+        threading.Thread(target=self._read, daemon=True).start()
+        display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        self.windowed = o.window or bool(display and not o.offscreen)
+        # Without a window nobody looks: two pictures a second leave the cores to the training.
+        screen = ["--window"] if self.windowed else ["--offscreen", "--max-fps", "2"]
+        self.viewer = subprocess.Popen(
+            [sys.executable, "-m", "viewer_app", "serve", *screen, "--run", str(self.trainer.pid), "--size", o.size],
+            stderr=None if self.windowed else subprocess.DEVNULL, env=environment,
+            start_new_session=True, preexec_fn=_die_with_parent)
+
+    def _read(self) -> None:
+        """The trainer's events, in a thread: reading waits."""
+        assert self.trainer is not None and self.trainer.stdout is not None
+        for line in self.trainer.stdout:
+            try:
+                event = json.loads(line)
+                self.events.put({"event": event.pop("event"), "values": event})
+            except (ValueError, KeyError, AttributeError):
+                self.events.put({"event": "note", "values": {"text": line.rstrip()}})  # a library's own words
+        self.events.put(None)
+
+    def _follow(self) -> int:
+        """Show the progress until the training is done; the exit code of one that failed."""
+        assert self.trainer is not None
+        next_picture = float("inf")
+        while True:
+            try:
+                event = self.events.get(timeout=0.1)
+            except queue.Empty:
+                event = {"event": "", "values": {}}
+            if event is None:
+                return _exit_code(self.trainer.wait()) or 1  # it holds until told otherwise: an end here is a failure
+            self._show(event)
+            if event["event"] == "done":
+                return 0
+            now = time.monotonic()
+            if event["event"] == "train" and next_picture == float("inf"):
+                next_picture = now + min(_FIRST_PICTURE, self.options.picture_every)
+            if now >= next_picture and (self.shot is None or self.shot.poll() is not None):
+                self._start_shot()
+                next_picture = now + self.options.picture_every
+            self._watch_viewer()
+
+    def _show(self, event: dict[str, Any]) -> None:
+        if event["event"] == "camera":
+            self.camera = event["values"]["camera"]
+        elif event["event"]:
+            self.tell(event["event"], **event["values"])
+
+    def _watch_viewer(self) -> None:
+        """Training needs no viewer: it goes on without one, but not silently."""
+        if self.viewer is None or self.viewer.poll() is None:
+            return
+        code, self.viewer = self.viewer.returncode, None
+        self.tell("note", text="the window was closed; training goes on" if code == 0 and self.windowed else
+                  f"the viewer ended with code {code}; training goes on")
+
+    def _start_shot(self) -> None:
+        assert self.trainer is not None
+        o = self.options
+        camera = [] if self.camera is None else ["--camera", json.dumps(self.camera)]
+        self.shot = subprocess.Popen(
+            [sys.executable, "-m", "viewer_app", "shot", str(o.out), "--stream", "gaussians",
+             "--run", str(self.trainer.pid), "--size", o.size, *camera],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            preexec_fn=_die_with_parent)
+
+    def _finish(self) -> int:
+        """The last picture, and time to look at the window."""
+        _end(self.shot)  # of the one that is under way, a newer takes the place
+        self._start_shot()
+        assert self.shot is not None and self.trainer is not None and self.trainer.stdin is not None
+        code = 0
+        try:
+            _, said = self.shot.communicate(timeout=SHOT_TIMEOUT)
+            code = int(self.shot.returncode != 0)
+        except subprocess.TimeoutExpired:
+            code, said = 1, f"not drawn within {SHOT_TIMEOUT:.0f} s"
+        if code:
+            print(f"splatview demo: no picture: {said.strip()}", file=sys.stderr, flush=True)
+        else:
+            print(f"what the viewer shows: {self.options.out.absolute()}", flush=True)
+        if self.windowed and self.viewer is not None and self.viewer.poll() is None:
+            print("Close the window or press Ctrl-C to end.", flush=True)
+            self.viewer.wait()
+        self.trainer.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = _exit_code(self.trainer.wait(timeout=20)) or code
+        while (event := self._next_event()) is not None:
+            self._show(event)
+        return code
+
+    def _stop_early(self) -> None:
+        """Let the trainer say how far it came."""
+        if self.trainer is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self.trainer.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 15
+        while time.monotonic() < deadline and (event := self._next_event(timeout=1.0)) is not None:
+            if event["event"] != "train":
+                self._show(event)
+        if self.options.out.exists():
+            print(f"the last picture: {self.options.out.absolute()}", flush=True)
+
+    def _next_event(self, timeout: float = 0.5) -> dict[str, Any] | None:
+        """The next event; an empty one if none came in time, None at the end."""
+        try:
+            return self.events.get(timeout=timeout)
+        except queue.Empty:
+            return {"event": "", "values": {}} if self.trainer is not None and self.trainer.poll() is None else None
+
+
+def _exit_code(returned: int) -> int:
+    """What a shell would report: a process that a signal ended has a negative code in Python."""
+    return 128 - returned if returned < 0 else returned
+
+
+def _end(process: subprocess.Popen[Any] | None) -> None:
+    """Terminate, then kill; nothing that the demo started outlives it."""
+    if process is None:
+        return
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stderr is not None:
+        process.stderr.close()
+
+
+def _die_with_parent() -> None:
+    """Between fork and exec: end when this process ends, however it does (prctl(2), PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
