@@ -93,6 +93,7 @@ class Stream:
             if version == self._ring_version:  # a live stream: the same publish, newer contents
                 version = self.version = version + 1
             tensors, meta = self._unpack(value)
+            _finish_device_work(tensors)
             marks = _in_place_counts(tensors)
 
             def settled() -> bool:
@@ -226,6 +227,14 @@ class Publisher:
 def _in_place_counts(tensors: dict[str, torch.Tensor]) -> list[int]:
     """How many in-place operations have ended on each tensor (inference tensors do not count)."""
     return [0 if t.is_inference() else t._version for t in tensors.values()]
+
+
+def _finish_device_work(tensors: dict[str, torch.Tensor]) -> None:
+    """Wait for what the trainer has queued: its streams do not order our thread's copies."""
+    for device in {t.device for t in tensors.values() if t.is_cuda}:
+        import torch
+
+        torch.cuda.synchronize(device)
 
 
 def _script_name() -> str:
