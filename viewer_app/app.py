@@ -396,6 +396,8 @@ class App:
     def _obey(self, asked: Asked) -> None:
         if asked.close is not None:
             self.forget(asked.close)
+        if asked.pause is not None and (slot := self._shown) is not None and isinstance(slot.source, StreamSource):
+            slot.source.set_paused(asked.pause)
         if asked.select is not None and asked.select == self.state.selected and (slot := self._shown) is not None:
             slot.entry.fault = ""  # a click on what failed tries again
             self._mark(_SETTLE)

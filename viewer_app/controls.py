@@ -198,7 +198,7 @@ class Orbit:
         self.rotation = np.stack([right, np.cross(forward, right), forward])
 
     def orbit(self, yaw: float, pitch: float) -> None:
-        """Turn around the target: `yaw` to the right around `up`, `pitch` upward, both in radians.
+        """Turn around the target, in radians: by `yaw` its near side goes to the right, by `pitch` the camera up.
 
         The camera stops short of looking along `up`, where left and right would swap.
         """
@@ -241,7 +241,7 @@ class Orbit:
                     self.pan(dx, dy, rect.height)
                 else:
                     turn = math.pi / max(rect.height, 1)  # a drag over the height of the picture is half a turn
-                    self.orbit(-dx * turn, dy * turn)
+                    self.orbit(dx * turn, dy * turn)
                 return bool(dx or dy)
             case Wheel():
                 self.dolly(0.88 ** max(min(event.dy, 8.0), -8.0), event.x, event.y, rect)

@@ -42,6 +42,8 @@ class Asked:
     """The key of the entry to show."""
     close: str | None = None
     """The key of the file to forget."""
+    pause: bool | None = None
+    """Whether the run of what is shown should pause."""
     changed: bool = False
     """A setting changed: the picture has to be drawn again."""
 
@@ -199,6 +201,12 @@ class Panel:
             if entry is not None and shown.details and self._fold("Details"):
                 for line in [*shown.details, *shown.path, *shown.extras]:
                     _wrapped(line, theme.DIM)
+            if entry is not None and entry.paused is not None:
+                self._gap(6)
+                words = "Resume the run" if entry.paused else "Pause the run"
+                if imgui.button(words, ImVec2(-1, 0)):
+                    asked.pause = not entry.paused
+                imgui.set_item_tooltip("A run pauses where its script calls splatview.wait_while_paused()")
             for notice in state.notices:
                 self._gap(6)
                 _wrapped(notice, theme.FAULT)

@@ -74,7 +74,8 @@ class StreamSource:
         entry.kind = stream.kind
         entry.fault_of_source = stream.fault or stream.run.refused or ""
         entry.note = "" if entry.alive else "ended"
-        now = (entry.alive, entry.kind, entry.fault_of_source, f"{entry.rate_hz:.3g}")
+        entry.paused = stream.run.paused if entry.alive else None
+        now = (entry.alive, entry.kind, entry.fault_of_source, entry.paused, f"{entry.rate_hz:.3g}")
         changed, self._last = now != self._last, now
         return changed
 
@@ -103,6 +104,10 @@ class StreamSource:
         if taken:
             self._seen = version
         return taken
+
+    def set_paused(self, paused: bool) -> None:
+        """Press or release the run's pause button."""
+        self.stream.run.set_paused(paused)
 
     @property
     def path(self) -> str:

@@ -70,6 +70,8 @@ class Entry:
     """What went wrong while it was shown, or an empty text."""
     fault_of_source: str = ""
     """Why its data cannot be had, or an empty text."""
+    paused: bool | None = None
+    """Whether its run is asked to pause; None for what cannot be."""
     progress: float | None = None
     """0 to 1 while it loads."""
     settings: ViewSettings = field(default_factory=ViewSettings)

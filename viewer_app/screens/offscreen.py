@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
 import numpy as np
 
 from viewer_app.errors import GraphicsError
 from viewer_app.events import Close, Resize
+from viewer_app.screens import _egl
 
 if TYPE_CHECKING:
     from viewer_app.events import Event
 
+_INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
+
 
 def create_context() -> moderngl.Context:
     """An OpenGL 3.3 core context without any display. Raises GraphicsError that says what to do."""
+    # By their runtime names: the ones that moderngl looks for come with compilers and development packages.
+    settings: dict[str, Any] = {"backend": "egl", "libegl": "libEGL.so.1", "libgl": "libGL.so.1"}
     try:
-        # moderngl hands `backend` on as a setting of its own; its stub says dict
-        return moderngl.create_context(standalone=True, backend="egl", require=330)  # pyright: ignore
+        return moderngl.create_context(require=330, standalone=True, **settings)
     except Exception as e:  # moderngl raises bare Exception here
-        text = str(e)
-        if "libEGL" in text or "not found" in text or "libGL" in text:
-            raise GraphicsError("EGL not found: apt-get install libegl1 libgl1-mesa-dri") from e
-        raise GraphicsError(
-            f"no OpenGL 3.3 context through EGL ({text}). With an NVIDIA GPU in a container, start it with "
-            "NVIDIA_DRIVER_CAPABILITIES=all; without one: apt-get install libegl1 libgl1-mesa-dri"
-        ) from e
+        if "not loaded" in str(e):
+            raise GraphicsError(f"EGL not found ({e}): {_INSTALL}") from e
+        raise GraphicsError(f"no OpenGL 3.3 context through EGL ({e}). With an NVIDIA GPU in a container, start it "
+                            f"with NVIDIA_DRIVER_CAPABILITIES=all; without one: {_INSTALL}") from e
 
 
 class OffscreenScreen:
@@ -38,6 +39,7 @@ class OffscreenScreen:
     def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0) -> None:
         """Raises GraphicsError when no EGL context can be made."""
         self.ctx = create_context()
+        self._egl = _egl.current_context()
         self._scale = scale
         self._closed = False
         self._released = False
@@ -127,3 +129,4 @@ class OffscreenScreen:
             self._texture.release()
             self._framebuffer = self._texture = None
         self.ctx.release()
+        _egl.let_go(self._egl)

@@ -29,6 +29,7 @@ from viewer_app.events import (
     Text,
     Wheel,
 )
+from viewer_app.screens import _egl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +65,7 @@ class WindowScreen:
         self._clicks = ClickCounter()
         self._mods: Mods = frozenset()
         faults: list[str] = []
+        _egl.let_go()
         with warnings.catch_warnings(record=True) as caught:  # pyGLFW reports errors as warnings
             warnings.simplefilter("always")
             ready = glfw.init()
@@ -160,12 +162,11 @@ class WindowScreen:
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        if self.size != self._framebuffer_size:  # moderngl keeps the size it once saw
-            glfw.make_context_current(self._window)
+        if self.size != self._framebuffer_size:
             self._framebuffer_size = self.size
-            self.ctx.screen.use()
-            self.ctx.viewport = (0, 0, *self._framebuffer_size)  # which is where moderngl reads the size from
-            self._framebuffer = self.ctx.detect_framebuffer(0)
+            # moderngl keeps the size that it saw first, and has no way to be told another
+            self._framebuffer._size = self.size  # pyright: ignore[reportAttributeAccessIssue]
+            self._framebuffer.viewport = (0, 0, *self.size)
         return self._framebuffer
 
     @property

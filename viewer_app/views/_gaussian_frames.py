@@ -10,11 +10,15 @@ import numpy as np
 from viewer_app.cameras import frame_points
 from viewer_app.errors import ViewerError
 from viewer_app.scene import SH_C0, GaussianScene
+from viewer_app.views.base import meta_phrases
 
 if TYPE_CHECKING:
     from ipc import Frame
     from viewer_app.cameras import Camera
     from viewer_app.state import Color
+
+_MEANT = ("color", "activated", "sh_degree", "antialiased")
+"""Metadata that steers the drawing."""
 
 
 def scene_of(frame: Frame) -> GaussianScene:
@@ -34,7 +38,6 @@ def scene_of(frame: Frame) -> GaussianScene:
         sh0, shN = (rgb - 0.5) / np.float32(SH_C0), None
     else:
         raise ViewerError(f"gaussians: color is {color!r}, not 'sh', 'rgb' or 'rgb_logit'")
-    step = meta.get("step")
     return GaussianScene(
         tensors["means"], tensors["quats"], tensors["scales"], tensors["opacities"], sh0,
         np.empty((n, 0, 3), np.float32) if shN is None else shN,
@@ -42,7 +45,7 @@ def scene_of(frame: Frame) -> GaussianScene:
         sh_degree=int(meta.get("sh_degree", 0)) if color == "sh" else 0,
         antialiased=bool(meta.get("antialiased")),
         version=frame.version,
-        notes=() if step is None else (f"step {step:,}",),
+        notes=tuple(meta_phrases(meta, _MEANT)),
     )
 
 

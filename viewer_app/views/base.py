@@ -8,9 +8,11 @@ and across restarts of the trainer. All calls come from the thread that owns the
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar, Protocol, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Union
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     import moderngl
     import numpy as np
 
@@ -86,6 +88,22 @@ class View(Protocol):
     def close(self) -> None:
         """Give back everything. Idempotent."""
         ...
+
+
+def meta_phrases(meta: Mapping[str, Any], known: Collection[str]) -> list[str]:
+    """What the publisher says beside the data, without the names in `known`, which the view itself shows."""
+    def text(value: Any) -> str:
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, int):
+            return f"{value:,}"
+        if isinstance(value, float):
+            return f"{value:.4g}"
+        if isinstance(value, (tuple, list)):
+            return ", ".join(f"{v:.4g}" for v in value)
+        return str(value)
+
+    return [f"{name} {text(value)}" for name, value in meta.items() if name not in known]
 
 
 class GpuTimer:

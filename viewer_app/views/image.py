@@ -15,7 +15,7 @@ from viewer_app.controls import PanZoom, Rect
 from viewer_app.events import PointerLeave, PointerMove
 from viewer_app.state import ImageSettings
 from viewer_app.views._image_texture import ImageData, ImageTexture, count_broken
-from viewer_app.views.base import GpuTimer, Stopwatch
+from viewer_app.views.base import GpuTimer, Stopwatch, meta_phrases
 
 if TYPE_CHECKING:
     from ipc import Frame
@@ -47,6 +47,7 @@ class ImageView:
         self._front: ImageTexture | None = None
         self._back: ImageTexture | None = None
         self._stride = 1
+        self._notes: list[str] = []
         self._pointer: tuple[float, float] | None = None
         self._readout: tuple[tuple[object, ...], str] = ((), "")
         self._rect = Rect(0, 0, 1, 1)
@@ -77,6 +78,7 @@ class ImageView:
             return False
         self._front, self._back = self._back, self._front
         self._stride = data.stride
+        self._notes = [] if isinstance(value, np.ndarray) else meta_phrases(value.meta, ("layout",))  # type: ignore[union-attr]
         self._uploads += 1
         self._count_due = data.is_float and counted is None
         if not data.is_float:
@@ -223,7 +225,7 @@ class ImageView:
             out.append(f"every {self._stride}. pixel of a picture larger than this GPU's {self._limit}")
         if self._broken:
             out.append(f"{self._broken:,} NaN or inf (magenta)")
-        return out
+        return [*out, *self._notes]
 
     @property
     def extras(self) -> list[str]:
