@@ -76,7 +76,7 @@ class DensityControl:
         removed = (opacity < o.faint) | (size > o.large * self.extent)
         pull = torch.where(removed, 0, pull)
         room = max(o.limit - n + int(removed.sum()), 0)
-        wanted = torch.argsort(pull, descending=True)[:room]
+        wanted = torch.argsort(pull, descending=True, stable=True)[:room]
         wanted = wanted[pull[wanted] > o.gradient]
         # Two of this opacity, one behind the other, hide as much as the one did.
         shared = torch.logit(1 - torch.sqrt(1 - opacity[wanted]), eps=1e-6)

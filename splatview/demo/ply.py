@@ -49,6 +49,8 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
         dtype = np.dtype(fields)
         if order == "=":
             rows = np.loadtxt(body.decode("ascii").splitlines()[:count], ndmin=2) if count else np.zeros((0, 3))
+            if len(rows) != count:
+                raise ValueError(f"{len(rows)} vertices of {count}")
             vertices = {name: rows[:, i] for i, (name, _) in enumerate(fields)}
         else:
             records = np.frombuffer(body, dtype, count)

@@ -35,11 +35,11 @@ HELD_OUT = ((26.0, 20.0), (26.0, 200.0), (44.0, 110.0), (44.0, 290.0))
 """(elevation, azimuth) of the views that are kept back."""
 DISTANCE = 3.9
 TARGET = (0.0, 0.16, 0.0)
-PICTURE_CAMERA = {"position": [1.55, -1.75, 2.75], "look_at": list(TARGET), "fov": FOV}
+PICTURE_CAMERA = {"position": [1.62, -1.82, 2.95], "look_at": [0.0, 0.22, 0.0], "fov": FOV}
 SUPERSAMPLE = 2
 """Rays per side of a pixel at edges."""
-AT_ONCE = 4
-"""Views traced together."""
+RAYS_AT_ONCE = 150_000
+"""As many views are traced together as have about this many pixels."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,10 @@ def still_life(width: int, height: int, *, n_points: int = 4000, seed: int = 0, 
     views: list[View] = []
     seen_at, seen_rgb = [], []
     n_train = len(cameras) - len(HELD_OUT)
-    for first in (*range(0, n_train, AT_ONCE), n_train):
-        some = cameras[first : first + AT_ONCE] if first == n_train else cameras[first:n_train][:AT_ONCE]
-        pictures, hits = _photograph(some, device)
+    at_once = max(1, RAYS_AT_ONCE // (width * height))
+    starts = [*range(0, n_train, at_once), *range(n_train, len(cameras), at_once)]
+    for first, end in zip(starts, [*starts[1:], len(cameras)], strict=True):
+        pictures, hits = _photograph(cameras[first:end], device)
         views += pictures
         if first < n_train:  # the points know nothing of the held-out views
             kept = hits.subject >= 0
