@@ -36,7 +36,8 @@ def apply(scale: float) -> None:
         c.border: _LINE, c.separator: _LINE, c.frame_bg: _FIELD, c.frame_bg_hovered: _FIELD_OVER,
         c.frame_bg_active: _FIELD_DOWN, c.button: _FIELD, c.button_hovered: _FIELD_OVER,
         c.button_active: _FIELD_DOWN, c.header: _CHOSEN, c.header_hovered: ImVec4(0.17, 0.20, 0.25, 1.0),
-        c.header_active: _CHOSEN, c.slider_grab: ImVec4(0.42, 0.67, 0.96, 0.75), c.slider_grab_active: ACCENT, c.check_mark: ACCENT,
+        c.header_active: _CHOSEN, c.slider_grab: ImVec4(0.42, 0.67, 0.96, 0.75), c.slider_grab_active: ACCENT,
+        c.check_mark: ACCENT,
         c.scrollbar_bg: _CLEAR, c.scrollbar_grab: _FIELD_DOWN, c.plot_histogram: ACCENT,
         c.nav_cursor: ACCENT, c.text_selected_bg: _CHOSEN,
     }.items():

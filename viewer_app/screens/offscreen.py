@@ -51,12 +51,14 @@ class OffscreenScreen:
         self._allocate(width, height)
 
     def _allocate(self, width: int, height: int) -> None:
-        if self._framebuffer is not None and self._texture is not None:
-            self._framebuffer.release()
-            self._texture.release()
+        before = self._framebuffer, self._texture
         self._texture = self.ctx.texture((width, height), 4)
         self._framebuffer = self.ctx.framebuffer([self._texture])
+        self._framebuffer.use()  # moderngl binds what was in use again after a clear: that must not be the old one
         self._framebuffer.clear(0.0, 0.0, 0.0, 1.0)
+        for old in before:
+            if old is not None:
+                old.release()
 
     def resize(self, width: int, height: int, scale: float | None = None) -> None:
         """Draw in this many pixels from now on."""

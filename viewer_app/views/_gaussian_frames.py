@@ -87,7 +87,7 @@ def first_sight(scene: GaussianScene, width: int, height: int, up: Any) -> Camer
             break
         distance = float(np.median(p[:, 2]))
         low, high = np.percentile(p[:, :2] / p[:, 2:], (1, 99), axis=0)
-        room = np.array([width, height]) / focal * 0.86
+        room = np.array([width, height]) / focal * 0.84
         nearer = float(np.clip(((high - low) / room).max(), 0.7, 1.6))
         shift = np.array([*((low + high) / 2 * distance), distance * (1 - nearer)])
         viewmat = viewmat.copy()

@@ -57,8 +57,9 @@ class ImageView:
         self._count_due = False
         self._stopwatch = Stopwatch()
         self._gpu = GpuTimer(ctx)
-        target = ctx.texture((1, 1), 4, dtype="f4")
-        self._probe = ctx.framebuffer([target])
+        self._probe_texture = ctx.texture((1, 1), 4, dtype="f4")
+        self._probe = ctx.framebuffer([self._probe_texture])
+        self._closed = False
 
     def update(self, value: Frame | GaussianScene | np.ndarray) -> bool:
         data = ImageData.of(value)  # type: ignore[arg-type]  # a scene has no array and is refused there
@@ -158,10 +159,9 @@ class ImageView:
         array.program["u_at"] = (x, y)
         if "u_size" in array.program:  # optimised away unless the image is planar
             array.program["u_size"] = self._front.size
-        self._ctx.disable(moderngl.BLEND)
         self._front.texture.use(0)
-        self._probe.use()
-        array.render(moderngl.TRIANGLES, vertices=3)
+        with self._ctx.scope(self._probe, moderngl.NOTHING):
+            array.render(moderngl.TRIANGLES, vertices=3)
         values = np.frombuffer(self._probe.read(components=4, dtype="f4"), np.float32)[: self._front.channels]
         top = {"uint8": 255.0, "uint16": 65535.0}.get(self._front.dtype)
         return tuple(float(v) if top is None else round(float(v) * top) for v in values)
@@ -240,6 +240,9 @@ class ImageView:
         return {**self._stopwatch.ms, "draw": self._gpu.ms}
 
     def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         for texture in (self._front, self._back):
             if texture is not None:
                 texture.release()
@@ -249,3 +252,5 @@ class ImageView:
             array.release()
         self._arrays.clear()
         self._programs.clear()
+        self._probe.release()
+        self._probe_texture.release()

@@ -1,0 +1,48 @@
+"""Frames as a subscriber hands them out, made of tensors at hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ipc.frames import Frame, RemoteTensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def remote(tensor: torch.Tensor) -> RemoteTensor:
+    tensor = tensor.detach().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return RemoteTensor("bfloat16", tensor.view(torch.uint16).numpy())
+    return RemoteTensor(str(tensor.dtype).removeprefix("torch."), tensor.numpy())
+
+
+def frame_of(kind: str, tensors: dict[str, torch.Tensor], *, intact: bool = True, version: int = 1,
+             **meta: Any) -> Frame:
+    return Frame(kind, version, 0, meta, {k: remote(t) for k, t in tensors.items()}, lambda: intact, lambda: None)
+
+
+def image_frame(tensor: torch.Tensor | np.ndarray, layout: str | None = None, **more: Any) -> Frame:
+    tensor = torch.as_tensor(tensor)
+    return frame_of("image", {"image": tensor}, layout=layout or ("HW" if tensor.ndim == 2 else "HWC"), **more)
+
+
+def cloud(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
+    """A ball of small Gaussians: log scales, logit opacities, SH degree 0."""
+    g = torch.Generator().manual_seed(seed)
+    means = torch.randn(n, 3, generator=g)
+    means = means / means.norm(dim=1, keepdim=True)
+    return {
+        "means": means,
+        "quats": torch.randn(n, 4, generator=g),
+        "scales": torch.full((n, 3), -2.5) + 0.3 * torch.rand(n, 3, generator=g),
+        "opacities": 1.0 + torch.rand(n, generator=g),
+        "sh0": torch.rand(n, 3, generator=g) * 2 - 1,
+    }
+
+
+def gaussian_frame(tensors: dict[str, torch.Tensor] | None = None, **more: Any) -> Frame:
+    meta = {"color": "sh", "activated": False, "sh_degree": 0, "antialiased": False} | more
+    return frame_of("gaussians", cloud() if tensors is None else tensors, **meta)
