@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import queue
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
 SHOT_TIMEOUT = 120.0
 """Seconds after which a picture is given up; drawing without a GPU can be slow, but not that slow."""
 _FIRST_PICTURE = 5.0
-_PR_SET_PDEATHSIG = 1
+_DIE_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
+"""prctl(PR_SET_PDEATHSIG, SIGTERM), which an exec keeps. In the child's own Python: after a fork beside a thread no
+code of this process may run."""
 
 
 @dataclass(frozen=True)
@@ -126,22 +127,21 @@ class _Session:
     def _start(self) -> None:
         o = self.options
         environment = {"SPLATVIEW_NAME": "demo", **os.environ}
-        command = [sys.executable, "-m", "splatview.demo.trainer", "--json-progress", "--hold", "--device", o.device,
-                   "--seed", str(o.seed)]
+        command = _child("-m", "splatview.demo.trainer", "--json-progress", "--hold", "--device", o.device,
+                         "--seed", str(o.seed))
         for name, value in (("--steps", o.steps), ("--data", o.data), ("--save", o.save)):
             command += [] if value is None else [name, str(value)]
         # In sessions of their own: Ctrl-C reaches this process alone, which ends them in order.
         self.trainer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=environment, start_new_session=True, preexec_fn=_die_with_parent)
+                                        env=environment, start_new_session=True)
         threading.Thread(target=self._read, daemon=True).start()
         display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
         self.windowed = o.window or bool(display and not o.offscreen)
         # Without a window nobody looks: two pictures a second leave the cores to the training.
         screen = ["--window"] if self.windowed else ["--offscreen", "--max-fps", "2"]
         self.viewer = subprocess.Popen(
-            [sys.executable, "-m", "viewer_app", "serve", *screen, "--run", str(self.trainer.pid), "--size", o.size],
-            stderr=None if self.windowed else subprocess.DEVNULL, env=environment,
-            start_new_session=True, preexec_fn=_die_with_parent)
+            _child("-m", "viewer_app", "serve", *screen, "--run", str(self.trainer.pid), "--size", o.size),
+            stderr=None if self.windowed else subprocess.DEVNULL, env=environment, start_new_session=True)
 
     def _read(self) -> None:
         """The trainer's events, in a thread: reading waits."""
@@ -195,10 +195,9 @@ class _Session:
         o = self.options
         camera = [] if self.camera is None else ["--camera", json.dumps(self.camera)]
         self.shot = subprocess.Popen(
-            [sys.executable, "-m", "viewer_app", "shot", str(o.out), "--stream", "gaussians",
-             "--run", str(self.trainer.pid), "--size", o.size, *camera],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-            preexec_fn=_die_with_parent)
+            _child("-m", "viewer_app", "shot", str(o.out), "--stream", "gaussians", "--run", str(self.trainer.pid),
+                   "--size", o.size, *camera),
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def _finish(self) -> int:
         """The last picture, and time to look at the window."""
@@ -269,6 +268,6 @@ def _end(process: subprocess.Popen[Any] | None) -> None:
         process.stderr.close()
 
 
-def _die_with_parent() -> None:
-    """Between fork and exec: end when this process ends, however it does (prctl(2), PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _child(*arguments: str) -> list[str]:
+    """The command of a Python program that ends when this process does, however it ends."""
+    return [sys.executable, "-c", _DIE_WITH_PARENT, sys.executable, *arguments]

@@ -62,6 +62,10 @@ _CPU = _Scale(1_000, (224, 168), 224 * 168, 4_000, 8_000)
 _CUDA = _Scale(3_000, (960, 720), 1_000_000, 50_000, 300_000)
 
 
+class _StoppedBeforeTrainingError(Exception):
+    """Asked to end while the views were being made or read."""
+
+
 class _Stop:
     """Whether somebody asked to end: the signal that did, if any."""
 
@@ -112,7 +116,11 @@ def train(options: TrainerOptions, tell: Progress, stop: _Stop) -> int:
     tell("note", text=f"training with {backend.name}" + ("" if on_cpu else
          "; its kernels are compiled at first use, which can take a minute"))
     began = time.monotonic()
-    capture = _capture(options, scale, backend, tell)
+    try:
+        capture = _capture(options, scale, backend, tell, stop)
+    except _StoppedBeforeTrainingError:
+        tell("note", text="stopped before the training began")
+        return 128 + (stop.signal or 0)
     for note in capture.notes:
         tell("note", text=note)
     tell("camera", camera=capture.camera or capture.train[0].to_json())
@@ -130,11 +138,14 @@ def train(options: TrainerOptions, tell: Progress, stop: _Stop) -> int:
     return 0 if stop.signal is None or training.step_number == steps else 128 + stop.signal
 
 
-def _capture(options: TrainerOptions, scale: _Scale, backend: Backend, tell: Progress) -> Capture:
+def _capture(options: TrainerOptions, scale: _Scale, backend: Backend, tell: Progress,
+             stop: _Stop) -> Capture:
     from splatview.demo import datasets, scene
 
     def progress(done: int, total: int) -> None:
         tell("views", done=done, of=total)
+        if stop.signal is not None:
+            raise _StoppedBeforeTrainingError
 
     if options.data is None:
         tell("note", text="taking the photographs: a still life, seen from all around")

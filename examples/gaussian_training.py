@@ -1,0 +1,52 @@
+"""The smallest Gaussian trainer that shows itself: Gaussians in space learn to look like one picture.
+
+Run `splatview serve` in another terminal, before or after this. On CUDA gsplat draws, on the CPU splatview's demo does.
+`splatview demo` is the same with many views, and with Gaussians that are added and removed.
+"""
+
+import argparse
+
+import torch
+
+import splatview
+from splatview.demo.backends import choose
+from splatview.demo.capture import View
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--steps", type=int, default=1000, help="gradient steps")
+steps = parser.parse_args().steps
+backend = choose("auto")
+device = backend.device
+torch.manual_seed(0)
+
+# The picture to learn: rings of colour.
+y, x = torch.meshgrid(torch.linspace(-1, 1, 120), torch.linspace(-4 / 3, 4 / 3, 160), indexing="ij")
+radius, angle = torch.hypot(x, y), torch.atan2(y, x)
+rings = torch.stack([0.5 + 0.5 * torch.sin(9 * radius + k + angle * torch.tensor(3.0)) for k in (0, 2, 4)], -1)
+target = (rings * (radius < 0.95)[..., None]).to(device)  # (120, 160, 3)
+K = torch.tensor([[150.0, 0, 80], [0, 150.0, 60], [0, 0, 1]], device=device)
+viewmat = torch.eye(4, device=device)
+viewmat[2, 3] = 2.5  # the camera stands 2.5 in front of the world's origin and looks at it
+view = View(viewmat, K, 160, 120)
+
+n = 1500
+gaussians = torch.nn.ParameterDict({
+    "means": torch.randn(n, 3) * 0.5,
+    "scales": torch.full((n, 3), -3.5),  # log
+    "quats": torch.randn(n, 4),  # w x y z
+    "opacities": torch.zeros(n),  # logit
+    "sh0": torch.randn(n, 1, 3) * 0.1,
+    "shN": torch.zeros(n, 3, 3),
+}).to(device)
+optimizer = torch.optim.Adam(gaussians.values(), lr=0.01)
+
+for step in range(steps):
+    render = backend.draw(gaussians, view, 0).image
+    loss = (render - target).abs().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    splatview.publish(gaussians, "gaussians", sh_degree=0, step=step)
+    splatview.publish(render.detach().clamp(0, 1), "render", step=step)
+    if step % 100 == 0 or step == steps - 1:
+        print(f"step {step}  loss {loss.item():.4f}", flush=True)

@@ -1,0 +1,29 @@
+"""An image that changes: two substances that react and spread (Gray-Scott), shown while they are computed.
+
+Run `splatview serve` in another terminal, before or after this.
+"""
+
+import argparse
+
+import torch
+from torch.nn.functional import conv2d, pad
+
+import splatview
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--steps", type=int, default=10_000, help="pictures to compute")
+steps = parser.parse_args().steps
+
+torch.manual_seed(0)
+a, b = torch.ones(1, 1, 256, 256), torch.zeros(1, 1, 256, 256)
+b[..., 108:148, 108:148] = torch.rand(40, 40)
+laplacian = torch.tensor([[0.05, 0.2, 0.05], [0.2, -1.0, 0.2], [0.05, 0.2, 0.05]])[None, None]
+
+for step in range(steps):
+    for _ in range(8):
+        spread_a, spread_b = (conv2d(pad(x, (1, 1, 1, 1), mode="circular"), laplacian) for x in (a, b))
+        reaction = a * b * b
+        a += spread_a - reaction + 0.055 * (1 - a)
+        b += 0.5 * spread_b + reaction - 0.117 * b
+    image = torch.stack([1 - a, b * 2, 0.4 + b], -1)[0, 0].clamp(0, 1)  # (256, 256, 3), float32 in [0, 1]
+    splatview.publish(image, step=step)

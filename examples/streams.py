@@ -1,0 +1,48 @@
+"""Several streams of one run: a scene of Gaussians that moves, and the picture and the depth that a camera sees of it.
+
+Run `splatview serve` in another terminal; its panel lists the streams. Metadata such as `step` is shown beside each.
+"""
+
+import argparse
+import math
+
+import torch
+
+import splatview
+from splatview.demo.backends import choose
+from splatview.demo.capture import View, look_at
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--steps", type=int, default=2000, help="pictures to draw")
+steps = parser.parse_args().steps
+backend = choose("auto")
+
+# A torus knot of small Gaussians, coloured along its length.
+n = 1200
+t = torch.linspace(0, 2 * math.pi, n + 1)[:-1]
+radius = 1 + 0.4 * torch.cos(3 * t)
+knot = torch.stack([radius * torch.cos(2 * t), 0.4 * torch.sin(3 * t), radius * torch.sin(2 * t)], 1)
+rgb = 0.5 + 0.5 * torch.stack([torch.cos(t), torch.cos(t + 2.1), torch.cos(t + 4.2)], 1)
+gaussians = {
+    "means": knot,
+    "scales": torch.full((n, 3), math.log(0.05)),
+    "quats": torch.tensor([1.0, 0, 0, 0]).repeat(n, 1),
+    "opacities": torch.full((n,), 2.0),
+    "sh0": ((rgb - 0.5) / 0.28209479)[:, None],  # colour = 0.5 + 0.28209479 * sh0
+    "shN": torch.zeros(n, 3, 3),
+}
+gaussians = {name: value.to(backend.device) for name, value in gaussians.items()}
+K = torch.tensor([[260.0, 0, 160], [0, 260.0, 120], [0, 0, 1]])
+camera = View(look_at(torch.tensor([0.0, -2.0, -3.5]), torch.zeros(3)), K, 320, 240).to(backend.device)
+at_rest = gaussians["means"]
+
+for step in range(steps):
+    angle = 0.02 * step
+    c, s = math.cos(angle), math.sin(angle)
+    turn = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]], device=backend.device)
+    gaussians["means"] = at_rest @ turn.T
+    drawn = backend.draw(gaussians, camera, 0)
+    depth = drawn.depth / drawn.alpha.clamp_min(1e-6)
+    splatview.publish(gaussians, "gaussians", sh_degree=0, step=step)
+    splatview.publish(drawn.image.clamp(0, 1), "image", step=step)
+    splatview.publish(torch.where(drawn.alpha > 0.5, 1 - (depth - 2) / 4, 0).clamp(0, 1), "depth", step=step)

@@ -1,0 +1,215 @@
+"""The demo as a user runs it: processes, signals, exit codes, and the picture."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splatview.demo.command import Demo, _exit_code, run
+from splatview.demo.progress import Progress
+
+
+@pytest.fixture
+def points(tmp_path):
+    """A red and a blue cloud with three cameras, as an .npz without pictures: small, so that every step is quick."""
+    rng = np.random.default_rng(0)
+    means = rng.normal(0, 0.25, (300, 3)).astype(np.float32)
+    means[150:, 0] += 1
+    colors = np.where(np.arange(300)[:, None] < 150, [220, 20, 20], [20, 40, 230]).astype(np.uint8)
+    viewmats = np.tile(np.eye(4, dtype=np.float32), (3, 1, 1))
+    viewmats[:, 2, 3] = 4
+    viewmats[:, 0, 3] = (-1.0, -0.5, 0.0)
+    K = np.array([[50, 0, 20], [0, 50, 15], [0, 0, 1]], np.float32)
+    path = tmp_path / "points.npz"
+    np.savez(path, means3d=means, colors=colors, viewmats=viewmats, Ks=np.tile(K, (3, 1, 1)), width=40, height=30)
+    return path
+
+
+def trainer(processes, *args, **env):
+    return processes.python("-m", "splatview.demo.trainer", "--device", "cpu", *args, **env)
+
+
+def events_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def running_children(parent):
+    """Process ids whose parent is `parent`, zombies left out."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, ppid = stat.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue
+        if int(ppid) == parent and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_the_trainer_tells_its_progress_and_saves(processes, points, tmp_path):
+    process = trainer(processes, "--data", str(points), "--steps", "120", "--json-progress", "--save",
+                      str(tmp_path / "a.ply"))
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    events = events_of(out)
+    steps = [e for e in events if e["event"] == "train"]
+    done = next(e for e in events if e["event"] == "done")
+    assert steps[-1]["step"] == steps[-1]["of"] == done["steps"] == 120
+    assert steps[-1]["loss"] < steps[0]["loss"]
+    assert done["psnr"] > 20
+    assert any("has no images" in e.get("text", "") for e in events)
+    assert any(e["event"] == "camera" and "viewmat" in e["camera"] for e in events)
+    assert f"element vertex {done['gaussians']}\n".encode() in (tmp_path / "a.ply").read_bytes()
+
+
+def test_the_trainer_trains_the_same_with_publishing_switched_off(processes, points):
+    process = trainer(processes, "--data", str(points), "--steps", "5", SPLATVIEW_DISABLE="1")
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    assert "after 5 of 5 steps" in out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_training_with_the_result_so_far(processes, points, number):
+    process = trainer(processes, "--data", str(points), "--steps", "1000000", "--json-progress")
+    for line in process.stdout:
+        if json.loads(line)["event"] == "train":
+            break
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    done = events_of(out)[-1]
+    assert process.returncode == 128 + number
+    assert done["event"] == "done" and 0 < done["steps"] < 1000000 and done["psnr"] > 5
+
+
+def test_a_signal_before_training_ends_at_once(processes):
+    process = trainer(processes, "--json-progress")
+    for line in process.stdout:
+        if json.loads(line)["event"] == "views":
+            break
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert events_of(out)[-1] == {"event": "note", "text": "stopped before the training began"}
+
+
+def test_the_trainer_holds_until_its_input_ends(points):
+    process = subprocess.Popen([sys.executable, "-m", "splatview.demo.trainer", "--device", "cpu",
+                                "--data", str(points), "--steps", "3", "--json-progress", "--hold"],
+                               text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        for line in process.stdout:
+            if json.loads(line)["event"] == "done":
+                break
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=0.5)
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    (["--data", "absent"], "no such file or folder"),
+    (["--steps", "0"], "--steps 0 must be at least 1"),
+    (["--save", "absent/a.ply"], "no folder absent"),
+])
+def test_bad_options_end_with_2_and_a_line(processes, args, message):
+    process = trainer(processes, *args)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert message in err and "Traceback" not in err
+
+
+def test_the_demo_writes_what_the_viewer_shows_and_leaves_nothing_running(processes, points, tmp_path):
+    out = tmp_path / "picture.png"
+    process = processes.splatview("demo", "--data", str(points), "--steps", "200", "--out", str(out), "--offscreen",
+                                  "--device", "cpu", "--size", "320x240", "--picture-every", "1")
+    said, err = process.communicate(timeout=200)
+    assert process.returncode == 0, said + err
+    assert str(out) in said and "dB on held-out views after 200 of 200 steps" in said
+    rgb = np.asarray(Image.open(out).convert("RGB"), np.float32)
+    assert rgb.shape == (240, 320, 3)
+    red, blue = (rgb[..., c] - rgb[..., 2 - c] > 100 for c in (0, 2))
+    assert red.sum() > 300 and blue.sum() > 300
+    assert np.nonzero(red)[1].mean() < np.nonzero(blue)[1].mean()  # x points right, as the cameras saw it
+
+
+def test_a_training_that_fails_ends_the_demo_with_its_exit_code(processes, tmp_path):
+    process = processes.splatview("demo", "--data", str(tmp_path / "absent.npz"), "--offscreen",
+                                  "--out", str(tmp_path / "a.png"))
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "no such file or folder" in err
+
+
+def test_ctrl_c_ends_both_processes_and_says_how_far_it_came(processes, points, tmp_path, wait_until):
+    process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--offscreen", "--device", "cpu",
+                                  "--out", str(tmp_path / "a.png"), "--size", "160x120", "--picture-every", "1")
+    wait_until((tmp_path / "a.png").exists, 100)
+    children = running_children(process.pid)
+    assert len(children) >= 2
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "of 1000000 steps" in out and "the last picture" in out
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 20)
+
+
+def test_a_demo_that_is_killed_takes_its_processes_along(processes, points, tmp_path, wait_until):
+    process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--offscreen", "--device", "cpu",
+                                  "--out", str(tmp_path / "a.png"), "--size", "160x120")
+    children = wait_until(lambda: len(c := running_children(process.pid)) >= 2 and c, 60)
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 40)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"steps": 0}, "--steps 0 must be at least 1"),
+    ({"window": True, "offscreen": True}, "exclude each other"),
+    ({"out": Path("absent/a.png")}, "there is no folder"),
+    ({"out": Path("a.jpg")}, "ends in .png"),
+    ({"picture_every": 0.0}, "more than 0 seconds"),
+])
+def test_options_that_make_no_sense_start_nothing(capsys, options, message):
+    assert run(Demo(**options)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_progress_as_bar_lines_and_json():
+    values = {"step": 10, "of": 10, "loss": 0.5, "psnr": 20.0, "gaussians": 1234}
+    shown = {}
+    for style in ("bar", "lines", "json"):
+        stream = io.StringIO()
+        tell = Progress(style, stream)
+        tell("note", text="hello")
+        tell("train", **values)
+        tell("done", steps=10, of=10, seconds=3.0, psnr=None, gaussians=1234)
+        shown[style] = stream.getvalue()
+    assert "\r" in shown["bar"] and "PSNR 20.00 dB" in shown["bar"]
+    assert shown["lines"].splitlines() == ["hello", "step 10/10  loss 0.5000  PSNR 20.00 dB  1,234 Gaussians",
+                                           "no held-out views after 10 of 10 steps, 1,234 Gaussians, 3 s"]
+    assert json.loads(shown["json"].splitlines()[1]) == {"event": "train", **values}
+
+
+def test_exit_codes_of_processes_that_a_signal_ended():
+    assert (_exit_code(0), _exit_code(3), _exit_code(-signal.SIGTERM)) == (0, 3, 143)
+
+
+def test_importing_the_demo_command_loads_neither_torch_nor_the_viewer(processes):
+    code = ("import sys, splatview.demo.command, splatview.demo.trainer; "
+            "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'numpy', 'viewer_app', 'zmq')])")
+    out, err = processes.code(code).communicate(timeout=60)
+    assert out.strip() == "[]", err
