@@ -88,8 +88,8 @@ class Stream:
         """
         with self._lock:
             value, version = self.value, self.version
-            if value is None or self._unpack is None or not self.readers:
-                return
+            if value is None or self._unpack is None or not self.behind():
+                return  # the trainer came by while we waited for the lock
             if version == self._ring_version:  # a live stream: the same publish, newer contents
                 version = self.version = version + 1
             tensors, meta = self._unpack(value)

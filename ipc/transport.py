@@ -58,7 +58,8 @@ class Helper:
         self._viewers: dict[bytes, _Viewer] = {}
         self._changed = threading.Event()
         self._closing = False
-        self._deadlines: dict[int, float] = {}
+        self._deadlines: dict[int, tuple[float, int]] = {}
+        """Streams that someone opened: when to look whether they are behind, and their version at the last look."""
         self._next_ping = 0.0
         self._last_announce = 0.0
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if hasattr(os, "eventfd") else -1
@@ -132,7 +133,7 @@ class Helper:
 
     def _timeout(self) -> int | None:
         """Milliseconds until something is due; None: sleep until called."""
-        due = list(self._deadlines.values())
+        due = [when for when, _ in self._deadlines.values()]
         if any(v.pidfd < 0 for v in self._viewers.values()):
             due.append(self._next_ping)
         if self._changed.is_set() and self._viewers:
@@ -202,7 +203,7 @@ class Helper:
             return
         viewer.opened.add(index)
         stream.readers += 1
-        self._deadlines[index] = time.monotonic() + GRACE
+        self._deadlines[index] = (time.monotonic() + GRACE, stream.version)
 
     def _release(self, viewer: _Viewer, index: int) -> None:
         stream = self._stream(index)
@@ -231,21 +232,22 @@ class Helper:
 
     def _serve_late_viewers(self) -> None:
         now = time.monotonic()
-        for index, due in list(self._deadlines.items()):
+        for index, (due, seen) in list(self._deadlines.items()):
             if due > now:
                 continue
             stream = self._stream(index)
             if stream is None or not stream.behind():
                 del self._deadlines[index]
                 continue
-            try:
-                stream.catch_up()
-            except Exception as e:
-                self._publisher.fault(e)
-                del self._deadlines[index]
-                continue
+            if stream.version == seen or stream.live:  # else the trainer is at it, and copies by itself
+                try:
+                    stream.catch_up()
+                except Exception as e:
+                    self._publisher.fault(e)
+                    del self._deadlines[index]
+                    continue
             # Looked at again: a publish may have come while the lock was ours, or the copy was not still.
-            self._deadlines[index] = time.monotonic() + (LIVE_PERIOD if stream.live else GRACE)
+            self._deadlines[index] = (time.monotonic() + (LIVE_PERIOD if stream.live else GRACE), stream.version)
 
     def _tell_changes(self) -> None:
         now = time.monotonic()
