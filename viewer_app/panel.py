@@ -13,9 +13,10 @@ from imgui_bundle import ImVec2, imgui
 from viewer_app import theme
 from viewer_app.controls import Rect
 from viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from viewer_app.overlay import draw_overlay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import moderngl
     from imgui_bundle import ImVec4
@@ -169,7 +170,7 @@ class Panel:
         asked = Asked()
         picture = self.layout(self.size, scale, state.panel_open)
         try:
-            self._overlay(state, shown, picture)
+            draw_overlay(state, picture, empty=shown.empty, scale=scale)
             if state.panel_open:
                 self._left(state, shown, picture, asked)
                 self._status(state, shown, picture)
@@ -245,17 +246,17 @@ class Panel:
         middle, pad = left.y + height / 2, 8 * self._scale
         fault = entry.fault or entry.fault_of_source
         dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
-        draw.add_circle_filled(ImVec2(left.x + pad + 3 * self._scale, middle), 3.5 * self._scale, _u32(dot), 16)
+        draw.add_circle_filled(ImVec2(left.x + pad + 3 * self._scale, middle), 3.5 * self._scale, theme.u32(dot), 16)
         right = _beside(entry)
         right_width = imgui.calc_text_size(right).x if right else 0.0
         text_y = middle - line / 2
         start = left.x + pad + 16 * self._scale
         end = left.x + width - pad - right_width
         draw.push_clip_rect(ImVec2(start, left.y), ImVec2(end - 6 * self._scale, left.y + height), True)
-        draw.add_text(ImVec2(start, text_y), _u32(theme.TEXT if entry.alive else theme.DIM), entry.name)
+        draw.add_text(ImVec2(start, text_y), theme.u32(theme.TEXT if entry.alive else theme.DIM), entry.name)
         draw.pop_clip_rect()
         if right:
-            draw.add_text(ImVec2(end, text_y), _u32(theme.DIM), right)
+            draw.add_text(ImVec2(end, text_y), theme.u32(theme.DIM), right)
 
     def _fold(self, label: str) -> bool:
         """A line that opens and closes what follows."""
@@ -269,7 +270,7 @@ class Panel:
         draw = imgui.get_window_draw_list()
         y, r = left.y + line / 2 + 3 * self._scale, 3.5 * self._scale
         x = left.x + width - 12 * self._scale
-        color = _u32(theme.DIM)
+        color = theme.u32(theme.DIM)
         a, b, c = ((-r, -r / 2), (r, -r / 2), (0, r)) if opened else ((-r / 2, -r), (r, 0), (-r / 2, r))
         draw.add_triangle_filled(ImVec2(x + a[0], y + a[1]), ImVec2(x + b[0], y + b[1]),
                                  ImVec2(x + c[0], y + c[1]), color)
@@ -280,72 +281,19 @@ class Panel:
         """One line under the picture: what lies under the pointer, and how this picture came to be."""
         top = picture.y + picture.height
         draw = imgui.get_background_draw_list()
-        draw.add_rect_filled(ImVec2(picture.x, top), ImVec2(*self.size), _u32(theme.BAR))
+        draw.add_rect_filled(ImVec2(picture.x, top), ImVec2(*self.size), theme.u32(theme.BAR))
         line, pad = imgui.get_text_line_height(), 12 * self._scale
         y = top + (self.size[1] - top - line) / 2
         x = picture.x + pad
         if shown.readout:
-            draw.add_text(ImVec2(x, y), _u32(theme.TEXT), shown.readout)
+            draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), shown.readout)
             x += imgui.calc_text_size(shown.readout).x + 2 * pad
         text = " \u00b7 ".join(status_phrases(state, shown))
         room = self.size[0] - pad - x
         width = imgui.calc_text_size(text).x
         draw.push_clip_rect(ImVec2(x, top), ImVec2(self.size[0] - pad, self.size[1]), True)
-        draw.add_text(ImVec2(x + max(room - width, 0.0), y), _u32(theme.DIM), text)
+        draw.add_text(ImVec2(x + max(room - width, 0.0), y), theme.u32(theme.DIM), text)
         draw.pop_clip_rect()
-
-    def _overlay(self, state: State, shown: Shown, picture: Rect) -> None:
-        """Words over the picture: a hint, progress, a fault, that the run is gone."""
-        entry = state.shown
-        if entry is None:
-            if state.hint:
-                self._message(picture, state.hint.split("\n"), theme.DIM)
-            return
-        fault = entry.fault or entry.fault_of_source
-        if entry.progress is not None:
-            self._progress(picture, f"Loading {entry.name}", entry.progress)
-        elif fault:
-            self._message(picture, [f"{entry.name} cannot be shown", *_lines(fault, 90)], theme.FAULT)
-        elif shown.empty:
-            words = "Waiting for its next frame" if entry.alive else "The run ended before it was seen"
-            self._message(picture, [entry.name, words], theme.DIM)
-        elif not entry.alive:
-            self._tag(picture, "The run has ended: this is its last picture")
-
-    def _message(self, picture: Rect, lines: list[str], color: ImVec4) -> None:
-        draw = imgui.get_background_draw_list()
-        pace = imgui.get_text_line_height() * 1.5
-        y = picture.y + picture.height / 2 - pace * len(lines) / 2
-        widest = max(imgui.calc_text_size(t).x for t in lines)
-        pad = ImVec2(18 * self._scale, 12 * self._scale)
-        middle = picture.x + picture.width / 2
-        draw.add_rect_filled(ImVec2(middle - widest / 2 - pad.x, y - pad.y),
-                             ImVec2(middle + widest / 2 + pad.x, y + pace * len(lines) + pad.y - pace / 4),
-                             _u32(theme.BAR, 0.82), 8 * self._scale)
-        for i, text in enumerate(lines):
-            tint = theme.TEXT if i == 0 else color
-            x = middle - imgui.calc_text_size(text).x / 2
-            draw.add_text(ImVec2(round(x), round(y + i * pace)), _u32(tint), text)
-
-    def _progress(self, picture: Rect, text: str, fraction: float) -> None:
-        draw = imgui.get_background_draw_list()
-        middle = picture.x + picture.width / 2, picture.y + picture.height / 2
-        width, height = min(280 * self._scale, picture.width * 0.7), 4 * self._scale
-        left = middle[0] - width / 2
-        size = imgui.calc_text_size(text)
-        draw.add_text(ImVec2(middle[0] - size.x / 2, middle[1] - size.y - 12 * self._scale), _u32(theme.TEXT), text)
-        for part, color in ((1.0, theme.PANEL), (max(fraction, 0.02), theme.ACCENT)):
-            draw.add_rect_filled(ImVec2(left, middle[1]), ImVec2(left + width * part, middle[1] + height),
-                                 _u32(color), height / 2)
-
-    def _tag(self, picture: Rect, text: str) -> None:
-        draw = imgui.get_background_draw_list()
-        size, pad = imgui.calc_text_size(text), 10 * self._scale
-        x = picture.x + (picture.width - size.x) / 2
-        y = picture.y + 12 * self._scale
-        draw.add_rect_filled(ImVec2(x - pad, y - pad / 2), ImVec2(x + size.x + pad, y + size.y + pad / 2),
-                             _u32(theme.BAR, 0.82), 6 * self._scale)
-        draw.add_text(ImVec2(round(x), round(y)), _u32(theme.TEXT), text)
 
     def _gap(self, points: float) -> None:
         imgui.dummy(ImVec2(0, points * self._scale))
@@ -403,16 +351,6 @@ def _wrapped(text: str, color: ImVec4) -> None:
     imgui.push_text_wrap_pos(0.0)
     _colored(text, color)
     imgui.pop_text_wrap_pos()
-
-
-def _lines(text: str, width: int) -> Iterable[str]:
-    from textwrap import wrap
-
-    return wrap(text, width)[:6]
-
-
-def _u32(color: ImVec4, alpha: float = 1.0) -> int:
-    return imgui.color_convert_float4_to_u32((color.x, color.y, color.z, color.w * alpha))
 
 
 def _key(name: str) -> Any:

@@ -80,3 +80,8 @@ def load_font() -> None:
         fonts.add_font_from_file_ttf(str(file), FONT_SIZE)
     else:
         fonts.add_font_default()
+
+
+def u32(color: ImVec4, alpha: float = 1.0) -> int:
+    """A colour for imgui's draw lists."""
+    return imgui.color_convert_float4_to_u32((color.x, color.y, color.z, color.w * alpha))

@@ -1,0 +1,206 @@
+"""The list of streams and files: what comes and goes, what is chosen, and each one's view."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from viewer_app.sources import FileSource, StreamSource
+from viewer_app.state import Entry, State
+from viewer_app.views import make_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import moderngl
+
+    from ipc import RemoteStream, Subscriber
+    from viewer_app.sources import Source
+    from viewer_app.views.base import View
+
+log = logging.getLogger("splatview")
+
+SETTLE = 3
+"""Pictures after an event until the panel has come to rest."""
+
+
+class Slot:
+    """One entry of the list with what belongs to it: its source, and its view once it was shown."""
+
+    def __init__(self, entry: Entry, source: Source) -> None:
+        self.entry = entry
+        self.source = source
+        self.view: View | None = None
+        self.view_kind = ""
+        self.next_feed = 0.0
+        self.logged = ""
+
+
+class Catalogue:
+    """Keeps `state.entries` as the runs and files are. Faults of one entry never reach another."""
+
+    def __init__(self, state: State, subscriber: Subscriber, ctx: moderngl.Context, *,
+                 wake: Callable[[], None], mark: Callable[..., None]) -> None:
+        """`wake` ends the loop's sleep, from any thread; `mark(n=1)` asks for n pictures to be drawn."""
+        self.state = state
+        self.subscriber = subscriber
+        self.slots: dict[str, Slot] = {}
+        self._ctx = ctx
+        self._wake = wake
+        self._mark = mark
+
+    @property
+    def shown(self) -> Slot | None:
+        return self.slots.get(self.state.selected or "")
+
+    def open_file(self, path: Path, *, select: bool = False) -> None:
+        """Add a file to the list; a thread reads it."""
+        key = str(path.absolute())
+        if key in self.slots:
+            self.forget(key)
+        entry = Entry(key, "Files", path.name, is_file=True, progress=0.0)
+        self.slots[key] = Slot(entry, FileSource(path, self._wake))
+        self._list_changed()
+        if select or self.state.selected is None:
+            self.select(key)
+
+    def forget(self, key: str) -> None:
+        """Take an entry off the list and give back what it holds."""
+        slot = self.slots.pop(key, None)
+        if slot is None:
+            return
+        slot.source.close()
+        if slot.view is not None:
+            slot.view.close()
+        if self.state.selected == key:
+            self.state.selected = None
+        self._list_changed()
+
+    def select(self, key: str | None) -> None:
+        """Show this entry. Only what is shown costs its trainer anything."""
+        if key == self.state.selected:
+            return
+        if (before := self.shown) is not None:
+            before.source.release()
+        self.state.selected = key
+        if (slot := self.shown) is not None:
+            slot.entry.fault = ""
+            slot.source.open()
+        self._mark(SETTLE)
+
+    def _list_changed(self) -> None:
+        entries = [slot.entry for slot in self.slots.values()]
+        self.state.entries = sorted(entries, key=lambda e: (e.is_file, not e.alive))
+        self._mark(SETTLE)
+
+    def poll(self, now: float) -> bool:
+        """Take in what runs and files brought. True when there is something new for the picture."""
+        if self.subscriber.poll():
+            self._match_streams()
+        if (fault := self.subscriber.fault) and fault not in self.state.notices:
+            self.state.notices.append(fault)
+            self._mark()
+        news = False
+        for slot in list(self.slots.values()):
+            if slot.source.refresh(slot.entry):
+                news = True
+        if news:
+            self._list_changed()
+        if self.state.selected is None:
+            self._choose()
+        slot = self.shown
+        if slot is None or not slot.source.has_news():
+            return False
+        if now >= slot.next_feed:
+            self._feed(slot, now)
+        return True
+
+    def _match_streams(self) -> None:
+        """A new stream continues where one of its name and kind ended; otherwise it is a new entry."""
+        followed: dict[int, Slot] = {
+            id(slot.source.stream): slot for slot in self.slots.values() if isinstance(slot.source, StreamSource)
+        }
+        there = self.subscriber.streams
+        for stream in there:
+            if id(stream) in followed:
+                continue
+            slot = self._ended_like(stream)
+            if slot is not None and isinstance(slot.source, StreamSource):
+                slot.source.follow(stream)
+                slot.entry.group, slot.entry.fault = _group(stream), ""
+            else:
+                entry = Entry(f"{stream.run.id}/{stream.name}", _group(stream), stream.name, stream.kind)
+                self.slots[entry.key] = Slot(entry, StreamSource(stream))
+            self._list_changed()
+        present = {id(stream) for stream in there}
+        for slot in followed.values():
+            gone = isinstance(slot.source, StreamSource) and id(slot.source.stream) not in present
+            if gone and slot.entry.key != self.state.selected:
+                self.forget(slot.entry.key)
+
+    def _ended_like(self, stream: RemoteStream) -> Slot | None:
+        """The entry that a new stream continues: the one shown before others, the same run's name before others."""
+        if not stream.run.alive:
+            return None
+        fits = [slot for slot in self.slots.values() if isinstance(slot.source, StreamSource)
+                and not slot.source.stream.run.alive and slot.entry.name == stream.name
+                and slot.source.stream.kind == stream.kind]
+        return max(fits, default=None, key=lambda s: (s.entry.key == self.state.selected,
+                                                      s.entry.group == _group(stream)))
+
+    def _choose(self) -> None:
+        """With nothing chosen: a live stream, Gaussians before others, the newest before older; then a file."""
+        if self.slots:
+            slots = list(self.slots.values())
+            best = max(range(len(slots)), key=lambda i: (
+                slots[i].entry.alive, not slots[i].entry.is_file, slots[i].entry.kind == "gaussians", i))
+            self.select(slots[best].entry.key)
+
+    def _feed(self, slot: Slot, now: float) -> None:
+        begin = time.monotonic()
+        with self.guard(slot):
+            kind = slot.entry.kind
+            if slot.view is None or slot.view_kind != kind:
+                if slot.view is not None:
+                    slot.view.close()
+                    slot.view = None
+                slot.view = make_view(kind, self._ctx, slot.entry.settings)
+                slot.view_kind = kind
+            if slot.source.feed(slot.view):
+                slot.entry.fault = ""
+                self._mark()
+        cost = time.monotonic() - begin
+        # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.
+        slot.next_feed = now + (2 * cost if cost > 0.02 else 0.0)
+
+    @contextmanager
+    def guard(self, slot: Slot) -> Iterator[None]:
+        """A fault of one view or stream is shown in its place and logged once; everything else goes on."""
+        try:
+            yield
+        except Exception as e:
+            text = str(e) or type(e).__name__
+            slot.entry.fault = text
+            if slot.logged != text:
+                slot.logged = text
+                log.warning("%s cannot be shown: %s", slot.entry.name, text, exc_info=log.isEnabledFor(logging.DEBUG))
+            self._mark(SETTLE)
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        slots = list(self.slots.values())
+        self.slots.clear()
+        closers: list[Callable[[], None]] = [slot.source.close for slot in slots]
+        closers += [slot.view.close for slot in slots if slot.view is not None]
+        for close in [*closers, self.subscriber.close]:
+            try:
+                close()
+            except Exception:
+                log.exception("while closing")
+
+
+def _group(stream: RemoteStream) -> str:
+    return f"{stream.run.name} \u00b7 {stream.run.pid}"

@@ -1,0 +1,73 @@
+"""What is written over the picture: a hint, progress, a fault, that the run is gone."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, imgui
+
+from viewer_app import theme
+
+if TYPE_CHECKING:
+    from imgui_bundle import ImVec4
+
+    from viewer_app.controls import Rect
+    from viewer_app.state import State
+
+
+def draw_overlay(state: State, picture: Rect, *, empty: bool, scale: float) -> None:
+    """Words over the picture: a hint, progress, a fault, that the run is gone."""
+    entry = state.shown
+    if entry is None:
+        if state.hint:
+            _message(scale, picture, state.hint.split("\n"), theme.DIM)
+        return
+    fault = entry.fault or entry.fault_of_source
+    if entry.progress is not None:
+        _progress(scale, picture, f"Loading {entry.name}", entry.progress)
+    elif fault:
+        _message(scale, picture, [f"{entry.name} cannot be shown", *wrap(fault, 90)[:6]], theme.FAULT)
+    elif empty:
+        words = "Waiting for its next frame" if entry.alive else "The run ended before it was seen"
+        _message(scale, picture, [entry.name, words], theme.DIM)
+    elif not entry.alive:
+        _tag(scale, picture, "The run has ended: this is its last picture")
+
+
+def _message(scale: float, picture: Rect, lines: list[str], color: ImVec4) -> None:
+    draw = imgui.get_background_draw_list()
+    pace = imgui.get_text_line_height() * 1.5
+    y = picture.y + picture.height / 2 - pace * len(lines) / 2
+    widest = max(imgui.calc_text_size(t).x for t in lines)
+    pad = ImVec2(18 * scale, 12 * scale)
+    middle = picture.x + picture.width / 2
+    draw.add_rect_filled(ImVec2(middle - widest / 2 - pad.x, y - pad.y),
+                         ImVec2(middle + widest / 2 + pad.x, y + pace * len(lines) + pad.y - pace / 4),
+                         theme.u32(theme.BAR, 0.82), 8 * scale)
+    for i, text in enumerate(lines):
+        tint = theme.TEXT if i == 0 else color
+        x = middle - imgui.calc_text_size(text).x / 2
+        draw.add_text(ImVec2(round(x), round(y + i * pace)), theme.u32(tint), text)
+
+
+def _progress(scale: float, picture: Rect, text: str, fraction: float) -> None:
+    draw = imgui.get_background_draw_list()
+    middle = picture.x + picture.width / 2, picture.y + picture.height / 2
+    width, height = min(280 * scale, picture.width * 0.7), 4 * scale
+    left = middle[0] - width / 2
+    size = imgui.calc_text_size(text)
+    draw.add_text(ImVec2(middle[0] - size.x / 2, middle[1] - size.y - 12 * scale), theme.u32(theme.TEXT), text)
+    for part, color in ((1.0, theme.PANEL), (max(fraction, 0.02), theme.ACCENT)):
+        draw.add_rect_filled(ImVec2(left, middle[1]), ImVec2(left + width * part, middle[1] + height),
+                             theme.u32(color), height / 2)
+
+
+def _tag(scale: float, picture: Rect, text: str) -> None:
+    draw = imgui.get_background_draw_list()
+    size, pad = imgui.calc_text_size(text), 10 * scale
+    x = picture.x + (picture.width - size.x) / 2
+    y = picture.y + 12 * scale
+    draw.add_rect_filled(ImVec2(x - pad, y - pad / 2), ImVec2(x + size.x + pad, y + size.y + pad / 2),
+                         theme.u32(theme.BAR, 0.82), 6 * scale)
+    draw.add_text(ImVec2(round(x), round(y)), theme.u32(theme.TEXT), text)
