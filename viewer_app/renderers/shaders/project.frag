@@ -1,8 +1,10 @@
 #version 330
-// Projects every Gaussian once: one fragment per Gaussian, laid out as its attribute textures are.
-// A fragment pass, because that is what GL 3.3 spreads over all cores and lanes of every implementation.
+// Projects every Gaussian once: one fragment per Gaussian. A fragment pass, because that is what GL 3.3 spreads
+// over all cores and lanes of every implementation. Its results lie in drawing order, so that the draw, whose vertex
+// stage a software rasteriser runs on one core, reads memory in sequence.
 // The rules are those of gsplat 1.5.3 (ProjectionEWA3DGSFused.cu, Utils.cuh, SphericalHarmonicsCUDA.cu).
 
+uniform isampler2D order;     // which Gaussian comes when
 uniform sampler2D means;      // xyz relative to the scene's origin
 uniform sampler2D quats;      // unit, wxyz
 uniform sampler2D scales;     // standard deviations
@@ -10,8 +12,8 @@ uniform sampler2D opacities;
 uniform sampler2D sh0;
 uniform sampler2D shN;        // K-1 texels side by side per Gaussian
 
-uniform int count;
-uniform int columns;          // Gaussians per row of the attribute textures
+uniform int count;            // how many of `order` count
+uniform int columns;          // Gaussians per row of all textures but shN
 uniform int sh_columns;       // Gaussians per row of shN
 uniform int sh_stored;        // K-1
 uniform int sh_degree;
@@ -65,10 +67,11 @@ vec3 view_dependent(int index, vec3 dir) {
 }
 
 void main() {
-    ivec2 at = ivec2(gl_FragCoord.xy);
-    int index = at.y * columns + at.x;
+    ivec2 slot = ivec2(gl_FragCoord.xy);
     out_place = out_shape = out_color = vec4(0.0);
-    if (index >= count) return;
+    if (slot.y * columns + slot.x >= count) return;
+    int index = texelFetch(order, slot, 0).r;
+    ivec2 at = ivec2(index % columns, index / columns);
 
     vec3 p = rotation * texelFetch(means, at, 0).xyz + translation;
     if (!(p.z >= near && p.z <= far)) return;

@@ -1,12 +1,12 @@
 #version 330
-// alpha = min(0.999, opacity exp(-sigma)), nothing below 1/255. Premultiplied, blended back to front.
+// alpha = min(0.999, opacity exp(-sigma)), nothing below 1/255. Premultiplied, blended front to back.
 
 in vec2 v_sigmas;
 flat in vec4 v_color;
 flat in float v_depth;
 
 layout(location = 0) out vec4 out_color;
-layout(location = 1) out vec4 out_depth;  // the target has one channel; blending takes alpha from here
+layout(location = 1) out vec4 out_depth;  // with alpha, for that is what blending weighs each target by
 
 void main() {
     float alpha = min(0.999, v_color.a * exp(-0.5 * dot(v_sigmas, v_sigmas)));

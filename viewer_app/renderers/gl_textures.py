@@ -1,0 +1,104 @@
+"""The textures of the OpenGL renderer: what it draws into, and Gaussians' fields laid out as texels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import moderngl
+import numpy as np
+
+TILE = 16
+"""Side in pixels of the tiles that `Target` keeps track of; shaders/tiles.frag and splat.vert know it as `TILE`."""
+
+
+class Target:
+    """Float textures to blend into, and which of their pixels are finished."""
+
+    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], depth: bool, precision: Literal["f4", "f2"]):
+        self.size = size
+        self.kind = depth, precision
+        self.color = _texture(ctx, size, 4, precision)
+        # Four channels though one is used: blending front to back weighs each texture by its own alpha.
+        self.depth = _texture(ctx, size, 4, "f4") if depth else None
+        self.tiles = _texture(ctx, (-(-size[0] // TILE), -(-size[1] // TILE)), 1, "f1")
+        """1 where a tile of the picture is finished."""
+        self._marks = ctx.depth_renderbuffer(size)
+        textures = [self.color] if self.depth is None else [self.color, self.depth]
+        self.framebuffer = ctx.framebuffer(textures, self._marks)
+        """For blending: does not write the depth buffer, in which 0 marks finished pixels."""
+        self.marking = ctx.framebuffer([], self._marks)
+        """For marking. The colour texture is not in it, so that it can be read meanwhile."""
+        self.tiling = ctx.framebuffer([self.tiles])
+
+    def clear(self) -> None:
+        """Transparent black, nothing finished."""
+        self.framebuffer.depth_mask = True
+        self.framebuffer.clear(depth=1.0)
+        self.framebuffer.depth_mask = False
+
+    def release(self) -> None:
+        for held in (self.framebuffer, self.marking, self.tiling, self._marks, self.color, self.depth, self.tiles):
+            if held is not None:
+                held.release()
+
+
+class Projected:
+    """What the projection pass writes: three float texels per Gaussian (shaders/project.frag)."""
+
+    def __init__(self, ctx: moderngl.Context, size: tuple[int, int]):
+        self.size = size
+        self.textures = {name: _texture(ctx, size, 4, "f4") for name in ("place", "shape", "color")}
+        self.framebuffer = ctx.framebuffer(list(self.textures.values()))
+
+    def release(self) -> None:
+        self.framebuffer.release()
+        for texture in self.textures.values():
+            texture.release()
+
+
+class Fields:
+    """Arrays as textures by name, written in place as long as their size stays."""
+
+    def __init__(self, ctx: moderngl.Context):
+        self._ctx = ctx
+        self._textures: dict[str, moderngl.Texture] = {}
+
+    def __getitem__(self, name: str) -> moderngl.Texture:
+        return self._textures[name]
+
+    def write(self, name: str, array: np.ndarray, width: int, capacity: int = 1) -> None:
+        """Put `array` (n, components), float32 or int32, into rows of `width` texels, from the first on.
+
+        The texture has room for `capacity` texels or n, whichever is more.
+        """
+        n, components = array.shape
+        size = width, max(-(-max(n, capacity) // width), 1)
+        texture = self._textures.get(name)
+        if texture is None or texture.size != size or texture.components != components:
+            if texture is not None:
+                texture.release()
+            texture = _texture(self._ctx, size, components, "i4" if array.dtype == np.int32 else "f4")
+            self._textures[name] = texture
+        array = np.ascontiguousarray(array)
+        full = n // width
+        if full:
+            texture.write(array[: full * width], viewport=(0, 0, width, full), alignment=4)
+        if n > full * width:
+            texture.write(array[full * width:], viewport=(0, full, n - full * width, 1), alignment=4)
+
+    def release(self) -> None:
+        for texture in self._textures.values():
+            texture.release()
+        self._textures.clear()
+
+
+def texels(texture: moderngl.Texture) -> np.ndarray:
+    """What a float texture holds, (height, width, components) float32, row 0 first."""
+    data = np.frombuffer(texture.read(alignment=1), np.float32 if texture.dtype == "f4" else np.float16)
+    return data.reshape(texture.height, texture.width, texture.components).astype(np.float32, copy=False)
+
+
+def _texture(ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str) -> moderngl.Texture:
+    texture = ctx.texture(size, components, dtype=dtype, alignment=1)
+    texture.filter = moderngl.NEAREST, moderngl.NEAREST  # there are no mipmaps: it would be incomplete otherwise
+    return texture
