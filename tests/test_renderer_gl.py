@@ -11,8 +11,9 @@ import pytest
 from renderer_cases import Chance, looking_at_origin, psnr, random_scene
 
 from viewer_app.errors import GraphicsError, RendererError
+from viewer_app.renderers import gl
 from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gl import GlRenderer
+from viewer_app.renderers.gl import SMALL, GlRenderer
 from viewer_app.screens.offscreen import create_context
 
 if TYPE_CHECKING:
@@ -111,6 +112,34 @@ def test_pictures_of_another_context(ctx: moderngl.Context) -> None:
     other.release()
     ctx.__enter__()  # current again
     renderer.close()
+
+
+@pytest.mark.parametrize("size", [(200, 150), (1200, 900)])
+def test_triangles_and_rectangles_agree(ctx: moderngl.Context, size: tuple[int, int]) -> None:
+    # Which of them is drawn depends on the driver; the picture does not. Some here exceed every threshold.
+    scene, view, pictures = random_scene(2, Chance(n=800, log_scale=(-3.0, 2.0))), looking_at_origin(*size), []
+    for corners, small in [(3, float("inf")), (4, SMALL), (4, 0.0)]:
+        renderer = GlRenderer(ctx)
+        renderer._corners, renderer._small = corners, small
+        renderer.load(scene)
+        pictures.append(renderer.render(view, OPTIONS).pixels())
+        renderer.close()
+    assert psnr(pictures[0].color, pictures[1].color) > 90 and psnr(pictures[0].color, pictures[2].color) > 90
+
+
+def test_batches_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Enough, opaque and small, that whole tiles are finished before the last batch.
+    scene, view = random_scene(2, Chance(n=20_000, log_scale=(-3.0, 0.5), logit=(2.0, 1.0))), looking_at_origin()
+    pictures = []
+    for most in (1, 8):
+        monkeypatch.setattr(gl, "MAX_BATCHES", most)
+        renderer = GlRenderer(ctx)
+        renderer.load(scene)
+        pictures.append(renderer.render(view, OPTIONS).pixels())
+        renderer.close()
+    finished = pictures[0].alpha[64:80, 96:112]  # one of the tiles
+    assert finished.min() > 0.9999
+    assert psnr(pictures[0].color, pictures[1].color) > 80 and not np.array_equal(*(p.color for p in pictures))
 
 
 def test_half_precision(ctx: moderngl.Context) -> None:

@@ -34,6 +34,9 @@ SHADERS = Path(__file__).parent / "shaders"
 COLUMNS = 4096
 """Gaussians per row of the textures that hold them."""
 MAX_BATCHES = 8
+SMALL = 40.0
+"""Radius in pixels up to which one triangle around the ellipse is drawn instead of a rectangle's two. It covers 30 %
+more, but most Gaussians are so thin that triangles, not pixels, cost time."""
 PIXELS_PER_GAUSSIAN = 16
 """A batch has at least one Gaussian for this many pixels: marking costs as much as there are pixels."""
 
@@ -82,6 +85,9 @@ class GlRenderer:
         self._precision: Literal["f4", "f2"] = precision
         self._limit = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
         self._columns = min(COLUMNS, self._limit)
+        # Software rasterisers pay for triangles most: there it is one for everything, and a corner less to shade.
+        software = any(name in ctx.info["GL_RENDERER"].lower() for name in ("llvmpipe", "softpipe", "swiftshader"))
+        self._corners, self._small = (3, float("inf")) if software else (4, SMALL)
         self._passes = {name: _Pass(ctx, *shaders) for name, shaders in {
             "project": ("fullscreen.vert", "project.frag"), "splat": ("splat.vert", "splat.frag"),
             "mark": ("fullscreen.vert", "mark.frag"), "tiles": ("fullscreen.vert", "tiles.frag")}.items()}
@@ -224,7 +230,7 @@ class GlRenderer:
         assert self._projected is not None
         ctx, splat, mark, tiles = self.ctx, self._passes["splat"], self._passes["mark"], self._passes["tiles"]
         splat.read(**self._projected.textures, tiles=target.tiles)
-        splat.set(columns=self._columns, size=target.size)
+        splat.set(columns=self._columns, size=target.size, small=self._small)
         for p in (mark, tiles):
             p.read(8, finished=target.color)  # a unit that `splat` does not use
             p.set(enough=1 - TRANSMITTANCE_MIN)
@@ -244,7 +250,7 @@ class GlRenderer:
             ctx.depth_func = "<"
             target.framebuffer.use()
             splat.set(first=first)
-            splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=end - first)
+            splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=self._corners, instances=end - first)
         ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
 
     def _make_target(self, size: tuple[int, int], depth: bool) -> Target:

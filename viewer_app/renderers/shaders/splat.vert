@@ -1,5 +1,5 @@
 #version 330
-// One triangle strip of four corners per Gaussian, just large enough for the ellipse of the alpha test.
+// One triangle strip of up to four corners per Gaussian, just large enough for the ellipse of the alpha test.
 
 uniform sampler2D place;              // what project.frag wrote, in drawing order
 uniform sampler2D shape;
@@ -8,6 +8,7 @@ uniform sampler2D tiles;              // 1 where a tile of the picture is finish
 uniform int columns;
 uniform int first;                    // of this batch
 uniform vec2 size;                    // of the picture
+uniform float small;                  // radius in pixels up to which a triangle is drawn instead of a rectangle
 
 // Not noperspective, though w is 1 throughout: llvmpipe (Mesa 22.3) interpolates that wrongly in clipped triangles.
 out vec2 v_sigmas;                    // position in standard deviations along the ellipse's axes
@@ -15,9 +16,6 @@ flat out vec4 v_color;                // rgb, opacity
 flat out float v_depth;
 
 const int TILE = 16;
-// Up to this radius in pixels one triangle around the ellipse (the strip's other one is empty) costs less than
-// the two of a rectangle, though it covers 30 % more: software rasterisers pay per triangle and per 4x4 block.
-const float SMALL = 40.0;
 // Beyond this the whole picture is taken: corners far outside it would cost precision.
 const float LARGE = 4096.0;
 const float MARGIN = 1e-3;            // in sigmas, so that rounding at the border loses no pixel
@@ -53,12 +51,12 @@ void main() {
         if (first > 0 && hidden(p.xy, s.w * sqrt(s.xy * s.xy + s.z * s.z * across * across))) return;
         vec2 corner = vec2(gl_VertexID & 1, gl_VertexID >> 1) * 2.0 - 1.0;
         // The triangle around the unit circle points along the major axis: it is shorter that way.
-        if (reach < SMALL)
+        if (reach < small)
             corner = gl_VertexID == 0 ? vec2(2.0, 0.0) : vec2(-1.0, gl_VertexID == 1 ? SQRT_3 : -SQRT_3);
         v_sigmas = corner * (s.w + MARGIN);
         position = p.xy + v_sigmas.x * s.xy + v_sigmas.y * s.z * across;
     } else {
-        position = vec2(gl_VertexID & 1, gl_VertexID >> 1) * size;
+        position = vec2(gl_VertexID & 1, gl_VertexID >> 1) * 2.0 * size;  // the first triangle covers it all
         v_sigmas = vec2(dot(position - p.xy, axis) / major, dot(position - p.xy, across) / s.z);
     }
     // Row 0 of the target is the top row of the picture, so y is not flipped.
