@@ -16,6 +16,8 @@ def main(args: list[str] | None = None) -> int:
     except ViewerError as e:
         print(f"splatview: {e}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

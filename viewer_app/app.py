@@ -49,6 +49,7 @@ _ACTIVE_PERIOD = 1 / 60
 _IDLE_PERIOD = 1 / 15
 _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
+_MOST_SETTLE = 12
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class App:
         if self.catalogue.poll(now):
             self._active_until = now + _ACTIVE_FOR
         slot = self.catalogue.shown
-        if slot is not None and slot.view is not None:
+        if slot is not None and slot.view is not None and not slot.entry.fault:
             with self.catalogue.guard(slot):
                 self._mark(1 if slot.view.tick(now) else 0)
         drew = False
@@ -166,15 +167,15 @@ class App:
         ours = changed = False
         if self._panel is not None:
             ours, changed = self._panel.handle(event, picture)
-        if changed:
-            self._mark(SETTLE)
+        if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
+            self._mark(min(max(self._dirty + 1, SETTLE), _MOST_SETTLE))
         if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not ours:
             if self._panel is not None and not event.repeat:
                 self.state.panel_open = not self.state.panel_open
                 self._mark(SETTLE)
             return
         slot = self.catalogue.shown
-        if slot is None or slot.view is None:
+        if slot is None or slot.view is None or slot.entry.fault:
             return
         if isinstance(event, (PointerPress, Wheel)) and ours:
             return
@@ -217,8 +218,6 @@ class App:
         if self._panel is not None:
             asked = self._panel.draw(framebuffer, self.state, self._describe(slot), self.screen.scale)
             self._obey(asked)
-            if self._panel.busy:
-                self._mark()
         if self.options.out is not None:
             self._out_due = True
             if begin - self._out_at >= _OUT_PERIOD:
@@ -230,7 +229,7 @@ class App:
     def _describe(self, slot: Slot | None) -> Shown:
         from viewer_app.panel import Shown
 
-        if slot is None or slot.view is None:
+        if slot is None or slot.view is None or slot.entry.fault:
             return Shown()
         view, path = slot.view, [slot.source.path, *slot.view.path]
 

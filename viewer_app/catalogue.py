@@ -183,11 +183,12 @@ class Catalogue:
             yield
         except Exception as e:
             text = str(e) or type(e).__name__
+            if slot.entry.fault != text:
+                self._mark(SETTLE)
             slot.entry.fault = text
             if slot.logged != text:
                 slot.logged = text
                 log.warning("%s cannot be shown: %s", slot.entry.name, text, exc_info=log.isEnabledFor(logging.DEBUG))
-            self._mark(SETTLE)
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (tyro reads the annotations)
@@ -42,6 +43,8 @@ class Serve:
     """Wait for the display's refresh, so that pictures do not tear."""
 
     def execute(self) -> None:
+        for s in (signal.SIGINT, signal.SIGTERM):  # until the loop takes them over; loading takes a moment
+            signal.signal(s, lambda *_: sys.exit(0))
         from viewer_app.app import App, AppOptions
         from viewer_app.errors import ViewerError
         from viewer_app.screens.base import parse_size

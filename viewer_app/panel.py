@@ -71,7 +71,7 @@ class Panel:
         io = imgui.get_io()
         io.set_ini_filename("")  # the user's folder is not ours to write in
         io.set_log_filename("")
-        io.config_input_trickle_event_queue = False  # a press and its release may lie in one turn
+        io.config_input_text_cursor_blink = False  # nothing is drawn while nothing happens
         theme.load_font()
         self._scale = 0.0
         self._set_scale(scale)
@@ -180,12 +180,6 @@ class Panel:
             imgui.backends.opengl3_render_draw_data(imgui.get_draw_data())
             framebuffer.use()  # tells moderngl what imgui left bound
         return asked
-
-    @property
-    def busy(self) -> bool:
-        """Whether the panel needs more pictures without any event: a button is held, text is typed."""
-        imgui.set_current_context(self._imgui)
-        return bool(self._held) or imgui.get_io().want_text_input
 
     def _left(self, state: State, shown: Shown, picture: Rect, asked: Asked) -> None:
         imgui.set_next_window_pos(ImVec2(0, 0))
