@@ -218,7 +218,7 @@ class GlRenderer:
               translation=rotation @ self._origin + camera.viewmat[:3, 3],
               focal=focal, center=center, size=size,
               limit_low=-(center / focal + margin), limit_high=(size - center) / focal + margin,
-              near=camera.near, far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
+              z_near=camera.near, z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
               ortho=camera.model == "ortho", antialiased=options.mode == "antialiased")
         self._projected.framebuffer.use()
         self._projected.framebuffer.viewport = 0, 0, self._columns, -(-visible // self._columns)

@@ -24,8 +24,8 @@ uniform vec2 center;
 uniform vec2 size;            // of the picture
 uniform vec2 limit_low;       // x/z, y/z are clamped to these before the Jacobian
 uniform vec2 limit_high;
-uniform float near;
-uniform float far;
+uniform float z_near;
+uniform float z_far;
 uniform float eps_2d;
 uniform float covariance_max;
 uniform bool ortho;
@@ -74,7 +74,7 @@ void main() {
     ivec2 at = ivec2(index % columns, index / columns);
 
     vec3 p = rotation * texelFetch(means, at, 0).xyz + translation;
-    if (!(p.z >= near && p.z <= far)) return;
+    if (!(p.z >= z_near && p.z <= z_far)) return;
     vec3 s = texelFetch(scales, at, 0).xyz;
     mat3 m = rotation * rotation_of(texelFetch(quats, at, 0));
     m = mat3(m[0] * s.x, m[1] * s.y, m[2] * s.z);  // m m^T is the covariance in camera space
