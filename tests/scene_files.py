@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import resource
 import struct
 import zipfile
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,9 +19,11 @@ from PIL import Image
 from viewer_app.scene import SH_C0
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SIDE = 64  # pixels per row of a SOG palette entry
+EXACT = {"means": 1e-6, "degrees": 1e-4, "scales": 1e-6, "alpha": 1e-6, "color": 1e-5}
 FLIP = np.diag([1.0, -1.0, -1.0])  # between RDF and RUB axes
 
 
@@ -283,3 +288,67 @@ def write_zip(path: Path, files: dict[str, bytes]) -> Path:
         for name, data in files.items():
             archive.writestr(zipfile.ZipInfo(name), data)
     return path
+
+
+def write_checkpoint(path: Path, t: Truth, kind: str = "gsplat") -> Path:
+    """As gsplat, inria or nerfstudio save it, or ("mapping") a plain mapping of views and doubles."""
+    import torch
+
+    def p(a):
+        return torch.nn.Parameter(torch.from_numpy(np.array(a)))
+
+    if kind == "gsplat":
+        splats = torch.nn.ParameterDict({
+            "means": p(t.means), "scales": p(t.scales), "quats": p(t.quats), "opacities": p(t.opacities),
+            "sh0": p(t.sh0[:, None]), "shN": p(t.shN)})
+        value = {"step": 6999, "splats": splats.state_dict()}
+    elif kind == "inria":
+        xyz = p(t.means)
+        optimizer = torch.optim.Adam([{"params": [xyz], "lr": 1e-4, "name": "xyz"}])
+        xyz.grad = torch.zeros_like(xyz)
+        optimizer.step()  # moves nothing, and leaves the averages of Adam in the file
+        capture = (3, xyz, p(t.sh0[:, None]), p(t.shN), p(t.scales), p(t.quats), p(t.opacities[:, None]),
+                   torch.zeros(len(t.means)), torch.zeros(len(t.means), 1), torch.zeros(len(t.means), 1),
+                   optimizer.state_dict(), np.float64(4.2))
+        value = (capture, 30_000)
+    elif kind == "nerfstudio":
+        g = {"means": t.means, "scales": t.scales, "quats": t.quats, "features_dc": t.sh0, "features_rest": t.shN,
+             "opacities": t.opacities[:, None]}
+        pipeline = {f"_model.gauss_params.{k}": torch.from_numpy(v) for k, v in g.items()}
+        value = {"step": 10, "pipeline": {"_model.camera_optimizer.x": torch.zeros(3), **pipeline},
+                 "optimizers": {}, "schedulers": {}}
+    else:  # a mapping of tensors, one of them a view with an offset and strides
+        wide = torch.zeros(len(t.means), 9)
+        wide[:, 2:8:2] = torch.from_numpy(t.means)
+        value = {"means": wide[:, 2:8:2], "scales": torch.from_numpy(t.scales).double(),
+                 "quats": torch.from_numpy(t.quats), "opacities": torch.from_numpy(t.opacities),
+                 "sh0": torch.from_numpy(t.sh0),
+                 "shN": torch.from_numpy(t.shN).transpose(0, 1).clone().transpose(0, 1)}
+    torch.save(value, path)
+    return path
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """A reader that believes a lying count fails in here instead of filling the machine's memory."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as f:
+        used = int(f.read().split()[0]) * os.sysconf("SC_PAGESIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def assert_same(s, t: Truth, tolerance: dict[str, float]) -> None:
+    """The scene `s` is `t` up to what a format's steps allow; degrees of rotation, alpha and colour as seen."""
+    assert s.means.shape == t.means.shape and s.shN.shape == t.shN.shape
+    assert np.abs(s.means - t.means).max() <= tolerance["means"]
+    apart = np.linalg.norm(rotations(s.quats) - rotations(t.quats), axis=(1, 2))  # sqrt(8) sin(angle / 2)
+    assert 2 * np.degrees(np.arcsin(np.minimum(apart / 8 ** 0.5, 1))).max() <= tolerance["degrees"]
+    assert np.abs(s.scales - t.scales).max() <= tolerance["scales"]
+    assert np.abs(1 / (1 + np.exp(-s.opacities)) - 1 / (1 + np.exp(-t.opacities))).max() <= tolerance["alpha"]
+    d = np.random.default_rng(8).normal(size=(40, 3))
+    d /= np.linalg.norm(d, axis=1, keepdims=True)
+    assert np.abs(colors(s, d) - colors(t, d)).max() <= tolerance["color"]

@@ -16,49 +16,12 @@ from viewer_app.scene import GaussianScene
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
 
-EXACT = {"means": 1e-6, "degrees": 1e-4, "scales": 1e-6, "alpha": 1e-6, "color": 1e-5}
 # What each format's steps allow: means in units of a scene 4 wide, alpha and colour mostly half an 8-bit step,
 # harmonics summed over up to 15 coefficients. SPZ before version 3 leaves w out, which is imprecise near 0.
 COMPRESSED = {"means": 2.1e-3, "degrees": 0.25, "scales": 2.6e-3, "alpha": 2e-3, "color": 0.05}
 SPLAT = {"means": 1e-6, "degrees": 1.3, "scales": 1e-6, "alpha": 2e-3, "color": 2e-3}
 SPZ = {"means": 1.3e-4, "degrees": 0.25, "scales": 0.032, "alpha": 2e-3, "color": 0.02}
 SOG = {"means": 1e-4, "degrees": 0.9, "scales": 0.01, "alpha": 2e-3, "color": 0.02}
-
-
-def _torch_ckpt(path, t, kind):
-    torch = pytest.importorskip("torch")
-
-    def p(a):
-        return torch.nn.Parameter(torch.from_numpy(np.array(a)))
-
-    if kind == "gsplat":
-        splats = torch.nn.ParameterDict({
-            "means": p(t.means), "scales": p(t.scales), "quats": p(t.quats), "opacities": p(t.opacities),
-            "sh0": p(t.sh0[:, None]), "shN": p(t.shN)})
-        value = {"step": 6999, "splats": splats.state_dict()}
-    elif kind == "inria":
-        xyz = p(t.means)
-        optimizer = torch.optim.Adam([{"params": [xyz], "lr": 1e-4, "name": "xyz"}])
-        optimizer.zero_grad()
-        capture = (3, xyz, p(t.sh0[:, None]), p(t.shN), p(t.scales), p(t.quats), p(t.opacities[:, None]),
-                   torch.zeros(len(t.means)), torch.zeros(len(t.means), 1), torch.zeros(len(t.means), 1),
-                   optimizer.state_dict(), np.float64(4.2))
-        value = (capture, 30_000)
-    elif kind == "nerfstudio":
-        g = {"means": t.means, "scales": t.scales, "quats": t.quats, "features_dc": t.sh0, "features_rest": t.shN,
-             "opacities": t.opacities[:, None]}
-        pipeline = {f"_model.gauss_params.{k}": torch.from_numpy(v) for k, v in g.items()}
-        value = {"step": 10, "pipeline": {"_model.camera_optimizer.x": torch.zeros(3), **pipeline},
-                 "optimizers": {}, "schedulers": {}}
-    else:  # a mapping of tensors, one of them a view with an offset and strides
-        wide = torch.zeros(len(t.means), 9)
-        wide[:, 2:8:2] = torch.from_numpy(t.means)
-        value = {"means": wide[:, 2:8:2], "scales": torch.from_numpy(t.scales).double(),
-                 "quats": torch.from_numpy(t.quats), "opacities": torch.from_numpy(t.opacities),
-                 "sh0": torch.from_numpy(t.sh0),
-                 "shN": torch.from_numpy(t.shN).transpose(0, 1).clone().transpose(0, 1)}
-    torch.save(value, path)
-    return path
 
 
 def _shuffled(t):
@@ -76,15 +39,15 @@ def _folder(path, files):
 
 
 CASES = {
-    "ply": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t)), EXACT, 3),
-    "ply without normals": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t, normals=False)), EXACT, 2),
-    "ply big endian": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order=">"), EXACT, 1),
-    "ply ascii": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order="a"), EXACT, 3),
+    "ply": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t)), w.EXACT, 3),
+    "ply without normals": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t, normals=False)), w.EXACT, 2),
+    "ply big endian": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order=">"), w.EXACT, 1),
+    "ply ascii": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order="a"), w.EXACT, 3),
     "ply doubles": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t),
-                                             types=dict.fromkeys(w.ply_columns(t), "f8")), EXACT, 0),
+                                             types=dict.fromkeys(w.ply_columns(t), "f8")), w.EXACT, 0),
     "ply any order and types": (lambda p, t: w.write_ply(
         p / "a.ply", _shuffled(t), types={"label": "u1", "x": "f8", "rot_2": "f8"},
-        header="obj_info x\nelement camera 2\nproperty short id\nproperty double t\n", before=bytes(20)), EXACT, 3),
+        header="obj_info x\nelement camera 2\nproperty short id\nproperty double t\n", before=bytes(20)), w.EXACT, 3),
     "compressed ply": (lambda p, t: w.write_compressed_ply(p / "a.ply", t), COMPRESSED, 3),
     "compressed ply, degree 1": (lambda p, t: w.write_compressed_ply(p / "a.ply", t), COMPRESSED, 1),
     "compressed ply without colour bounds": (lambda p, t: w.write_compressed_ply(p / "a.ply", t, False),
@@ -101,7 +64,7 @@ CASES = {
     "sog meta.json": (lambda p, t: _folder(p / "scene", w.sog_files(t)) / "meta.json", SOG, 0),
     "sog version 1": (lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t, legacy=True)),
                       SOG | {"alpha": 0.02, "color": 0.025}, 3),
-    **{f"{kind} checkpoint": (lambda p, t, kind=kind: _torch_ckpt(p / "a.pt", t, kind), EXACT, 3)
+    **{f"{kind} checkpoint": (lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind), w.EXACT, 3)
        for kind in ("gsplat", "inria", "nerfstudio", "mapping")},
 }
 
@@ -113,23 +76,11 @@ def test_every_format_gives_the_same_scene(case, tmp_path):
     told: list[float] = []
     s = load_scene(str(write(tmp_path, t)), lambda what, fraction: told.append(fraction))
     assert told and told == sorted(told) and 0 <= told[0] and told[-1] == 1, told
-    _assert_same(s, t, tolerance)
+    w.assert_same(s, t, tolerance)
     assert s.sh_degree == s.stored_sh_degree == degree
     assert not s.activated and not s.antialiased and s.notes == ()
     for name in FIELDS:
         assert getattr(s, name).dtype == np.float32 and getattr(s, name).flags.c_contiguous, name
-
-
-def _assert_same(s, t, tolerance):
-    assert s.means.shape == t.means.shape and s.shN.shape == t.shN.shape
-    assert np.abs(s.means - t.means).max() <= tolerance["means"]
-    apart = np.linalg.norm(w.rotations(s.quats) - w.rotations(t.quats), axis=(1, 2))  # sqrt(8) sin(angle / 2)
-    assert 2 * np.degrees(np.arcsin(np.minimum(apart / 8 ** 0.5, 1))).max() <= tolerance["degrees"]
-    assert np.abs(s.scales - t.scales).max() <= tolerance["scales"]
-    assert np.abs(1 / (1 + np.exp(-s.opacities)) - 1 / (1 + np.exp(-t.opacities))).max() <= tolerance["alpha"]
-    d = np.random.default_rng(8).normal(size=(40, 3))
-    d /= np.linalg.norm(d, axis=1, keepdims=True)
-    assert np.abs(w.colors(s, d) - w.colors(t, d)).max() <= tolerance["color"]
 
 
 @pytest.mark.parametrize("write", [
@@ -138,7 +89,7 @@ def _assert_same(s, t, tolerance):
     lambda p, t: w.write_compressed_ply(p / "a.ply", t),
     lambda p, t: w.write_spz(p / "a.spz", t),
     lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t)),
-    lambda p, t: _torch_ckpt(p / "a.pt", t, "gsplat")],
+    lambda p, t: w.write_checkpoint(p / "a.pt", t, "gsplat")],
     ids=["ply", "ascii", "compressed", "spz", "sog", "checkpoint"])
 def test_no_gaussians_is_a_legal_scene(write, tmp_path):
     s = load_scene(write(tmp_path, w.truth(n=0, degree=2)))
@@ -170,43 +121,6 @@ def test_splat_with_flat_gaussians_stays_finite(tmp_path):
     assert np.isfinite(s.scales).all() and np.exp(s.scales[1, 2]) < 1e-37
 
 
-@pytest.mark.parametrize("as_folder", [True, False])
-def test_ranks_of_the_latest_step_become_one_scene(as_folder, tmp_path):
-    t = w.truth(90)
-    (tmp_path / "ckpts").mkdir()
-    for step, scene in ((6999, w.truth(50, seed=4)), (29999, t)):
-        for rank in range(3):
-            part = w.Truth(*(getattr(scene, f)[rank::3] for f in FIELDS))
-            _torch_ckpt(tmp_path / "ckpts" / f"ckpt_{step}_rank{rank}.pt", part, "gsplat")
-    s = load_scene(tmp_path if as_folder else tmp_path / "ckpts" / "ckpt_29999_rank1.pt")
-    np.testing.assert_array_equal(s.means, np.concatenate([t.means[r::3] for r in range(3)]))
-    assert s.notes == ("3 ranks of ckpt_29999 put together",)
-    (tmp_path / "ckpts" / "ckpt_29999_rank0.pt").unlink()
-    s = load_scene(tmp_path / "ckpts")
-    assert len(s) == 60 and "rank 0 of ckpt_29999 is missing" in s.notes[1]
-
-
-def test_gsplat_checkpoint_with_appearance_features(tmp_path):
-    torch = pytest.importorskip("torch")
-    t = w.truth(20)
-    logits = np.random.default_rng(1).normal(size=(20, 3)).astype(np.float32)
-    splats = {k: torch.from_numpy(getattr(t, k)) for k in ("means", "scales", "quats", "opacities")}
-    splats |= {"features": torch.zeros(20, 32), "colors": torch.from_numpy(logits).to(torch.bfloat16)}
-    torch.save({"step": 1, "splats": splats}, tmp_path / "a.ckpt")
-    s = load_scene(tmp_path / "a.ckpt")
-    assert s.shN.shape == (20, 0, 3) and s.sh_degree == 0
-    np.testing.assert_allclose(s.sh0 * w.SH_C0 + 0.5, 1 / (1 + np.exp(-logits)), atol=2e-3)
-
-
-def test_inria_checkpoint_keeps_its_active_degree(tmp_path):
-    torch = pytest.importorskip("torch")
-    path = _torch_ckpt(tmp_path / "chkpnt.pth", w.truth(6), "inria")
-    capture, iteration = torch.load(path, weights_only=False)  # written two lines above
-    torch.save(((1, *capture[1:]), iteration), path)
-    s = load_scene(path)
-    assert (s.sh_degree, s.stored_sh_degree) == (1, 3)
-
-
 @pytest.mark.filterwarnings("ignore")  # whatever numba has to say while it compiles
 def test_gsply_reads_the_same(tmp_path):
     gsply = pytest.importorskip("gsply")
@@ -229,7 +143,7 @@ def test_spz_version_4(tmp_path):
     zstandard = pytest.importorskip("zstandard")
     t = w.truth(40)
     path = w.write_spz_4(tmp_path / "a.spz", t, zstandard.ZstdCompressor().compress)
-    _assert_same(load_scene(path), t, SPZ)
+    w.assert_same(load_scene(path), t, SPZ)
     data = path.read_bytes()
     for damaged in (data[:-5], data[:200] + b"\x00\xff" * 8 + data[216:]):
         path.write_bytes(damaged)
@@ -247,7 +161,7 @@ def test_spz_version_4_without_zstandard_says_what_to_install(tmp_path, monkeypa
 def test_content_counts_before_the_name(name, tmp_path):
     t = w.truth(8)
     for write in (w.write_spz, lambda p, t: w.write_ply(p, w.ply_columns(t)), w.write_compressed_ply,
-                  lambda p, t: w.write_zip(p, w.sog_files(t)), lambda p, t: _torch_ckpt(p, t, "gsplat")):
+                  lambda p, t: w.write_zip(p, w.sog_files(t)), lambda p, t: w.write_checkpoint(p, t, "gsplat")):
         assert len(load_scene(write(tmp_path / name, t))) == 8
 
 
@@ -300,11 +214,11 @@ def test_a_scene_is_no_picture_and_the_other_way_round(tmp_path):
         load_image(w.write_splat(tmp_path / "a.splat", w.truth(3, 0)))
 
 
-def test_reading_a_ply_or_checkpoint_imports_no_heavy_module(tmp_path):
+def test_only_a_checkpoint_waits_for_torch(tmp_path):
     t = w.truth(4)
-    paths = [str(w.write_ply(tmp_path / "a.ply", w.ply_columns(t))),
-             str(w.write_compressed_ply(tmp_path / "b.ply", t)), str(_torch_ckpt(tmp_path / "c.pt", t, "gsplat"))]
-    code = ("import sys; from viewer_app.files import load_scene\n"
+    paths = [str(w.write_ply(tmp_path / "a.ply", w.ply_columns(t))), str(w.write_compressed_ply(tmp_path / "b.ply", t)),
+             str(w.write_spz(tmp_path / "c.spz", t)), str(w.write_splat(tmp_path / "d.splat", t))]
+    code = ("import sys; import viewer_app.files.checkpoint; from viewer_app.files import load_scene\n"
             f"for p in {paths!r}: load_scene(p)\n"
             "print([m for m in ('torch', 'numba', 'gsply', 'PIL', 'moderngl') if m in sys.modules])")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import pickle
-import resource
 import struct
 import zipfile
 
@@ -36,13 +35,6 @@ def _npy(folder):
     return folder / "array.npy"
 
 
-def _checkpoint(folder):
-    torch = pytest.importorskip("torch")
-    splats = {k: torch.from_numpy(v) for k, v in vars(T).items()}
-    torch.save({"step": 1, "splats": splats}, folder / "checkpoint.pt")
-    return folder / "checkpoint.pt"
-
-
 VALID = {
     "ply": lambda p: w.write_ply(p / "scene.ply", w.ply_columns(T)),
     "ascii": lambda p: w.write_ply(p / "ascii.ply", w.ply_columns(T), order="a"),
@@ -52,7 +44,7 @@ VALID = {
     "spz": lambda p: w.write_spz(p / "scene.spz", T),
     "spz 4": lambda p: w.write_spz_4(p / "four.spz", T, lambda data: data),
     "sog": lambda p: w.write_zip(p / "scene.sog", w.sog_files(T)),
-    "checkpoint": _checkpoint,
+    "checkpoint": lambda p: w.write_checkpoint(p / "checkpoint.pt", T),
     "png": _png,
     "npy": _npy,
 }
@@ -68,13 +60,8 @@ def valid(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_huge_allocation():
-    """A reader that believes a lying count fails here instead of filling the machine's memory."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm") as f:
-        used = int(f.read().split()[0]) * os.sysconf("SC_PAGESIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 30), before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, before)
+    with w.little_memory():
+        yield
 
 
 def _scene_or_error(path):
@@ -246,61 +233,6 @@ def test_what_is_no_file_is_said(tmp_path):
             load_scene(tmp_path / "shut.ply")
 
 
-class _Evil:
-    def __reduce__(self):
-        return os.mkdir, ("evil-was-here",)
-
-
-@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"splats": v}, lambda v: [v, {"means": v}]])
-@pytest.mark.parametrize("protocol", [2, 4])
-def test_a_pickle_with_code_is_refused_and_not_run(wrap, protocol, tmp_path, monkeypatch):
-    torch = pytest.importorskip("torch")
-    monkeypatch.chdir(tmp_path)
-    torch.save(wrap(_Evil()), "a.pt", pickle_protocol=protocol)
-    with pytest.raises(FileError, match=r"a Python object, '(posix|os)\.mkdir', that only unpickling could bring back"):
-        load_scene("a.pt")
-    assert not (tmp_path / "evil-was-here").exists()
-
-
-def test_a_module_in_a_checkpoint_is_refused_by_name(tmp_path):
-    torch = pytest.importorskip("torch")
-    torch.save({"model": torch.nn.Linear(2, 2)}, tmp_path / "a.pt")
-    with pytest.raises(FileError, match=r"'torch.nn.modules.linear.Linear', that only unpickling.*state_dict"):
-        load_scene(tmp_path / "a.pt")
-
-
-def test_checkpoints_that_hold_something_else(tmp_path):
-    torch = pytest.importorskip("torch")
-    splats = {k: torch.from_numpy(v) for k, v in vars(T).items()}
-    cases = [
-        ({"epoch": 3, "model": {"conv.weight": torch.zeros(3)}}, r"no Gaussians in it.*epoch, model.conv.weight"),
-        (torch.zeros(3), "it holds a tensor, not a mapping"),
-        ({"splats": splats | {"quats": torch.zeros(20, 3)}}, r"quats has shape \(20, 3\); \(20, 4\) is needed"),
-        ({"splats": splats | {"means": torch.zeros(20, 3, dtype=torch.complex64)}}, "ComplexFloatStorage"),
-        ({"splats": splats | {"shN": torch.zeros(20, 24, 3)}}, r"shN has shape \(20, 24, 3\); legal are"),
-        ({"splats": splats | {"means": torch.zeros(1).expand(10**9, 3)}}, "claims more than the 4 bytes"),
-    ]
-    for value, message in cases:
-        torch.save(value, tmp_path / "a.pt")
-        with pytest.raises(FileError, match=message):
-            load_scene(tmp_path / "a.pt")
-
-
-def _rewritten(path, change):
-    """The zip at `path` with each member's bytes put through `change(name, bytes)`."""
-    with zipfile.ZipFile(path) as archive:
-        files = {i.filename: archive.read(i) for i in archive.infolist()}
-    return w.write_zip(path, {name: change(name, data) for name, data in files.items()})
-
-
-def test_a_tensor_that_claims_more_than_its_storage(tmp_path):
-    path = _checkpoint(tmp_path)
-    big = b"M\xff\xff"  # BININT2 65535 for the 20 rows of every tensor
-    _rewritten(path, lambda name, data: data.replace(b"K\x14", big) if name.endswith("data.pkl") else data)
-    with pytest.raises(FileError, match=r"of shape \(65535, 3\) claims more than the 240 bytes"):
-        load_scene(path)
-
-
 def test_zip_bombs_and_paths(tmp_path):
     files = w.sog_files(T)
     bomb = io.BytesIO()
@@ -332,7 +264,7 @@ def test_zip_bombs_and_paths(tmp_path):
     zeros = tmp_path / "zeros.pt"
     with zipfile.ZipFile(zeros, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", bytes(1 << 20))
-    with pytest.raises(FileError, match="not compressed"):
+    with pytest.raises(FileError, match=r"'x/data\.pkl' is compressed"):
         load_scene(zeros)
 
 

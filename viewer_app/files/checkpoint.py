@@ -15,7 +15,7 @@ import numpy as np
 
 from viewer_app.errors import FileError
 from viewer_app.files.common import SH_C0, Fields, Progress
-from viewer_app.files.tensors import Checkpoint, StoredTensor, open_checkpoint
+from viewer_app.files.tensors import is_tensor, load_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ STEP = re.compile(r"(\d+)$")
 class _Found:
     """The tensors of one checkpoint by field name, and what else it says."""
 
-    tensors: dict[str, StoredTensor]
+    tensors: dict[str, Any]
     sh_degree: int | None = None
 
 
@@ -55,16 +55,21 @@ def read_checkpoint(path: Path, progress: Progress) -> GaussianScene:
     degree = None
     for i, file in enumerate(files):
         progress("reading tensors", i / len(files))
-        with open_checkpoint(file) as checkpoint:
-            found = _find(checkpoint)
-            degree = found.sh_degree
-            parts.append(_fields({name: checkpoint.read(t, name) for name, t in found.tensors.items()}))
+        part, degree = _read_one(file)
+        parts.append(part)
     progress("reading tensors", 1.0)
     if len({p.shN.shape[1:] for p in parts}) > 1:
         raise FileError("the ranks hold spherical harmonics of different degrees")
     whole = parts[0] if len(parts) == 1 else Fields(
         *(np.concatenate([getattr(p, name) for p in parts]) for name in parts[0].__dataclass_fields__))
     return whole.scene(sh_degree=degree, notes=notes)
+
+
+def _read_one(file: Path) -> tuple[Fields, int | None]:
+    """The Gaussians of one file and the degree it says is in use; the optimizer's state is let go of on return."""
+    checkpoint = load_checkpoint(file)
+    found = _find(checkpoint.root)
+    return _fields({name: checkpoint.array(t, name) for name, t in found.tensors.items()}), found.sh_degree
 
 
 def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
@@ -92,14 +97,13 @@ def _step(path: Path) -> tuple[int, str]:
     return (int(number[1]) if number else -1, path.name)
 
 
-def _find(checkpoint: Checkpoint) -> _Found:
+def _find(root: Any) -> _Found:
     """Which tensors are the Gaussians' in whatever the checkpoint holds."""
-    root = checkpoint.root
     if isinstance(root, tuple) and len(root) == 2 and isinstance(root[0], tuple) and len(root[0]) >= 7:
         # inria: capture() = active_sh_degree, xyz, features_dc, features_rest, scaling, rotation, opacity, ...
         active, *rest = root[0]
         tensors: dict[str, Any] = dict(zip(INRIA, rest, strict=False))
-        if isinstance(active, int) and all(isinstance(t, StoredTensor) for t in tensors.values()):
+        if isinstance(active, int) and all(map(is_tensor, tensors.values())):
             return _Found(tensors, active)
     if not isinstance(root, dict):
         raise FileError(f"checkpoint: it holds a {_kind(root)}, not a mapping of tensors nor inria's "
@@ -109,7 +113,7 @@ def _find(checkpoint: Checkpoint) -> _Found:
         for prefix in {k.rpartition(".")[0] for k in names if k.rpartition(".")[2] in NAMES["means"]}:
             inside = {k.rpartition(".")[2]: mapping[k] for k in names if k.rpartition(".")[0] == prefix}
             tensors = {field: inside[alias] for field, aliases in NAMES.items() for alias in aliases
-                       if isinstance(inside.get(alias), StoredTensor)}
+                       if is_tensor(inside.get(alias))}
             missing = {"means", "scales", "quats", "opacities"} - tensors.keys()
             if not missing and ("sh0" in tensors or "colors" in tensors):
                 return _Found(tensors)
@@ -119,7 +123,7 @@ def _find(checkpoint: Checkpoint) -> _Found:
 
 
 def _kind(value: Any) -> str:
-    return "tensor" if isinstance(value, StoredTensor) else type(value).__name__
+    return "tensor" if is_tensor(value) else type(value).__name__
 
 
 def _listing(mapping: dict[Any, Any]) -> str:
