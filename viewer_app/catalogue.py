@@ -125,7 +125,7 @@ class Catalogue:
         }
         there = self.subscriber.streams
         for stream in there:
-            if id(stream) in followed:
+            if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
                 continue
             slot = self._ended_like(stream)
             if slot is not None and isinstance(slot.source, StreamSource):
@@ -143,8 +143,6 @@ class Catalogue:
 
     def _ended_like(self, stream: RemoteStream) -> Slot | None:
         """The entry that a new stream continues: the one shown before others, the same run's name before others."""
-        if not stream.run.alive:
-            return None
         fits = [slot for slot in self.slots.values() if isinstance(slot.source, StreamSource)
                 and not slot.source.stream.run.alive and slot.entry.name == stream.name
                 and slot.source.stream.kind == stream.kind]

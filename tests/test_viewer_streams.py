@@ -1,0 +1,214 @@
+"""The viewer beside real trainers: streams that come, go, restart and fail."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from publishers import BOTH, IMAGE
+from test_viewer import Viewer
+
+from viewer_app.app import AppOptions
+from viewer_app.events import Wheel
+from viewer_app.screens.offscreen import OffscreenScreen
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from conftest import Processes
+
+    from viewer_app.catalogue import Slot
+    from viewer_app.state import Entry
+
+PATH = {"PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def viewer() -> Iterator[Viewer]:
+    app = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=500))
+    yield app
+    app.close()
+
+
+def entry(viewer: Viewer, name: str) -> Entry:
+    return next(e for e in viewer.state.entries if e.name == name)
+
+
+def shown(viewer: Viewer) -> Slot:
+    slot = viewer.catalogue.shown
+    assert slot is not None
+    return slot
+
+
+def sees(viewer: Viewer, grey: int) -> bool:
+    """Whether the middle of the picture is this grey; draws once more."""
+    viewer.turn()
+    picture = viewer.picture()
+    return bool((picture[picture.shape[0] // 2, picture.shape[1] // 2] == grey).all())
+
+
+def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer, processes: Processes) -> None:
+    processes.code(IMAGE, "77", "render", **PATH)
+    viewer.until(lambda: sees(viewer, 77))
+    assert entry(viewer, "render").kind == "image"
+    assert entry(viewer, "render").alive
+    view = viewer.image
+    assert view.size == (60, 40)
+    zoom = view.zoom
+    assert zoom == pytest.approx(620 / 60)
+    left, top, _ = view.pan_zoom.placed(viewer._layout())
+    assert viewer.pixels()[round(top) + 3, round(left) + 3].tolist() == [255, 0, 0]  # the first pixel is on top left
+    steps = [d for d in view.details if d.startswith("step ")]
+    viewer.until(lambda: [d for d in view.details if d.startswith("step ")] > steps)  # and it moves on
+    viewer.until(lambda: entry(viewer, "render").rate_hz > 1)
+
+
+def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, processes: Processes) -> None:
+    trainer = processes.code(IMAGE, "77", "render", **PATH)
+    viewer.until(lambda: sees(viewer, 77))
+    viewer.do(Wheel(590, 247, 3))
+    view, placed = viewer.image, viewer.image.pan_zoom.placed(viewer._layout())
+    trainer.kill()
+    trainer.wait()
+    viewer.until(lambda: not entry(viewer, "render").alive)
+    assert sees(viewer, 77)
+    assert entry(viewer, "render").note == "ended"
+    processes.code(IMAGE, "160", "render", **PATH)
+    viewer.until(lambda: sees(viewer, 160))
+    assert [e.name for e in viewer.state.entries] == ["render"]  # the same line of the list
+    assert viewer.image is view
+    assert view.pan_zoom.placed(viewer._layout()) == placed
+    assert entry(viewer, "render").alive
+
+
+def test_only_what_is_shown_is_shared(viewer: Viewer, processes: Processes) -> None:
+    processes.code(BOTH, **PATH)
+    viewer.until(lambda: len(viewer.state.entries) == 2)
+    viewer.until(lambda: viewer.loaded() and not shown(viewer).view.empty)  # type: ignore[union-attr]
+    assert shown(viewer).entry.name == "splats"  # Gaussians before images
+    assert "step 7" in shown(viewer).view.details  # type: ignore[union-attr]
+    assert viewer.picture().max() > 60
+    streams = {s.name: s for s in viewer.catalogue.subscriber.streams}
+    assert streams["splats"].info.ring is not None
+    assert streams["render"].info.ring is None
+    viewer.catalogue.select(entry(viewer, "render").key)
+    viewer.until(lambda: shown(viewer).view is not None and not shown(viewer).view.empty)  # type: ignore[union-attr]
+    assert viewer.image.size == (40, 30)
+    viewer.until(lambda: streams["splats"].read() is None)  # given back
+
+
+def test_pausing_a_run(viewer: Viewer, processes: Processes) -> None:
+    from viewer_app.panel import Asked
+
+    processes.code(BOTH, **PATH)
+    viewer.until(lambda: viewer.state.shown is not None and viewer.state.shown.version > 0)
+    viewer._obey(Asked(pause=True))
+    viewer.until(lambda: bool(viewer.state.shown and viewer.state.shown.paused))
+    before = -1
+    while before != viewer.state.shown.version:  # type: ignore[union-attr]
+        before = viewer.state.shown.version  # type: ignore[union-attr]
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            viewer.turn()
+    viewer._obey(Asked(pause=False))
+    viewer.until(lambda: viewer.state.shown.version > before + 3)  # type: ignore[union-attr]
+
+
+def test_a_stopped_trainer_stops_nothing(viewer: Viewer, processes: Processes) -> None:
+    trainer = processes.code(IMAGE, "77", "render", **PATH)
+    viewer.until(lambda: sees(viewer, 77))
+    trainer.send_signal(signal.SIGSTOP)
+    try:
+        end = time.monotonic() + 0.6
+        while time.monotonic() < end:
+            viewer.turn()
+        assert sees(viewer, 77)
+        viewer.do(Wheel(590, 247, 3))
+    finally:
+        trainer.send_signal(signal.SIGCONT)
+
+
+def test_one_run_alone_can_be_followed(processes: Processes) -> None:
+    first = processes.code(IMAGE, "50", "render", **PATH)
+    second = processes.code(IMAGE, "90", "render", **PATH)
+    app = Viewer(OffscreenScreen(900, 520), AppOptions(run=str(second.pid), max_fps=500))
+    app.until(lambda: sees(app, 90))
+    assert len(app.state.entries) == 1
+    assert first.poll() is None
+    app.close()
+
+
+# -- the program ---------------------------------------------------------------------------------------------
+
+
+def serve(processes: Processes, *args: str, **env: str) -> subprocess.Popen[str]:
+    return processes.python("-m", "viewer_app", "serve", *args, **PATH | env)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_writes_what_it_shows_and_ends_cleanly(processes: Processes, tmp_path, wait_until,
+                                                     number: signal.Signals) -> None:
+    from PIL import Image
+
+    processes.code(IMAGE, "77", "render", **PATH)
+    out = tmp_path / "out.png"
+    program = serve(processes, "--offscreen", "--out", str(out), "--size", "900x520")
+
+    def grey() -> bool:
+        return out.exists() and Image.open(out).getpixel((590, 247)) == (77, 77, 77)
+
+    wait_until(grey, 60)
+    picture = np.asarray(Image.open(out))
+    assert picture.shape == (520, 900, 3)
+    assert picture[:494, :280].std() > 1  # the panel is in it
+    program.send_signal(number)
+    _, err = program.communicate(timeout=30)
+    assert program.returncode == 0, err
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob(".*.part"))
+
+
+@pytest.mark.display
+def test_serve_in_a_window(processes: Processes, display: str, wait_until, tmp_path) -> None:
+    program = serve(processes, "--window", "--no-vsync", "--out", str(tmp_path / "w.png"), DISPLAY=display)
+    wait_until((tmp_path / "w.png").exists, 60)
+    program.terminate()
+    _, err = program.communicate(timeout=30)
+    assert program.returncode == 0, err
+    assert err == ""
+
+
+def test_serve_without_a_display_says_what_to_do(processes: Processes, tmp_path, wait_until) -> None:
+    program = serve(processes, "--out", str(tmp_path / "o.png"), DISPLAY="", WAYLAND_DISPLAY="")
+    wait_until((tmp_path / "o.png").exists, 60)
+    program.terminate()
+    _, err = program.communicate(timeout=30)
+    assert program.returncode == 0
+    assert "no display here" in err
+
+
+@pytest.mark.parametrize(("args", "message"), [
+    (["--window", "--offscreen"], "exclude each other"),
+    (["--window"], "no window could be opened"),
+    (["--offscreen", "--size", "12"], "is not WIDTHxHEIGHT"),
+    (["--offscreen", "--max-fps", "0"], "--max-fps is 0"),
+])
+def test_what_cannot_be_served_is_told(processes: Processes, args: list[str], message: str) -> None:
+    program = serve(processes, *args, DISPLAY="", WAYLAND_DISPLAY="")
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == 2
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_help_teaches(processes: Processes) -> None:
+    program = serve(processes, "--help", COLUMNS="120")
+    out, _ = program.communicate(timeout=60)
+    assert program.returncode == 0
+    for word in ("--offscreen", "--run", "--max-fps", "Mouse", "usage: splatview serve"):
+        assert word in out
