@@ -15,8 +15,8 @@ parser.add_argument("--steps", type=int, default=10_000, help="pictures to compu
 steps = parser.parse_args().steps
 
 torch.manual_seed(0)
-a, b = torch.ones(1, 1, 256, 256), torch.zeros(1, 1, 256, 256)
-b[..., 108:148, 108:148] = torch.rand(40, 40)
+a = torch.ones(1, 1, 256, 256)
+b = 0.4 * (torch.rand(1, 1, 32, 32) > 0.97).repeat_interleave(8, 2).repeat_interleave(8, 3)  # drops, 8 pixels wide
 laplacian = torch.tensor([[0.05, 0.2, 0.05], [0.2, -1.0, 0.2], [0.05, 0.2, 0.05]])[None, None]
 
 for step in range(steps):

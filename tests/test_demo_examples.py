@@ -29,7 +29,8 @@ def test_a_viewer_draws_every_stream_of_an_example(path, processes, tmp_path, wa
         shot = processes.splatview("shot", str(out), "--stream", stream, "--run", str(process.pid))
         _, err = shot.communicate(timeout=60)
         assert shot.returncode == 0, err
-        assert np.asarray(Image.open(out).convert("RGB")).std() > 5
+        rgb = np.asarray(Image.open(out).convert("RGB"))
+        assert len(np.unique(rgb.reshape(-1, 3), axis=0)) > 50  # a picture; one of NaN has a single colour
 
 
 def test_every_published_example_has_its_streams_named_here():

@@ -64,7 +64,7 @@ def test_refinement_keeps_parameters_optimiser_and_dictionary_one(capture):
     control._pull[10:16] = 1.0
     old = {name: p.detach().clone() for name, p in gaussians.items()}
     moments = {g["name"]: optimizer.state[g["params"][0]]["exp_avg"].clone() for g in optimizer.param_groups}
-    control.options = DensityOptions(every=1, start=1, limit=1000, gradient=0.5, small=0.01, large=1.0)
+    control.options = DensityOptions(every=1, start=1, limit=1000, gradient=0.5, small=0.01)
     assert control.refine(gaussians, optimizer, 1) == (6, 5)
     assert {len(p) for p in gaussians.values()} == {41}
     assert len(optimizer.state) == len(gaussians)
@@ -91,9 +91,12 @@ def test_refinement_keeps_parameters_optimiser_and_dictionary_one(capture):
 def test_the_limit_goes_to_those_that_are_pulled_most():
     gaussians, optimizer, control = prepared()
     control._pull[:] = torch.arange(40) + 1.0
-    control.options = DensityOptions(every=1, start=1, limit=43, gradient=0.5, small=10, large=100)
+    control.options = DensityOptions(every=1, start=1, limit=43, gradient=0.5, small=10)
     assert control.refine(gaussians, optimizer, 1) == (3, 0)
     torch.testing.assert_close(gaussians["means"][40:], gaussians["means"][[39, 38, 37]])
+    control._pull, control._seen = torch.ones(2, 43)
+    control.options = DensityOptions(every=1, start=1, limit=1000, gradient=0.5, small=10, growth=0.1)
+    assert control.refine(gaussians, optimizer, 2) == (4, 0)
 
 
 @pytest.mark.parametrize("step", [5, 205, 1100])
@@ -135,6 +138,9 @@ def test_nearest_distances_and_first_gaussians():
     assert {name: tuple(p.shape) for name, p in gaussians.items()} == {
         "means": (4, 3), "scales": (4, 3), "quats": (4, 4), "opacities": (4,), "sh0": (4, 1, 3), "shN": (4, 3, 3)}
     torch.testing.assert_close(gaussians["sh0"][0, 0] * 0.28209479 + 0.5, torch.tensor([0.5, 0.25, 1.0]))
+    plane = torch.rand(4000, 3, generator=torch.Generator().manual_seed(2)) * torch.tensor([1.0, 1.0, 0.0])
+    ratio = nearest_distances(plane, exact_up_to=1000).mean() / nearest_distances(plane).mean()
+    assert float(ratio) == pytest.approx(1.0, abs=0.1)  # an estimate from a quarter of the points
     assert len(initial_gaussians(points[:1], torch.zeros(1, 3))["means"]) == 1
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _BETWEEN = 9
 """Poses drawn between two cameras when an .npz has no pictures."""
+_DRAWN_POINTS = 40_000
+"""Points that such pictures are drawn from, at most."""
 
 
 def load(source: Path, *, pixels: int, max_points: int, seed: int = 0,
@@ -200,8 +202,8 @@ def _read_npz(path: Path, wanted: _Wanted) -> Capture:
     points, colors = data["means3d"], data["colors"]
     if "images" not in data:
         views = _drawn_from_points(cameras, points, colors, wanted)
-        note = (f"{path.name} has no images: {len(views)} views were drawn from its coloured points, from its {n} "
-                "cameras and between them")
+        note = (f"{path.name} has no images: {len(views)} views were drawn from its coloured points, as its {n} "
+                "cameras see them and from between; real pictures would show more")
         return wanted.capture(path, views, points, colors, [note])
     images = data["images"]
     if images.shape != (n, height, width, 3) or images.dtype != np.uint8:
@@ -220,11 +222,16 @@ def _drawn_from_points(cameras: list[View], points: np.ndarray, colors: np.ndarr
     """The views of cameras and of poses between them, seen as opaque Gaussians on the points."""
     from splatview.demo.training import initial_gaussians
 
+    if len(points) > _DRAWN_POINTS:
+        chosen = wanted.rng.choice(len(points), _DRAWN_POINTS, replace=False)
+        points, colors = points[chosen], colors[chosen]
     gaussians = initial_gaussians(torch.from_numpy(points.astype(np.float32)),
                                   torch.from_numpy(colors.astype(np.float32) / 255))
     views = []
     with torch.no_grad():
         gaussians["opacities"].fill_(4.0)
+        scales = gaussians["scales"]
+        scales.clamp_(max=float(scales.median()) + math.log(3))  # a lone point is a dot, not a fog
         poses = _with_poses_between(cameras)
         for i, view in enumerate(poses):
             image = rasterizer.draw(gaussians, view).image.clamp(0, 1)

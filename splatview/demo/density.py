@@ -27,14 +27,14 @@ class DensityOptions:
     """Step after which their number stays."""
     limit: int = 12_000
     """Most Gaussians."""
+    growth: float = 0.25
+    """Most that are added at once, as a share of those there: each one disturbs the picture for some steps."""
     gradient: float = 2e-4
     """Mean length of the gradient by a Gaussian's place in the picture (of width and height 2) that asks for more."""
     small: float = 0.01
     """Gaussians up to this share of the scene's extent are cloned, larger ones split."""
     faint: float = 0.01
     """Opacity below which a Gaussian is removed."""
-    large: float = 0.2
-    """Share of the scene's extent above which a Gaussian is removed."""
 
 
 class DensityControl:
@@ -73,9 +73,9 @@ class DensityControl:
         self._pull = self._pull[:0]
         size = gaussians["scales"].exp().amax(1)
         opacity = torch.sigmoid(gaussians["opacities"])
-        removed = (opacity < o.faint) | (size > o.large * self.extent)
+        removed = opacity < o.faint
         pull = torch.where(removed, 0, pull)
-        room = max(o.limit - n + int(removed.sum()), 0)
+        room = max(min(o.limit - n + int(removed.sum()), int(o.growth * n)), 0)
         wanted = torch.argsort(pull, descending=True, stable=True)[:room]
         wanted = wanted[pull[wanted] > o.gradient]
         # Two of this opacity, one behind the other, hide as much as the one did.

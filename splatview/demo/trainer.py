@@ -151,7 +151,7 @@ def _capture(options: TrainerOptions, scale: _Scale, backend: Backend, tell: Pro
         tell("note", text="taking the photographs: a still life, seen from all around")
         return scene.still_life(*scale.size, n_points=scale.points, seed=options.seed, device=str(backend.device),
                                 progress=progress)
-    return datasets.load(options.data, pixels=scale.pixels, max_points=scale.limit // 2, seed=options.seed,
+    return datasets.load(options.data, pixels=scale.pixels, max_points=scale.limit * 3 // 4, seed=options.seed,
                          progress=progress)
 
 

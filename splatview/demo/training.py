@@ -124,15 +124,27 @@ def initial_gaussians(points: torch.Tensor, colors: torch.Tensor) -> torch.nn.Pa
     return torch.nn.ParameterDict({name: torch.nn.Parameter(v.contiguous()) for name, v in values.items()})
 
 
-def nearest_distances(points: torch.Tensor, k: int = 3) -> torch.Tensor:
-    """(N,) root mean square distance from each point to its k nearest others, in parts that fit the memory."""
-    if len(points) < 2:
-        return torch.full((len(points),), 0.1)
+def nearest_distances(points: torch.Tensor, k: int = 3, exact_up_to: int = 16_384) -> torch.Tensor:
+    """(N,) root mean square distance from each point to its k nearest others.
+
+    Beyond `exact_up_to` points the others are a random choice of so many, and the distance is scaled to the density
+    of all: on surfaces it falls with the square root of the number.
+    """
+    n = len(points)
+    if n < 2:
+        return torch.full((n,), 0.1)
     points = points.float()
-    k = min(k, len(points) - 1)
-    rows = max(1, (1 << 24) // len(points))
-    parts = [torch.cdist(part, points).topk(k + 1, largest=False).values[:, 1:] for part in points.split(rows)]
-    return torch.cat(parts).square().mean(1).sqrt()
+    others, scale = points, 1.0
+    if n > exact_up_to:
+        others = points[torch.randperm(n, generator=torch.Generator().manual_seed(0))[:exact_up_to]]
+        scale = math.sqrt(exact_up_to / n)
+    k = min(k, n - 1)
+    parts = []
+    for part in points.split(max(1, (1 << 24) // len(others))):
+        near = torch.cdist(part, others).topk(k + 1, largest=False).values
+        itself = near[:, :1] < 1e-6 if n > exact_up_to else torch.ones_like(near[:, :1], dtype=torch.bool)
+        parts.append(torch.where(itself, near[:, 1:], near[:, :-1]).square().mean(1).sqrt())
+    return torch.cat(parts) * scale
 
 
 def psnr(image: torch.Tensor, target: torch.Tensor) -> float:
