@@ -134,7 +134,8 @@ def test_a_pickle_with_code_is_refused_and_not_run(wrap, protocol, message, tmp_
 
 
 @pytest.mark.parametrize("name", ["builtins eval", "torch load", "torch.hub load", "numpy load", "builtins getattr",
-                                  "_pickle loads", "torch.serialization load", "torch._utils _import_dotted_name"])
+                                  "_pickle loads", "torch.serialization load", "torch.hub load it",
+                                  "torch._utils _import_dotted_name"])
 def test_names_that_lead_to_code_are_refused(name, tmp_path):
     """A call of the name, as protocol 2 writes it; also hidden behind the stand-ins for harmless objects."""
     module, _, attribute = name.partition(" ")
