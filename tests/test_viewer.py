@@ -107,7 +107,7 @@ def test_it_begins_with_a_hint(viewer: Viewer) -> None:
 def test_an_idle_viewer_draws_nothing_and_sleeps(viewer: Viewer, picture_file: Path) -> None:
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
-    end = time.monotonic() + 1.2
+    end = time.monotonic() + 1.6
     while time.monotonic() < end:  # the lively second after something happened
         viewer.turn()
     draws, begin, cpu = viewer.draws, time.monotonic(), time.process_time()

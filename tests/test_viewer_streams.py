@@ -175,8 +175,14 @@ def test_serve_writes_what_it_shows_and_ends_cleanly(processes: Processes, tmp_p
 
 @pytest.mark.display
 def test_serve_in_a_window(processes: Processes, display: str, wait_until, tmp_path) -> None:
-    program = serve(processes, "--window", "--no-vsync", "--out", str(tmp_path / "w.png"), DISPLAY=display)
-    wait_until((tmp_path / "w.png").exists, 60)
+    from PIL import Image
+
+    picture = np.random.default_rng(0).integers(0, 256, (494, 620, 3), dtype=np.uint8)
+    Image.fromarray(picture).save(tmp_path / "in.png")
+    out = tmp_path / "w.png"
+    program = serve(processes, "in.png", "--window", "--no-vsync", "--size", "900x520", "--out", str(out),
+                    DISPLAY=display)
+    wait_until(lambda: out.exists() and np.array_equal(np.asarray(Image.open(out))[:494, 280:], picture), 60)
     program.terminate()
     _, err = program.communicate(timeout=30)
     assert program.returncode == 0, err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import time
 from collections import deque
@@ -50,6 +51,8 @@ _IDLE_PERIOD = 1 / 15
 _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
 _MOST_SETTLE = 12
+_HOVER = 0.35
+"""Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class App:
         self._out_due = False
         self._out_at = 0.0
         self._captured = False
+        self._rate_shown = False
+        self._hover_at = math.inf
         self._panel: Panel | None = None
         if subscriber is None:
             from ipc import Subscriber
@@ -133,6 +138,11 @@ class App:
         if slot is not None and slot.view is not None and not slot.entry.fault:
             with self.catalogue.guard(slot):
                 self._mark(1 if slot.view.tick(now) else 0)
+        if now >= self._hover_at:
+            self._hover_at = math.inf
+            self._mark(SETTLE)
+        if self._rate_shown and now > self._drawn_at[-1] + 1.05:
+            self._mark()  # once more, so that no rate stands there that is over
         drew = False
         if self._dirty and now >= self._next_draw and self.screen.visible:
             self._draw()
@@ -169,6 +179,7 @@ class App:
             ours, changed = self._panel.handle(event, picture)
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self._mark(min(max(self._dirty + 1, SETTLE), _MOST_SETTLE))
+            self._hover_at = time.monotonic() + _HOVER
         if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not ours:
             if self._panel is not None and not event.repeat:
                 self.state.panel_open = not self.state.panel_open
@@ -206,6 +217,7 @@ class App:
         self._drawn_at.append(begin)
         t = self.state.timings
         t.fps = float(sum(1 for d in self._drawn_at if d > begin - 1))
+        self._rate_shown = t.fps >= 2
         framebuffer, picture = self.screen.framebuffer, self._layout()
         slot = self.catalogue.shown
         view = slot.view if slot is not None else None

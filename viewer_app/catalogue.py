@@ -93,7 +93,8 @@ class Catalogue:
 
     def _list_changed(self) -> None:
         entries = [slot.entry for slot in self.slots.values()]
-        self.state.entries = sorted(entries, key=lambda e: (e.is_file, not e.alive))
+        first = {e.group: i for i, e in reversed(list(enumerate(entries)))}  # streams of one run stay together
+        self.state.entries = sorted(entries, key=lambda e: (e.is_file, not e.alive, first[e.group]))
         self._mark(SETTLE)
 
     def poll(self, now: float) -> bool:

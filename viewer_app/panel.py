@@ -194,7 +194,7 @@ class Panel:
                     asked.changed |= shown.controls()
             self._gap(6)
             if entry is not None and shown.details and self._fold("Details"):
-                for line in [*shown.details, *shown.path, *shown.extras]:
+                for line in [*status_phrases(state, shown), *shown.extras]:
                     _wrapped(line, theme.DIM)
             if entry is not None and entry.paused is not None:
                 self._gap(6)
@@ -282,12 +282,14 @@ class Panel:
         if shown.readout:
             draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), shown.readout)
             x += imgui.calc_text_size(shown.readout).x + 2 * pad
-        text = " \u00b7 ".join(status_phrases(state, shown))
-        room = self.size[0] - pad - x
-        width = imgui.calc_text_size(text).x
-        draw.push_clip_rect(ImVec2(x, top), ImVec2(self.size[0] - pad, self.size[1]), True)
-        draw.add_text(ImVec2(x + max(room - width, 0.0), y), theme.u32(theme.DIM), text)
-        draw.pop_clip_rect()
+        phrases, width = status_phrases(state, shown), math.inf
+        text = ""
+        while phrases and width > self.size[0] - pad - x:  # what does not fit is left to the details
+            text = " \u00b7 ".join(phrases)
+            width = imgui.calc_text_size(text).x
+            phrases.pop()
+        if width <= self.size[0] - pad - x:
+            draw.add_text(ImVec2(round(self.size[0] - pad - width), y), theme.u32(theme.DIM), text)
 
     def _gap(self, points: float) -> None:
         imgui.dummy(ImVec2(0, points * self._scale))

@@ -70,8 +70,8 @@ def color(label: str, value: Color) -> Color:
     return r, g, b
 
 
-def buttons(label: str, names: Sequence[str]) -> int | None:
-    """A row of buttons of equal width; the one that was pressed."""
+def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int | None:
+    """A row of buttons of equal width; the one that was pressed. `tips` appear when the pointer rests on one."""
     row(label)
     gap = imgui.get_style().item_inner_spacing.x
     width = (imgui.get_content_region_avail().x - gap * (len(names) - 1)) / len(names)
@@ -81,9 +81,6 @@ def buttons(label: str, names: Sequence[str]) -> int | None:
             imgui.same_line(0, gap)
         if imgui.button(f"{name}##{label}", ImVec2(width, 0)):
             pressed = i
+        if tips:
+            imgui.set_item_tooltip(tips[i])
     return pressed
-
-
-def tooltip(text: str) -> None:
-    """What appears when the pointer rests on the item before."""
-    imgui.set_item_tooltip(text)

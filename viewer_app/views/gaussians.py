@@ -226,9 +226,10 @@ class GaussianView:
         from viewer_app import widgets as ui
 
         s, orbit, before = self.settings, self.orbit, (replace(self.settings), self.orbit.model, self.orbit.fov)
-        pressed = ui.buttons("Camera", ["Frame", "Print"])
-        ui.tooltip("Frame: look at the whole scene (F). Print: write the camera as JSON to the terminal,\n"
-                   "for splatview shot --camera.")
+        pressed = ui.buttons("Camera", ["Frame", "Print"], [
+            "Look at the whole scene (F)",
+            "Write the camera to the terminal, for splatview shot --camera",
+        ])
         if pressed == 0:
             self.frame()
         elif pressed == 1 and self._scene is not None:
@@ -291,7 +292,7 @@ class GaussianView:
 
     @property
     def path(self) -> list[str]:
-        return ["upload", f"{self._renderer.name} renderer"]
+        return ["texture upload", f"{self._renderer.name} renderer"]
 
     @property
     def timings(self) -> dict[str, float]:

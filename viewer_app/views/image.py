@@ -222,7 +222,7 @@ class ImageView:
         w, h = front.size
         out = [f"{w} x {h}", front.dtype, front.layout, f"{self.zoom:.0%}"]
         if self._stride > 1:
-            out.append(f"every {self._stride}. pixel of a picture larger than this GPU's {self._limit}")
+            out.append(f"1 pixel in {self._stride} per axis: larger than this GPU's {self._limit}")
         if self._broken:
             out.append(f"{self._broken:,} NaN or inf (magenta)")
         return [*out, *self._notes]
