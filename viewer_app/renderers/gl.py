@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SHADERS = Path(__file__).parent / "shaders"
 COLUMNS = 4096
-"""Gaussians per row of the textures that hold them."""
+"""Gaussians per row of the textures that hold their order and projections."""
 MAX_BATCHES = 8
 SMALL = 40.0
 """Radius in pixels up to which one triangle around the ellipse is drawn instead of a rectangle's two. It covers 30 %
@@ -96,7 +96,7 @@ class GlRenderer:
         self._target: Target | None = None
         self._means = np.empty((0, 3), np.float32)
         self._origin = np.zeros(3)
-        self._sh_degree = self._sh_stored = self._sh_columns = 0
+        self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
         self._skipped = 0
         self._drawn: tuple | None = None
         self._picture: GlPicture | None = None
@@ -170,16 +170,20 @@ class GlRenderer:
         stored = a.shN.shape[1]
         # K-1 texels side by side per Gaussian, so that `shN` goes up as it lies; a power of two of them in a row.
         sh_columns = 1 << ((self._limit // max(stored, 1)).bit_length() - 1)
-        capacity = self._limit * min(self._columns, sh_columns)
+        packed_columns = 1 << ((self._limit // 4).bit_length() - 1)
+        capacity = self._limit * min(self._columns, packed_columns, sh_columns)
         if len(a) > capacity:
             raise RendererError(f"gl: {len(a)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
                                 f"driver's textures go up to {self._limit}x{self._limit}, which holds {capacity}")
-        for name, array in {"means": means, "quats": a.quats, "scales": a.scales, "sh0": a.sh0,
-                            "opacities": a.opacities[:, None]}.items():
-            self._fields.write(name, array, self._columns)
+        # What the projection needs of one Gaussian fills one line of a processor's cache.
+        packed = np.zeros((len(a), 16), np.float32)
+        packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, a.opacities, a.quats
+        packed[:, 8:11], packed[:, 12:15] = a.scales, a.sh0
+        self._fields.write("gaussians", packed.reshape(-1, 4), packed_columns * 4)
         self._fields.write("shN", a.shN.reshape(-1, 3), sh_columns * max(stored, 1))
         self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
-        size = self._fields["means"].size
+        self._packed_columns = packed_columns
+        size = self._columns, max(-(-len(a) // self._columns), 1)
         if self._projected is None or self._projected.size != size:
             if self._projected is not None:
                 self._projected.release()
@@ -209,11 +213,9 @@ class GlRenderer:
         rotation = camera.viewmat[:3, :3]
         degree = self._sh_degree if options.sh_degree is None else min(options.sh_degree, self._sh_degree)
         p = self._passes["project"]
-        p.read(order=self._fields["order"], means=self._fields["means"], quats=self._fields["quats"],
-               scales=self._fields["scales"], opacities=self._fields["opacities"], sh0=self._fields["sh0"],
-               shN=self._fields["shN"])
-        p.set(count=visible, columns=self._columns, sh_columns=self._sh_columns, sh_stored=self._sh_stored,
-              sh_degree=degree,
+        p.read(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
+        p.set(count=visible, columns=self._columns, packed_columns=self._packed_columns,
+              sh_columns=self._sh_columns, sh_stored=self._sh_stored, sh_degree=degree,
               rotation=rotation.T.ravel(),  # GL takes columns
               translation=rotation @ self._origin + camera.viewmat[:3, 3],
               focal=focal, center=center, size=size,

@@ -5,15 +5,13 @@
 // The rules are those of gsplat 1.5.3 (ProjectionEWA3DGSFused.cu, Utils.cuh, SphericalHarmonicsCUDA.cu).
 
 uniform isampler2D order;     // which Gaussian comes when
-uniform sampler2D means;      // xyz relative to the scene's origin
-uniform sampler2D quats;      // unit, wxyz
-uniform sampler2D scales;     // standard deviations
-uniform sampler2D opacities;
-uniform sampler2D sh0;
+uniform sampler2D gaussians;  // four texels side by side each: mean relative to the scene's origin and opacity,
+                              // unit quaternion wxyz, standard deviations, sh0
 uniform sampler2D shN;        // K-1 texels side by side per Gaussian
 
 uniform int count;            // how many of `order` count
-uniform int columns;          // Gaussians per row of all textures but shN
+uniform int columns;          // Gaussians per row of `order` and the targets
+uniform int packed_columns;   // of `gaussians`
 uniform int sh_columns;       // Gaussians per row of shN
 uniform int sh_stored;        // K-1
 uniform int sh_degree;
@@ -71,12 +69,13 @@ void main() {
     out_place = out_shape = out_color = vec4(0.0);
     if (slot.y * columns + slot.x >= count) return;
     int index = texelFetch(order, slot, 0).r;
-    ivec2 at = ivec2(index % columns, index / columns);
+    ivec2 at = ivec2(index % packed_columns * 4, index / packed_columns);
+    vec4 mean = texelFetch(gaussians, at, 0);
 
-    vec3 p = rotation * texelFetch(means, at, 0).xyz + translation;
+    vec3 p = rotation * mean.xyz + translation;
     if (!(p.z >= z_near && p.z <= z_far)) return;
-    vec3 s = texelFetch(scales, at, 0).xyz;
-    mat3 m = rotation * rotation_of(texelFetch(quats, at, 0));
+    vec3 s = texelFetch(gaussians, at + ivec2(2, 0), 0).xyz;
+    mat3 m = rotation * rotation_of(texelFetch(gaussians, at + ivec2(1, 0), 0));
     m = mat3(m[0] * s.x, m[1] * s.y, m[2] * s.z);  // m m^T is the covariance in camera space
 
     // The Jacobian's rows times m: a square root of the projected covariance. Working with it instead of the
@@ -102,7 +101,7 @@ void main() {
     yy += eps_2d;
     if (!(xx + yy < covariance_max)) return;
 
-    float opacity = texelFetch(opacities, at, 0).r;
+    float opacity = mean.w;
     if (antialiased) opacity *= sqrt(det_sharp / det);
     if (!(opacity >= 1.0 / 255.0)) return;
     float radius = sqrt(2.0 * log(255.0 * opacity));
@@ -116,7 +115,7 @@ void main() {
     vec2 axis = d >= 0.0 ? vec2(root + d, xy) : vec2(xy, root - d);
     axis = root > 0.0 ? normalize(axis) : vec2(1.0, 0.0);
 
-    vec3 rgb = 0.2820947917738781 * texelFetch(sh0, at, 0).rgb;
+    vec3 rgb = 0.2820947917738781 * texelFetch(gaussians, at + ivec2(3, 0), 0).rgb;
     // From the camera to the mean, in world axes.
     if (sh_degree > 0) rgb += view_dependent(index, transpose(rotation) * normalize(p));
 
