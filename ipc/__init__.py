@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from ipc.errors import IpcError, RuntimeFolderError, SharingError
     from ipc.frames import Frame, RemoteTensor
-    from ipc.publisher import Publisher, Stream
+    from ipc.publisher import Publisher
+    from ipc.stream import Stream
     from ipc.subscriber import RemoteRun, RemoteStream, Subscriber
 
 _HOME = {
@@ -25,7 +26,7 @@ _HOME = {
     "RemoteTensor": "frames",
     "RuntimeFolderError": "errors",
     "SharingError": "errors",
-    "Stream": "publisher",
+    "Stream": "stream",
     "Subscriber": "subscriber",
 }
 

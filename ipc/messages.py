@@ -49,9 +49,10 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: Shape
     dtype: DType
     device: Annotated[str, Meta(max_length=40)]
-    sharing: Literal["none", "ring", "host"]
-    """ring: CPU memory copied into a ring; host: GPU memory copied through the host; none: not shared yet."""
+    sharing: Literal["ring", "host"]
+    """Which of `ipc.sharing.WAYS` brings its frames."""
     ring: SegmentRef | None = None
+    """Where they lie, while somebody looks."""
 
 
 class ViewerInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

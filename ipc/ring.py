@@ -58,11 +58,16 @@ def full_fence() -> None:
 class RingWriter:
     """The trainer's side. Calls must not overlap: the stream's lock sees to that."""
 
-    def __init__(self, capacity: int, slots: int = 4):
-        """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`)."""
+    def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes):
+        """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). `leased` is asked before each
+        write which slots to avoid: one byte per reader, slot + 1 that it is reading, or 0.
+
+        Raises SharingError when the memory is not to be had.
+        """
         if not limits.MIN_SLOTS <= slots <= limits.MAX_SLOTS:
             raise ValueError(f"slots is {slots}, not {limits.MIN_SLOTS} to {limits.MAX_SLOTS}")
         self.slots = slots
+        self.leased = leased
         self.capacity = round_up(max(capacity, 1), PAGE)
         self._stride = _HEADER_BYTES + self.capacity
         self.segment = Segment(PAGE + slots * self._stride, "ring")
@@ -106,11 +111,13 @@ class RingWriter:
         words[_LATEST] = slot + 1
         return True
 
+    @property
+    def ref(self) -> SegmentRef:
+        """What a reader is told of it."""
+        return self.segment.ref
+
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         return data_bytes(tensors) <= self.capacity
-
-    leased: Callable[[], bytes] = staticmethod(lambda: b"")
-    """Asked before each write: one byte per reader, slot + 1 or 0."""
 
     def _free_slot(self) -> int:
         latest = self._words[_LATEST] - 1

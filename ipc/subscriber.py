@@ -11,14 +11,15 @@ import zmq
 from ipc import limits, messages
 from ipc.board import BoardReader
 from ipc.errors import RuntimeFolderError, SharingError
-from ipc.ring import RingReader
 from ipc.runs import list_runs, remove_stale, runtime_folder
+from ipc.sharing import WAYS
 from ipc.transport import socket_options
 
 if TYPE_CHECKING:
     from ipc.frames import Frame
     from ipc.messages import SegmentRef, StreamInfo
     from ipc.runs import RunFolder
+    from ipc.sharing import FrameReader
 
 _SCAN_PERIOD = 0.25
 _HELLO_PERIOD = 1.0
@@ -39,7 +40,7 @@ class RemoteStream:
         self.fault: str | None = None
         """Why its data cannot be read, for people."""
         self._opened = False
-        self._reader: RingReader | None = None
+        self._reader: FrameReader | None = None
         self._reader_ref: SegmentRef | None = None
         self._last_version = 0
         self._rate_mark: tuple[float, int] | None = None
@@ -66,7 +67,7 @@ class RemoteStream:
 
     @property
     def sharing(self) -> str:
-        """"ring": CPU memory through a ring; "host": GPU memory copied through the host; "none": not shared."""
+        """Which of `ipc.sharing.WAYS` brings its frames."""
         return self.info.sharing
 
     @property
@@ -111,7 +112,7 @@ class RemoteStream:
         if board is None:
             return
         try:
-            reader = RingReader(ref, self.run.pid, lambda slot: board.lease(index, slot))
+            reader = WAYS[self.info.sharing].reader(ref, self.run.pid, lambda slot: board.lease(index, slot))
         except SharingError as e:
             self.fault = str(e)
             self._reader_ref = ref  # not tried again until the trainer announces another

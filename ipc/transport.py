@@ -17,7 +17,11 @@ import zmq
 from ipc import limits, messages
 
 if TYPE_CHECKING:
-    from ipc.publisher import Publisher, Stream
+    from collections.abc import Callable
+
+    from ipc.board import Board
+    from ipc.runs import RunFolder
+    from ipc.stream import Stream
 
 GRACE = 0.1
 """Seconds a late viewer waits for the next `publish` before the helper thread copies the last value itself."""
@@ -50,11 +54,15 @@ class _Viewer:
 
 
 class Helper:
-    """Answers viewers on behalf of a publisher."""
+    """Answers viewers on behalf of a run."""
 
-    def __init__(self, publisher: Publisher):
-        self._publisher = publisher
-        self._board = publisher.board
+    def __init__(self, folder: RunFolder, board: Board, streams: dict[str, Stream],
+                 fault: Callable[[BaseException], None]):
+        """`streams` is the run's own dictionary, read at each turn; `fault` hears of what goes wrong."""
+        self._pid = folder.description.pid
+        self._board = board
+        self._streams = streams
+        self._fault = fault
         self._viewers: dict[bytes, _Viewer] = {}
         self._changed = threading.Event()
         self._closing = False
@@ -68,7 +76,7 @@ class Helper:
         socket_options(self._socket)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        address, self._folder_fd = publisher.folder.endpoint()
+        address, self._folder_fd = folder.endpoint()
         self._socket.bind(address)
         self._thread = threading.Thread(target=self._run, name="splatview", daemon=True)
         self._thread.start()
@@ -106,7 +114,7 @@ class Helper:
             except Exception as e:  # whatever happens here must never reach the training
                 if self._closing:
                     return
-                self._publisher.fault(e)
+                self._fault(e)
                 time.sleep(0.1)
         for viewer in list(self._viewers.values()):
             if viewer.pidfd >= 0:
@@ -191,7 +199,7 @@ class Helper:
             viewer.pidfd = os.pidfd_open(hello.pid)
         self._viewers[identity] = viewer
         self._board.clear_leases(viewer.reader)
-        self._send(viewer, messages.Welcome(limits.PROTOCOL, self._publisher.pid, self._board.segment.ref,
+        self._send(viewer, messages.Welcome(limits.PROTOCOL, self._pid, self._board.segment.ref,
                                             self._board.lease_segment.ref, viewer.reader))
         self._last_announce = 0.0
         self._changed.set()
@@ -214,7 +222,7 @@ class Helper:
         stream.readers -= 1
         if stream.readers == 0:
             self._deadlines.pop(index, None)
-            stream.drop_ring()
+            stream.unshare()
 
     def _forget(self, viewer: _Viewer) -> None:
         """A viewer went away, in whatever manner: take back all that it held."""
@@ -243,7 +251,7 @@ class Helper:
                 try:
                     stream.catch_up()
                 except Exception as e:
-                    self._publisher.fault(e)
+                    self._fault(e)
                     del self._deadlines[index]
                     continue
             # Looked at again: a publish may have come while the lock was ours, or the copy was not still.
@@ -255,13 +263,13 @@ class Helper:
             return
         self._changed.clear()
         self._last_announce = now
-        streams = tuple(s.info for s in list(self._publisher.streams.values()) if s.info is not None)
+        streams = tuple(s.info for s in list(self._streams.values()) if s.info is not None)
         viewers = tuple(messages.ViewerInfo(v.pid, v.client) for v in self._viewers.values())
         for viewer in list(self._viewers.values()):
             self._send(viewer, messages.Manifest(streams, viewers))
 
     def _stream(self, index: int) -> Stream | None:
-        return next((s for s in list(self._publisher.streams.values()) if s.index == index), None)
+        return next((s for s in list(self._streams.values()) if s.index == index), None)
 
     def _send(self, viewer: _Viewer, message: messages.ToViewer) -> None:
         try:

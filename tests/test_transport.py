@@ -106,7 +106,7 @@ def test_nothing_is_copied_while_nobody_looks(subscriber: Subscriber, wait_until
     for _ in range(100):
         splatview.publish(torch.zeros(4, 4), "a")
     assert subscriber.runs[0].counters["copies"] == copies
-    assert publisher.streams["a"]._ring is None, "the shared memory is given back"
+    assert publisher.streams["a"]._writer is None, "the shared memory is given back"
 
 
 def test_several_viewers_see_the_same(wait_until: Callable[..., Any]) -> None:
@@ -180,7 +180,7 @@ while True:
     viewer.send_signal(signal.SIGKILL)
     wait_until(lambda: s.readers == 0, 2)
     assert not any(publisher.board.leased(s.index))
-    assert s._ring is None
+    assert s._writer is None
 
 
 def test_a_stopped_viewer_stops_nothing(processes: Processes, wait_until: Callable[..., Any]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 SH_C0 = 0.28209479177387814
 """The constant spherical harmonic Y00: RGB = SH_C0 * sh0 + 0.5 (3D Gaussian Splatting, Kerbl et al. 2023)."""
