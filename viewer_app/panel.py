@@ -72,7 +72,6 @@ class Panel:
         io.set_ini_filename("")  # the user's folder is not ours to write in
         io.set_log_filename("")
         io.config_input_text_cursor_blink = False  # nothing is drawn while nothing happens
-        theme.load_font()
         self._scale = 0.0
         self._set_scale(scale)
         imgui.backends.opengl3_init("#version 330")

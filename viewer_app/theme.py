@@ -7,6 +7,8 @@ from pathlib import Path
 import imgui_bundle
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from viewer_app import imgui_compat
+
 FONT_SIZE = 15.0
 """In points."""
 
@@ -27,7 +29,7 @@ _CLEAR = ImVec4(0, 0, 0, 0)
 
 
 def apply(scale: float) -> None:
-    """Style the current imgui context for a screen of `scale` pixels per point."""
+    """Style the current imgui context, font included, for a screen of `scale` pixels per point. Between frames."""
     style = imgui.Style()
     imgui.style_colors_dark(style)
     c = imgui.Col_
@@ -39,7 +41,7 @@ def apply(scale: float) -> None:
         c.header_active: _CHOSEN, c.slider_grab: ImVec4(0.42, 0.67, 0.96, 0.75), c.slider_grab_active: ACCENT,
         c.check_mark: ACCENT,
         c.scrollbar_bg: _CLEAR, c.scrollbar_grab: _FIELD_DOWN, c.plot_histogram: ACCENT,
-        c.nav_cursor: ACCENT, c.text_selected_bg: _CHOSEN,
+        imgui_compat.NAV_COLOR: ACCENT, c.text_selected_bg: _CHOSEN,
     }.items():
         style.set_color_(which, color)
     style.window_padding = ImVec2(14, 12)
@@ -49,7 +51,7 @@ def apply(scale: float) -> None:
     style.frame_rounding = 4
     style.grab_rounding = 3
     style.popup_rounding = 5
-    style.selectable_rounding = 4
+    imgui_compat.set_selectable_rounding(style, 4)
     style.scrollbar_rounding = 6
     style.scrollbar_size = 10
     style.grab_min_size = 5
@@ -57,8 +59,7 @@ def apply(scale: float) -> None:
     style.window_rounding = 0
     style.disabled_alpha = 0.5
     style.scale_all_sizes(scale)
-    style.font_size_base = FONT_SIZE
-    style.font_scale_dpi = scale
+    imgui_compat.set_font(style, _font_file(), FONT_SIZE, scale)
     _assign(imgui.get_style(), style)
 
 
@@ -71,15 +72,10 @@ def _assign(target: imgui.Style, source: imgui.Style) -> None:
         target.set_color_(i, source.color_(i))
 
 
-def load_font() -> None:
-    """Roboto, which comes with imgui-bundle; imgui's own if it does not. Sharp at every scale: it is rasterised
-    at the size it is drawn in."""
+def _font_file() -> Path | None:
+    """Roboto, which comes with imgui-bundle."""
     file = Path(imgui_bundle.__file__).parent / "assets" / "fonts" / "Roboto" / "Roboto-Regular.ttf"
-    fonts = imgui.get_io().fonts
-    if file.is_file():
-        fonts.add_font_from_file_ttf(str(file), FONT_SIZE)
-    else:
-        fonts.add_font_default()
+    return file if file.is_file() else None
 
 
 def u32(color: ImVec4, alpha: float = 1.0) -> int:

@@ -1,0 +1,59 @@
+"""What differs between the two generations of Dear ImGui that the panel runs on; no other module asks which it is.
+
+Python 3.11 and later have imgui-bundle 1.93 (Dear ImGui 1.93). The last one with wheels for Python 3.10 is 1.5.2
+(Dear ImGui 1.90.9), and building a newer one from source needs more than an ordinary machine has. Everything else
+that the panel calls is the same in both. This module goes when Python 3.10 goes: keep the branches for `_MODERN`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from imgui_bundle import imgui
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MODERN = hasattr(imgui.Style, "font_scale_dpi")
+"""Dear ImGui 1.92 and later rasterise glyphs when they are first drawn, at the size they are drawn in."""
+
+_GLYPHS = [0x20, 0x24F, 0x370, 0x52F, 0x1E00, 0x1EFF, 0x2010, 0x205E, 0x2070, 0x209F, 0x20A0, 0x20BF, 0x2100, 0x2122, 0]
+"""First and last of each range of characters that the older one rasterises beforehand, and a 0 at the end: Latin,
+Greek, Cyrillic, punctuation, raised and lowered figures, currencies, letter-like signs. About all that Roboto has."""
+
+NAV_COLOR: int = imgui.Col_.nav_cursor if _MODERN else getattr(imgui.Col_, "nav_highlight")  # noqa: B009
+"""Index of the colour around the item that the keyboard acts on."""
+
+
+def set_selectable_rounding(style: imgui.Style, radius: float) -> None:
+    """Round the corners of list items; the older one always draws them square."""
+    if _MODERN:
+        style.selectable_rounding = radius
+
+
+def set_font(style: imgui.Style, file: Path | None, size: float, scale: float) -> None:
+    """Make `file` (imgui's own font if None) the only font: `size` points on a screen of `scale` pixels per point.
+
+    Between two frames, on the current imgui context. May be called again for another scale.
+    """
+    fonts = imgui.get_io().fonts
+    if _MODERN:
+        style.font_size_base = size
+        style.font_scale_dpi = scale
+        if fonts.fonts:
+            return
+        if file is None:
+            fonts.add_font_default()
+        else:
+            fonts.add_font_from_file_ttf(str(file), size)
+        return
+    fonts.clear()
+    if file is None:
+        config = imgui.ImFontConfig()
+        config.size_pixels = round(13 * scale)  # made for 13 pixels
+        fonts.add_font_default(config)
+    else:
+        ranges: dict[str, Any] = {"glyph_ranges_as_int_list": _GLYPHS}
+        fonts.add_font_from_file_ttf(str(file), round(size * scale), None, **ranges)
+    if imgui.get_io().backend_renderer_name:
+        imgui.backends.opengl3_destroy_device_objects()  # the next frame makes them anew, with the new glyphs
