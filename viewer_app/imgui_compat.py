@@ -25,6 +25,13 @@ NAV_COLOR: int = imgui.Col_.nav_cursor if _MODERN else getattr(imgui.Col_, "nav_
 """Index of the colour around the item that the keyboard acts on."""
 
 
+MODIFIERS: dict[str, imgui.Key] = {
+    name: getattr(imgui.Key, f"mod_{name}" if _MODERN else f"im_gui_mod_{name}")
+    for name in ("ctrl", "shift", "alt", "super")
+}
+"""The keys that say which modifiers are held, by the names of `viewer_app.events`."""
+
+
 def set_selectable_rounding(style: imgui.Style, radius: float) -> None:
     """Round the corners of list items; the older one always draws them square."""
     if _MODERN:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
+from viewer_app import imgui_compat, theme
 from viewer_app.controls import Rect
 from viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from viewer_app.overlay import draw_overlay
@@ -141,8 +141,8 @@ class Panel:
                 code = _key(event.name)
                 if code is not None:
                     io.add_key_event(code, event.pressed)
-                for mod in ("ctrl", "shift", "alt", "super"):
-                    io.add_key_event(getattr(imgui.Key, f"mod_{mod}"), mod in event.mods)
+                for mod, modifier in imgui_compat.MODIFIERS.items():
+                    io.add_key_event(modifier, mod in event.mods)
                 return typing, typing or self._popup
             case Text():
                 if typing:
