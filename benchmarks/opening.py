@@ -61,9 +61,10 @@ def _seconds(args: list[str], png: Path) -> float:
         while time.perf_counter() - begin < 60:
             if png.exists():
                 seconds = time.perf_counter() - begin
-                picture = np.asarray(Image.open(png).convert("RGB"), np.float32)
-                middle = picture[len(picture) // 3 : -len(picture) // 3, picture.shape[1] // 3 : -picture.shape[1] // 3]
-                if middle.std() > 10:  # not the progress bar on its empty background
+                picture = np.asarray(Image.open(png).convert("L"), np.float32)
+                height, width = picture.shape
+                middle = picture[height // 3 : -height // 3, width * 2 // 5 : -width * 2 // 5]
+                if (middle > 40).mean() > 0.5:  # the sphere fills it; a progress bar does not
                     return seconds
             time.sleep(0.005)
         raise RuntimeError(f"no picture: viewer_app {' '.join(args)}")

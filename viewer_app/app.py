@@ -96,20 +96,31 @@ class App:
             from viewer_app.panel import Panel
 
             self._panel = Panel(screen.scale)
-        for path in self.options.files:
-            self.catalogue.open_file(path)
+        self._asked = [self.catalogue.open_file(path) for path in self.options.files]
 
     # -- the loop ------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Run until the screen closes, SIGINT or SIGTERM comes; then give back everything."""
+        """Run until the screen closes, SIGINT or SIGTERM comes; then give back everything.
+
+        Raises FileError when none of the files that were asked for can be read.
+        """
         with self._signals():
             try:
                 while not (self.screen.closed or self._stopping):
                     self.turn()
+                    self._check_files()
                 self._write_out(time.monotonic(), last=True)
             finally:
                 self.close()
+
+    def _check_files(self) -> None:
+        """One damaged file among others is said in its place; when there is nothing else, it ends the program."""
+        if self._asked and not any(source.reading for source in self._asked):
+            errors = [source.error for source in self._asked if source.error]
+            if len(errors) == len(self._asked):
+                raise FileError("\n".join(errors))
+            self._asked = []
 
     def stop(self) -> None:
         """End `serve` after this turn. May be called from any thread."""

@@ -56,16 +56,18 @@ class Catalogue:
     def shown(self) -> Slot | None:
         return self.slots.get(self.state.selected or "")
 
-    def open_file(self, path: Path, *, select: bool = False) -> None:
+    def open_file(self, path: Path, *, select: bool = False) -> FileSource:
         """Add a file to the list; a thread reads it."""
         key = str(path.absolute())
         if key in self.slots:
             self.forget(key)
         entry = Entry(key, "Files", path.name, is_file=True, progress=0.0)
-        self.slots[key] = Slot(entry, FileSource(path, self._wake))
+        source = FileSource(path, self._wake)
+        self.slots[key] = Slot(entry, source)
         self._list_changed()
         if select or self.state.selected is None:
             self.select(key)
+        return source
 
     def forget(self, key: str) -> None:
         """Take an entry off the list and give back what it holds."""

@@ -53,6 +53,8 @@ class Serve:
             raise ViewerError("serve: --window and --offscreen exclude each other; name one")
         if not 0 < self.max_fps <= 1000:
             raise ViewerError(f"serve: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000")
+        if not self.files:
+            _check_runs_can_be_found()
         screen = self._open_screen(parse_size(self.size))
         App(screen, AppOptions(files=self.files, run=self.run, max_fps=self.max_fps, out=self.out)).serve()
 
@@ -78,6 +80,18 @@ class Serve:
         if self.out is None:
             print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
         return screen
+
+
+def _check_runs_can_be_found() -> None:
+    """Raise ViewerError when the runtime folder cannot be used: without files there would never be anything to show."""
+    from ipc import RuntimeFolderError
+    from ipc.runs import runtime_folder
+    from viewer_app.errors import ViewerError
+
+    try:
+        runtime_folder()
+    except RuntimeFolderError as e:
+        raise ViewerError(f"serve: {e}") from None
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,8 @@ class FileSource:
         self.value: GaussianScene | np.ndarray | None = None
         self._wake = wake
         self._progress: float | None = 0.0
-        self._error: str = ""
+        self.error = ""
+        """Why it could not be read, for people."""
         self._kind = ""
         self._fed = False
         self._told = 0.0
@@ -145,9 +146,9 @@ class FileSource:
         except _Cancelled:
             return
         except ViewerError as e:
-            self._error = str(e)
+            self.error = str(e)
         except Exception as e:  # a fault of a reader must not end the viewer
-            self._error = f"{self.file}: could not be read: {type(e).__name__}: {e}"
+            self.error = f"{self.file}: could not be read: {type(e).__name__}: {e}"
         finally:
             self._progress = None
             if not self._closed:
@@ -162,8 +163,13 @@ class FileSource:
             self._told = now
             self._wake()
 
+    @property
+    def reading(self) -> bool:
+        """Whether the thread is still at it."""
+        return self._progress is not None
+
     def refresh(self, entry: Entry) -> bool:
-        entry.kind, entry.progress, entry.fault_of_source = self._kind, self._progress, self._error
+        entry.kind, entry.progress, entry.fault_of_source = self._kind, self._progress, self.error
         now = entry.kind, entry.progress, entry.fault_of_source
         changed, self._last = now != self._last, now
         return changed
