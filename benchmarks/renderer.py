@@ -13,6 +13,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -26,30 +27,38 @@ DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", Path(__file__).resolve().paren
 SCENES = {"biker": "biker.compressed.ply", "playbot": "playbot"}
 SIZES = ((640, 480), (1280, 720))
 FRAMES = 21
-STAGES = ("sort", "project", "draw")
+STAGES = ("sort", "project", "bin", "upload", "draw")
+COMPOSITORS: tuple[Literal["quads", "tiles"], ...] = ("quads", "tiles")
 GATE = 60.0
 """Decibels below which the picture is called wrong."""
 
 
 def run() -> list[dict[str, str]]:
     rows = []
-    renderer = GlRenderer(create_context())
+    ctx = create_context()
+    renderers = [GlRenderer(ctx, compositor=kind) for kind in COMPOSITORS]
     cameras = json.loads((DATA / "gsplat_reference" / "cameras.json").read_text())
     for scene, file in SCENES.items():
         c = cameras[f"{scene}_0"]
         camera = Camera(np.array(c["viewmat"]), np.array(c["K"]), c["width"], c["height"])
-        renderer.profile = True
         gaussians = load_scene(DATA / file)
-        renderer.load(gaussians)
-        load = renderer.timings["activate"] + renderer.timings["upload"]
-        psnr = check(renderer, f"{scene}_0", camera, RenderOptions(c["mode"]))
+        psnr = []
+        for renderer in renderers:
+            renderer.profile = True
+            renderer.load(gaussians)
+            psnr.append(check(renderer, f"{scene}_0", camera, RenderOptions(c["mode"])))
         for width, height in SIZES:
-            ms = measure(renderer, camera.resized(width, height), RenderOptions(c["mode"], depth=False))
-            rows.append({"scene": scene, "Gaussians": f"{len(gaussians):,}", "size": f"{width}x{height}",
-                         "load ms": f"{load:.0f}", **{f"{name} ms": f"{t:.1f}" for name, t in ms.items()},
-                         "sort / frame": f"{ms['sort'] / ms['frame']:.1%}", "dB against gsplat": f"{psnr:.1f}",
-                         "OpenGL": renderer.ctx.info["GL_RENDERER"]})
-    renderer.close()
+            measured = measure(renderers, camera.resized(width, height), RenderOptions(c["mode"], depth=False))
+            for kind, renderer, db, ms in zip(COMPOSITORS, renderers, psnr, measured, strict=True):
+                ordering = ms["sort"] + ms["bin"] + ms["upload"]
+                rows.append({"scene": scene, "Gaussians": f"{len(gaussians):,}", "size": f"{width}x{height}",
+                             "compositor": kind,
+                             "load ms": f"{renderer.timings['activate'] + renderer.timings['load']:.0f}",
+                             **{f"{name} ms": f"{t:.1f}" for name, t in ms.items()},
+                             "sort, bin, upload / frame": f"{ordering / ms['frame']:.0%}",
+                             "dB against gsplat": f"{db:.1f}", "OpenGL": ctx.info["GL_RENDERER"]})
+    for renderer in renderers:
+        renderer.close()
     return rows
 
 
@@ -63,26 +72,31 @@ def check(renderer: GlRenderer, name: str, camera: Camera, options: RenderOption
     return float(psnr)
 
 
-def measure(renderer: GlRenderer, camera: Camera, options: RenderOptions) -> dict[str, float]:
-    """Milliseconds by stage, per frame, and of processor time: medians over `FRAMES` views."""
-    spent: dict[str, list[float]] = {name: [] for name in (*STAGES, "frame", "cpu")}
-    renderer.profile = True
-    renderer.render(moved(camera, -1), options)  # shaders are compiled for the first one
-    for i in range(FRAMES):
-        renderer.render(moved(camera, i), options)
-        for name in STAGES:
-            spent[name].append(renderer.timings[name])
-    renderer.profile = False
-    for i in range(FRAMES):
-        begin, cpu = time.perf_counter(), time.process_time()
-        renderer.render(moved(camera, i), options)
-        renderer.ctx.finish()
-        spent["frame"].append((time.perf_counter() - begin) * 1e3)
-        spent["cpu"].append((time.process_time() - cpu) * 1e3)
-    return {name: float(np.median(times)) for name, times in spent.items()}
+def measure(renderers: list[GlRenderer], camera: Camera, options: RenderOptions) -> list[dict[str, float]]:
+    """For each renderer milliseconds by stage, per frame, and of processor time: medians over `FRAMES` views.
+
+    They take turns, so that whatever else the machine does meets them alike.
+    """
+    spent: list[dict[str, list[float]]] = [{name: [] for name in (*STAGES, "frame", "cpu")} for _ in renderers]
+    for i in range(-1, FRAMES):
+        for renderer, times in zip(renderers, spent, strict=True):
+            renderer.profile = True
+            renderer.render(moved(camera, i + 0.5), options)
+            stages = renderer.timings
+            renderer.profile = False
+            begin, cpu = time.perf_counter(), time.process_time()
+            renderer.render(moved(camera, i), options)
+            renderer.ctx.finish()
+            if i < 0:  # shaders are compiled for the first one
+                continue
+            times["frame"].append((time.perf_counter() - begin) * 1e3)
+            times["cpu"].append((time.process_time() - cpu) * 1e3)
+            for name in STAGES:
+                times[name].append(stages.get(name, 0.0))
+    return [{name: float(np.median(t)) for name, t in times.items()} for times in spent]
 
 
-def moved(camera: Camera, frame: int) -> Camera:
+def moved(camera: Camera, frame: float) -> Camera:
     """`camera` turned about its own vertical axis, a little more each frame."""
     angle = 2e-3 * frame
     turn = np.eye(4)

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "reference": lambda ctx: ReferenceRenderer(),
-    "gl": lambda ctx: GlRenderer(ctx),
+    "gl-quads": lambda ctx: GlRenderer(ctx, compositor="quads"),
+    "gl-tiles": lambda ctx: GlRenderer(ctx, compositor="tiles"),
 }
-"""Every implementation by its name."""
+"""Every implementation by its name; after a hyphen, by the way it works."""
 
 
 def camera(width: int = 64, height: int = 48, focal: float = 50.0, **kwargs: Any) -> Camera:

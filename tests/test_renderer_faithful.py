@@ -4,10 +4,11 @@ The stored pictures are float16: a value from 0.5 to 1 is rounded by up to 2^-12
 reaches no more than 77 dB in alpha where the whole picture is opaque ("random"), 85 dB where a sixth of it is
 ("biker"). The reference stands at that limit, which is the evidence that it follows gsplat's rules.
 
-The OpenGL renderer departs from gsplat in one rule: gsplat ends a pixel *before* the Gaussian that would take the
-transmittance to 1e-4 or below. Fixed blending cannot know the transmittance, so that Gaussian and those behind it are
-drawn too. What it adds is at most the transmittance before it: below 1e-2 behind an alpha of 0.99, 0.1 at
-worst, behind one of 0.999. Only scenes of nearly opaque Gaussians show it.
+The OpenGL renderer's tiles follow every rule, and differ by float32 rounding alone. Its quads depart from gsplat in
+one: gsplat ends a pixel *before* the Gaussian that would take the transmittance to 1e-4 or below. Fixed blending
+cannot know the transmittance, so that Gaussian and those behind it are drawn too. What it adds is at most the
+transmittance before it: below 1e-2 behind an alpha of 0.99, 0.1 at worst, behind one of 0.999. Only scenes of nearly
+opaque Gaussians show it.
 """
 
 from __future__ import annotations
@@ -35,19 +36,21 @@ if TYPE_CHECKING:
     Load = Callable[[str], GaussianScene]
 
 NAMES = [f"{scene}_{view}" for scene in ("biker", "playbot", "random") for view in ("0", "0_aa", "1", "2")]
-# Decibels for colour, alpha, depth. Measured lowest: gl 81.0, 71.2, 73.2 on trained scenes and 70.5, 66.1, 64.1
-# on random; the reference 87.2, 80.6, 82.6 and 79.4, 76.7, 78.6.
-GL_GATES = {"biker": (75, 68, 68), "playbot": (75, 68, 68), "random": (65, 62, 60)}
+# Decibels for colour, alpha, depth. Measured lowest: quads 81.0, 71.2, 73.2 on trained scenes and 70.5, 66.1, 64.1
+# on random; tiles 77.8 (biker_1; 87.2 elsewhere), 80.6, 82.5 and 79.4, 76.7, 78.6; the reference 87.2, 80.6, 82.6 and
+# 79.4, 76.7, 78.6: but for biker_1, which it is not asked for, what tiles reach is what the stored pictures allow.
+QUADS_GATES = {"biker": (75, 68, 68), "playbot": (75, 68, 68), "random": (65, 62, 60)}
+TILES_GATES = {"biker": (76, 79, 79), "playbot": (85, 79, 79), "random": (77, 75, 75)}
 REFERENCE_GATES = {"biker": (85, 79, 79), "playbot": (85, 79, 79), "random": (77, 75, 75)}
 
 
-@pytest.fixture(scope="module")
-def gl() -> Iterator[GlRenderer]:
+@pytest.fixture(scope="module", params=["quads", "tiles"])
+def gl(request: pytest.FixtureRequest) -> Iterator[GlRenderer]:
     try:
         context = create_context()
     except GraphicsError as e:
         pytest.skip(str(e))
-    renderer = GlRenderer(context)
+    renderer = GlRenderer(context, compositor=request.param)
     yield renderer
     renderer.close()
     context.release()
@@ -72,6 +75,7 @@ def decibels(a: Pixels, color: np.ndarray, alpha: np.ndarray, depth: np.ndarray)
 
 
 def both(gl: GlRenderer, scene: GaussianScene, view: Camera, options: RenderOptions) -> tuple[float, float, float]:
+    """Decibels between `gl` and the reference."""
     reference = ReferenceRenderer()
     for renderer in (gl, reference):
         renderer.load(scene)
@@ -81,12 +85,14 @@ def both(gl: GlRenderer, scene: GaussianScene, view: Camera, options: RenderOpti
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_gl_against_gsplat(gl: GlRenderer, load: Load, data_dir: Path, name: str) -> None:
+def test_gl_against_gsplat(gl: GlRenderer, load: Load, data_dir: Path, name: str,
+                           request: pytest.FixtureRequest) -> None:
     d = gsplat_picture(data_dir, name)
     gl.load(load(d.scene))
     p = gl.render(d.camera, RenderOptions(d.mode, d.sh_degree)).pixels()
     got = decibels(p, d.color, d.alpha, d.depth)
-    assert all(np.greater_equal(got, GL_GATES[d.scene])), got
+    gates = TILES_GATES if request.node.callspec.params["gl"] == "tiles" else QUADS_GATES
+    assert all(np.greater_equal(got, gates[d.scene])), got
 
 
 # One slow camera of biker; playbot and random are small.
@@ -101,11 +107,18 @@ def test_reference_against_gsplat(load: Load, data_dir: Path, name: str) -> None
     assert all(np.greater_equal(got, REFERENCE_GATES[d.scene])), got
 
 
+@pytest.fixture
+def least(request: pytest.FixtureRequest) -> float:
+    """Decibels against the reference. Tiles reach 88 and more, quads 66 where Gaussians are nearly opaque."""
+    return 80 if request.node.callspec.params["gl"] == "tiles" else 60
+
+
 @pytest.mark.parametrize(("name", "size", "model"), [
     ("biker_0", (400, 300), "pinhole"), ("biker_1", (400, 300), "ortho"),
     ("playbot_0_aa", (400, 300), "pinhole"), ("playbot_2", (321, 243), "ortho"), ("random_0_aa", (321, 243), "ortho"),
 ])
-def test_gl_against_the_reference(gl: GlRenderer, load: Load, data_dir: Path, name: str, size, model) -> None:
+def test_gl_against_the_reference(gl: GlRenderer, load: Load, data_dir: Path, name: str, size, model,
+                                  least: float) -> None:
     d = gsplat_picture(data_dir, name)
     view = d.camera.resized(*size)
     if model == "ortho":  # so large that an object at a distance of 4 looks as before
@@ -113,7 +126,7 @@ def test_gl_against_the_reference(gl: GlRenderer, load: Load, data_dir: Path, na
         K[[0, 1], [0, 1]] /= 4
         view = replace(view, K=K, model="ortho")
     got = both(gl, load(d.scene), view, RenderOptions(d.mode))
-    assert min(got) >= 60, got
+    assert min(got) >= least, got
 
 
 SCENES = {
@@ -128,19 +141,19 @@ SCENES = {
 @pytest.mark.parametrize("kind", sorted(SCENES))
 @pytest.mark.parametrize("model", ["pinhole", "ortho"])
 @pytest.mark.parametrize("mode", ["classic", "antialiased"])
-def test_random_scenes(gl: GlRenderer, kind: str, model, mode) -> None:
+def test_random_scenes(gl: GlRenderer, kind: str, model, mode, least: float) -> None:
     got = both(gl, random_scene(21, SCENES[kind]), looking_at_origin(model=model), RenderOptions(mode))
-    assert min(got) >= 60, got
+    assert min(got) >= least, got
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
-def test_every_sh_degree(gl: GlRenderer, degree: int) -> None:
+def test_every_sh_degree(gl: GlRenderer, degree: int, least: float) -> None:
     got = both(gl, random_scene(22, Chance(sh_degree=degree)), looking_at_origin(), RenderOptions())
-    assert min(got) >= 60, got
+    assert min(got) >= least, got
 
 
 @pytest.mark.parametrize("logit", [3.0, 5.0])
-def test_nearly_opaque(gl: GlRenderer, logit: float) -> None:
-    # Where the departure described at the top shows most; every other random scene stands above 70.
+def test_nearly_opaque(gl: GlRenderer, logit: float, least: float) -> None:
+    # Where the departure described at the top shows most; every other random scene stands above 70 with quads.
     got = both(gl, random_scene(23, Chance(logit=(logit, 1.0))), looking_at_origin(), RenderOptions())
-    assert min(got) >= 60, got
+    assert min(got) >= least, got

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ import pytest
 from renderer_cases import Chance, looking_at_origin, psnr, random_scene
 
 from viewer_app.errors import GraphicsError, RendererError
-from viewer_app.renderers import gl
+from viewer_app.renderers import gl_quads, tile_lists
 from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gl import SMALL, GlRenderer
+from viewer_app.renderers.gl import GlRenderer
+from viewer_app.renderers.gl_quads import SMALL, QuadCompositor
+from viewer_app.renderers.gl_tiles import TileCompositor
 from viewer_app.screens.offscreen import create_context
 
 if TYPE_CHECKING:
@@ -119,8 +122,10 @@ def test_triangles_and_rectangles_agree(ctx: moderngl.Context, size: tuple[int, 
     # Which of them is drawn depends on the driver; the picture does not. Some here exceed every threshold.
     scene, view, pictures = random_scene(2, Chance(n=800, log_scale=(-3.0, 2.0))), looking_at_origin(*size), []
     for corners, small in [(3, float("inf")), (4, SMALL), (4, 0.0)]:
-        renderer = GlRenderer(ctx)
-        renderer._corners, renderer._small = corners, small
+        renderer = GlRenderer(ctx, compositor="quads")
+        quads = renderer._compositor
+        assert isinstance(quads, QuadCompositor)
+        quads._corners, quads._small = corners, small
         renderer.load(scene)
         pictures.append(renderer.render(view, OPTIONS).pixels())
         renderer.close()
@@ -132,14 +137,63 @@ def test_batches_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.Monke
     scene, view = random_scene(2, Chance(n=20_000, log_scale=(-3.0, 0.5), logit=(2.0, 1.0))), looking_at_origin()
     pictures = []
     for most in (1, 8):
-        monkeypatch.setattr(gl, "MAX_BATCHES", most)
-        renderer = GlRenderer(ctx)
+        monkeypatch.setattr(gl_quads, "MAX_BATCHES", most)
+        renderer = GlRenderer(ctx, compositor="quads")
         renderer.load(scene)
         pictures.append(renderer.render(view, OPTIONS).pixels())
         renderer.close()
     finished = pictures[0].alpha[64:80, 96:112]  # one of the tiles
     assert finished.min() > 0.9999
     assert psnr(pictures[0].color, pictures[1].color) > 80 and not np.array_equal(*(p.color for p in pictures))
+
+
+def test_software_rasterisers_get_tiles(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    software = "llvmpipe" in ctx.info["GL_RENDERER"]
+    assert isinstance(renderer._compositor, TileCompositor if software else QuadCompositor)
+    renderer.close()
+
+
+@pytest.mark.parametrize("depth", [True, False])
+def test_chunks_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch, depth: bool) -> None:
+    # Dense enough that tiles are finished before the last chunk: Gaussians behind them are left out of the lists.
+    scene, view = random_scene(2, Chance(n=5_000, log_scale=(-2.5, 1.0), logit=(2.0, 1.0))), looking_at_origin()
+    renderer = GlRenderer(ctx, compositor="tiles")
+    renderer.load(scene)
+    pictures, kept = [], []
+    close_tiles = tile_lists.Chunks.close_tiles
+
+    def counting(self: tile_lists.Chunks, unfinished: np.ndarray) -> None:
+        before = self.remaining
+        close_tiles(self, unfinished)
+        kept.append(self.remaining / before)
+
+    monkeypatch.setattr(tile_lists.Chunks, "close_tiles", counting)
+    for budget in (1 << 30, 1 << 14, 1 << 30):
+        monkeypatch.setattr(tile_lists, "BUDGET", budget)
+        renderer.render(view.resized(8, 8), OPTIONS)
+        kept.clear()
+        pictures.append(renderer.render(view, RenderOptions(depth=depth)).pixels())
+        if budget < 1 << 30:
+            assert len(kept) > 2 and min(kept) < 0.9
+    for p in pictures[1:]:
+        assert np.array_equal(p.color, pictures[0].color) and np.array_equal(p.alpha, pictures[0].alpha)
+        if depth:
+            assert p.depth is not None and pictures[0].depth is not None
+            assert np.array_equal(p.depth, pictures[0].depth)
+    renderer.close()
+
+
+def test_gaussians_that_all_cover_everything(ctx: moderngl.Context) -> None:
+    # 20,000 times 4,800 tiles: lists of all of them at once would take a gigabyte.
+    renderer = GlRenderer(ctx, compositor="tiles")
+    renderer.load(random_scene(3, Chance(n=20_000, log_scale=(2.0, 0.1), logit=(0.0, 1.0), sh_degree=0)))
+    tracemalloc.start()
+    p = renderer.render(looking_at_origin(640, 480), RenderOptions(depth=False)).pixels()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert p.alpha.min() > 0.999 and peak < 200e6
+    renderer.close()
 
 
 def test_half_precision(ctx: moderngl.Context) -> None:

@@ -62,11 +62,11 @@ def test_every_renderer_is_in_the_list() -> None:
                 if (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
                         and statement.target.id == "name" and isinstance(statement.value, ast.Constant)):
                     found.add(statement.value.value)
-    assert found == set(MAKERS)
+    assert found == {name.partition("-")[0] for name in MAKERS}
 
 
 def test_name(renderer: Renderer, request: pytest.FixtureRequest) -> None:
-    assert renderer.name == request.node.callspec.params["renderer"]
+    assert renderer.name == request.node.callspec.params["renderer"].partition("-")[0]
 
 
 def test_empty_before_the_first_load(renderer: Renderer) -> None:
@@ -94,12 +94,14 @@ def test_one_gaussian_by_hand(renderer: Renderer, model, mode) -> None:
     variance = sharp + EPS_2D
     if mode == "antialiased":
         opacity *= sharp / variance  # sqrt of the ratio of determinants, both axes alike
+    # GLSL allows exp an error that grows with its argument (2e-5 covers what GPUs give): still 200 times less than one
+    # step of 8 bits.
     for dy, dx in [(0, 0), (1, 0), (0, -2), (2, 1)]:
         alpha = opacity * np.exp(-0.5 * (dx * dx + dy * dy) / variance)
         at = CENTER[0] + dy, CENTER[1] + dx
-        assert p.alpha[at] == pytest.approx(alpha, abs=2e-6)
-        assert p.color[at] == pytest.approx(rgb * alpha, abs=2e-6)
-        assert p.depth is not None and p.depth[at] == pytest.approx(z * alpha, abs=4e-6)
+        assert p.alpha[at] == pytest.approx(alpha, abs=2e-5)
+        assert p.color[at] == pytest.approx(rgb * alpha, abs=2e-5)
+        assert p.depth is not None and p.depth[at] == pytest.approx(z * alpha, abs=4e-5)
 
 
 def test_footprint_ends_where_alpha_is_below_one_in_255(renderer: Renderer) -> None:

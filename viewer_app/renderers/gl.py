@@ -1,18 +1,13 @@
 """The OpenGL renderer: GL 3.3 core, on any driver, Mesa's software rasteriser included.
 
 Three stages per frame. The processor sorts by camera z; a fragment pass projects every Gaussian once, in that
-order, into float textures; instanced shapes around their ellipses are blended front to back into a float target.
-They come in batches. After each one, pixels that are opaque are marked, and neither shaded again nor, where whole
-tiles are finished, even rasterised.
+order, into float textures; a compositor turns them into the picture. There are two, because drivers differ in what
+they are slow at: `gl_quads` blends triangles, `gl_tiles` has each pixel walk along the list of its tile.
 """
 
 from __future__ import annotations
 
-import time
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import moderngl
@@ -20,25 +15,22 @@ import numpy as np
 
 from viewer_app.errors import RendererError
 from viewer_app.renderers.activation import activate
-from viewer_app.renderers.base import COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN, Pixels, RenderOptions
-from viewer_app.renderers.gl_textures import Fields, Projected, Target, texels
+from viewer_app.renderers.base import COVARIANCE_MAX, EPS_2D, Pixels, RenderOptions
+from viewer_app.renderers.gl_compositor import Stages, stable_order
+from viewer_app.renderers.gl_quads import QuadCompositor
+from viewer_app.renderers.gl_textures import Fields, texels
+from viewer_app.renderers.gl_tiles import TileCompositor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from viewer_app.cameras import Camera
     from viewer_app.renderers.activation import Activated
+    from viewer_app.renderers.gl_compositor import Compositor
     from viewer_app.scene import GaussianScene
 
-SHADERS = Path(__file__).parent / "shaders"
 COLUMNS = 4096
 """Gaussians per row of the textures that hold their order and projections."""
-MAX_BATCHES = 8
-SMALL = 40.0
-"""Radius in pixels up to which one triangle around the ellipse is drawn instead of a rectangle's two. It covers 30 %
-more, but most Gaussians are so thin that triangles, not pixels, cost time."""
-PIXELS_PER_GAUSSIAN = 16
-"""A batch has at least one Gaussian for this many pixels: marking costs as much as there are pixels."""
+SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
+"""What GL_RENDERER says where there is no graphics card."""
 
 
 @dataclass
@@ -71,9 +63,11 @@ class GlRenderer:
 
     name: ClassVar[str] = "gl"
 
-    def __init__(self, ctx: moderngl.Context, precision: Literal["f4", "f2"] = "f4", profile: bool = False):
+    def __init__(self, ctx: moderngl.Context, precision: Literal["f4", "f2"] = "f4", profile: bool = False,
+                 compositor: Literal["quads", "tiles"] | None = None):
         """`precision` of the target: "f4" agrees with gsplat to 70 dB and more, "f2" takes half the memory and
         agrees to about 55 dB. `profile` waits for the GPU after each stage, so that `timings` hold its work.
+        `compositor`: None takes tiles where the driver is a software rasteriser, quads elsewhere.
 
         Raises RendererError when the context is older than 3.3.
         """
@@ -81,26 +75,23 @@ class GlRenderer:
             raise RendererError(f"gl: OpenGL {ctx.version_code / 100:.1f} is too old; 3.3 is needed. "
                                 "Update the graphics driver")
         self.ctx = ctx
-        self.profile = profile
-        self._precision: Literal["f4", "f2"] = precision
         self._limit = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
         self._columns = min(COLUMNS, self._limit)
-        # Software rasterisers pay for triangles most: there it is one for everything, and a corner less to shade.
-        software = any(name in ctx.info["GL_RENDERER"].lower() for name in ("llvmpipe", "softpipe", "swiftshader"))
-        self._corners, self._small = (3, float("inf")) if software else (4, SMALL)
-        self._passes = {name: _Pass(ctx, *shaders) for name, shaders in {
-            "project": ("fullscreen.vert", "project.frag"), "splat": ("splat.vert", "splat.frag"),
-            "mark": ("fullscreen.vert", "mark.frag"), "tiles": ("fullscreen.vert", "tiles.frag")}.items()}
+        self._stages = Stages(ctx, profile)
+        software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+        self._compositor: Compositor
+        if (compositor or ("tiles" if software else "quads")) == "tiles":
+            self._compositor = TileCompositor(ctx, self._stages, precision)
+        else:
+            self._compositor = QuadCompositor(ctx, self._stages, precision, software)
         self._fields = Fields(ctx)
-        self._projected: Projected | None = None
-        self._target: Target | None = None
+        self._projected: moderngl.Framebuffer | None = None
         self._means = np.empty((0, 3), np.float32)
         self._origin = np.zeros(3)
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
         self._skipped = 0
         self._drawn: tuple | None = None
         self._picture: GlPicture | None = None
-        self._timings: dict[str, float] = {}
         self._closed = False
 
     @property
@@ -110,21 +101,32 @@ class GlRenderer:
 
     @property
     def timings(self) -> dict[str, float]:
-        """Milliseconds: activate, upload (last load); sort, project, draw (last render that drew).
+        """Milliseconds: activate, load (last load); sort, project, draw, and with tiles bin and upload before that
+        (last render that drew).
 
         Unless `profile` is set these are times on the processor; what the GPU does is not waited for.
         """
-        return dict(self._timings)
+        return dict(self._stages.milliseconds)
+
+    @property
+    def profile(self) -> bool:
+        """Whether to wait for the GPU after each stage."""
+        return self._stages.profile
+
+    @profile.setter
+    def profile(self, on: bool) -> None:
+        self._stages.profile = on
 
     def load(self, scene: GaussianScene) -> None:
         """Activate and upload a scene. Raises RendererError when it exceeds the texture size limit."""
         self._check_open()
-        with self._stage("activate"):
+        self._stages.reset("activate", "load")
+        with self._stages("activate"):
             a = activate(scene)
             # Relative to the middle, taken in float64: a scene far from the origin keeps its detail.
             origin = a.means.mean(axis=0, dtype=np.float64) if len(a) else np.zeros(3)
             means = (a.means - origin).astype(np.float32)
-        with self._stage("upload"):
+        with self._stages("load"):
             self._upload(a, means)
         self._means, self._origin, self._skipped = means, origin, a.skipped
         self._drawn = None
@@ -140,19 +142,16 @@ class GlRenderer:
         if self._picture is not None and wanted == self._drawn:
             return self._picture
         self._drawn = None
-        target = self._make_target((camera.width, camera.height), options.depth)
-        with self.ctx.scope(target.framebuffer, moderngl.NOTHING):
+        self._stages.reset("sort", "project", "bin", "upload", "draw")
+        with self.ctx.scope(self._compositor.begin((camera.width, camera.height), options.depth), moderngl.NOTHING):
             visible = 0
             if len(self._means):
-                with self._stage("sort"):
+                with self._stages("sort"):
                     visible = self._sort(camera)
-                with self._stage("project"):
+                with self._stages("project"):
                     self._project(camera, options, visible)
-            with self._stage("draw"):
-                target.clear()
-                self._draw(target, visible)
+            self._picture = GlPicture(*self._compositor.draw(visible))
         self._drawn = wanted
-        self._picture = GlPicture(target.color, target.depth)
         return self._picture
 
     def close(self) -> None:
@@ -160,10 +159,9 @@ class GlRenderer:
         if self._closed:
             return
         self._closed = True
-        for held in (self._fields, self._projected, self._target, *self._passes.values()):
-            if held is not None:
-                held.release()
-        self._projected = self._target = self._picture = None
+        self._fields.release()
+        self._compositor.release()
+        self._projected = self._picture = None
         self._means = np.empty((0, 3), np.float32)
 
     def _upload(self, a: Activated, means: np.ndarray) -> None:
@@ -183,11 +181,7 @@ class GlRenderer:
         self._fields.write("shN", a.shN.reshape(-1, 3), sh_columns * max(stored, 1))
         self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
         self._packed_columns = packed_columns
-        size = self._columns, max(-(-len(a) // self._columns), 1)
-        if self._projected is None or self._projected.size != size:
-            if self._projected is not None:
-                self._projected.release()
-            self._projected = Projected(self.ctx, size)
+        self._projected = self._compositor.reserve(self._columns, max(-(-len(a) // self._columns), 1))
 
     def _sort(self, camera: Camera) -> int:
         """Upload the order by camera z, nearest first, and return how many lie between near and far."""
@@ -195,12 +189,9 @@ class GlRenderer:
         z = self._means @ axis.astype(np.float32)
         z += np.float32(axis @ self._origin + camera.viewmat[2, 3])
         visible = np.flatnonzero((z >= camera.near) & (z <= camera.far))
-        # Positive floats order as their bits do, so 32 bits are sorted exactly by two stable passes over 16 each,
-        # which numpy does by counting: half the time of its comparison sort. Stable: as in gsplat the Gaussian
-        # that comes first in the scene is the nearer one in a tie.
-        bits = z[visible].view(np.uint32)
-        order = np.argsort(bits.astype(np.uint16), kind="stable")
-        order = order[np.argsort((bits >> 16).astype(np.uint16)[order], kind="stable")]
+        # Positive floats order as their bits do. Stable: as in gsplat the Gaussian that comes first in the scene is
+        # the nearer one in a tie.
+        order = stable_order(z[visible].view(np.uint32))
         self._fields.write("order", visible[order].astype(np.int32)[:, None], self._columns, len(self._means))
         return len(order)
 
@@ -212,7 +203,7 @@ class GlRenderer:
         margin = 0.3 * 0.5 * size / focal
         rotation = camera.viewmat[:3, :3]
         degree = self._sh_degree if options.sh_degree is None else min(options.sh_degree, self._sh_degree)
-        p = self._passes["project"]
+        p = self._compositor.projection
         p.read(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
         p.set(count=visible, columns=self._columns, packed_columns=self._packed_columns,
               sh_columns=self._sh_columns, sh_stored=self._sh_stored, sh_degree=degree,
@@ -222,78 +213,10 @@ class GlRenderer:
               limit_low=-(center / focal + margin), limit_high=(size - center) / focal + margin,
               z_near=camera.near, z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
               ortho=camera.model == "ortho", antialiased=options.mode == "antialiased")
-        self._projected.framebuffer.use()
-        self._projected.framebuffer.viewport = 0, 0, self._columns, -(-visible // self._columns)
-        p.vao.render(moderngl.TRIANGLES, vertices=3)
-
-    def _draw(self, target: Target, visible: int) -> None:
-        if visible == 0:
-            return
-        assert self._projected is not None
-        ctx, splat, mark, tiles = self.ctx, self._passes["splat"], self._passes["mark"], self._passes["tiles"]
-        splat.read(**self._projected.textures, tiles=target.tiles)
-        splat.set(columns=self._columns, size=target.size, small=self._small)
-        for p in (mark, tiles):
-            p.read(8, finished=target.color)  # a unit that `splat` does not use
-            p.set(enough=1 - TRANSMITTANCE_MIN)
-        pixels = target.size[0] * target.size[1]
-        batches = min(max(visible * PIXELS_PER_GAUSSIAN // pixels, 1), MAX_BATCHES)
-        ctx.blend_func = moderngl.ONE_MINUS_DST_ALPHA, moderngl.ONE
-        for first, end in pairwise(visible * k // batches for k in range(batches + 1)):
-            if first:
-                ctx.enable_only(moderngl.DEPTH_TEST)  # without it depth would not be written
-                ctx.depth_func = "1"
-                target.marking.use()
-                mark.vao.render(moderngl.TRIANGLES, vertices=3)
-                ctx.enable_only(moderngl.NOTHING)
-                target.tiling.use()
-                tiles.vao.render(moderngl.TRIANGLES, vertices=3)
-            ctx.enable_only(moderngl.BLEND | (moderngl.DEPTH_TEST if first else moderngl.NOTHING))
-            ctx.depth_func = "<"
-            target.framebuffer.use()
-            splat.set(first=first)
-            splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=self._corners, instances=end - first)
-        ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
-
-    def _make_target(self, size: tuple[int, int], depth: bool) -> Target:
-        if self._target is None or self._target.size != size or self._target.kind != (depth, self._precision):
-            if self._target is not None:
-                self._target.release()
-            self._picture = None
-            self._target = Target(self.ctx, size, depth, self._precision)
-        return self._target
+        self._projected.use()
+        self._projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
+        p.fill()
 
     def _check_open(self) -> None:
         if self._closed:
             raise RendererError("gl: this renderer is closed; make a new one")
-
-    @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        yield
-        if self.profile:
-            self.ctx.finish()
-        self._timings[name] = (time.perf_counter() - begin) * 1e3
-
-
-class _Pass:
-    """A program without vertex data: its shaders make everything from gl_VertexID and textures."""
-
-    def __init__(self, ctx: moderngl.Context, vertex: str, fragment: str):
-        self._program = ctx.program((SHADERS / vertex).read_text(encoding="utf-8"),
-                                    (SHADERS / fragment).read_text(encoding="utf-8"))
-        self.vao = ctx.vertex_array(self._program, [])
-
-    def read(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
-        """Bind textures to the samplers of their names, on units from `unit` on."""
-        for i, (name, texture) in enumerate(textures.items(), unit):
-            texture.use(i)
-            self._program[name] = i
-
-    def set(self, **uniforms: object) -> None:
-        for name, value in uniforms.items():
-            self._program[name] = value
-
-    def release(self) -> None:
-        self.vao.release()
-        self._program.release()

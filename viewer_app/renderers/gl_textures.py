@@ -42,12 +42,13 @@ class Target:
                 held.release()
 
 
-class Projected:
-    """What the projection pass writes: three float texels per Gaussian (shaders/project.frag)."""
+class Layers:
+    """Textures of one size by name, and a framebuffer that writes them all, in their order."""
 
-    def __init__(self, ctx: moderngl.Context, size: tuple[int, int]):
+    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], **formats: tuple[int, str]):
+        """`formats`: components and moderngl's dtype."""
         self.size = size
-        self.textures = {name: _texture(ctx, size, 4, "f4") for name in ("place", "shape", "color")}
+        self.textures = {name: _texture(ctx, size, *format_) for name, format_ in formats.items()}
         self.framebuffer = ctx.framebuffer(list(self.textures.values()))
 
     def release(self) -> None:

@@ -29,9 +29,19 @@ uniform float covariance_max;
 uniform bool ortho;
 uniform bool antialiased;
 
+#ifdef TILES
+layout(location = 0) out vec4 out_form;   // centre in pixels; l11, l12 of the inverse covariance's Cholesky factor
+layout(location = 1) out vec4 out_light;  // l22, log2 opacity, red, green
+layout(location = 2) out vec4 out_more;   // blue, camera z
+layout(location = 3) out uvec4 out_box;   // of tiles with pixels in the box around the ellipse: low and end
+const int TILE_BITS = 3;
+const float MARGIN = 1e-3;                // in pixels, so that rounding at the border loses none
+const float SQRT_HALF_LOG2_E = 0.849321800288019;
+#else
 layout(location = 0) out vec4 out_place;  // centre in pixels, camera z, opacity
 layout(location = 1) out vec4 out_shape;  // major half axis (1 sigma, pixels), minor sigma, radius in sigmas
 layout(location = 2) out vec4 out_color;
+#endif
 
 mat3 rotation_of(vec4 q) {
     float w = q.x, x = q.y, y = q.z, z = q.w;
@@ -66,7 +76,12 @@ vec3 view_dependent(int index, vec3 dir) {
 
 void main() {
     ivec2 slot = ivec2(gl_FragCoord.xy);
+#ifdef TILES
+    out_form = out_light = out_more = vec4(0.0);
+    out_box = uvec4(0u);
+#else
     out_place = out_shape = out_color = vec4(0.0);
+#endif
     if (slot.y * columns + slot.x >= count) return;
     int index = texelFetch(order, slot, 0).r;
     ivec2 at = ivec2(index % packed_columns * 4, index / packed_columns);
@@ -108,6 +123,23 @@ void main() {
     vec2 half_box = radius * sqrt(vec2(xx, yy));
     if (!(all(greaterThan(c + half_box, vec2(0.0))) && all(lessThan(c - half_box, size)))) return;
 
+    vec3 rgb = 0.2820947917738781 * texelFetch(gaussians, at + ivec2(3, 0), 0).rgb;
+    // From the camera to the mean, in world axes.
+    if (sh_degree > 0) rgb += view_dependent(index, transpose(rotation) * normalize(p));
+
+    rgb = max(rgb + 0.5, 0.0);
+
+#ifdef TILES
+    ivec2 low = ivec2(max(ceil(c - half_box - 0.5 - MARGIN), 0.0));
+    ivec2 high = ivec2(min(floor(c + half_box - 0.5 + MARGIN), size - 1.0));
+    if (high.x < low.x || high.y < low.y) return;  // between the centres of pixels
+    out_box = uvec4(low >> TILE_BITS, (high >> TILE_BITS) + 1);
+    // alpha is exp2(log2 opacity - |l d|^2) at an offset of d pixels: l^T l is the inverse covariance times
+    // log2(e)/2. A square root again, which stays exact for needles whose conic would cancel.
+    out_form = vec4(c, SQRT_HALF_LOG2_E * vec2(sqrt(yy / det), -xy / sqrt(yy * det)));
+    out_light = vec4(SQRT_HALF_LOG2_E / sqrt(yy), log2(opacity), rgb.rg);
+    out_more = vec4(rgb.b, p.z, 0.0, 0.0);
+#else
     // Eigenvectors of [[xx, xy], [xy, yy]], each formula on the side where nothing cancels.
     float d = 0.5 * (xx - yy);
     float root = length(vec2(d, xy));
@@ -115,11 +147,8 @@ void main() {
     vec2 axis = d >= 0.0 ? vec2(root + d, xy) : vec2(xy, root - d);
     axis = root > 0.0 ? normalize(axis) : vec2(1.0, 0.0);
 
-    vec3 rgb = 0.2820947917738781 * texelFetch(gaussians, at + ivec2(3, 0), 0).rgb;
-    // From the camera to the mean, in world axes.
-    if (sh_degree > 0) rgb += view_dependent(index, transpose(rotation) * normalize(p));
-
     out_place = vec4(c, p.z, opacity);
     out_shape = vec4(sqrt(major) * axis, sqrt(det / major), radius);
-    out_color = vec4(max(rgb + 0.5, 0.0), 1.0);
+    out_color = vec4(rgb, 1.0);
+#endif
 }

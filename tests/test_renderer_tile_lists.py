@@ -1,0 +1,81 @@
+"""The lists of Gaussians by tile, against loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from viewer_app.renderers import tile_lists
+from viewer_app.renderers.gl_compositor import stable_order
+from viewer_app.renderers.tile_lists import Chunks, Lists
+
+GRID = 11, 7
+
+
+def chance_boxes(n: int, seed: int = 0) -> np.ndarray:
+    """Boxes of all sizes, a quarter of them empty."""
+    g = np.random.default_rng(seed)
+    x, y = (np.sort(g.integers(0, side + 1, (n, 2)), axis=1) for side in GRID)
+    boxes = np.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1).astype(np.uint16)
+    boxes[(x[:, 0] == x[:, 1]) | (y[:, 0] == y[:, 1]) | (g.random(n) < 0.15)] = 0
+    return boxes
+
+
+def by_tile(lists: Lists) -> list[list[int]]:
+    return [lists.entries[start:end].tolist() for start, end in lists.ranges]
+
+
+def expected(boxes: np.ndarray) -> list[list[int]]:
+    tiles: list[list[int]] = [[] for _ in range(GRID[0] * GRID[1])]
+    for i, (x0, y0, x1, y1) in enumerate(boxes.tolist()):
+        for y in range(y0, y1):
+            for x in range(x0, x1):
+                tiles[y * GRID[0] + x].append(i)
+    return tiles
+
+
+def test_one_chunk() -> None:
+    boxes = chance_boxes(500)
+    (lists,) = Chunks(boxes, GRID)
+    assert lists.entries.dtype == lists.ranges.dtype == np.int32
+    assert by_tile(lists) == expected(boxes)
+
+
+@pytest.mark.parametrize("budget", [1, 77, 1000])
+def test_chunks_one_after_the_other(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
+    # With a budget of 1 each chunk holds one Gaussian, however large.
+    monkeypatch.setattr(tile_lists, "BUDGET", budget)
+    boxes = chance_boxes(300)
+    joined: list[list[int]] = [[] for _ in range(GRID[0] * GRID[1])]
+    chunks = list(Chunks(boxes, GRID))
+    assert len(chunks) > 2 and all(len(c.entries) <= max(budget, GRID[0] * GRID[1]) for c in chunks)
+    for chunk in chunks:
+        for tile, more in zip(joined, by_tile(chunk), strict=True):
+            tile += more
+    assert joined == expected(boxes)
+
+
+def test_what_lies_behind_finished_tiles_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_lists, "BUDGET", 500)
+    boxes = chance_boxes(300)
+    unfinished = np.zeros(GRID[::-1], bool)
+    unfinished[2, 3] = unfinished[6, 10] = True
+    chunks = Chunks(boxes, GRID)
+    steps = iter(chunks)
+    first = next(steps)
+    taken = int(first.entries.max()) + 1
+    chunks.close_tiles(unfinished)
+    rest = {i for chunk in steps for i in chunk.entries.tolist()}
+    seen = {i for i, (x0, y0, x1, y1) in enumerate(boxes.tolist()) if unfinished[y0:y1, x0:x1].any()}
+    assert rest == {i for i in seen if i >= taken} and 0 < len(rest) < 250
+
+
+def test_nothing_shows() -> None:
+    assert list(Chunks(np.zeros((5, 4), np.uint16), GRID)) == []
+
+
+@pytest.mark.parametrize("below", [1 << 16, 1 << 20, 1 << 32])
+def test_stable_order(below: int) -> None:
+    keys = np.random.default_rng(1).integers(0, below, 20_000, dtype=np.uint64).astype(np.uint32)
+    keys[::3] = keys[0]
+    assert np.array_equal(stable_order(keys, below), np.argsort(keys, kind="stable"))

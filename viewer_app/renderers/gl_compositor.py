@@ -1,0 +1,104 @@
+"""What the two ways of compositing in OpenGL have in common: their protocol, shader passes, stages, sorting."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import moderngl
+
+SHADERS = Path(__file__).parent / "shaders"
+
+
+class Compositor(Protocol):
+    """Turns Gaussians, projected in drawing order by shaders/project.frag, into a picture."""
+
+    projection: Pass
+    """The projection pass, with the outputs that this compositor reads."""
+
+    def reserve(self, columns: int, rows: int) -> moderngl.Framebuffer:
+        """Where the projections go: one texel per Gaussian, `columns` (a power of two) of them in a row."""
+        ...
+
+    def begin(self, size: tuple[int, int], depth: bool) -> moderngl.Framebuffer:
+        """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""
+        ...
+
+    def draw(self, visible: int) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+        """Composite the first `visible` projections. Returns colour (RGBA, premultiplied, row 0 at the top) and,
+        if asked for, accumulated depth in the first channel."""
+        ...
+
+    def release(self) -> None: ...
+
+
+class Pass:
+    """A program without vertex data: its shaders make everything from gl_VertexID and textures."""
+
+    def __init__(self, ctx: moderngl.Context, vertex: str, fragment: str, *defines: str):
+        """`defines` are set for the preprocessor of the fragment shader."""
+        source = (SHADERS / fragment).read_text(encoding="utf-8")
+        version, _, body = source.partition("\n")
+        source = "\n".join([version, *(f"#define {name}" for name in defines), "#line 2", body])
+        self._program = ctx.program((SHADERS / vertex).read_text(encoding="utf-8"), source)
+        self.vao = ctx.vertex_array(self._program, [])
+
+    def read(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
+        """Bind textures to the samplers of their names, on units from `unit` on."""
+        for i, (name, texture) in enumerate(textures.items(), unit):
+            texture.use(i)
+            self._program[name] = i
+
+    def set(self, **uniforms: object) -> None:
+        for name, value in uniforms.items():
+            self._program[name] = value
+
+    def fill(self) -> None:
+        """Run the fragment shader for every pixel of what is bound; for passes with fullscreen.vert."""
+        self.vao.render(4, vertices=3)  # GL_TRIANGLES
+
+    def release(self) -> None:
+        self.vao.release()
+        self._program.release()
+
+
+class Stages:
+    """How long each named stage took."""
+
+    def __init__(self, ctx: moderngl.Context, profile: bool):
+        self._ctx = ctx
+        self.profile = profile
+        """Wait for the GPU after each stage, so that its work is counted where it belongs."""
+        self.milliseconds: dict[str, float] = {}
+
+    def reset(self, *names: str) -> None:
+        for name in names:
+            self.milliseconds.pop(name, None)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Adds to what is there under `name`."""
+        begin = time.perf_counter()
+        yield
+        if self.profile:
+            self._ctx.finish()
+        self.milliseconds[name] = self.milliseconds.get(name, 0.0) + (time.perf_counter() - begin) * 1e3
+
+
+def stable_order(keys: np.ndarray, below: int = 1 << 32) -> np.ndarray:
+    """The indices that sort `keys` (uint32 (N,), all less than `below`), equal ones in their present order.
+
+    32 bits are sorted by two stable passes over 16 each, which numpy does by counting: half the time of its
+    comparison sort.
+    """
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    if below > 1 << 16:
+        order = order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
+    return order

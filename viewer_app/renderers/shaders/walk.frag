@@ -1,0 +1,83 @@
+#version 330
+// Composites as gsplat does (RasterizeToPixels3DGSFwd.cu): pixels walk along the list of their tile, nearest first.
+// A fragment is 2x4 pixels, each with an output of its own; the 4x2 fragments of a tile are what llvmpipe runs in
+// one go with AVX. So what is fetched, which costs most, serves eight pixels per lane.
+
+uniform isampler2D lists;     // which Gaussians touch a tile, as places in drawing order
+uniform isampler2D ranges;    // first and end of each tile's list
+uniform sampler2D form;       // what project.frag wrote
+uniform sampler2D light;
+uniform sampler2D more;
+uniform int list_bits;        // log2 of the texels in a row of `lists`
+uniform int bits;             // and of `form`, `light` and `more`
+#ifdef RESUME
+uniform sampler2D before0, before1, before2, before3, before4, before5, before6, before7;  // what earlier lists gave
+#endif
+
+layout(location = 0) out vec4 parts[8];  // of pixels x, y: number 2 y + x. rgb, transmittance, negative once finished
+
+const float ALPHA_MIN = 1.0 / 255.0, ALPHA_MAX = 0.999, TRANSMITTANCE_MIN = 1e-4;
+const vec4 NONE = vec4(0.0);
+
+ivec2 texel(int i, int bits) {
+    return ivec2(i & ((1 << bits) - 1), i >> bits);
+}
+
+vec4 visible(vec4 alpha) {
+    alpha = min(alpha, ALPHA_MAX);
+    return mix(NONE, alpha, greaterThanEqual(alpha, vec4(ALPHA_MIN)));
+}
+
+void main() {
+    ivec2 lane = ivec2(gl_FragCoord.xy);
+    ivec2 range = texelFetch(ranges, lane >> ivec2(2, 1), 0).rg;
+    vec2 first = vec2(lane * ivec2(2, 4)) + 0.5;
+    vec4 y = first.y + vec4(0.0, 1.0, 2.0, 3.0);
+
+    // Left and right column of pixels; a vector holds one quantity of four rows.
+    vec4 r0 = NONE, g0 = NONE, b0 = NONE, t0 = vec4(1.0);
+    vec4 r1 = NONE, g1 = NONE, b1 = NONE, t1 = vec4(1.0);
+#ifdef RESUME
+    vec4 p0 = texelFetch(before0, lane, 0), p2 = texelFetch(before2, lane, 0);
+    vec4 p4 = texelFetch(before4, lane, 0), p6 = texelFetch(before6, lane, 0);
+    vec4 p1 = texelFetch(before1, lane, 0), p3 = texelFetch(before3, lane, 0);
+    vec4 p5 = texelFetch(before5, lane, 0), p7 = texelFetch(before7, lane, 0);
+    r0 = vec4(p0.r, p2.r, p4.r, p6.r), g0 = vec4(p0.g, p2.g, p4.g, p6.g);
+    b0 = vec4(p0.b, p2.b, p4.b, p6.b), t0 = vec4(p0.a, p2.a, p4.a, p6.a);
+    r1 = vec4(p1.r, p3.r, p5.r, p7.r), g1 = vec4(p1.g, p3.g, p5.g, p7.g);
+    b1 = vec4(p1.b, p3.b, p5.b, p7.b), t1 = vec4(p1.a, p3.a, p5.a, p7.a);
+#endif
+
+    for (int i = range.x; i < range.y; ++i) {
+        ivec2 at = texel(texelFetch(lists, texel(i, list_bits), 0).r, bits);
+        vec4 f = texelFetch(form, at, 0), l = texelFetch(light, at, 0);
+#ifdef DEPTH
+        vec3 rgb = vec3(texelFetch(more, at, 0).g, 0.0, 0.0);
+#else
+        vec3 rgb = vec3(l.zw, texelFetch(more, at, 0).r);
+#endif
+        vec4 dy = y - f.y, v = l.x * dy;
+        vec4 peak = l.y - v * v;
+        vec4 u0 = f.z * (first.x - f.x) + f.w * dy, u1 = f.z * (first.x + 1.0 - f.x) + f.w * dy;
+        vec4 w0 = visible(exp2(peak - u0 * u0)) * t0, w1 = visible(exp2(peak - u1 * u1)) * t1;
+        // A pixel ends before the Gaussian that would take it to the minimum: then its sign says so.
+        vec4 after0 = t0 - w0, after1 = t1 - w1;
+        bvec4 open0 = greaterThan(after0, vec4(TRANSMITTANCE_MIN)), open1 = greaterThan(after1, vec4(TRANSMITTANCE_MIN));
+        w0 = mix(NONE, w0, open0);
+        w1 = mix(NONE, w1, open1);
+        r0 += w0 * rgb.r;
+        g0 += w0 * rgb.g;
+        b0 += w0 * rgb.b;
+        r1 += w1 * rgb.r;
+        g1 += w1 * rgb.g;
+        b1 += w1 * rgb.b;
+        t0 = mix(-abs(t0), after0, open0);
+        t1 = mix(-abs(t1), after1, open1);
+        vec4 most = max(t0, t1);
+        if (max(max(most.x, most.y), max(most.z, most.w)) < 0.0) break;
+    }
+    parts[0] = vec4(r0.x, g0.x, b0.x, t0.x), parts[1] = vec4(r1.x, g1.x, b1.x, t1.x);
+    parts[2] = vec4(r0.y, g0.y, b0.y, t0.y), parts[3] = vec4(r1.y, g1.y, b1.y, t1.y);
+    parts[4] = vec4(r0.z, g0.z, b0.z, t0.z), parts[5] = vec4(r1.z, g1.z, b1.z, t1.z);
+    parts[6] = vec4(r0.w, g0.w, b0.w, t0.w), parts[7] = vec4(r1.w, g1.w, b1.w, t1.w);
+}
