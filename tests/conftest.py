@@ -72,8 +72,9 @@ class Processes:
 
     def python(self, *args: str, **env: str) -> subprocess.Popen[str]:
         """`python ARGS` with its output captured; `env` is added to the environment."""
-        process = subprocess.Popen([sys.executable, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   cwd=self._folder, env={**os.environ, "OMP_NUM_THREADS": "1", **env})
+        process = subprocess.Popen([sys.executable, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, cwd=self._folder,
+                                   env={**os.environ, "OMP_NUM_THREADS": "1", **env})
         self._running.append(process)
         return process
 
@@ -89,7 +90,7 @@ class Processes:
             if process.poll() is None:
                 process.kill()
             process.wait()
-            for stream in (process.stdout, process.stderr):
+            for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
 

@@ -332,3 +332,57 @@ def test_threads_and_descriptors_stay_constant(wait_until: Callable[..., Any]) -
 
 def _resources() -> tuple[int, int]:
     return len(list(Path("/proc/self/fd").iterdir())), len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_a_forked_child_ends_and_publishes_on_its_own(processes: Processes, wait_until: Callable[..., Any]) -> None:
+    """DataLoader workers are forks: they must end quickly, harm nothing, and may publish as runs of their own."""
+    parent = processes.code("""
+import os, sys, time, torch, splatview
+splatview.publish(torch.full((4, 4), 1, dtype=torch.uint8), "parent")
+print("published", flush=True)
+sys.stdin.readline()
+child = os.fork()
+if child == 0:
+    splatview.publish(torch.full((4, 4), 2, dtype=torch.uint8), "child")
+    time.sleep(1.5)
+    sys.exit(3)
+begin = time.monotonic()
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), time.monotonic() - begin < 5, flush=True)
+splatview.publish(torch.full((4, 4), 3, dtype=torch.uint8), "parent")
+time.sleep(60)
+""")
+    assert parent.stdout is not None and parent.stdin is not None
+    assert parent.stdout.readline() == "published\n"
+    with Subscriber() as subscriber:
+        assert (newest(subscriber, "parent", wait_until)[2]["image"] == 1).all()
+        parent.stdin.write("fork\n")
+        parent.stdin.flush()
+        assert (newest(subscriber, "child", wait_until)[2]["image"] == 2).all()
+        assert len({r.pid for r in subscriber.runs}) == 2
+        assert parent.stdout.readline() == "3 True\n"
+        assert (newest(subscriber, "parent", wait_until, after=1)[2]["image"] == 3).all()
+
+
+@pytest.mark.parametrize("ending", ["pass", "raise RuntimeError('training failed')", "sys.exit(0)", "os._exit(0)",
+                                    "os.kill(os.getpid(), signal.SIGTERM)", "os.kill(os.getpid(), signal.SIGINT)"])
+def test_a_trainer_ends_at_once_with_a_viewer_reading(
+        processes: Processes, wait_until: Callable[..., Any], runtime_dir: Path, ending: str) -> None:
+    trainer = processes.code(f"""
+import os, signal, sys, time, torch, splatview
+splatview.publish(torch.zeros(4, 4))
+print("published", flush=True)
+sys.stdin.readline()
+{ending}
+""")
+    assert trainer.stdout is not None and trainer.stdin is not None
+    assert trainer.stdout.readline() == "published\n"
+    with Subscriber() as subscriber:
+        newest(subscriber, "image", wait_until)
+        trainer.stdin.write("end\n")
+        trainer.stdin.flush()
+        begin = time.monotonic()
+        trainer.wait(timeout=10)
+        assert time.monotonic() - begin < 5
+        wait_until(lambda: subscriber.poll() or not any(r.alive for r in subscriber.runs))
+        assert list(runtime_dir.iterdir()) == [], "nothing is left behind"
