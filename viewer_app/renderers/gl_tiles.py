@@ -49,7 +49,7 @@ class TileCompositor:
         if self._projected is None or self._projected.size != (columns, rows):
             if self._projected is not None:
                 self._projected.release()
-            self._projected = Layers(self._ctx, (columns, rows), form=(4, "f4"), light=(4, "f4"), more=(2, "f4"),
+            self._projected = Layers(self._ctx, (columns, rows), form=(4, "f4"), light=(4, "u4"), depth=(1, "f4"),
                                      box=(4, "u2"))
         return self._projected.framebuffer
 
@@ -130,8 +130,7 @@ class TileCompositor:
             self._walks[defines] = Pass(self._ctx, "fullscreen.vert", "walk.frag", *defines)
         walk, projected = self._walks[defines], self._projected.textures
         walk.read(lists=self._lists["lists"], ranges=self._lists["ranges"], form=projected["form"],
-                  more=projected["more"])
-        walk.read(4, light=projected["light"])
+                  light=projected["light"], **({"depth": projected["depth"]} if kind == "depth" else {}))
         walk.set(list_bits=self._list_bits, bits=self._projected.size[0].bit_length() - 1)
         if latest is not None:
             before = self._parts(kind, latest).textures.values()

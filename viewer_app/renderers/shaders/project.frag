@@ -31,8 +31,8 @@ uniform bool antialiased;
 
 #ifdef TILES
 layout(location = 0) out vec4 out_form;   // centre in pixels; l11, l12 of the inverse covariance's Cholesky factor
-layout(location = 1) out vec4 out_light;  // l22, log2 opacity, red, green
-layout(location = 2) out vec4 out_more;   // blue, camera z
+layout(location = 1) out uvec4 out_light; // l22; red, green and blue with log2 opacity: see walk.frag
+layout(location = 2) out float out_depth; // camera z
 layout(location = 3) out uvec4 out_box;   // of tiles with pixels in the box around the ellipse: low and end
 const int TILE_BITS = 3;
 const float MARGIN = 1e-3;                // in pixels, so that rounding at the border loses none
@@ -77,8 +77,9 @@ vec3 view_dependent(int index, vec3 dir) {
 void main() {
     ivec2 slot = ivec2(gl_FragCoord.xy);
 #ifdef TILES
-    out_form = out_light = out_more = vec4(0.0);
-    out_box = uvec4(0u);
+    out_form = vec4(0.0);
+    out_light = out_box = uvec4(0u);
+    out_depth = 0.0;
 #else
     out_place = out_shape = out_color = vec4(0.0);
 #endif
@@ -137,8 +138,10 @@ void main() {
     // alpha is exp2(log2 opacity - |l d|^2) at an offset of d pixels: l^T l is the inverse covariance times
     // log2(e)/2. A square root again, which stays exact for needles whose conic would cancel.
     out_form = vec4(c, SQRT_HALF_LOG2_E * vec2(sqrt(yy / det), -xy / sqrt(yy * det)));
-    out_light = vec4(SQRT_HALF_LOG2_E / sqrt(yy), log2(opacity), rgb.rg);
-    out_more = vec4(rgb.b, p.z, 0.0, 0.0);
+    uvec3 light = (floatBitsToUint(min(rgb, 16383.0) * exp2(-109.0)) + 8u) >> 4 << 8;
+    uint fade = min(uint(-log2(opacity) * exp2(21.0) + 0.5), 0xffffffu);
+    out_light = uvec4(floatBitsToUint(SQRT_HALF_LOG2_E / sqrt(yy)), light | (uvec3(fade) >> uvec3(16, 8, 0) & 0xffu));
+    out_depth = p.z;
 #else
     // Eigenvectors of [[xx, xy], [xy, yy]], each formula on the side where nothing cancels.
     float d = 0.5 * (xx - yy);

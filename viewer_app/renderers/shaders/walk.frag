@@ -6,10 +6,13 @@
 uniform isampler2D lists;     // which Gaussians touch a tile, as places in drawing order
 uniform isampler2D ranges;    // first and end of each tile's list
 uniform sampler2D form;       // what project.frag wrote
-uniform sampler2D light;
-uniform sampler2D more;
+uniform usampler2D light;     // l22 as it is; red, green, blue in 24 bits each: 5 of exponent, 19 of mantissa; in the
+                              // 8 below them the thirds of -log2 opacity, which is 24 bits from 0 to 8
 uniform int list_bits;        // log2 of the texels in a row of `lists`
-uniform int bits;             // and of `form`, `light` and `more`
+uniform int bits;             // and of `form` and `light`
+#ifdef DEPTH
+uniform sampler2D depth;      // camera z
+#endif
 #ifdef RESUME
 uniform sampler2D before0, before1, before2, before3, before4, before5, before6, before7;  // what earlier lists gave
 #endif
@@ -50,14 +53,17 @@ void main() {
 
     for (int i = range.x; i < range.y; ++i) {
         ivec2 at = texel(texelFetch(lists, texel(i, list_bits), 0).r, bits);
-        vec4 f = texelFetch(form, at, 0), l = texelFetch(light, at, 0);
+        vec4 f = texelFetch(form, at, 0);
+        uvec4 l = texelFetch(light, at, 0);
+        uvec3 thirds = l.yzw & 0xffu;
+        float log_opacity = float(thirds.x << 16 | thirds.y << 8 | thirds.z) * -exp2(-21.0);
 #ifdef DEPTH
-        vec3 rgb = vec3(texelFetch(more, at, 0).g, 0.0, 0.0);
+        vec3 rgb = vec3(texelFetch(depth, at, 0).r, 0.0, 0.0);
 #else
-        vec3 rgb = vec3(l.zw, texelFetch(more, at, 0).r);
+        vec3 rgb = uintBitsToFloat(l.yzw >> 4 & 0xffffff0u) * exp2(109.0);
 #endif
-        vec4 dy = y - f.y, v = l.x * dy;
-        vec4 peak = l.y - v * v;
+        vec4 dy = y - f.y, v = uintBitsToFloat(l.x) * dy;
+        vec4 peak = log_opacity - v * v;
         vec4 u0 = f.z * (first.x - f.x) + f.w * dy, u1 = f.z * (first.x + 1.0 - f.x) + f.w * dy;
         vec4 w0 = visible(exp2(peak - u0 * u0)) * t0, w1 = visible(exp2(peak - u1 * u1)) * t1;
         // A pixel ends before the Gaussian that would take it to the minimum: then its sign says so.
