@@ -13,12 +13,18 @@ GRID = 11, 7
 
 
 def chance_boxes(n: int, seed: int = 0) -> np.ndarray:
-    """Boxes of all sizes, a quarter of them empty."""
+    """(n, 4): x and y of the first tile and of the one past the last. All sizes, a quarter of them empty."""
     g = np.random.default_rng(seed)
     x, y = (np.sort(g.integers(0, side + 1, (n, 2)), axis=1) for side in GRID)
-    boxes = np.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1).astype(np.uint16)
+    boxes = np.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1)
     boxes[(x[:, 0] == x[:, 1]) | (y[:, 0] == y[:, 1]) | (g.random(n) < 0.15)] = 0
     return boxes
+
+
+def packed(boxes: np.ndarray) -> np.ndarray:
+    """As the projection hands them over."""
+    x0, y0, x1, y1 = boxes.T
+    return np.stack([y0 * GRID[0] + x0, (y1 - y0) << 16 | (x1 - x0)], axis=1).astype(np.int32)
 
 
 def by_tile(lists: Lists) -> list[list[int]]:
@@ -36,7 +42,7 @@ def expected(boxes: np.ndarray) -> list[list[int]]:
 
 def test_one_chunk() -> None:
     boxes = chance_boxes(500)
-    (lists,) = Chunks(boxes, GRID)
+    (lists,) = Chunks(packed(boxes), GRID)
     assert lists.entries.dtype == lists.ranges.dtype == np.int32
     assert by_tile(lists) == expected(boxes)
 
@@ -47,7 +53,7 @@ def test_chunks_one_after_the_other(monkeypatch: pytest.MonkeyPatch, budget: int
     monkeypatch.setattr(tile_lists, "BUDGET", budget)
     boxes = chance_boxes(300)
     joined: list[list[int]] = [[] for _ in range(GRID[0] * GRID[1])]
-    chunks = list(Chunks(boxes, GRID))
+    chunks = list(Chunks(packed(boxes), GRID))
     assert len(chunks) > 2 and all(len(c.entries) <= max(budget, GRID[0] * GRID[1]) for c in chunks)
     for chunk in chunks:
         for tile, more in zip(joined, by_tile(chunk), strict=True):
@@ -60,7 +66,7 @@ def test_what_lies_behind_finished_tiles_is_forgotten(monkeypatch: pytest.Monkey
     boxes = chance_boxes(300)
     unfinished = np.zeros(GRID[::-1], bool)
     unfinished[2, 3] = unfinished[6, 10] = True
-    chunks = Chunks(boxes, GRID)
+    chunks = Chunks(packed(boxes), GRID)
     steps = iter(chunks)
     first = next(steps)
     taken = int(first.entries.max()) + 1
@@ -71,7 +77,7 @@ def test_what_lies_behind_finished_tiles_is_forgotten(monkeypatch: pytest.Monkey
 
 
 def test_nothing_shows() -> None:
-    assert list(Chunks(np.zeros((5, 4), np.uint16), GRID)) == []
+    assert list(Chunks(np.zeros((5, 2), np.int32), GRID)) == []
 
 
 @pytest.mark.parametrize("below", [1 << 16, 1 << 20, 1 << 32])

@@ -102,3 +102,13 @@ def stable_order(keys: np.ndarray, below: int = 1 << 32) -> np.ndarray:
     if below > 1 << 16:
         order = order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
     return order
+
+
+def keep_freed_memory() -> None:
+    """Let arrays of some megabytes, freed and allocated anew every frame, reuse the same memory.
+
+    glibc gives blocks above a threshold back to the system, and then each new array costs page faults, which take
+    longer than the arithmetic. Once such a block was freed the threshold is its size, at most 32 MB (mallopt(3),
+    M_MMAP_THRESHOLD). Without effect on other systems.
+    """
+    np.empty(31 << 20, np.uint8)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from viewer_app.renderers.gl_compositor import Pass
+from viewer_app.renderers.gl_compositor import Pass, keep_freed_memory
 from viewer_app.renderers.gl_textures import Fields, Layers
 from viewer_app.renderers.tile_lists import TILE, Chunks
 
@@ -33,6 +33,7 @@ class TileCompositor:
         self._ctx = ctx
         self._stages = stages
         self._precision: Literal["f4", "f2"] = precision
+        keep_freed_memory()
         self._list_bits = min(LIST_BITS, ctx.info["GL_MAX_TEXTURE_SIZE"].bit_length() - 1)
         self.projection = Pass(ctx, "fullscreen.vert", "project.frag", "TILES")
         self._gather = Pass(ctx, "fullscreen.vert", "gather.frag")
@@ -50,7 +51,7 @@ class TileCompositor:
             if self._projected is not None:
                 self._projected.release()
             self._projected = Layers(self._ctx, (columns, rows), form=(4, "f4"), light=(4, "u4"), depth=(1, "f4"),
-                                     box=(4, "u2"))
+                                     box=(2, "i4"))
         return self._projected.framebuffer
 
     def begin(self, size: tuple[int, int], depth: bool) -> moderngl.Framebuffer:
@@ -91,13 +92,13 @@ class TileCompositor:
         self._walks.clear()
 
     def _boxes(self, visible: int) -> np.ndarray:
-        """(visible, 4) uint16 from the projection, which this waits for."""
+        """(visible, 2) int32 from the projection, which this waits for; see `Chunks`."""
         assert self._projected is not None
         columns = self._projected.size[0]
         rows = -(-visible // columns)
-        boxes = np.empty((rows * columns, 4), np.uint16)
-        self._projected.framebuffer.read_into(boxes, viewport=(0, 0, columns, rows), components=4, attachment=3,
-                                              dtype="u2", alignment=1)
+        boxes = np.empty((rows * columns, 2), np.int32)
+        self._projected.framebuffer.read_into(boxes, viewport=(0, 0, columns, rows), components=2, attachment=3,
+                                              dtype="i4", alignment=1)
         return boxes[:visible]
 
     def _walk_all(self, chunks: Chunks, kinds: list[str], grid: tuple[int, int]) -> int | None:

@@ -35,54 +35,67 @@ class Chunks:
     """
 
     def __init__(self, boxes: np.ndarray, grid: tuple[int, int]):
-        """`boxes` (N, 4) uint16: x and y of the first tile and of the one past the last, in drawing order; empty
-        where nothing shows. `grid`: tiles across and down."""
+        """`boxes` (N, 2) int32, in drawing order: the first tile's number, row by row, and width + (height << 16) in
+        tiles, 0 where nothing shows. `grid`: tiles across and down."""
         self._columns, self._rows = grid
-        self._rank = np.flatnonzero(boxes[:, 2]).astype(np.int32)
-        self._boxes = boxes[self._rank].T.astype(np.int32)
+        self._held = _Boxes(np.arange(len(boxes), dtype=np.int32), boxes[:, 0], boxes[:, 1] & 0xFFFF, boxes[:, 1] >> 16)
 
     def __iter__(self) -> Iterator[Lists]:
-        while len(self._rank):
-            x0, y0, x1, y1 = self._boxes
-            total = np.cumsum((x1 - x0) * (y1 - y0), dtype=np.int64)
-            n = len(total)
+        while len(self._held.rank):
+            held = self._held
+            n, total = len(held.rank), np.cumsum(held.widths * held.heights, dtype=np.int64)
             if total[-1] > BUDGET:  # one Gaussian at least: it has no more entries than the picture has tiles
                 n = max(int(np.searchsorted(total, BUDGET, side="right")), 1)
-            boxes, rank = self._boxes[:, :n], self._rank[:n]
-            self._boxes, self._rank = self._boxes[:, n:], self._rank[n:]
-            yield self._lists(boxes, rank)
+            self._held = held[n:]
+            if total[n - 1]:
+                yield self._lists(held[:n])
 
     @property
     def remaining(self) -> int:
         """Gaussians that no chunk has held yet."""
-        return len(self._rank)
+        return len(self._held.rank)
 
     def close_tiles(self, unfinished: np.ndarray) -> None:
         """Forget Gaussians that touch only tiles where `unfinished` (rows, columns), bool, is False."""
         table = np.zeros((self._rows + 1, self._columns + 1), np.int32)  # sums over everything left of and above
         np.cumsum(np.cumsum(unfinished, axis=0, dtype=np.int32), axis=1, out=table[1:, 1:])
-        x0, y0, x1, y1 = self._boxes
-        keep = np.flatnonzero(table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0])
-        self._boxes, self._rank = self._boxes[:, keep], self._rank[keep]
+        held = self._held
+        y0, x0 = np.divmod(held.first, self._columns)
+        y1, x1 = y0 + held.heights, x0 + held.widths
+        self._held = held[np.flatnonzero(table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0])]
 
-    def _lists(self, boxes: np.ndarray, rank: np.ndarray) -> Lists:
+    def _lists(self, boxes: _Boxes) -> Lists:
         columns, tiles = self._columns, self._columns * self._rows
-        x0, y0, x1, y1 = boxes
         # First every row of tiles that a box has, then every tile of such a row. The tile's number is what its row
         # of tiles starts with plus how far along it is; repeating (start - place) and adding places gives that.
-        heights = y1 - y0
-        owner = np.repeat(np.arange(len(rank), dtype=np.int32), heights)
-        first = y0 * columns + x0 - columns * _starts(heights)
-        widths = (x1 - x0)[owner]
-        first = first[owner] + np.arange(0, len(owner) * columns, columns, dtype=np.int32) - _starts(widths)
-        tile = np.repeat(first, widths)
-        tile += np.arange(len(tile), dtype=np.int32)
-        entries = np.repeat(rank[owner], widths)[stable_order(tile.view(np.uint32), tiles)]
+        owner = np.repeat(np.arange(len(boxes.rank), dtype=np.int32), boxes.heights)
+        first = (boxes.first - columns * _starts(boxes.heights)).take(owner)
+        first += np.arange(0, len(owner) * columns, columns, dtype=np.int32)
+        widths = boxes.widths.take(owner)
+        pairs = np.stack([first - _starts(widths), boxes.rank.take(owner)], axis=1)
+        # Both at once: as one number of 64 bits.
+        pairs = np.repeat(pairs.view(np.int64)[:, 0], widths).view(np.int32).reshape(-1, 2)
+        tile = pairs[:, 0] + np.arange(len(pairs), dtype=np.int32)
+        entries = pairs[:, 1].take(stable_order(tile.view(np.uint32), tiles))
         ranges = np.empty((tiles, 2), np.int32)
         count = np.bincount(tile, minlength=tiles)
         np.cumsum(count, out=ranges[:, 1])
         np.subtract(ranges[:, 1], count, out=ranges[:, 0])
         return Lists(entries, ranges)
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """(M,) int32 each."""
+
+    rank: np.ndarray
+    """Place in drawing order."""
+    first: np.ndarray
+    widths: np.ndarray
+    heights: np.ndarray
+
+    def __getitem__(self, which: slice | np.ndarray) -> _Boxes:
+        return _Boxes(self.rank[which], self.first[which], self.widths[which], self.heights[which])
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:

@@ -33,7 +33,8 @@ uniform bool antialiased;
 layout(location = 0) out vec4 out_form;   // centre in pixels; l11, l12 of the inverse covariance's Cholesky factor
 layout(location = 1) out uvec4 out_light; // l22; red, green and blue with log2 opacity: see walk.frag
 layout(location = 2) out float out_depth; // camera z
-layout(location = 3) out uvec4 out_box;   // of tiles with pixels in the box around the ellipse: low and end
+layout(location = 3) out ivec2 out_box;   // tiles with pixels in the box around the ellipse: number of the first,
+                                          // width and height << 16
 const int TILE_BITS = 3;
 const float MARGIN = 1e-3;                // in pixels, so that rounding at the border loses none
 const float SQRT_HALF_LOG2_E = 0.849321800288019;
@@ -78,7 +79,8 @@ void main() {
     ivec2 slot = ivec2(gl_FragCoord.xy);
 #ifdef TILES
     out_form = vec4(0.0);
-    out_light = out_box = uvec4(0u);
+    out_light = uvec4(0u);
+    out_box = ivec2(0);
     out_depth = 0.0;
 #else
     out_place = out_shape = out_color = vec4(0.0);
@@ -134,7 +136,10 @@ void main() {
     ivec2 low = ivec2(max(ceil(c - half_box - 0.5 - MARGIN), 0.0));
     ivec2 high = ivec2(min(floor(c + half_box - 0.5 + MARGIN), size - 1.0));
     if (high.x < low.x || high.y < low.y) return;  // between the centres of pixels
-    out_box = uvec4(low >> TILE_BITS, (high >> TILE_BITS) + 1);
+    low >>= TILE_BITS;
+    ivec2 sides = (high >> TILE_BITS) - low + 1;
+    int row = (int(size.x) - 1 >> TILE_BITS) + 1;
+    out_box = ivec2(low.y * row + low.x, sides.y << 16 | sides.x);
     // alpha is exp2(log2 opacity - |l d|^2) at an offset of d pixels: l^T l is the inverse covariance times
     // log2(e)/2. A square root again, which stays exact for needles whose conic would cancel.
     out_form = vec4(c, SQRT_HALF_LOG2_E * vec2(sqrt(yy / det), -xy / sqrt(yy * det)));
