@@ -201,14 +201,29 @@ def test_dragging_is_coarse_and_rest_is_sharp(gaussians: GaussianView, screen: O
     gaussians.handle(PointerPress(100, 100), rect)
     gaussians.handle(PointerMove(110, 100), rect)
     coarse = shown(gaussians, screen)
-    assert any("while moving" in d for d in gaussians.details)
+    assert any("for now" in d for d in gaussians.details)
     gaussians.handle(PointerRelease(110, 100), rect)
     wait_until(lambda: gaussians.tick(time.monotonic()))
     sharp = shown(gaussians, screen)
-    assert not any("while moving" in d for d in gaussians.details)
+    assert not any("for now" in d for d in gaussians.details)
     assert not gaussians.tick(time.monotonic() + 60)
     assert (sharp != coarse).any()
     assert np.abs(sharp - coarse).mean() < 25  # the same picture, only coarser
+
+
+def test_the_first_picture_of_a_large_scene_is_coarse(
+        gaussians: GaussianView, screen: OffscreenScreen, wait_until: Callable[..., Any],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("viewer_app.views.gaussians._LARGE", 1)
+    gaussians.update(gaussian_frame())
+    shown(gaussians, screen)
+    assert any("for now" in d for d in gaussians.details)
+    wait_until(lambda: gaussians.tick(time.monotonic()))
+    shown(gaussians, screen)
+    assert not any("for now" in d for d in gaussians.details)
+    gaussians.update(gaussian_frame())  # the next version is seen in full at once
+    shown(gaussians, screen)
+    assert not any("for now" in d for d in gaussians.details)
 
 
 def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, screen: OffscreenScreen) -> None:

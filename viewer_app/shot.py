@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
@@ -145,6 +146,7 @@ def _draw(value: Frame | GaussianScene | np.ndarray, options: ShotOptions) -> tu
     camera = None if options.camera is None else camera_from_json(options.camera, width, height)
     settings = ViewSettings()
     settings.gaussians.background = options.background
+    settings.gaussians.coarse_ms = math.inf
     settings.image.background = options.background
     settings.image.alpha = "background"
     screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)

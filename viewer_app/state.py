@@ -37,7 +37,7 @@ class GaussianSettings:
     """Highest degree of spherical harmonics to show; None: the scene's own."""
     show: Literal["color", "depth", "alpha"] = "color"
     coarse_ms: float = 60.0
-    """While a drag lasts, pictures that take longer than this are drawn at a lower resolution."""
+    """While a drag lasts, pictures that take longer than this are drawn at a lower resolution; inf: never."""
 
 
 @dataclass

@@ -38,6 +38,8 @@ void main() {  // one triangle over everything
 _SHOW = {"color": 0, "depth": 1, "alpha": 2}
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
+_LARGE = 400_000
+"""Gaussians beyond which the first picture of a scene is coarse: something to see at once, wherever it is drawn."""
 UPS: dict[str, tuple[float, float, float]] = {
     "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
 }
@@ -95,6 +97,9 @@ class GaussianView:
                 return False
         with self._stopwatch("load"):
             self._renderer.load(scene)
+        if self._scene is None and len(scene) > _LARGE and self.settings.coarse_ms < math.inf:
+            self._coarse = max(math.sqrt(_LARGE / len(scene)), 0.25)
+            self._moved_at = time.monotonic()
         self._scene, self._background = scene, background
         self._loads += 1
         return True
@@ -128,8 +133,8 @@ class GaussianView:
         """Draw the scene, unless the picture that is there shows just this."""
         s, scene = self.settings, self._scene
         assert scene is not None
-        camera = self._current_camera(rect)
         self._scale = self._coarse if time.monotonic() - self._moved_at < _REST else 1.0
+        camera = self._current_camera(rect)
         if self._scale < 1.0:
             size = max(int(rect.width * self._scale), 16), max(int(rect.height * self._scale), 16)
             camera = camera.resized(*size)
@@ -278,7 +283,7 @@ class GaussianView:
         if self.settings.show == "depth" and self._range[1] > 0:
             out.append(f"depth {self._range[0]:.3g} to {self._range[1]:.3g}")
         if self._scale < 1.0:
-            out.append(f"at {self._scale:.0%} while moving")
+            out.append(f"at {self._scale:.0%} for now")
         return [*out, *scene.notes]
 
     @property
