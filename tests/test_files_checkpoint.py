@@ -198,7 +198,7 @@ def test_a_tensor_that_claims_more_than_its_storage(tmp_path):
     whole = path.read_bytes()
     cases = [
         # BININT2 65535 for the 20 rows of every tensor: torch may not enlarge a storage that came from a file.
-        (b"K\x14", b"M\xff\xff", "RuntimeError: Trying to resize storage"),
+        (b"K\x14", b"M\xff\xff", "Trying to resize storage"),
         # The storage of means, 60 floats, said to have 65535 of them.
         (b"K<t", b"M\xff\xfft", "damaged"),
         (b"K<t", b"K\x14t", "damaged"),

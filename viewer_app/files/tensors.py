@@ -36,11 +36,12 @@ HARMLESS = (
     "numpy.dtype", "numpy.ndarray", *(f"numpy.{m}.multiarray.{n}" for m in ("_core", "core")
                                       for n in ("scalar", "_reconstruct")),
     "argparse.Namespace", "pathlib.PosixPath", "pathlib._local.PosixPath",
-    *(f"{m}.{n}" for m in ("builtins", "__builtin__") for n in ("int", "float", "list", "dict")),
+    *(f"{m}.{n}" for m in ("builtins", "__builtin__") for n in ("int", "float", "list", "dict", "set")),
     "_codecs.encode",
 )
 """Names that checkpoints mention and whose values are not needed. torch 2.4 takes protocol 2's names as they stand
-(`__builtin__`) and does not know `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer their own.
+(`__builtin__`) and does not know sets, nor `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer
+their own.
 """
 REFUSED = re.compile(r"GLOBAL `?(.+?)`? (?:was not an allowed|whose module|instruction)", re.DOTALL)
 """How torch says that a name would have to be imported."""
