@@ -184,6 +184,21 @@ def test_chunks_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.Monkey
     renderer.close()
 
 
+@pytest.mark.parametrize("size", [(203, 151), (1030, 9), (8, 8), (3, 300)])
+def test_how_tiles_are_laid_out_changes_nothing(ctx: moderngl.Context, size: tuple[int, int]) -> None:
+    # Large pictures need more than one strip of tiles; here, where a strip has four columns, these do too.
+    scene, view, pictures = random_scene(2, Chance(n=800)), looking_at_origin(*size), []
+    for slot_bits in (12, 2):
+        renderer = GlRenderer(ctx, compositor="tiles")
+        tiles = renderer._compositor
+        assert isinstance(tiles, TileCompositor)
+        tiles._slot_bits = slot_bits
+        renderer.load(scene)
+        pictures.append(renderer.render(view, OPTIONS).pixels())
+        renderer.close()
+    assert pictures[0].alpha.any() and np.array_equal(pictures[0].color, pictures[1].color)
+
+
 def test_gaussians_that_all_cover_everything(ctx: moderngl.Context) -> None:
     # 20,000 times 4,800 tiles: lists of all of them at once would take a gigabyte.
     renderer = GlRenderer(ctx, compositor="tiles")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from viewer_app.renderers.gl_compositor import Stages
 
 LIST_BITS = 12
-"""log2 of the entries in a row of the texture that holds the lists."""
+"""log2 of the entries in a row of the texture that holds the lists; `tile_lists.BUDGET` of them make 512 rows."""
 PARTS = 8
 """Outputs of walk.frag: one for each pixel of a fragment, which is 2 pixels wide and 4 high."""
 
@@ -35,15 +35,20 @@ class TileCompositor:
         self._precision: Literal["f4", "f2"] = precision
         keep_freed_memory()
         self._list_bits = min(LIST_BITS, ctx.info["GL_MAX_TEXTURE_SIZE"].bit_length() - 1)
+        self._slot_bits = (ctx.info["GL_MAX_TEXTURE_SIZE"] // 4).bit_length() - 1
         self.projection = Pass(ctx, "fullscreen.vert", "project.frag", "TILES")
         self._gather = Pass(ctx, "fullscreen.vert", "gather.frag")
         self._unfinished = Pass(ctx, "fullscreen.vert", "unfinished.frag")
         self._walks: dict[tuple[str, ...], Pass] = {}
         self._lists = Fields(ctx)
+        self._room = 1
+        """Entries that the lists' texture holds: it only grows, so that it is seldom made anew."""
         self._projected: Layers | None = None
         self._layers: dict[object, Layers] = {}
         """Of the present picture's size: what it is gathered from and into."""
         self._size = 0, 0
+        self._grid = 0, 0
+        """Tiles of the picture across and down."""
         self._depth = False
 
     def reserve(self, columns: int, rows: int) -> moderngl.Framebuffer:
@@ -58,17 +63,17 @@ class TileCompositor:
         if size != self._size:
             self._release_layers()
         self._size, self._depth = size, depth
+        self._grid = -(-size[0] // TILE), -(-size[1] // TILE)
         return self._target("color").framebuffer
 
     def draw(self, visible: int) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         # Depth takes a walk of its own: there are not more than eight outputs.
         kinds = ["color", "depth"] if self._depth else ["color"]
-        grid = -(-self._size[0] // TILE), -(-self._size[1] // TILE)
         chunks = None
         if visible:
             with self._stages("bin"):
-                chunks = Chunks(self._boxes(visible), grid)
-        latest = self._walk_all(chunks, kinds, grid) if chunks is not None else None
+                chunks = Chunks(self._boxes(visible), self._grid)
+        latest = self._walk_all(chunks, kinds) if chunks is not None else None
         with self._stages("draw"):
             for kind in kinds:
                 target = self._target(kind).framebuffer
@@ -77,10 +82,9 @@ class TileCompositor:
                     target.clear()
                 else:
                     self._gather.read(**self._parts(kind, latest).textures)
+                    self._gather.set(across=self._grid[0], slot_bits=self._slot_bits)
                     self._gather.fill()
-        color, depth = (self._target(kind).textures["picture"] if kind in kinds else None for kind in _KINDS)
-        assert color is not None
-        return color, depth
+        return self._picture("color"), self._picture("depth") if self._depth else None
 
     def release(self) -> None:
         self._release_layers()
@@ -101,7 +105,7 @@ class TileCompositor:
                                               dtype="i4", alignment=1)
         return boxes[:visible]
 
-    def _walk_all(self, chunks: Chunks, kinds: list[str], grid: tuple[int, int]) -> int | None:
+    def _walk_all(self, chunks: Chunks, kinds: list[str]) -> int | None:
         """Walk along the lists of every chunk. Returns which of two sets of parts holds the result, if any does."""
         latest = None
         todo = iter(chunks)
@@ -111,16 +115,16 @@ class TileCompositor:
             if lists is None:
                 return latest
             with self._stages("upload"):
-                room = 1 << (len(lists.entries) - 1).bit_length()  # so that it is seldom made anew
-                self._lists.write("lists", lists.entries[:, None], 1 << self._list_bits, room)
-                self._lists.write("ranges", lists.ranges, grid[0])
+                self._room = max(self._room, 1 << (len(lists.entries) - 1).bit_length())
+                self._lists.write("lists", lists.entries[:, None], 1 << self._list_bits, self._room)
+                self._lists.write("ranges", lists.ranges, 1 << self._list_bits)
             with self._stages("draw"):
                 for kind in kinds:
                     self._walk(kind, latest)
             latest = 0 if latest is None else 1 - latest
             if chunks.remaining:
                 with self._stages("draw"):
-                    unfinished = self._read_unfinished(self._parts("color", latest), grid)
+                    unfinished = self._read_unfinished(self._parts("color", latest))
                 with self._stages("bin"):
                     chunks.close_tiles(unfinished)
 
@@ -132,26 +136,34 @@ class TileCompositor:
         walk, projected = self._walks[defines], self._projected.textures
         walk.read(lists=self._lists["lists"], ranges=self._lists["ranges"], form=projected["form"],
                   light=projected["light"], **({"depth": projected["depth"]} if kind == "depth" else {}))
-        walk.set(list_bits=self._list_bits, bits=self._projected.size[0].bit_length() - 1)
+        across, down = self._grid
+        walk.set(list_bits=self._list_bits, bits=self._projected.size[0].bit_length() - 1, across=across,
+                 tiles=across * down, slot_bits=self._slot_bits)
         if latest is not None:
             before = self._parts(kind, latest).textures.values()
             walk.read(5, **{f"before{i}": texture for i, texture in enumerate(before)})
         self._parts(kind, 0 if latest is None else 1 - latest).framebuffer.use()
         walk.fill()
 
-    def _read_unfinished(self, parts: Layers, grid: tuple[int, int]) -> np.ndarray:
+    def _read_unfinished(self, parts: Layers) -> np.ndarray:
         """(rows, columns) bool: tiles where something more can be seen."""
-        layer = self._layer("unfinished", grid, open=(1, "f1"))
+        layer = self._layer("unfinished", self._grid, open=(1, "f1"))
         self._unfinished.read(**parts.textures)
+        self._unfinished.set(across=self._grid[0], slot_bits=self._slot_bits)
         layer.framebuffer.use()
         self._unfinished.fill()
         data = layer.framebuffer.read(components=1, alignment=1)
-        return np.frombuffer(data, np.uint8).reshape(grid[1], grid[0]) > 0
+        return np.frombuffer(data, np.uint8).reshape(self._grid[::-1]) > 0
 
     def _parts(self, kind: str, number: int) -> Layers:
-        # Whole tiles, so that a tile is never cut where the picture ends.
-        size = -(-self._size[0] // TILE) * (TILE // 2), -(-self._size[1] // TILE) * (TILE // 4)
+        # Tiles eight in a column, as many columns as can be, and then from the left again (walk.frag).
+        columns = -(-self._grid[0] * self._grid[1] // 8)
+        most = 1 << self._slot_bits
+        size = min(columns, most) * (TILE // 2), -(-columns // most) * 8 * (TILE // 4)
         return self._layer((kind, number), size, **{f"part{i}": (4, "f4") for i in range(PARTS)})
+
+    def _picture(self, kind: str) -> moderngl.Texture:
+        return self._target(kind).textures["picture"]
 
     def _target(self, kind: str) -> Layers:
         return self._layer(kind, self._size, picture=(4, self._precision if kind == "color" else "f4"))
@@ -165,6 +177,3 @@ class TileCompositor:
         for layer in self._layers.values():
             layer.release()
         self._layers.clear()
-
-
-_KINDS = "color", "depth"

@@ -6,10 +6,13 @@
 uniform isampler2D lists;     // which Gaussians touch a tile, as places in drawing order
 uniform isampler2D ranges;    // first and end of each tile's list
 uniform sampler2D form;       // what project.frag wrote
-uniform usampler2D light;     // l22 as it is; red, green, blue in 24 bits each: 5 of exponent, 19 of mantissa; in the
+uniform usampler2D light;     // l22 as it is; red, green, blue in 24 bits each: 5 of exponent (to 16383), 19 of mantissa; in the
                               // 8 below them the thirds of -log2 opacity, which is 24 bits from 0 to 8
-uniform int list_bits;        // log2 of the texels in a row of `lists`
+uniform int list_bits;        // log2 of the texels in a row of `lists` and `ranges`
 uniform int bits;             // and of `form` and `light`
+uniform int across;           // tiles of the picture in a row
+uniform int tiles;            // and in all
+uniform int slot_bits;        // log2 of the columns that tiles are laid out in, see below
 #ifdef DEPTH
 uniform sampler2D depth;      // camera z
 #endif
@@ -32,9 +35,14 @@ vec4 visible(vec4 alpha) {
 }
 
 void main() {
-    ivec2 lane = ivec2(gl_FragCoord.xy);
-    ivec2 range = texelFetch(ranges, lane >> ivec2(2, 1), 0).rg;
-    vec2 first = vec2(lane * ivec2(2, 4)) + 0.5;
+    // Tiles lie eight in a column, columns side by side. Mesa shares out the work in squares of 64 fragments: few of
+    // these would be the whole picture, most of the work in one; so they are 128 tiles each.
+    ivec2 lane = ivec2(gl_FragCoord.xy), slot = lane >> ivec2(2, 1);
+    int number = (((slot.y >> 3) << slot_bits) + slot.x) * 8 + (slot.y & 7);
+    if (number >= tiles) return;
+    ivec2 range = texelFetch(ranges, texel(number, list_bits), 0).rg;
+    ivec2 tile = ivec2(number % across, number / across);
+    vec2 first = vec2(tile * 8 + (lane & ivec2(3, 1)) * ivec2(2, 4)) + 0.5;
     vec4 y = first.y + vec4(0.0, 1.0, 2.0, 3.0);
 
     // Left and right column of pixels; a vector holds one quantity of four rows.
