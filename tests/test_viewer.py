@@ -282,6 +282,19 @@ def test_a_resize_is_followed(viewer: Viewer, picture_file: Path) -> None:
     assert viewer._layout() == Rect(560, 0, 1040, 948)  # twice the pixels per point
 
 
+def test_the_panel_follows_the_scale(viewer: Viewer, picture_file: Path) -> None:
+    """On a screen of twice the pixels per point all is where it was, words too, and of the same size."""
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    width, height = SIZE
+    before = viewer.pixels()[:, :280]
+    viewer.do(Resize(2 * width, 2 * height, 2.0))
+    twice = viewer.pixels()[:, :560].reshape(height, 2, 280, 2, 3).mean((1, 3))
+    assert np.corrcoef(before.ravel(), twice.ravel())[0, 1] > 0.8  # with words of half the size: 0.35
+    viewer.do(Resize(width, height, 1.0))
+    np.testing.assert_array_equal(viewer.pixels()[:, :280], before)
+
+
 def test_a_closed_screen_ends_the_loop() -> None:
     viewer = Viewer(OffscreenScreen(*SIZE))
     viewer.screen.push(Close())
