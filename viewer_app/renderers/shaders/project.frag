@@ -38,6 +38,7 @@ layout(location = 3) out ivec2 out_box;   // tiles with pixels in the box around
 const int TILE_BITS = 3;
 const float MARGIN = 1e-3;                // in pixels, so that rounding at the border loses none
 const float SQRT_HALF_LOG2_E = 0.849321800288019;
+const float TWO_TO_MINUS_109 = 1.5407439555097887e-33;
 #else
 layout(location = 0) out vec4 out_place;  // centre in pixels, camera z, opacity
 layout(location = 1) out vec4 out_shape;  // major half axis (1 sigma, pixels), minor sigma, radius in sigmas
@@ -143,8 +144,8 @@ void main() {
     // alpha is exp2(log2 opacity - |l d|^2) at an offset of d pixels: l^T l is the inverse covariance times
     // log2(e)/2. A square root again, which stays exact for needles whose conic would cancel.
     out_form = vec4(c, SQRT_HALF_LOG2_E * vec2(sqrt(yy / det), -xy / sqrt(yy * det)));
-    uvec3 light = (floatBitsToUint(min(rgb, 16383.0) * exp2(-109.0)) + 8u) >> 4 << 8;
-    uint fade = min(uint(-log2(opacity) * exp2(21.0) + 0.5), 0xffffffu);
+    uvec3 light = (floatBitsToUint(min(rgb, 16383.0) * TWO_TO_MINUS_109) + 8u) >> 4 << 8;
+    uint fade = min(uint(max(-log2(opacity), 0.0) * 2097152.0 + 0.5), 0xffffffu);
     out_light = uvec4(floatBitsToUint(SQRT_HALF_LOG2_E / sqrt(yy)), light | (uvec3(fade) >> uvec3(16, 8, 0) & 0xffu));
     out_depth = p.z;
 #else

@@ -6,13 +6,8 @@
 uniform isampler2D lists;     // which Gaussians touch a tile, as places in drawing order
 uniform isampler2D ranges;    // first and end of each tile's list
 uniform sampler2D form;       // what project.frag wrote
-uniform usampler2D light;     // l22 as it is; red, green, blue in 24 bits each: 5 of exponent (to 16383), 19 of mantissa; in the
-                              // 8 below them the thirds of -log2 opacity, which is 24 bits from 0 to 8
-uniform int list_bits;        // log2 of the texels in a row of `lists` and `ranges`
-uniform int bits;             // and of `form` and `light`
-uniform int across;           // tiles of the picture in a row
-uniform int tiles;            // and in all
-uniform int slot_bits;        // log2 of the columns that tiles are laid out in, see below
+uniform usampler2D light;     // l22 as it is; red, green, blue in 24 bits each: 5 of exponent (2^-17 to 16383), 19 of
+                              // mantissa; in the 8 below them the thirds of -log2 opacity, 24 bits from 0 to 8
 #ifdef DEPTH
 uniform sampler2D depth;      // camera z
 #endif
@@ -23,6 +18,7 @@ uniform sampler2D before0, before1, before2, before3, before4, before5, before6,
 layout(location = 0) out vec4 parts[8];  // of pixels x, y: number 2 y + x. rgb, transmittance, negative once finished
 
 const float ALPHA_MIN = 1.0 / 255.0, ALPHA_MAX = 0.999, TRANSMITTANCE_MIN = 1e-4;
+const float TWO_TO_109 = 6.490371073168535e32;  // between exponents of 5 bits and of 8
 const vec4 NONE = vec4(0.0);
 
 ivec2 texel(int i, int bits) {
@@ -64,11 +60,11 @@ void main() {
         vec4 f = texelFetch(form, at, 0);
         uvec4 l = texelFetch(light, at, 0);
         uvec3 thirds = l.yzw & 0xffu;
-        float log_opacity = float(thirds.x << 16 | thirds.y << 8 | thirds.z) * -exp2(-21.0);
+        float log_opacity = float(thirds.x << 16 | thirds.y << 8 | thirds.z) / -2097152.0;  // 2^21
 #ifdef DEPTH
         vec3 rgb = vec3(texelFetch(depth, at, 0).r, 0.0, 0.0);
 #else
-        vec3 rgb = uintBitsToFloat(l.yzw >> 4 & 0xffffff0u) * exp2(109.0);
+        vec3 rgb = uintBitsToFloat(l.yzw >> 4 & 0xffffff0u) * TWO_TO_109;
 #endif
         vec4 dy = y - f.y, v = uintBitsToFloat(l.x) * dy;
         vec4 peak = log_opacity - v * v;
@@ -76,7 +72,8 @@ void main() {
         vec4 w0 = visible(exp2(peak - u0 * u0)) * t0, w1 = visible(exp2(peak - u1 * u1)) * t1;
         // A pixel ends before the Gaussian that would take it to the minimum: then its sign says so.
         vec4 after0 = t0 - w0, after1 = t1 - w1;
-        bvec4 open0 = greaterThan(after0, vec4(TRANSMITTANCE_MIN)), open1 = greaterThan(after1, vec4(TRANSMITTANCE_MIN));
+        bvec4 open0 = greaterThan(after0, vec4(TRANSMITTANCE_MIN));
+        bvec4 open1 = greaterThan(after1, vec4(TRANSMITTANCE_MIN));
         w0 = mix(NONE, w0, open0);
         w1 = mix(NONE, w1, open1);
         r0 += w0 * rgb.r;
