@@ -8,6 +8,11 @@ uniform isampler2D ranges;    // first and end of each tile's list
 uniform sampler2D form;       // what project.frag wrote
 uniform usampler2D light;     // l22 as it is; red, green, blue in 24 bits each: 5 of exponent (2^-17 to 16383), 19 of
                               // mantissa; in the 8 below them the thirds of -log2 opacity, 24 bits from 0 to 8
+uniform int list_bits;        // log2 of the texels in a row of `lists` and `ranges`
+uniform int bits;             // and of `form` and `light`
+uniform int across;           // tiles of the picture in a row
+uniform int tiles;            // and in all
+uniform int slot_bits;        // log2 of the columns that tiles are laid out in, see below
 #ifdef DEPTH
 uniform sampler2D depth;      // camera z
 #endif
