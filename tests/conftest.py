@@ -50,7 +50,8 @@ def display() -> Iterator[str]:
     if shutil.which("Xvfb") is None:
         pytest.skip("no display and no Xvfb: apt-get install xvfb")
     read, write = os.pipe()
-    server = subprocess.Popen(["Xvfb", "-displayfd", str(write), "-screen", "0", "1600x1000x24", "-nolisten", "tcp"],
+    server = subprocess.Popen(["Xvfb", "-displayfd", str(write), "-screen", "0", "1600x1000x24", "-nolisten", "tcp",
+                               "-noreset"],  # a server that starts over when its last window closes misses the next
                               pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     os.close(write)
     with os.fdopen(read) as answer:
@@ -72,9 +73,10 @@ class Processes:
 
     def python(self, *args: str, **env: str) -> subprocess.Popen[str]:
         """`python ARGS` with its output captured; `env` is added to the environment."""
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # they run in other folders
         process = subprocess.Popen([sys.executable, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, cwd=self._folder,
-                                   env={**os.environ, "OMP_NUM_THREADS": "1", **env})
+                                   env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **env})
         self._running.append(process)
         return process
 

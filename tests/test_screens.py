@@ -173,23 +173,17 @@ def test_offscreen_events_come_in_order_and_once() -> None:
 
 def test_without_egl_the_message_names_the_mend(processes: Processes) -> None:
     code = "from viewer_app.screens.offscreen import create_context; create_context()"
-    process = processes.code(code, GLCONTEXT_LINUX_LIBEGL="libEGL-that-is-not-there.so", PYTHONPATH=_root())
+    process = processes.code(code, GLCONTEXT_LINUX_LIBEGL="libEGL-that-is-not-there.so")
     _, err = process.communicate(timeout=60)
     assert process.returncode != 0
     assert "GraphicsError: EGL not found" in err
     assert "apt-get install libegl1" in err
 
 
-def _root() -> str:
-    from conftest import ROOT
-
-    return str(ROOT)
-
-
 @pytest.mark.display
 def test_no_display_is_told_as_such(processes: Processes, display: str) -> None:
     code = "from viewer_app.screens.window import WindowScreen; WindowScreen()"
-    process = processes.code(code, DISPLAY=":4567", WAYLAND_DISPLAY="", PYTHONPATH=_root())
+    process = processes.code(code, DISPLAY=":4567", WAYLAND_DISPLAY="")
     _, err = process.communicate(timeout=60)
     assert "GraphicsError: no window could be opened" in err
     assert "--offscreen" in err

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from conftest import ROOT
 from PIL import Image
 from publishers import BOTH, IMAGE
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-PATH = {"PYTHONPATH": str(ROOT)}
 CAMERA = '{"position": [0, 0, -4], "look_at": [0, 0, 0]}'
 
 
@@ -174,7 +172,7 @@ def runs(wait_until: Callable[..., object], count: int, streams: int) -> None:
 
 
 def test_an_image_stream(processes: Processes, tmp_path: Path, wait_until: Callable[..., object]) -> None:
-    processes.code(IMAGE, "77", "render", **PATH)
+    processes.code(IMAGE, "77", "render")
     runs(wait_until, 1, 1)
     assert shot(tmp_path / "out.png") == 0
     expected = np.full((40, 60, 3), 77)
@@ -185,7 +183,7 @@ def test_an_image_stream(processes: Processes, tmp_path: Path, wait_until: Calla
 def test_gaussians_before_images_and_streams_by_name(processes: Processes, tmp_path: Path,
                                                      wait_until: Callable[..., object],
                                                      capsys: pytest.CaptureFixture[str]) -> None:
-    processes.code(BOTH, **PATH)
+    processes.code(BOTH)
     runs(wait_until, 1, 2)
     assert shot(tmp_path / "splats.png") == 0
     assert read(tmp_path / "splats.png").shape == (720, 1280, 3)
@@ -202,7 +200,7 @@ def test_gaussians_before_images_and_streams_by_name(processes: Processes, tmp_p
 
 
 def test_a_run_by_its_process(processes: Processes, tmp_path: Path, wait_until: Callable[..., object]) -> None:
-    trainers = {grey: processes.code(IMAGE, str(grey), "render", **PATH) for grey in (50, 90)}
+    trainers = {grey: processes.code(IMAGE, str(grey), "render") for grey in (50, 90)}
     runs(wait_until, 2, 2)
     for grey, trainer in trainers.items():
         assert shot(tmp_path / "out.png", "--run", trainer.pid) == 0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from conftest import ROOT
 from publishers import BOTH, IMAGE
 from test_viewer import Viewer
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from viewer_app.catalogue import Slot
     from viewer_app.state import Entry
-
-PATH = {"PYTHONPATH": str(ROOT)}
 
 
 @pytest.fixture
@@ -53,7 +50,7 @@ def sees(viewer: Viewer, grey: int) -> bool:
 
 
 def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer, processes: Processes) -> None:
-    processes.code(IMAGE, "77", "render", **PATH)
+    processes.code(IMAGE, "77", "render")
     viewer.until(lambda: sees(viewer, 77))
     assert entry(viewer, "render").kind == "image"
     assert entry(viewer, "render").alive
@@ -69,7 +66,7 @@ def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer, processes: Proc
 
 
 def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, processes: Processes) -> None:
-    trainer = processes.code(IMAGE, "77", "render", **PATH)
+    trainer = processes.code(IMAGE, "77", "render")
     viewer.until(lambda: sees(viewer, 77))
     viewer.do(Wheel(590, 247, 3))
     view, placed = viewer.image, viewer.image.pan_zoom.placed(viewer._layout())
@@ -78,7 +75,7 @@ def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, processe
     viewer.until(lambda: not entry(viewer, "render").alive)
     assert sees(viewer, 77)
     assert entry(viewer, "render").note == "ended"
-    processes.code(IMAGE, "160", "render", **PATH)
+    processes.code(IMAGE, "160", "render")
     viewer.until(lambda: sees(viewer, 160))
     assert [e.name for e in viewer.state.entries] == ["render"]  # the same line of the list
     assert viewer.image is view
@@ -87,7 +84,7 @@ def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, processe
 
 
 def test_only_what_is_shown_is_shared(viewer: Viewer, processes: Processes) -> None:
-    processes.code(BOTH, **PATH)
+    processes.code(BOTH)
     viewer.until(lambda: len(viewer.state.entries) == 2)
     viewer.until(lambda: viewer.loaded() and not shown(viewer).view.empty)  # type: ignore[union-attr]
     assert shown(viewer).entry.name == "splats"  # Gaussians before images
@@ -105,7 +102,7 @@ def test_only_what_is_shown_is_shared(viewer: Viewer, processes: Processes) -> N
 def test_pausing_a_run(viewer: Viewer, processes: Processes) -> None:
     from viewer_app.panel import Asked
 
-    processes.code(BOTH, **PATH)
+    processes.code(BOTH)
     viewer.until(lambda: viewer.state.shown is not None and viewer.state.shown.version > 0)
     viewer._obey(Asked(pause=True))
     viewer.until(lambda: bool(viewer.state.shown and viewer.state.shown.paused))
@@ -120,7 +117,7 @@ def test_pausing_a_run(viewer: Viewer, processes: Processes) -> None:
 
 
 def test_a_stopped_trainer_stops_nothing(viewer: Viewer, processes: Processes) -> None:
-    trainer = processes.code(IMAGE, "77", "render", **PATH)
+    trainer = processes.code(IMAGE, "77", "render")
     viewer.until(lambda: sees(viewer, 77))
     trainer.send_signal(signal.SIGSTOP)
     try:
@@ -134,8 +131,8 @@ def test_a_stopped_trainer_stops_nothing(viewer: Viewer, processes: Processes) -
 
 
 def test_one_run_alone_can_be_followed(processes: Processes) -> None:
-    first = processes.code(IMAGE, "50", "render", **PATH)
-    second = processes.code(IMAGE, "90", "render", **PATH)
+    first = processes.code(IMAGE, "50", "render")
+    second = processes.code(IMAGE, "90", "render")
     app = Viewer(OffscreenScreen(900, 520), AppOptions(run=str(second.pid), max_fps=500))
     app.until(lambda: sees(app, 90))
     assert len(app.state.entries) == 1
@@ -147,7 +144,7 @@ def test_one_run_alone_can_be_followed(processes: Processes) -> None:
 
 
 def serve(processes: Processes, *args: str, **env: str) -> subprocess.Popen[str]:
-    return processes.python("-m", "viewer_app", "serve", *args, **PATH | env)
+    return processes.python("-m", "viewer_app", "serve", *args, **env)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -155,7 +152,7 @@ def test_serve_writes_what_it_shows_and_ends_cleanly(processes: Processes, tmp_p
                                                      number: signal.Signals) -> None:
     from PIL import Image
 
-    processes.code(IMAGE, "77", "render", **PATH)
+    processes.code(IMAGE, "77", "render")
     out = tmp_path / "out.png"
     program = serve(processes, "--offscreen", "--out", str(out), "--size", "900x520")
 
@@ -218,3 +215,27 @@ def test_help_teaches(processes: Processes) -> None:
     assert program.returncode == 0
     for word in ("--offscreen", "--run", "--max-fps", "Mouse", "usage: splatview serve"):
         assert word in out
+
+
+def test_gaussians_that_come_later_are_shown_unless_somebody_chose(
+        processes: Processes, viewer: Viewer) -> None:
+    processes.code("""
+import time, torch, splatview
+splatview.publish(torch.zeros(8, 8, 3), "photo")
+time.sleep(1.0)
+scene = {"means": torch.rand(50, 3), "quats": torch.ones(50, 4), "scales": torch.zeros(50, 3) - 3,
+         "opacities": torch.ones(50), "sh0": torch.rand(50, 1, 3)}
+splatview.publish(scene)
+time.sleep(60)
+""")
+
+    def shows(name: str) -> bool:
+        slot = viewer.catalogue.shown
+        return slot is not None and slot.entry.name == name
+
+    viewer.until(lambda: shows("photo"))
+    viewer.until(lambda: shows("gaussians"))
+    viewer.catalogue.select(entry(viewer, "photo").key)
+    for _ in range(20):
+        viewer.turn()
+        assert shows("photo")

@@ -48,6 +48,8 @@ class Catalogue:
         self.state = state
         self.subscriber = subscriber
         self.slots: dict[str, Slot] = {}
+        self._by_itself = True
+        """Whether what is shown was chosen without anybody."""
         self._ctx = ctx
         self._wake = wake
         self._mark = mark
@@ -65,8 +67,10 @@ class Catalogue:
         source = FileSource(path, self._wake)
         self.slots[key] = Slot(entry, source)
         self._list_changed()
-        if select or self.state.selected is None:
+        if select:
             self.select(key)
+        elif self.state.selected is None:
+            self._show(key)
         return source
 
     def forget(self, key: str) -> None:
@@ -82,7 +86,11 @@ class Catalogue:
         self._list_changed()
 
     def select(self, key: str | None) -> None:
-        """Show this entry. Only what is shown costs its trainer anything."""
+        """Show this entry because somebody wants it. Only what is shown costs its trainer anything."""
+        self._by_itself = False
+        self._show(key)
+
+    def _show(self, key: str | None) -> None:
         if key == self.state.selected:
             return
         if (before := self.shown) is not None:
@@ -112,7 +120,7 @@ class Catalogue:
                 news = True
         if news:
             self._list_changed()
-        if self.state.selected is None:
+        if self.state.selected is None or self._by_itself:
             self._choose()
         slot = self.shown
         if slot is None or not slot.source.has_news():
@@ -153,12 +161,18 @@ class Catalogue:
                                                       s.entry.group == _group(stream)))
 
     def _choose(self) -> None:
-        """With nothing chosen: a live stream, Gaussians before others, the newest before older; then a file."""
-        if self.slots:
-            slots = list(self.slots.values())
+        """With nothing chosen: a live stream, Gaussians before others, the newest before older; then a file.
+
+        What was found first gives way to the first Gaussians of its run, which often come a little later.
+        """
+        slots = list(self.slots.values())
+        if (shown := self.shown) is not None:
+            slots = [s for s in slots if s.entry.kind == "gaussians" and s.entry.alive and not s.entry.is_file
+                     and s.entry.group == shown.entry.group and shown.entry.kind != "gaussians"]
+        if slots:
             best = max(range(len(slots)), key=lambda i: (
                 slots[i].entry.alive, not slots[i].entry.is_file, slots[i].entry.kind == "gaussians", i))
-            self.select(slots[best].entry.key)
+            self._show(slots[best].entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:
         begin = time.monotonic()
