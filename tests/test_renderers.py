@@ -94,14 +94,14 @@ def test_one_gaussian_by_hand(renderer: Renderer, model, mode) -> None:
     variance = sharp + EPS_2D
     if mode == "antialiased":
         opacity *= sharp / variance  # sqrt of the ratio of determinants, both axes alike
-    # GLSL allows exp an error that grows with its argument (2e-5 covers what GPUs give): still 200 times less than one
-    # step of 8 bits.
+    # GPUs interpolate a quad's coordinates and compute exp with errors of a few 1e-5 here (4e-5 on an H200): still
+    # forty times less than one step of 8 bits.
     for dy, dx in [(0, 0), (1, 0), (0, -2), (2, 1)]:
         alpha = opacity * np.exp(-0.5 * (dx * dx + dy * dy) / variance)
         at = CENTER[0] + dy, CENTER[1] + dx
-        assert p.alpha[at] == pytest.approx(alpha, abs=2e-5)
-        assert p.color[at] == pytest.approx(rgb * alpha, abs=2e-5)
-        assert p.depth is not None and p.depth[at] == pytest.approx(z * alpha, abs=4e-5)
+        assert p.alpha[at] == pytest.approx(alpha, abs=1e-4)
+        assert p.color[at] == pytest.approx(rgb * alpha, abs=1e-4)
+        assert p.depth is not None and p.depth[at] == pytest.approx(z * alpha, abs=2e-4)
 
 
 def test_footprint_ends_where_alpha_is_below_one_in_255(renderer: Renderer) -> None:

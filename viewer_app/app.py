@@ -243,8 +243,9 @@ class App:
             self._obey(asked)
         if self.options.out is not None:
             self._out_due = True
-            if begin - self._out_at >= _OUT_PERIOD:
-                self._save_out(begin)
+            now = time.monotonic()  # drawing may have taken long
+            if now - self._out_at >= _OUT_PERIOD:
+                self._save_out(now)
         shown = time.monotonic()
         self.screen.present()
         t.stages = {**(view.timings if view is not None else {}), "present": (time.monotonic() - shown) * 1e3}
