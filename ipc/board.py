@@ -5,7 +5,7 @@ one aligned 64-bit store, so a reader sees an old or a new value, never half of 
 
 Invariants
 - Only the trainer writes the board. A stream's version only grows, and is written after the frame it counts.
-- Leases are hints. A viewer writes into its own row which slot of a stream it reads; the writer avoids such
+- Leases are hints. A viewer writes into its own column which slot of a stream it reads; the writer avoids such
   slots while it has others. Whether a frame was whole is decided by the slot's sequence number alone, so a
   lease that is stale, forged or lost costs a retry, never a torn picture.
 """
@@ -48,12 +48,12 @@ class Board:
 
     def leased(self, stream: int) -> bytes:
         """One byte per viewer: slot + 1 that it is reading, or 0."""
-        return self._leases[stream :: limits.MAX_STREAMS].tobytes()
+        return self._leases[stream * limits.MAX_VIEWERS : (stream + 1) * limits.MAX_VIEWERS].tobytes()
 
     def clear_leases(self, reader: int) -> None:
         """Forget what a viewer that went away was reading."""
-        start = reader * limits.MAX_STREAMS
-        self._leases[start : start + limits.MAX_STREAMS] = bytes(limits.MAX_STREAMS)
+        for stream in range(limits.MAX_STREAMS):
+            self._leases[stream * limits.MAX_VIEWERS + reader] = 0
 
     @property
     def paused(self) -> bool:
@@ -104,7 +104,7 @@ class BoardReader:
 
     def lease(self, stream: int, slot: int) -> None:
         """Say that this viewer reads a slot of a stream; -1: none."""
-        self._leases[self.reader * limits.MAX_STREAMS + stream] = slot + 1
+        self._leases[stream * limits.MAX_VIEWERS + self.reader] = slot + 1
 
     @property
     def paused(self) -> bool:

@@ -96,7 +96,7 @@ ToTrainer = Union[Hello, Open, Release, Pause, Bye]
 # From a trainer to a viewer.
 
 class Welcome(_Message, frozen=True):
-    """The answer to Hello. `reader` is the viewer's row in the lease table."""
+    """The answer to Hello. `reader` is the viewer's column in the lease table."""
 
     protocol: Counter
     pid: Pid

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import platform
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -41,18 +42,21 @@ _HEADER_BYTES = PAGE
 _ALIGN = 256
 
 _fence_lock = threading.Lock()
+_WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
 
 
 def full_fence() -> None:
     """Order all memory accesses before it against all after it, on every processor.
 
     One lock-unlock pair lets accesses slip into the critical section from both sides on ARM; two pairs of the same
-    lock do not, since a release is ordered before the acquire that follows it. On x86 one would do.
+    lock do not, since a release is ordered before the acquire that follows it. On x86, where locking is a full fence,
+    one is enough.
     """
     with _fence_lock:
         pass
-    with _fence_lock:
-        pass
+    if _WEAKLY_ORDERED:
+        with _fence_lock:
+            pass
 
 
 class RingWriter:
