@@ -66,7 +66,7 @@ def test_status_tells_streams_and_viewers(processes: Processes, wait_until: Call
              "opacities": torch.zeros(5), "sh0": torch.zeros(5, 1, 3)}
     splatview.publish(scene)
     with Subscriber(client="a test") as viewer:
-        wait_until(lambda: viewer.poll() and viewer.streams)
+        wait_until(lambda: (viewer.poll(), viewer.streams)[-1])
         status = processes.splatview("status", "--json")
         while status.poll() is None:
             splatview.publish(scene)

@@ -333,7 +333,7 @@ def test_no_memory_for_a_ring_stops_no_training(
     assert publisher is not None
     monkeypatch.setattr("ipc.segments.limits.MAX_SEGMENT", 1000)
     with Subscriber() as s, caplog.at_level(logging.WARNING, "splatview"):
-        wait_until(lambda: s.poll() and s.streams)
+        wait_until(lambda: (s.poll(), s.streams)[-1])
         s.streams[0].open()
         wait_until(lambda: publisher.streams["image"].readers)
         for _ in range(20):

@@ -115,7 +115,7 @@ def test_several_viewers_see_the_same(wait_until: Callable[..., Any]) -> None:
     try:
         for viewer in viewers:
             assert (newest(viewer, "image", wait_until)[2]["image"] == 3).all()
-        wait_until(lambda: viewers[0].poll() or len(viewers[0].runs[0].viewers) == 4)
+        wait_until(lambda: (viewers[0].poll(), len(viewers[0].runs[0].viewers) == 4)[-1])
         splatview.publish(torch.full((4, 4), 4, dtype=torch.uint8))
         for viewer in viewers:
             assert (newest(viewer, "image", wait_until, after=1)[2]["image"] == 4).all()
@@ -130,7 +130,7 @@ def test_several_runs_and_one_chosen(
     for t in trainers:
         assert t.stdout is not None
         t.stdout.readline()
-    wait_until(lambda: subscriber.poll() and len([s for s in subscriber.streams if s.name == "render"]) == 2)
+    wait_until(lambda: (subscriber.poll(), len([s for s in subscriber.streams if s.name == "render"]) == 2)[-1])
     assert sorted(r.name for r in subscriber.runs) == ["first", "second"]
     for choice in ("second", str(trainers[1].pid), next(r.id for r in subscriber.runs if r.name == "second")):
         with Subscriber(choice) as one:
@@ -145,7 +145,7 @@ def test_a_restarted_trainer_is_a_new_run(
     old = subscriber.streams[0]
     first.kill()
     first.wait()
-    wait_until(lambda: subscriber.poll() or not old.run.alive)
+    wait_until(lambda: (subscriber.poll(), not old.run.alive)[-1])
     frame = old.read()
     assert frame is not None, "the last picture of a dead run can still be read"
     with frame:
@@ -246,7 +246,7 @@ def test_another_protocol_is_refused_with_both_numbers(
         subscriber: Subscriber, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, protocol: int) -> None:
     splatview.publish(torch.zeros(4, 4))
     monkeypatch.setattr("ipc.subscriber.limits.PROTOCOL", protocol)
-    wait_until(lambda: subscriber.poll() or (subscriber.runs and subscriber.runs[0].refused))
+    wait_until(lambda: (subscriber.poll(), (subscriber.runs and subscriber.runs[0].refused))[-1])
     assert str(protocol) in str(subscriber.runs[0].refused)
 
 
@@ -280,7 +280,7 @@ def test_pause_is_read_by_the_trainer_and_ends_with_the_viewer(wait_until: Calla
     splatview.publish(torch.zeros(4, 4))
     assert not splatview.paused()
     viewer = Subscriber()
-    wait_until(lambda: viewer.poll() and viewer.runs and viewer.runs[0].welcomed)
+    wait_until(lambda: (viewer.poll(), viewer.runs and viewer.runs[0].welcomed)[-1])
     viewer.runs[0].set_paused(True)
     wait_until(splatview.paused)
     begin = time.monotonic()
@@ -310,7 +310,7 @@ def test_scenes_that_grow_and_shrink_arrive_whole(subscriber: Subscriber, wait_u
         version, _, tensors = newest(subscriber, "gaussians", wait_until, after=version)
         assert all(len(t) == n and (t == n).all() for t in tensors.values())
     assert subscriber.streams[0].shape == (50, 3) or wait_until(
-        lambda: subscriber.poll() or subscriber.streams[0].shape == (50, 3))
+        lambda: (subscriber.poll(), subscriber.streams[0].shape == (50, 3))[-1])
 
 
 def test_threads_and_descriptors_stay_constant(wait_until: Callable[..., Any]) -> None:
@@ -384,5 +384,5 @@ sys.stdin.readline()
         begin = time.monotonic()
         trainer.wait(timeout=10)
         assert time.monotonic() - begin < 5
-        wait_until(lambda: subscriber.poll() or not any(r.alive for r in subscriber.runs))
+        wait_until(lambda: (subscriber.poll(), not any(r.alive for r in subscriber.runs))[-1])
         assert list(runtime_dir.iterdir()) == [], "nothing is left behind"
