@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import moderngl
+
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", ROOT.parent / "shared" / "data"))
 
@@ -39,6 +41,16 @@ def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     if publishing is not None:
         publishing.close()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def ctx() -> Iterator[moderngl.Context]:
+    """An OpenGL context without a screen. Set-up installs what it needs, so that its absence is a failure."""
+    from viewer_app.screens.offscreen import create_context
+
+    context = create_context()
+    yield context
+    context.release()
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,7 @@ def test_status_tells_streams_and_viewers(processes: Processes, wait_until: Call
             time.sleep(0.01)
         assert status.stdout is not None
         (found,) = json.loads(status.stdout.read())["runs"]
-    assert (found["pid"], found["run"]) == (os.getpid(), viewer.runs[0].id if viewer.runs else found["run"])
+        assert (found["pid"], found["run"]) == (os.getpid(), viewer.runs[0].id)
     assert found["viewers"] == [{"pid": os.getpid(), "client": "a test"}]
     render, gaussians = found["streams"]
     assert render == {"name": "render", "kind": "image", "version": 1, "shape": [4, 6, 3], "dtype": "float32",

@@ -9,29 +9,24 @@ import pytest
 import scene_files as w
 
 from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.errors import GraphicsError
 from viewer_app.files import load_scene
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.renderers.gl import GlRenderer
-from viewer_app.screens.offscreen import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import moderngl
+
     from viewer_app.scene import GaussianScene
 
 
 @pytest.fixture(scope="module")
-def renderer() -> Iterator[GlRenderer]:
-    try:
-        ctx = create_context()
-    except GraphicsError as e:
-        pytest.skip(str(e))
+def renderer(ctx: moderngl.Context) -> Iterator[GlRenderer]:
     gl = GlRenderer(ctx)
     yield gl
     gl.close()
-    ctx.release()
 
 
 def picture(renderer: GlRenderer, scene: GaussianScene) -> np.ndarray:

@@ -20,15 +20,15 @@ import numpy as np
 import pytest
 from renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
 
-from viewer_app.errors import GraphicsError
 from viewer_app.renderers.base import Pixels, RenderOptions
 from viewer_app.renderers.gl import GlRenderer
 from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.screens.offscreen import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import moderngl
 
     from viewer_app.cameras import Camera
     from viewer_app.scene import GaussianScene
@@ -46,15 +46,10 @@ REFERENCE_GATES = {"biker": (85, 79, 79), "playbot": (85, 79, 79), "random": (77
 
 
 @pytest.fixture(scope="module", params=["quads", "tiles"])
-def gl(request: pytest.FixtureRequest) -> Iterator[GlRenderer]:
-    try:
-        context = create_context()
-    except GraphicsError as e:
-        pytest.skip(str(e))
-    renderer = GlRenderer(context, compositor=request.param)
+def gl(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[GlRenderer]:
+    renderer = GlRenderer(ctx, compositor=request.param)
     yield renderer
     renderer.close()
-    context.release()
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import moderngl
 import numpy as np
 import pytest
 from renderer_cases import Chance, looking_at_origin, psnr, random_scene
 
-from viewer_app.errors import GraphicsError, RendererError
+from viewer_app.errors import RendererError
 from viewer_app.renderers import gl_quads, tile_lists
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.renderers.gl import GlRenderer
@@ -19,20 +18,7 @@ from viewer_app.renderers.gl_quads import SMALL, QuadCompositor
 from viewer_app.renderers.gl_tiles import TileCompositor
 from viewer_app.screens.offscreen import create_context
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 OPTIONS = RenderOptions()
-
-
-@pytest.fixture(scope="module")
-def ctx() -> Iterator[moderngl.Context]:
-    try:
-        context = create_context()
-    except GraphicsError as e:
-        pytest.skip(str(e))
-    yield context
-    context.release()
 
 
 def test_what_is_unchanged_is_not_drawn_again(ctx: moderngl.Context) -> None:

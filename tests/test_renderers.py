@@ -12,10 +12,9 @@ import pytest
 from renderer_cases import MAKERS, Chance, camera, looking_at_origin, psnr, random_scene, scene
 
 import viewer_app.renderers
-from viewer_app.errors import GraphicsError, RendererError
+from viewer_app.errors import RendererError
 from viewer_app.renderers.base import ALPHA_MIN, EPS_2D, Pixels, RenderOptions
 from viewer_app.scene import SH_C0, GaussianScene
-from viewer_app.screens.offscreen import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,16 +25,6 @@ if TYPE_CHECKING:
 
 CENTER = 24, 32  # row and column of the pixel that `camera()` looks along
 CLASSIC = RenderOptions()
-
-
-@pytest.fixture(scope="module")
-def ctx() -> Iterator[moderngl.Context]:
-    try:
-        context = create_context()
-    except GraphicsError as e:
-        pytest.skip(str(e))
-    yield context
-    context.release()
 
 
 @pytest.fixture(params=sorted(MAKERS))
