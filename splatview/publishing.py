@@ -8,13 +8,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from splatview import __version__
-
 if TYPE_CHECKING:
     from ipc import Publisher, Stream
     from splatview.adapt import Form
 
-__all__ = ["__version__", "close", "paused", "publish", "wait_while_paused"]
+__all__ = ["close", "paused", "publish", "wait_while_paused"]
 
 _log = logging.getLogger("splatview")
 _OPTIONS = ("activated", "layout")
@@ -65,9 +63,10 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     """
     if name is None:
         name = kind or _default_names.get(type(value)) or _default_name(value)
+    wishes = ((kind, copy, live, meta.get("activated"), meta.get("layout")) if meta
+              else (kind, copy, live, None, None))
     entry = _entries.get(name)
-    if entry is not None and entry.wishes == ((kind, copy, live, meta.get("activated"), meta.get("layout")) if meta
-                                              else (kind, copy, live, None, None)):
+    if entry is not None and entry.wishes == wishes:
         tensors = entry.form.collect(value)
         if tensors is not None:
             if meta:
@@ -75,7 +74,7 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
             entry.stream.publish((tensors, meta))
             return
     if not _off:
-        _publish_new(value, name, (kind, copy, live, meta.get("activated"), meta.get("layout")), meta)
+        _publish_new(value, name, wishes, meta)
 
 
 def close() -> None:

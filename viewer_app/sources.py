@@ -111,7 +111,7 @@ class StreamSource:
 
     @property
     def path(self) -> str:
-        words = {"ring": "shared-memory ring", "host": "GPU to host to shared memory", "none": "not shared yet"}
+        words = {"ring": "shared-memory ring", "host": "GPU to host to shared memory"}
         return words.get(self.stream.sharing, self.stream.sharing)
 
     def close(self) -> None:

@@ -60,8 +60,3 @@ def _convert(value: Any, what: str) -> torch.Tensor:
 
 def shape_text(tensor: torch.Tensor) -> str:
     return f"({', '.join(map(str, tensor.shape))}{',' if tensor.ndim == 1 else ''})"
-
-
-def dtype_name(tensor: torch.Tensor) -> str:
-    """"float32" for torch.float32."""
-    return str(tensor.dtype).rpartition(".")[2]

@@ -24,7 +24,8 @@ from typing import Any
 import torch
 
 from ipc.kinds import SH_REST
-from splatview.adapt.arrays import as_tensor, dtype_name, shape_text
+from ipc.ring import dtype_name
+from splatview.adapt.arrays import as_tensor, shape_text
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _NAMES = {

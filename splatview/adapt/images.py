@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
-from splatview.adapt.arrays import as_tensor, dtype_name, is_array, shape_text
+from ipc.ring import dtype_name
+from splatview.adapt.arrays import as_tensor, is_array, shape_text
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 _LEGAL_SHAPES = "(H, W), (H, W, 1|3|4) or (1|3|4, H, W)"
