@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Callable
+
+    import torch
+
+    Array: TypeAlias = np.ndarray | torch.Tensor
+    """float32 in memory, or a CUDA tensor of any floating dtype and any strides."""
 
 SH_C0 = 0.28209479177387814
 """The constant spherical harmonic Y00: RGB = SH_C0 * sh0 + 0.5 (3D Gaussian Splatting, Kerbl et al. 2023)."""
+FIELDS = "means", "quats", "scales", "opacities", "sh0", "shN"
+"""The arrays of a `GaussianScene`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GaussianScene:
     """N Gaussians in world space, in OpenCV axes (x right, y down, z forward), as trainers hold them.
 
-    Arrays are float32. They may be views of shared memory that is rewritten later: copy what must stay.
+    The arrays are all of one sort: float32 NumPy arrays, or torch tensors on one CUDA device. They may be views of
+    shared memory that is rewritten later: copy what must stay.
     """
 
-    means: np.ndarray
+    means: Array
     """(N, 3) centres in world units."""
-    quats: np.ndarray
+    quats: Array
     """(N, 4) rotations as quaternions w, x, y, z; not normalised."""
-    scales: np.ndarray
+    scales: Array
     """(N, 3) standard deviations along the rotated axes: natural logarithms, or world units if `activated`."""
-    opacities: np.ndarray
+    opacities: Array
     """(N,) logits, or values in [0, 1] if `activated`."""
-    sh0: np.ndarray
+    sh0: Array
     """(N, 3) coefficients of degree 0, RGB."""
-    shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
+    shN: Array  # noqa: N815  (gsplat's own name for the field)
     """(N, K-1, 3) coefficients of degrees 1 to 3 (K-1 is 0, 3, 8 or 15), RGB."""
     activated: bool = False
     """Whether `scales` and `opacities` already went through exp and sigmoid."""
@@ -49,3 +59,45 @@ class GaussianScene:
     def stored_sh_degree(self) -> int:
         """The highest degree for which `shN` holds coefficients."""
         return {0: 0, 3: 1, 8: 2, 15: 3}[self.shN.shape[1]]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the arrays are CUDA tensors."""
+        return not isinstance(self.means, np.ndarray)
+
+    @property
+    def gpu(self) -> torch.device | None:
+        """The CUDA device of the arrays; None where they lie in host memory."""
+        return None if isinstance(self.means, np.ndarray) else self.means.device
+
+    def to_host(self, ready: Callable[[int], None] | None = None) -> GaussianScene:
+        """This scene as float32 NumPy arrays: itself where it is one already, otherwise a copy.
+
+        `ready(stream)`, with the raw handle of the CUDA stream that copies, makes that stream wait for the data.
+        """
+        if not self.on_gpu:
+            return self
+        self._wait(ready)
+        return replace(self, **{name: _host(getattr(self, name)) for name in FIELDS})
+
+    def sample(self, limit: int, ready: Callable[[int], None] | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Centres (M, 3) and opacities in [0, 1] (M,), float32, of M <= `limit` Gaussians evenly spread over the
+        arrays: enough to frame the scene. From a GPU only these are copied. `ready`: see `to_host`.
+        """
+        step = max(-(-len(self) // max(limit, 1)), 1)
+        self._wait(ready)
+        means, opacities = _host(self.means[::step]), _host(self.opacities[::step])
+        if not self.activated:
+            with np.errstate(over="ignore", invalid="ignore"):
+                opacities = 1 / (1 + np.exp(-opacities))
+        return means, opacities
+
+    def _wait(self, ready: Callable[[int], None] | None) -> None:
+        if ready is not None and self.gpu is not None:
+            import torch
+
+            ready(torch.cuda.current_stream(self.gpu).cuda_stream)
+
+
+def _host(array: Array) -> np.ndarray:
+    return array if isinstance(array, np.ndarray) else array.detach().float().cpu().numpy()

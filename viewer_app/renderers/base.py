@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import moderngl
     import numpy as np
 
+    from ipc.interop.base import PixelSource
     from viewer_app.cameras import Camera
     from viewer_app.scene import GaussianScene
 
@@ -67,14 +70,54 @@ class Picture(Protocol):
         """
         ...
 
+    def source(self) -> PixelSource:
+        """What `texture` holds, as something for a fragment shader to read: with `ipc.interop`'s `SHADER`,
+        `stored(p)` gives colour (premultiplied, over black) and alpha at column, row. The cheapest way to show a
+        picture: what was drawn in CUDA need not pass through a texture. For the renderer's own OpenGL context.
+        """
+        ...
+
+
+class HostReader:
+    """What the renderers that work from host memory have in common."""
+
+    @property
+    def wants_gpu(self) -> bool:
+        """False: CUDA tensors are copied to the host first."""
+        return False
+
+    @property
+    def reading(self) -> bool:
+        """False: `load` returns when everything is read."""
+        return False
+
+    @property
+    def gpu_ms(self) -> float | None:
+        """None: not measured."""
+        return None
+
+    def tick(self) -> bool:
+        """False: a picture changes with what it is drawn from only."""
+        return False
+
 
 class Renderer(Protocol):
     """Draws one scene at a time. Every call comes from the thread that made the renderer."""
 
     name: ClassVar[str]
 
-    def load(self, scene: GaussianScene) -> None:
-        """Take over a scene or a new version of it. The arrays may change after this returns.
+    @property
+    def wants_gpu(self) -> bool:
+        """Whether CUDA tensors are read where they lie. Every renderer takes both sorts of scenes; one that does
+        not want CUDA tensors copies them to the host first."""
+        ...
+
+    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
+        """Take over a scene or a new version of it. Arrays in host memory may change after this returns; those on a
+        GPU, which it reads asynchronously, once `reading` is False.
+
+        `ready(stream)`, with the raw handle of a CUDA stream, makes that stream wait until the data is there
+        (`Frame.wait`); called only for scenes on a GPU.
 
         Gaussians with a NaN or an infinity in any field, a scale beyond float32 or a quaternion of length zero
         are left out and counted in `skipped`. Before the first `load` the picture is empty.
@@ -89,8 +132,23 @@ class Renderer(Protocol):
         ...
 
     @property
+    def reading(self) -> bool:
+        """Whether a GPU may still read the arrays of the last `load`. Never waits."""
+        ...
+
+    def tick(self) -> bool:
+        """Whether the loaded scene should be drawn again though nothing else changed: a better renderer has become
+        ready. Cheap: for every pass of the event loop."""
+        ...
+
+    @property
     def skipped(self) -> int:
         """How many Gaussians of the loaded scene can never be drawn (see `load`)."""
+        ...
+
+    @property
+    def gpu_ms(self) -> float | None:
+        """Milliseconds that the GPU took for the last picture it has finished; None where that is not measured."""
         ...
 
     @property

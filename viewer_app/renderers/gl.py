@@ -15,13 +15,15 @@ import numpy as np
 
 from viewer_app.errors import RendererError
 from viewer_app.renderers.activation import activate
-from viewer_app.renderers.base import COVARIANCE_MAX, EPS_2D, Pixels, RenderOptions
+from viewer_app.renderers.base import COVARIANCE_MAX, EPS_2D, HostReader, Pixels, RenderOptions
 from viewer_app.renderers.gl_compositor import Stages, stable_order
 from viewer_app.renderers.gl_quads import QuadCompositor
 from viewer_app.renderers.gl_textures import Fields, texels
 from viewer_app.renderers.gl_tiles import TileCompositor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from viewer_app.cameras import Camera
     from viewer_app.renderers.activation import Activated
     from viewer_app.renderers.gl_compositor import Compositor
@@ -54,7 +56,7 @@ class GlPicture:
         return self.color
 
 
-class GlRenderer:
+class GlRenderer(HostReader):
     """Draws Gaussians with OpenGL 3.3 in a context that the caller owns and keeps current.
 
     Leaves the bound framebuffer and the enable flags as they were; the blend and depth functions are moderngl's
@@ -117,12 +119,12 @@ class GlRenderer:
     def profile(self, on: bool) -> None:
         self._stages.profile = on
 
-    def load(self, scene: GaussianScene) -> None:
+    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         """Activate and upload a scene. Raises RendererError when it exceeds the texture size limit."""
         self._check_open()
         self._stages.reset("activate", "load")
         with self._stages("activate"):
-            a = activate(scene)
+            a = activate(scene.to_host(ready))
             # Relative to the middle, taken in float64: a scene far from the origin keeps its detail.
             origin = a.means.mean(axis=0, dtype=np.float64) if len(a) else np.zeros(3)
             means = (a.means - origin).astype(np.float32)

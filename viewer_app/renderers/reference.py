@@ -19,11 +19,14 @@ from viewer_app.renderers.base import (
     COVARIANCE_MAX,
     EPS_2D,
     TRANSMITTANCE_MIN,
+    HostReader,
     Pixels,
     RenderOptions,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import moderngl
 
     from viewer_app.cameras import Camera
@@ -61,7 +64,7 @@ class ReferencePicture:
         return ctx.texture((rgba.shape[1], rgba.shape[0]), 4, np.ascontiguousarray(rgba), dtype="f4")
 
 
-class ReferenceRenderer:
+class ReferenceRenderer(HostReader):
     """Draws one Gaussian after another: seconds for 100,000 of them."""
 
     name: ClassVar[str] = "reference"
@@ -80,10 +83,10 @@ class ReferenceRenderer:
         """Milliseconds: activate (last load); project, draw (last render)."""
         return dict(self._timings)
 
-    def load(self, scene: GaussianScene) -> None:
+    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         self._check_open()
         begin = time.perf_counter()
-        a = activate(scene)
+        a = activate(scene.to_host(ready))
         self._scene = Activated(a.means.copy(), a.quats.copy(), a.scales.copy(), a.opacities.copy(), a.sh0.copy(),
                                 a.shN.copy(), a.sh_degree, a.skipped)
         self._timings["activate"] = (time.perf_counter() - begin) * 1e3
