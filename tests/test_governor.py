@@ -1,0 +1,176 @@
+"""The share of the GPU that the viewer takes, by a clock that the test turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from viewer_app.governor import SCALES, Governor, scaled
+
+SIZE = (1280, 720)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def governor(clock: Clock) -> Governor:
+    g = Governor(0.1, clock=clock)
+    g.shared = True
+    return g
+
+
+def draw(governor: Governor, clock: Clock, seconds: float, cost: float, *, every: float = 0.001) -> list[float]:
+    """The times of the pictures of a viewer that wants one every `every` seconds; each costs `cost` ms."""
+    end, drawn = clock.now + seconds, []
+    while clock.now < end:
+        if clock.now >= governor.next_picture():
+            governor.begin_picture()
+            governor.gives(("scene", *SIZE))
+            governor.took(("scene", *SIZE), cost)
+            drawn.append(clock.now)
+        clock.now += every
+    return drawn
+
+
+@pytest.mark.parametrize("cost", [0.15, 1.35, 5.0, 40.0])
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.5])
+def test_the_share_holds(clock: Clock, share: float, cost: float) -> None:
+    governor = Governor(share, clock=clock)
+    governor.shared = True
+    drawn = draw(governor, clock, 20.0, cost)
+    busy = len(drawn) * cost * 1e-3 / 20.0
+    possible = min(share, cost)  # not more than one picture every ms
+    assert busy <= share * 1.02 + cost * 1e-3 / 20
+    assert busy >= possible * 0.85 - cost * 1e-3 / 20
+
+
+def test_pictures_are_spaced_evenly(governor: Governor, clock: Clock) -> None:
+    drawn = draw(governor, clock, 10.0, 2.0)
+    gaps = [b - a for a, b in zip(drawn[-100:], drawn[-99:], strict=False)]
+    assert max(gaps) - min(gaps) <= 0.0021
+    assert sum(gaps) / len(gaps) == pytest.approx(0.02, rel=0.05)
+
+
+def test_the_first_picture_after_a_rest_comes_at_once(governor: Governor, clock: Clock) -> None:
+    draw(governor, clock, 5.0, 30.0)
+    clock.now += 10
+    assert governor.next_picture() <= clock.now
+
+
+def test_nothing_is_held_back_while_nobody_else_needs_the_gpu(governor: Governor, clock: Clock) -> None:
+    governor.shared = False
+    drawn = draw(governor, clock, 1.0, 30.0)
+    assert len(drawn) > 990
+    assert governor.scale("scene", SIZE) == 1.0
+    assert governor.next_version() <= clock.now
+    governor.shared = True  # and what was spent until then is not held against it
+    assert governor.next_picture() <= clock.now
+
+
+def test_a_share_of_one_is_no_limit(clock: Clock) -> None:
+    governor = Governor(1.0, clock=clock)
+    governor.shared = True
+    assert len(draw(governor, clock, 1.0, 30.0)) > 990
+    assert not governor.limited
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1, float("nan")])
+def test_an_impossible_share_is_told(share: float) -> None:
+    with pytest.raises(ValueError, match="over 0 up to 1"):
+        Governor(share)
+
+
+def test_the_least_of_the_last_times_is_what_it_costs(governor: Governor, clock: Clock) -> None:
+    """The trainer's turns count in to what is measured."""
+    for ms in (2.8, 7.3, 1.35, 6.9):
+        governor.took(("scene", *SIZE), ms)
+        clock.now += 0.02
+    assert governor.cost(("scene", *SIZE)) == 1.35
+    for _ in range(40):
+        governor.took(("scene", *SIZE), 3.0)  # the scene grew
+    assert governor.cost(("scene", *SIZE)) == 3.0
+    assert governor.cost(("scene", 3, 3)) is None
+
+
+def test_what_was_unknown_is_paid_for_later(governor: Governor, clock: Clock) -> None:
+    governor.gives(("scene", *SIZE))
+    governor.gives(("scene", *SIZE))
+    assert governor.next_picture() <= clock.now
+    governor.took(("scene", *SIZE), 50.0)
+    assert governor.next_picture() == pytest.approx(clock.now + 1.0 - 0.05)  # 2 x 50 ms less what was saved up
+
+
+@pytest.mark.parametrize(("fixed", "full"), [(0.2, 1.2), (0.4, 2.4), (0.3, 4.0), (1.2, 3.0), (3.0, 20.0)])
+def test_the_resolution_while_moving_lets_it_run_smoothly(governor: Governor, clock: Clock, fixed: float,
+                                                          full: float) -> None:
+    """A camera that moves for 4 s: at least 50 pictures a second, unless the least resolution is too much."""
+    scale, times, used = 1.0, [], []
+    end = clock.now + 4
+    while clock.now < end:
+        if clock.now >= governor.next_picture():
+            scale = governor.scale("scene", SIZE)
+            w, h = scaled(SIZE, scale)
+            cost = fixed + (full - fixed) * w * h / (SIZE[0] * SIZE[1])
+            governor.begin_picture()
+            governor.gives(("scene", w, h))
+            governor.took(("scene", w, h), cost)
+            times.append(clock.now)
+            used.append(scale)
+        clock.now += 0.001
+    rate = sum(t > end - 2 for t in times) / 2
+    least = fixed + (full - fixed) * SCALES[-1] ** 2
+    possible = 100.0 / least  # ms of the share in a second, by those of a picture
+    assert rate >= min(50.0, possible * 0.9)
+    assert len(set(used[len(used) // 2:])) == 1, "the resolution does not waver"
+    assert used[-1] in SCALES
+    if full <= 100 / 60:
+        assert set(used) == {1.0}
+    elif possible > 60:  # nor is it less than it need be
+        rung = SCALES.index(used[-1])
+        assert fixed + (full - fixed) * SCALES[max(rung - 2, 0)] ** 2 > 100 / 60
+
+
+def test_what_is_drawn_beside_the_scene_counts(governor: Governor) -> None:
+    governor.took(("scene", *SIZE), 1.5)
+    assert governor.scale("scene", SIZE) == 1.0
+    governor.took(("panel",), 0.6)
+    governor.begin_picture()
+    governor.gives(("panel",))
+    governor.begin_picture()
+    assert governor.scale("scene", SIZE) < 1.0
+
+
+def test_versions_alone_come_at_a_pace_of_their_own(governor: Governor, clock: Clock) -> None:
+    governor.took(("scene", *SIZE), 0.5)
+    loaded = 0
+    for _ in range(2000):
+        if clock.now >= governor.next_version():
+            governor.loads_version()
+            governor.gives(("scene", *SIZE))
+            loaded += 1
+        clock.now += 0.001
+    assert 50 <= loaded <= 62
+    governor.took(("load", 1), 1.0)
+    assert governor.next_version(moving=True) > governor.next_version()
+
+
+def test_it_says_what_it_used(governor: Governor, clock: Clock) -> None:
+    draw(governor, clock, 5.0, 2.0)
+    assert governor.used == pytest.approx(0.1, rel=0.1)
+    clock.now += 2
+    assert governor.used == 0.0
+
+
+def test_sizes_are_never_nothing() -> None:
+    assert scaled((1000, 500), 0.5) == (500, 250)
+    assert scaled((20, 10), 0.35) == (16, 10)

@@ -1,0 +1,168 @@
+"""Holds the viewer to its share of a GPU that a training run needs as well. Plain arithmetic, no graphics.
+
+Whatever is given to the GPU is called a work: a tuple of a word and what decides what it costs, such as
+("scene", 1280, 720). The governor learns what each costs, pays for it from an account that fills with the share,
+and says when the next picture may begin and how large it may be while somebody moves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Work = tuple[object, ...]
+
+SCALES = (1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35)
+"""Resolutions of pictures while somebody moves: a few, so that each is measured often."""
+SMOOTH, FLUENT = 60.0, 52.0
+"""Pictures a second to aim for while somebody moves, and with how few a resolution is kept once it was chosen."""
+VERSIONS_AT_REST, VERSIONS_MOVING = 30.0, 10.0
+"""New versions of a scene a second, at most."""
+_BURST = 0.05
+"""Seconds of its share that may be saved up, so that the first picture after a rest comes at once."""
+_MEMORY = 10.0
+_SAMPLES = 32
+
+
+class Governor:
+    """Spaces pictures so that the GPU works for the viewer at most `share` of the time, while `shared` is set."""
+
+    def __init__(self, share: float = 0.1, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`share`: over 0 up to 1; 1 means no limit. `clock`: seconds."""
+        if not 0 < share <= 1:
+            raise ValueError(f"share is {share:g}, not a number over 0 up to 1 (1: no limit)")
+        self.share = share
+        self.shared = False
+        """Whether somebody else needs the GPU now. Otherwise nothing is held back."""
+        self._clock = clock
+        self._samples: dict[Work, deque[tuple[float, float]]] = {}
+        self._unknown: dict[Work, int] = {}
+        self._account = _BURST * share * 1e3  # ms that may be spent; less than 0: debts
+        self._counted_at = clock()
+        self._spent: deque[tuple[float, float]] = deque()
+        self._picture: list[Work] = []
+        self._last_picture: list[Work] = []
+        self._scale = 1.0
+        self._version_at = -1e9
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything is held back at the moment."""
+        return self.shared and self.share < 1
+
+    # -- what is done and what it costs --------------------------------------------------------------------
+
+    def begin_picture(self) -> None:
+        """What follows belongs to another picture than what came before."""
+        self._last_picture, self._picture = self._picture, []
+
+    def gives(self, work: Work) -> None:
+        """The GPU is given this to do."""
+        self._picture.append(work)
+        cost = self.cost(work)
+        if cost is None:
+            self._unknown[work] = self._unknown.get(work, 0) + 1
+        else:
+            self._pay(cost)
+
+    def took(self, work: Work, ms: float) -> None:
+        """The GPU was seen to spend `ms` on it, from begin to end.
+
+        What another process did in between counts in: the least of the last few is what it costs.
+        """
+        now = self._clock()
+        samples = self._samples.setdefault(work, deque(maxlen=_SAMPLES))
+        samples.append((now, ms))
+        for _ in range(self._unknown.pop(work, 0)):
+            self._pay(self.cost(work) or 0.0)
+        if len(self._samples) > 200:  # of windows that were dragged to many sizes
+            self._samples = {w: s for w, s in self._samples.items() if now - s[-1][0] < _MEMORY}
+
+    def cost(self, work: Work) -> float | None:
+        """Milliseconds that it takes, as far as is known."""
+        samples = self._samples.get(work)
+        if not samples:
+            return None
+        newest = samples[-1][0]
+        return min(ms for at, ms in samples if newest - at <= _MEMORY)
+
+    def _pay(self, ms: float) -> None:
+        now = self._clock()
+        self._balance(now)
+        if self.limited:
+            self._account -= ms
+        self._spent.append((now, ms))
+
+    def _balance(self, now: float) -> float:
+        earned = (now - self._counted_at) * self.share * 1e3
+        self._counted_at = now
+        most = _BURST * self.share * 1e3
+        self._account = min(self._account + max(earned, 0.0), most) if self.limited else most
+        return self._account
+
+    @property
+    def used(self) -> float:
+        """The share of the last second that the GPU worked for the viewer."""
+        now = self._clock()
+        while self._spent and self._spent[0][0] < now - 1:
+            self._spent.popleft()
+        return sum(ms for _, ms in self._spent) * 1e-3
+
+    # -- what may be done ----------------------------------------------------------------------------------
+
+    def next_picture(self) -> float:
+        """When the next picture may begin, by the clock; a time that has passed means now."""
+        now = self._clock()
+        debt = -self._balance(now)
+        return now + max(debt, 0.0) / (self.share * 1e3)
+
+    def next_version(self, moving: bool = False) -> float:
+        """When the next version of a scene may be loaded, by the clock. `moving`: somebody moves the camera."""
+        if not self.limited:
+            return self._clock()
+        pace = VERSIONS_MOVING if moving else VERSIONS_AT_REST
+        return max(self.next_picture(), self._version_at + 1 / pace)
+
+    def loads_version(self) -> None:
+        """A version is being loaded."""
+        self._version_at = self._clock()
+
+    def scale(self, name: str, size: tuple[int, int]) -> float:
+        """At what resolution to draw the works `(name, width, height)` while somebody moves: 1, or one of SCALES.
+
+        Costs that are not known are taken from those that are: a part stays, a part goes with the number of pixels.
+        """
+        if not self.limited:
+            return 1.0
+        known = {s: c for s in SCALES if (c := self.cost((name, *scaled(size, s)))) is not None}
+        if not known:
+            return 1.0
+        beside = sum(self.cost(w) or 0.0 for w in (self._picture or self._last_picture) if w[0] not in (name, "load"))
+        room, enough = (self.share * 1e3 / pace - beside for pace in (SMOOTH, FLUENT))
+        fits = [s for s in SCALES if _estimate(known, s) <= (enough if s == self._scale else room)]
+        self._scale = max(fits, default=SCALES[-1])
+        return self._scale
+
+
+def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """The width and height of a picture of `size` at a resolution of `scale`; at least 16, or what there is."""
+    w, h = size
+    return max(int(w * scale), min(16, w)), max(int(h * scale), min(16, h))
+
+
+def _estimate(known: dict[float, float], scale: float) -> float:
+    """Milliseconds at a scale, from those known at others."""
+    if scale in known:
+        return known[scale]
+    nearest = sorted(known, key=lambda s: abs(s - scale))
+    a = nearest[0]
+    if len(nearest) == 1:
+        factor = (scale / a) ** 2
+        return known[a] * (0.5 + 0.5 * factor if scale < a else factor)
+    b = nearest[1]
+    slope = max((known[b] - known[a]) / (b * b - a * a), 0.0)
+    return max(known[a] + slope * (scale * scale - a * a), 0.0)

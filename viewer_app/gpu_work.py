@@ -1,0 +1,137 @@
+"""What the viewer gives the GPU to do: timed by the GPU itself, without ever waiting for it."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from viewer_app.governor import Governor
+from viewer_app.renderers.gl import SOFTWARE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import moderngl
+
+    from viewer_app.governor import Work
+
+_TIMESTAMP, _RESULT, _AVAILABLE = 0x8E28, 0x8866, 0x8867
+_MOST = 64
+
+
+class GpuWork:
+    """Times works on the GPU (`with work("image", 640, 480): ...`) and tells a governor.
+
+    A work is timed by two timestamps in the stream of commands (OpenGL 3.3), so that works may lie in each other.
+    A software rasteriser's timestamps say little, and its drawing is the processor's work: there the end is waited for.
+    Belongs to the thread that holds the context.
+    """
+
+    def __init__(self, ctx: moderngl.Context, governor: Governor | None = None) -> None:
+        self.governor = governor or Governor(1.0)
+        self.ms: dict[object, float] = {}
+        """The last known time by the work's first word."""
+        self.software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+        self._ctx = ctx
+        self._gl = _functions()
+        self._queries: list[int] = []
+        self._free: list[int] = []
+        self._pending: deque[tuple[Work, int, int]] = deque()
+        self._closed = False
+
+    @contextmanager
+    def __call__(self, *work: object) -> Iterator[None]:
+        """What is submitted inside is this work."""
+        self.governor.gives(work)
+        if self.software:
+            since = time.perf_counter()
+            yield
+            self._ctx.finish()
+            self.took(work, (time.perf_counter() - since) * 1e3)
+            return
+        begin = self._stamp()
+        try:
+            yield
+        finally:
+            end = self._stamp()
+            if begin and end:
+                self._pending.append((work, begin, end))
+
+    def _stamp(self) -> int:
+        if self._gl is None or self._closed:
+            return 0
+        if not self._free:
+            if len(self._queries) >= 2 * _MOST:
+                return 0
+            query = ctypes.c_uint()
+            self._gl.glGenQueries(1, ctypes.byref(query))
+            self._queries.append(query.value)
+            self._free.append(query.value)
+        query_id = self._free.pop()
+        self._gl.glQueryCounter(query_id, _TIMESTAMP)
+        return query_id
+
+    def collect(self) -> int:
+        """Take in what the GPU has finished; returns how many works it has not. Never waits."""
+        gl = self._gl
+        while self._pending and gl is not None:
+            work, begin, end = self._pending[0]
+            done = ctypes.c_uint()
+            gl.glGetQueryObjectuiv(end, _AVAILABLE, ctypes.byref(done))
+            if not done.value:
+                break
+            times = []
+            for query in (begin, end):
+                ns = ctypes.c_uint64()
+                gl.glGetQueryObjectui64v(query, _RESULT, ctypes.byref(ns))
+                times.append(ns.value)
+            self._pending.popleft()
+            self._free += [begin, end]
+            self.took(work, max(times[1] - times[0], 0) * 1e-6)
+        return len(self._pending)
+
+    def flush(self) -> None:
+        """Have the GPU begin with what was submitted. Does not wait."""
+        if self._gl is not None:
+            self._gl.glFlush()
+        else:
+            self._ctx.finish()
+
+    def took(self, work: Work, ms: float) -> None:
+        """A work was timed by other means."""
+        self.ms[work[0]] = ms
+        self.governor.took(work, ms)
+
+    def close(self) -> None:
+        """Give back everything. Idempotent. The context must still be current."""
+        if self._closed:
+            return
+        self._closed = True
+        self._pending.clear()
+        if self._gl is not None and self._queries:
+            ids = (ctypes.c_uint * len(self._queries))(*self._queries)
+            self._gl.glDeleteQueries(len(self._queries), ids)
+        self._queries, self._free = [], []
+
+
+def _functions() -> ctypes.CDLL | None:
+    """OpenGL's functions for queries; None where the library does not hand them out."""
+    for name in ("libGL.so.1", "libOpenGL.so.0"):
+        try:
+            gl = ctypes.CDLL(name)
+            p = ctypes.c_void_p
+            for function, arguments in (
+                ("glGenQueries", (ctypes.c_int, p)), ("glDeleteQueries", (ctypes.c_int, p)),
+                ("glQueryCounter", (ctypes.c_uint, ctypes.c_uint)),
+                ("glGetQueryObjectuiv", (ctypes.c_uint, ctypes.c_uint, p)),
+                ("glGetQueryObjectui64v", (ctypes.c_uint, ctypes.c_uint, p)), ("glFlush", ()),
+            ):
+                getattr(gl, function).argtypes = arguments
+                getattr(gl, function).restype = None
+        except (OSError, AttributeError):
+            continue
+        return gl
+    return None
