@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from viewer_app.renderers.base import Renderer
 
 MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
-    "reference": lambda ctx: ReferenceRenderer(),
+    "reference": ReferenceRenderer,
     "gl-quads": lambda ctx: GlRenderer(ctx, compositor="quads"),
     "gl-tiles": lambda ctx: GlRenderer(ctx, compositor="tiles"),
 }

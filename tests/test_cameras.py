@@ -14,6 +14,8 @@ from viewer_app.cameras import (
     Camera,
     bounds,
     camera_from_json,
+    field_of_view,
+    focal_length,
     frame_points,
     intrinsics,
     look_at,
@@ -97,7 +99,7 @@ def test_resized_keeps_the_vertical_extent(model, size):
     assert np.array_equal(camera.K, K), "the original stays as it was"
 
 
-@pytest.mark.parametrize("change", [{}, {"model": "ortho"}, {"near": 0.5, "far": 20.0}])
+@pytest.mark.parametrize("change", [{}, {"model": "ortho"}, {"model": "fisheye"}, {"near": 0.5, "far": 20.0}])
 def test_json_round_trip(change):
     camera = Camera(look_at((1, 2, 3), (-4, 5, 6), (0.1, 0.2, 0.9)),
                     np.array([[500.5, 0, 310], [0, 480, 250], [0, 0, 1]]), 640, 480, **change)
@@ -126,13 +128,20 @@ def test_ortho_shows_as_much_as_pinhole_at_the_target():
     np.testing.assert_allclose(project(ortho, across)[0], project(pinhole, across)[0])
 
 
+def test_fisheye_shows_the_angle_from_top_to_bottom():
+    camera = camera_from_json(json.dumps(SIMPLE | {"model": "fisheye", "fov": 120}), 64, 48)
+    assert camera.K[1, 1] * math.radians(60) == pytest.approx(24)  # pixels per radian
+    for model in ("pinhole", "fisheye"):
+        assert field_of_view(focal_length(100, 48, model), 48, model) == pytest.approx(100)
+
+
 @pytest.mark.parametrize(("change", "message"), [
     ({"fov": "wide"}, "fov: 'wide' is not a number"), ({"fov": 0}, "fov is 0"), ({"fov": True}, "True is not a number"),
     ({"near": 0}, "near 0.* and far"), ({"near": 5, "far": 2}, "0 < near < far"), ({"far": None}, "far: None"),
     ({"near": math.nan}, "0 < near < far"), ({"up": [0, 0]}, r"up is \[0, 0\]; three finite"),
     ({"up": None}, "up is None"), ({"up": [0, 0, 0]}, "not all 0"), ({"position": ["1", 0, 0]}, r"position is \['1'"),
     ({"look_at": 3}, "look_at is 3"), ({"look_at": [1, 2, -3]}, "different points"),
-    ({"look_at": [10**400, 0, 0]}, "look_at is"), ({"model": "fisheye"}, "'fisheye', not 'pinhole' or 'ortho'"),
+    ({"look_at": [10**400, 0, 0]}, "look_at is"), ({"model": "equal"}, "'equal', not 'pinhole', 'ortho' or"),
     ({"model": []}, r"model is \[\]"), ({"eye": 1}, "unknown key 'eye'; legal are K, far, fov"),
     ({"viewmat": EYE, "K": K33}, "does not go with"), ({"K": K33}, "does not go with")])
 def test_json_simple_form_says_what_is_wrong(change, message):

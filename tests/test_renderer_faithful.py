@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
 
+from viewer_app.cameras import MODELS
 from viewer_app.renderers.base import Pixels, RenderOptions
 from viewer_app.renderers.gl import GlRenderer
 from viewer_app.renderers.reference import ReferenceRenderer
@@ -112,6 +113,7 @@ def least(request: pytest.FixtureRequest) -> float:
 @pytest.mark.parametrize(("name", "size", "model"), [
     ("biker_0", (400, 300), "pinhole"), ("biker_1", (400, 300), "ortho"),
     ("playbot_0_aa", (400, 300), "pinhole"), ("playbot_2", (321, 243), "ortho"), ("random_0_aa", (321, 243), "ortho"),
+    ("playbot_1", (321, 243), "fisheye"),
 ])
 def test_gl_against_the_reference(gl: GlRenderer, load: Load, data_dir: Path, name: str, size, model,
                                   least: float) -> None:
@@ -135,7 +137,7 @@ SCENES = {
 
 
 @pytest.mark.parametrize("kind", sorted(SCENES))
-@pytest.mark.parametrize("model", ["pinhole", "ortho"])
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("mode", ["classic", "antialiased"])
 def test_random_scenes(gl: GlRenderer, kind: str, model, mode, least: float) -> None:
     got = both(gl, random_scene(21, SCENES[kind]), looking_at_origin(model=model), RenderOptions(mode))

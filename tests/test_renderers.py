@@ -12,6 +12,7 @@ import pytest
 from renderer_cases import MAKERS, Chance, camera, looking_at_origin, psnr, random_scene, scene
 
 import viewer_app.renderers
+from viewer_app.cameras import MODELS
 from viewer_app.errors import RendererError
 from viewer_app.renderers.base import ALPHA_MIN, EPS_2D, Pixels, RenderOptions
 from viewer_app.scene import SH_C0, GaussianScene
@@ -74,12 +75,12 @@ def test_shapes_and_types(renderer: Renderer, depth: bool) -> None:
         assert p.depth is None
 
 
-@pytest.mark.parametrize("model", ["pinhole", "ortho"])
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("mode", ["classic", "antialiased"])
 def test_one_gaussian_by_hand(renderer: Renderer, request: pytest.FixtureRequest, model, mode) -> None:
     rgb, opacity, z, s, focal = np.array([0.9, 0.4, 0.1]), 0.8, 2.0, 0.06, 50.0
     p = draw(renderer, scene((0, 0, z), rgb, s, opacity), camera(focal=focal, model=model), RenderOptions(mode))
-    sharp = (focal * s / (z if model == "pinhole" else 1.0)) ** 2
+    sharp = (focal * s / (1.0 if model == "ortho" else z)) ** 2  # on the axis a fisheye lens is a pinhole
     variance = sharp + EPS_2D
     if mode == "antialiased":
         opacity *= sharp / variance  # sqrt of the ratio of determinants, both axes alike
@@ -160,10 +161,34 @@ def test_of_two_at_one_depth_the_first_is_nearer(renderer: Renderer) -> None:
 
 @pytest.mark.parametrize(("z", "seen"), [(-2.0, False), (0.0, False), (0.4, False), (0.6, True), (8.0, True),
                                          (11.0, False)])
-@pytest.mark.parametrize("model", ["pinhole", "ortho"])
+@pytest.mark.parametrize("model", MODELS)
 def test_near_and_far(renderer: Renderer, model, z: float, seen: bool) -> None:
     p = draw(renderer, scene((0, 0, z), scales=0.5), camera(model=model, near=0.5, far=10.0))
     assert bool(p.alpha.max() > 0) is seen
+
+
+def test_fisheye_places_by_angle(renderer: Renderer) -> None:
+    # 70 degrees to the right and 20 down of the line of sight, where a pinhole's picture would be six times as wide.
+    for towards, angle in [((1.0, 0.0), 70), ((0.0, 1.0), 20), ((-0.6, -0.8), 45)]:
+        a, lens = np.radians(angle), camera(160, 120, 60.0, model="fisheye")
+        at = np.array([*(np.sin(a) * np.array(towards)), np.cos(a)]) * 3
+        p = draw(renderer, scene(at, scales=0.01, opacities=0.9), lens)
+        y, x = np.mgrid[:120, :160]
+        center = np.array([(p.alpha * (x + 0.5)).sum(), (p.alpha * (y + 0.5)).sum()]) / p.alpha.sum()
+        assert center == pytest.approx(lens.K[:2, 2] + 60 * a * np.array(towards), abs=0.05)
+
+
+def test_fisheye_draws_a_ball_as_the_angles_it_covers(renderer: Renderer) -> None:
+    # Along the radius a sphere spans s / distance radians; across it is stretched by angle / sin(angle).
+    a, s, distance, focal = np.radians(60), 0.1, 2.0, 100.0
+    lens = camera(400, 300, focal, model="fisheye")
+    p = draw(renderer, scene((np.sin(a) * distance, 0, np.cos(a) * distance), scales=s, opacities=0.6), lens)
+    y, x = np.mgrid[:300, :400]
+    dx, dy = x + 0.5 - lens.K[0, 2] - focal * a, y + 0.5 - lens.K[1, 2]
+    along, across = (focal * s / distance) ** 2 + EPS_2D, (focal * s / distance * a / np.sin(a)) ** 2 + EPS_2D
+    expected = 0.6 * np.exp(-0.5 * (dx * dx / along + dy * dy / across))
+    inside = expected > 2 * ALPHA_MIN
+    assert np.abs(p.alpha - expected)[inside].max() < 1e-3
 
 
 def test_a_gaussian_with_its_centre_outside_the_picture_reaches_in(renderer: Renderer) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from viewer_app.errors import CameraError
 
-CameraModel = Literal["pinhole", "ortho"]
+CameraModel = Literal["pinhole", "ortho", "fisheye"]
+MODELS: tuple[CameraModel, ...] = get_args(CameraModel)
 
 DEFAULT_FOV = 50.0
 """Vertical field of view in degrees of a camera that names none."""
@@ -34,7 +35,8 @@ class Camera:
     """(4, 4) float64, world to camera."""
     K: np.ndarray
     """(3, 3) float64 in pixels: [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]. Pixel centres lie at +0.5.
-    For model "ortho", fx and fy are pixels per world unit."""
+    For model "ortho", fx and fy are pixels per world unit; for "fisheye" (equidistant: the distance from the
+    principal point grows with the angle from the line of sight) pixels per radian."""
     width: int
     height: int
     model: CameraModel = "pinhole"
@@ -95,11 +97,25 @@ def look_at(position: Any, target: Any, up: Any = DEFAULT_UP) -> np.ndarray:
     return viewmat
 
 
-def intrinsics(fov: float, width: int, height: int) -> np.ndarray:
-    """K (3, 3) for square pixels, the principal point in the middle, `fov` the vertical angle in degrees."""
+def focal_length(fov: float, height: int, model: CameraModel = "pinhole") -> float:
+    """The focal length, K's fy, with which a picture `height` pixels high shows `fov` degrees from top to bottom."""
+    half = math.radians(fov) / 2
+    return height / 2 / (half if model == "fisheye" else math.tan(half))
+
+
+def field_of_view(focal: float, height: int, model: CameraModel = "pinhole") -> float:
+    """The inverse of `focal_length`: degrees."""
+    half = height / 2 / focal
+    return math.degrees(2 * (half if model == "fisheye" else math.atan(half)))
+
+
+def intrinsics(fov: float, width: int, height: int, model: CameraModel = "pinhole") -> np.ndarray:
+    """K (3, 3) for square pixels, the principal point in the middle, `fov` the vertical angle in degrees.
+
+    For "ortho" it is the pinhole camera's; divide the focal lengths by a distance."""
     if not 0.1 <= fov < 179.5:
         raise CameraError(f"camera: fov is {fov}, not an angle from 0.1 to 179.5 degrees")
-    f = height / 2 / math.tan(math.radians(fov) / 2)
+    f = focal_length(fov, height, model)
     return np.array([[f, 0, width / 2], [0, f, height / 2], [0, 0, 1.0]])
 
 
@@ -108,8 +124,9 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
 
     Two forms: {"viewmat": 4x4, "K": 3x3} with optional "width", "height" that K was made for (the picture's own
     size is assumed otherwise), or {"position": [x,y,z], "look_at": [x,y,z], "up": [x,y,z], "fov": degrees} with
-    optional up and fov. Both take an optional "model": "pinhole" | "ortho", "near", "far". With "ortho" the second
-    form shows as much as a pinhole camera shows at the distance of look_at.
+    optional up and fov. Both take an optional "model": "pinhole" | "ortho" | "fisheye", "near", "far". With "ortho"
+    the second form shows as much as a pinhole camera shows at the distance of look_at; with "fisheye" (equidistant)
+    fov is the angle from the top to the bottom of the picture as well.
 
     Raises:
         CameraError: the text, or what the file holds, describes no camera.
@@ -119,8 +136,8 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
     if unknown := set(d) - known:
         raise CameraError(f"camera: unknown key {sorted(unknown)[0]!r}; legal are {', '.join(sorted(known))}")
     model = d.get("model", "pinhole")
-    if model not in ("pinhole", "ortho"):
-        raise CameraError(f"camera: model is {model!r}, not 'pinhole' or 'ortho'")
+    if model not in MODELS:
+        raise CameraError(f"camera: model is {model!r}, not 'pinhole', 'ortho' or 'fisheye'")
     near, far = _number(d, "near", NEAR), _number(d, "far", FAR)
     if not 0 < near < far:
         raise CameraError(f"camera: near {near} and far {far} must satisfy 0 < near < far")
@@ -150,7 +167,7 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
                           f"got {', '.join(sorted(d)) or 'nothing'}")
     target = _vector(d, "look_at")
     viewmat = look_at(_vector(d, "position"), target, _vector(d, "up", DEFAULT_UP))
-    K = intrinsics(_number(d, "fov", DEFAULT_FOV), width, height)
+    K = intrinsics(_number(d, "fov", DEFAULT_FOV), width, height, model)
     if model == "ortho":
         K[[0, 1], [0, 1]] /= viewmat[2, :3] @ target + viewmat[2, 3]
     return Camera(viewmat, K, width, height, model, near, far)

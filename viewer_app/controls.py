@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from viewer_app.cameras import DEFAULT_FOV, Camera, CameraModel
+from viewer_app.cameras import DEFAULT_FOV, Camera, CameraModel, field_of_view, focal_length
 from viewer_app.events import (
     Event,
     Key,
@@ -165,18 +165,15 @@ class Orbit:
         depth = float((self.rotation @ target + camera.viewmat[:3, 3])[2])
         self.distance = depth if depth > 1e-6 else max(float(np.linalg.norm(target - camera.position)), 1e-3)
         self.target = camera.position + self.rotation[2] * self.distance
-        self.fov = math.degrees(2 * math.atan(camera.height / 2 / self._pinhole_focal(camera)))
+        focal = float(camera.K[1, 1]) * (self.distance if camera.model == "ortho" else 1)
+        self.fov = field_of_view(focal, camera.height, camera.model)
         self.fov = min(max(self.fov, 1.0), 170.0)
         self.near = camera.near
         self.model = camera.model
 
-    def _pinhole_focal(self, camera: Camera) -> float:
-        focal = float(camera.K[1, 1])
-        return focal if camera.model == "pinhole" else focal * self.distance
-
     def camera(self, width: int, height: int) -> Camera:
         """The camera for a picture of this size; the vertical field of view does not depend on it."""
-        focal = height / 2 / math.tan(math.radians(self.fov) / 2)
+        focal = focal_length(self.fov, height, self.model)
         if self.model == "ortho":
             focal /= self.distance
         viewmat = np.eye(4)
@@ -213,12 +210,12 @@ class Orbit:
 
     def pan(self, dx: float, dy: float, height: int) -> None:
         """Move with the target so that the scene follows a drag of (dx, dy) pixels in a picture so high."""
-        unit = 2 * math.tan(math.radians(self.fov) / 2) * self.distance / height
+        unit = self.distance / focal_length(self.fov, height, self.model)
         self.target = self.target - self.rotation.T @ np.array([dx * unit, dy * unit, 0.0])
 
     def dolly(self, factor: float, x: float, y: float, rect: Rect) -> None:
         """Come nearer by `factor` (< 1) towards the point under the pixel (x, y) at the target's depth."""
-        unit = 2 * math.tan(math.radians(self.fov) / 2) * self.distance / rect.height
+        unit = self.distance / focal_length(self.fov, rect.height, self.model)
         offset = np.array([(x - rect.x - rect.width / 2) * unit, (y - rect.y - rect.height / 2) * unit, 0.0])
         distance = min(max(self.distance * factor, 1e-6), 1e9)
         factor = distance / self.distance

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import moderngl
 import numpy as np
 
+from viewer_app.cameras import MODELS
 from viewer_app.errors import RendererError
 from viewer_app.renderers.activation import activate
 from viewer_app.renderers.base import COVARIANCE_MAX, EPS_2D, HostReader, Pixels, RenderOptions
 from viewer_app.renderers.gl_compositor import Stages, stable_order
 from viewer_app.renderers.gl_quads import QuadCompositor
-from viewer_app.renderers.gl_textures import Fields, texels
+from viewer_app.renderers.gl_textures import Fields, texels, texture_source
 from viewer_app.renderers.gl_tiles import TileCompositor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ipc.interop.sources import TextureSource
     from viewer_app.cameras import Camera
     from viewer_app.renderers.activation import Activated
     from viewer_app.renderers.gl_compositor import Compositor
@@ -54,6 +56,10 @@ class GlPicture:
         if ctx is not self.color.ctx:
             raise RendererError("gl: the picture belongs to another OpenGL context; use pixels() to carry it over")
         return self.color
+
+    def source(self) -> TextureSource:
+        """The target itself: no copy."""
+        return texture_source(self.color)
 
 
 class GlRenderer(HostReader):
@@ -214,7 +220,7 @@ class GlRenderer(HostReader):
               focal=focal, center=center, size=size,
               limit_low=-(center / focal + margin), limit_high=(size - center) / focal + margin,
               z_near=camera.near, z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
-              ortho=camera.model == "ortho", antialiased=options.mode == "antialiased")
+              model=MODELS.index(camera.model), antialiased=options.mode == "antialiased")
         self._projected.use()
         self._projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
         p.fill()

@@ -7,6 +7,9 @@ from typing import Literal
 import moderngl
 import numpy as np
 
+from ipc.interop.base import Form
+from ipc.interop.sources import TextureSource
+
 TILE = 16
 """Side in pixels of the tiles that `Target` keeps track of; shaders/tiles.frag and splat.vert know it as `TILE`."""
 
@@ -97,6 +100,12 @@ def texels(texture: moderngl.Texture) -> np.ndarray:
     """What a float texture holds, (height, width, components) float32, row 0 first."""
     data = np.frombuffer(texture.read(alignment=1), np.float32 if texture.dtype == "f4" else np.float16)
     return data.reshape(texture.height, texture.width, texture.components).astype(np.float32, copy=False)
+
+
+def texture_source(texture: moderngl.Texture) -> TextureSource:
+    """An RGBA float texture with row 0 at the top, for shaders that read any source."""
+    dtype = "float32" if texture.dtype == "f4" else "float16"
+    return TextureSource(texture, Form(texture.width, texture.height, 4, dtype, "HWC"))
 
 
 def _texture(ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str) -> moderngl.Texture:

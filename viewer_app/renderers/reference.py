@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from ipc.interop.base import PixelSource
     from viewer_app.cameras import Camera
     from viewer_app.scene import GaussianScene
 
@@ -54,6 +55,7 @@ class ReferencePicture:
     """What `ReferenceRenderer.render` returns."""
 
     held: Pixels
+    ctx: moderngl.Context | None = None
 
     def pixels(self) -> Pixels:
         return self.held
@@ -63,13 +65,23 @@ class ReferencePicture:
         rgba = np.dstack([self.held.color, self.held.alpha])
         return ctx.texture((rgba.shape[1], rgba.shape[0]), 4, np.ascontiguousarray(rgba), dtype="f4")
 
+    def source(self) -> PixelSource:
+        """A new texture of the renderer's context, which lives as long as the source."""
+        from viewer_app.renderers.gl_textures import texture_source
+
+        if self.ctx is None:
+            raise RendererError("reference: made without an OpenGL context; only pixels() and texture() work")
+        return texture_source(self.texture(self.ctx))
+
 
 class ReferenceRenderer(HostReader):
     """Draws one Gaussian after another: seconds for 100,000 of them."""
 
     name: ClassVar[str] = "reference"
 
-    def __init__(self) -> None:
+    def __init__(self, ctx: moderngl.Context | None = None) -> None:
+        """`ctx`: only for `Picture.source`."""
+        self._ctx = ctx
         self._scene: Activated | None = None
         self._timings: dict[str, float] = {}
         self._closed = False
@@ -107,7 +119,7 @@ class ReferenceRenderer(HostReader):
         sums = sums.astype(np.float32)
         depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
         return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),
-                                       (1 - transmittance).astype(np.float32), depth))
+                                       (1 - transmittance).astype(np.float32), depth), self._ctx)
 
     def close(self) -> None:
         self._scene = None
@@ -130,17 +142,18 @@ def project(a: Activated, camera: Camera, options: RenderOptions) -> Projected:
 
     focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
     size = np.array([camera.width, camera.height], np.float64)
-    jacobian = np.zeros((len(p), 2, 3))
-    jacobian[:, 0, 0], jacobian[:, 1, 1] = focal
-    if camera.model == "ortho":  # ortho_proj
-        centers = p[:, :2] * focal + center
-    else:  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
-        slope = p[:, :2] / p[:, 2:]
-        centers = slope * focal + center
-        margin = 0.3 * 0.5 * size / focal
-        clamped = np.clip(slope, -(center / focal + margin), (size - center) / focal + margin)
-        jacobian /= p[:, 2, None, None]
-        jacobian[:, :, 2] = -focal * clamped / p[:, 2:]
+    if camera.model == "fisheye":
+        centers, jacobian = fisheye(p)
+    else:
+        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
+        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
+        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
+            centers = p[:, :2] / p[:, 2:]
+            margin = 0.3 * 0.5 * size / focal
+            clamped = np.clip(centers, -(center / focal + margin), (size - center) / focal + margin)
+            jacobian /= p[:, 2, None, None]
+            jacobian[:, :, 2] = -clamped / p[:, 2:]
+    centers, jacobian = centers * focal + center, jacobian * focal[:, None]
     # The square root of the projected covariance; |row x row|^2 is its determinant (Cauchy-Binet) without the
     # cancellation of xx yy - xy^2.
     root = jacobian @ m
@@ -168,6 +181,22 @@ def project(a: Activated, camera: Camera, options: RenderOptions) -> Projected:
     conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
     return Projected(centers[order], conics[order], half_boxes[order], opacities[order],
                      np.column_stack([rgb, p[order, 2]]))
+
+
+def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Equidistant projection of points (M, 3): places (M, 2) and Jacobians (M, 2, 3), for a focal length of 1
+    (fisheye_proj). The small numbers are gsplat's guard against dividing by 0 on the axis."""
+    eps = 1e-7
+    x, y, z = p.T
+    length = np.hypot(x, y) + eps
+    centers = p[:, :2] * (np.arctan2(length, z + eps) / length)[:, None]
+    xx, xy, yy = x * x + eps, x * y, y * y
+    square = xx + yy
+    inverse = 1 / (square + z * z)
+    across, along = np.arctan2(length, z) / length / square, z * inverse / square
+    jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
+                         xy * (along - across), yy * along + xx * across, -y * inverse], axis=1)
+    return centers, jacobian.reshape(-1, 2, 3)
 
 
 def rotations(quats: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ uniform float z_near;
 uniform float z_far;
 uniform float eps_2d;
 uniform float covariance_max;
-uniform bool ortho;
+uniform int model;             // 0 pinhole, 1 ortho, 2 fisheye
 uniform bool antialiased;
 
 #ifdef TILES
@@ -50,6 +50,20 @@ mat3 rotation_of(vec4 q) {
     return mat3(1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y + w * z), 2.0 * (x * z - w * y),
                 2.0 * (x * y - w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z + w * x),
                 2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y));
+}
+
+// atan(y, x) for y > 0, to two units in the last place (Cephes' atanf): drivers' own is good to 1e-5, which shows.
+float angle(float y, float x) {
+    float ratio = min(y, abs(x)) / max(y, abs(x)), base = 0.0;
+    if (ratio > 0.4142135623730950) {
+        base = 0.7853981633974483;
+        ratio = (ratio - 1.0) / (ratio + 1.0);
+    }
+    float r = ratio * ratio;
+    float a = base + ratio + ratio * r * (((8.05374449538e-2 * r - 1.38776856032e-1) * r + 1.99777106478e-1) * r
+                                          - 3.33329491539e-1);
+    if (y > abs(x)) a = 1.5707963267948966 - a;
+    return x < 0.0 ? 3.1415926535897932 - a : a;
 }
 
 vec3 coefficient(ivec2 first, int k) {
@@ -102,10 +116,19 @@ void main() {
     vec3 mx = vec3(m[0].x, m[1].x, m[2].x), my = vec3(m[0].y, m[1].y, m[2].y), mz = vec3(m[0].z, m[1].z, m[2].z);
     vec3 row_x, row_y;
     vec2 c;
-    if (ortho) {
+    if (model == 1) {
         row_x = focal.x * mx;
         row_y = focal.y * my;
         c = focal * p.xy + center;
+    } else if (model == 2) {  // equidistant; with gsplat's guard against dividing by 0 on the axis
+        const float EPS = 1e-7;
+        float from_axis = length(p.xy) + EPS;
+        c = focal * p.xy * (angle(from_axis, p.z + EPS) / from_axis) + center;
+        float x2 = p.x * p.x + EPS, y2 = p.y * p.y, x2y2 = x2 + y2, inverse = 1.0 / (x2y2 + p.z * p.z);
+        float across = angle(from_axis, p.z) / from_axis / x2y2, along = p.z * inverse / x2y2;
+        float mixed = p.x * p.y * (along - across);
+        row_x = focal.x * ((x2 * along + y2 * across) * mx + mixed * my - p.x * inverse * mz);
+        row_y = focal.y * (mixed * mx + (y2 * along + x2 * across) * my - p.y * inverse * mz);
     } else {
         vec2 slope = clamp(p.xy / p.z, limit_low, limit_high);
         row_x = focal.x / p.z * (mx - slope.x * mz);
