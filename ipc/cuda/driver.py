@@ -61,11 +61,11 @@ def bindings() -> Any:
 
 def call(name: str, *args: Any) -> Any:
     """Call a function of the driver: what it returns beside the error code, None, one value or a tuple."""
-    driver = bindings()
+    function = getattr(bindings(), name, None)
+    if function is None:
+        raise SharingError(f"cuda-bindings has no {name}: pip install -U cuda-bindings")
     try:
-        result = getattr(driver, name)(*args)
-    except AttributeError:
-        raise SharingError(f"cuda-bindings has no {name}: pip install -U cuda-bindings") from None
+        result = function(*args)
     except RuntimeError as e:  # the installed driver lacks it
         raise SharingError(f"{name}: {e}; the NVIDIA driver is too old") from None
     if int(result[0]) != 0:

@@ -66,13 +66,16 @@ class _Counted:
 
 
 class _Hold:
+    """Kept by a tensor's storage; lets go when that is gone."""
+
     def __init__(self, owner: _Counted):
         self._owner = owner
-        owner._holds.add(self)
+        self._key = object()
+        owner._holds.add(self._key)
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at interpreter exit modules may be gone
-            self._owner._drop(self)
+            self._owner._drop(self._key)
 
 
 def _properties(index: int) -> Any:
@@ -313,8 +316,8 @@ def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> _Opened:
             if fds:
                 raise SharingError(f"memory behind an IPC handle came with {len(fds)} descriptors; it has none")
             if len(ref.handle) != 64 or not 1 <= ref.size <= limits.MAX_SEGMENT:
-                raise SharingError(f"an IPC handle of {len(ref.handle)} bytes for {ref.size} bytes of memory; legal are "
-                                   f"64, for 1 to {limits.MAX_SEGMENT}")
+                raise SharingError(f"an IPC handle of {len(ref.handle)} bytes for {ref.size} bytes of memory; legal "
+                                   f"are 64, for 1 to {limits.MAX_SEGMENT}")
             return _OpenedHandle(bytes(ref.handle), ref.size, ref.gpu)
         if not fds or len(fds) != len(ref.pieces):
             raise SharingError(f"memory in {len(ref.pieces)} pieces came with {len(fds)} descriptors")
