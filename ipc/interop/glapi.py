@@ -42,7 +42,7 @@ MAX_TEXTURE_BUFFER_SIZE, TEXTURE_BUFFER_OFFSET_ALIGNMENT = 0x8C2B, 0x919F
 TEXTURE_INTERNAL_FORMAT, TEXTURE_WIDTH, TEXTURE_HEIGHT = 0x1003, 0x1000, 0x1001
 RENDERBUFFER_WIDTH, RENDERBUFFER_HEIGHT, RENDERBUFFER_INTERNAL_FORMAT = 0x8D42, 0x8D43, 0x8D44
 RENDERBUFFER_SAMPLES = 0x8CAB
-VENDOR, RENDERER, VERSION = 0x1F00, 0x1F01, 0x1F02
+CURRENT_PROGRAM = 0x8B8D
 
 _ERRORS = {0x0500: "GL_INVALID_ENUM", 0x0501: "GL_INVALID_VALUE", 0x0502: "GL_INVALID_OPERATION",
            0x0505: "GL_OUT_OF_MEMORY", 0x0506: "GL_INVALID_FRAMEBUFFER_OPERATION"}
@@ -51,9 +51,10 @@ _names, _size = POINTER(c_uint), c_ssize_t
 _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
     "glGetError": (c_uint,),
     "glGetIntegerv": (None, c_uint, POINTER(c_int)),
-    "glGetString": (ctypes.c_char_p, c_uint),
     "glPixelStorei": (None, c_uint, c_int),
     "glFlush": (None,),
+    "glUseProgram": (None, c_uint),
+    "glUniform1i": (None, c_int, c_int),
     "glFinish": (None,),
     "glActiveTexture": (None, c_uint),
     "glGenTextures": (None, c_int, _names),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 
 from ipc.interop.base import DTYPE_DEFINES
+from ipc.interop.glapi import CURRENT_PROGRAM, GL
 
 if TYPE_CHECKING:
     from ipc.interop.base import Form
@@ -19,6 +20,21 @@ def set_uniform(program: moderngl.Program, name: str, value: Any) -> None:
     """Set a uniform unless the compiler found it unused."""
     if name in program:
         program[name] = value
+
+
+def set_units(program: moderngl.Program, count: int, first: int) -> None:
+    """Tell u_source_0 to u_source_(count - 1) to read the texture units from `first` on.
+
+    By hand: moderngl passes over the values of samplers of buffer textures.
+    """
+    gl = GL.current()
+    before = gl.integer(CURRENT_PROGRAM)
+    gl.glUseProgram(program.glo)
+    for k in range(count):
+        member = program.get(f"u_source_{k}", None)
+        if isinstance(member, moderngl.Uniform):  # unless the compiler found it unused
+            gl.glUniform1i(member.location, first + k)
+    gl.glUseProgram(before)
 
 
 class TextureSource:
@@ -37,7 +53,7 @@ class TextureSource:
 
     def bind(self, program: moderngl.Program, unit: int = 0) -> None:
         self.texture.use(unit)
-        set_uniform(program, "u_source_0", unit)
+        set_units(program, 1, unit)
         set_uniform(program, "u_source_size", self.size)
 
 
