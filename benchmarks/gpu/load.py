@@ -1,0 +1,85 @@
+"""A training loop that keeps a GPU busy: one photometric step of a Gaussian scene, over and over.
+
+The same load as the peer's script has (1M Gaussians of SH degree 3, 1920x1080, an L1 loss that is read at every step,
+fused Adam), so that ratios can be held side by side. The learning rate is so small that the scene, and with it the
+load, stays as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from benchmarks.gpu.clocks import percentile
+from benchmarks.gpu.scenes import SIZE, activated, ball, intrinsics, viewmat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CAMERAS = 64
+
+
+class Training:
+    def __init__(self, n: int = 1_000_000) -> None:
+        self.scene = {name: t.requires_grad_() for name, t in ball(n).items()}
+        self._optimizer = torch.optim.Adam(list(self.scene.values()), lr=1e-7, eps=1e-15, fused=True)
+        width, height = SIZE
+        self._target = torch.rand(height, width, 3, device="cuda")
+        rng = np.random.default_rng(0)
+        views = [viewmat(rng.uniform(0, 6.283), rng.uniform(-0.6, 0.9)) for _ in range(_CAMERAS)]
+        self._views = torch.tensor(np.array(views), dtype=torch.float32, device="cuda")
+        self._K = torch.tensor(intrinsics(width, height), dtype=torch.float32, device="cuda")[None]
+        self.steps = 0
+
+    def step(self) -> None:
+        from gsplat import rasterization
+
+        view = self._views[self.steps * 37 % _CAMERAS][None]
+        picture, _, _ = rasterization(*activated(self.scene), view, self._K, *SIZE, sh_degree=3, packed=False)
+        loss = (picture[0] - self._target).abs().mean()
+        loss.backward()
+        loss.item()  # trainers show it in a progress bar
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.steps += 1
+
+
+@dataclass
+class Pace:
+    """How a while of training went."""
+
+    seconds: list[float] = field(default_factory=list)
+    """What each step took."""
+
+    @property
+    def rate(self) -> float:
+        """Steps per second, over the whole while: stalls count."""
+        return len(self.seconds) / sum(self.seconds)
+
+    @property
+    def median_ms(self) -> float:
+        return percentile(self.seconds, 0.5) * 1e3
+
+    @property
+    def worst_ms(self) -> float:
+        return max(self.seconds) * 1e3
+
+
+def train(training: Training, seconds: float, after_step: Callable[[int], object] | None = None) -> Pace:
+    """Train flat out for so long; `after_step(i)` belongs to the step."""
+    pace, i = Pace(), 0
+    end = time.perf_counter() + seconds
+    before = time.perf_counter()
+    while before < end:
+        training.step()
+        if after_step is not None:
+            after_step(i)
+        i += 1
+        now = time.perf_counter()
+        pace.seconds.append(now - before)
+        before = now
+    return pace

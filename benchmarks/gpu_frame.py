@@ -1,0 +1,158 @@
+"""A frame of the viewer, 1920x1080, the camera moving, over `gsplat.rasterization` alone in the same process.
+
+The viewer's frame is everything that it does when the mouse moves a scene that lies on the GPU: the event, the camera,
+the renderer, the bridge to OpenGL, the drawing into the framebuffer. Alone is one call with activated tensors and the
+same camera. "finished" waits for the GPU after each frame, "in a row" after sixty. They take turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from benchmarks.gpu import require_gpu, tried
+from benchmarks.gpu.scenes import ORBIT, SIZE, Activated, activated, ball, intrinsics, viewmat
+from viewer_app.cameras import Camera
+from viewer_app.controls import Orbit, Rect
+from viewer_app.events import PointerMove, PointerPress
+from viewer_app.scene import GaussianScene
+from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.state import GaussianSettings
+from viewer_app.views.gaussians import GaussianView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNTS = {1_000_000: 1.15, 3_000_000: 1.10, 6_000_000: 1.08}
+"""Gaussians, and the ratio to reach."""
+ROUNDS, BLOCK, ROW = 12, 10, 60
+CAMERAS = 960
+GATE = 45.0
+"""Decibels, at 8 bits, below which the two did not draw the same."""
+
+
+def run() -> list[dict[str, str]]:
+    require_gpu()
+    screen = OffscreenScreen(*SIZE)
+    try:
+        rows = []
+        for n, target in COUNTS.items():
+            rows += tried(f"{n:,} Gaussians", lambda n=n, target=target: [_measure(screen, n, target)])
+            torch.cuda.empty_cache()
+        return rows
+    finally:
+        screen.close()
+
+
+class _Mouse:
+    """Drags without end, a little back and forth, so that the scene stays in view."""
+
+    def __init__(self, moved: GaussianView | Orbit, rect: Rect) -> None:
+        self._moved, self._rect, self._i = moved, rect, 0
+        moved.handle(PointerPress(*self._at()), rect)
+
+    def _at(self) -> tuple[float, float]:
+        t = 4 * math.pi * self._i / CAMERAS
+        return self._rect.width / 2 + 300 * math.sin(t), self._rect.height / 2 + 40 * math.sin(1.5 * t)
+
+    def move(self) -> int:
+        """How many moves there were before this one."""
+        self._i += 1
+        self._moved.handle(PointerMove(*self._at()), self._rect)
+        return self._i - 1
+
+
+def _cameras(orbit: Orbit, rect: Rect) -> list[torch.Tensor]:
+    """(1, 4, 4) world to camera on the GPU: where the mouse takes this orbit, one after the other."""
+    mouse, views = _Mouse(orbit, rect), []
+    for _ in range(CAMERAS):
+        mouse.move()
+        views.append(torch.tensor(orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda")[None])
+    return views
+
+
+def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
+    raw = ball(n)
+    scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0], raw["shN"])
+    rect = Rect(0, 0, *SIZE)
+    view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))
+    assert view.update(scene)
+    view.draw(screen.framebuffer, rect)
+    view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
+    path, turn = _cameras(view.orbit.copy(), rect), itertools.count()
+    K = torch.tensor(intrinsics(*SIZE), dtype=torch.float32, device="cuda")[None]
+    mouse = _Mouse(view, rect)
+    arguments = activated(raw)
+
+    def ours() -> None:
+        mouse.move()
+        view.draw(screen.framebuffer, rect)
+
+    def alone() -> torch.Tensor:
+        return _alone(arguments, path[next(turn) % CAMERAS], K)
+
+    def finish() -> None:
+        torch.cuda.synchronize()
+        screen.ctx.finish()
+
+    try:
+        db = _check(screen, view, rect, lambda m: _alone(arguments, m, K), ours)
+        times: dict[str, list[float]] = {"ours": [], "alone": []}
+        for i in range(-1, ROUNDS):
+            for name, draw in (("ours", ours), ("alone", alone)):
+                for _ in range(BLOCK):
+                    took = _timed(draw, finish, 1)
+                    if i >= 0:
+                        times[name].append(took)
+        rows: dict[str, list[float]] = {"ours": [], "alone": []}
+        for _ in range(5):
+            for name, draw in (("ours", ours), ("alone", alone)):
+                rows[name].append(_timed(draw, finish, ROW))
+        way = " > ".join(view.path)
+    finally:
+        view.close()
+    mid = {name: statistics.median(t) for name, t in times.items()}
+    row = {name: statistics.median(t) for name, t in rows.items()}
+    return {"Gaussians": f"{n:,}", "frame finished, ms": f"{mid['ours']:.3f}", "alone": f"{mid['alone']:.3f}",
+            "ratio": f"{mid['ours'] / mid['alone']:.3f}", "in a row, ms": f"{row['ours']:.3f}",
+            "alone ": f"{row['alone']:.3f}", "ratio ": f"{row['ours'] / row['alone']:.3f}", "target": f"{target}",
+            "dB against it": f"{db:.1f}", "way": way}
+
+
+def _timed(draw: Callable[[], object], finish: Callable[[], None], count: int) -> float:
+    """Milliseconds per call."""
+    finish()
+    begin = time.perf_counter()
+    for _ in range(count):
+        draw()
+    finish()
+    return (time.perf_counter() - begin) * 1e3 / count
+
+
+@torch.no_grad()
+def _alone(arguments: Activated, view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
+    """(1080, 1920, 3) float32, over black. `view`: (1, 4, 4), `K`: (1, 3, 3)."""
+    from gsplat import rasterization
+
+    return rasterization(*arguments, view, K, *SIZE, sh_degree=3, packed=False)[0][0]
+
+
+def _check(screen: OffscreenScreen, view: GaussianView, rect: Rect, alone: Callable[[torch.Tensor], torch.Tensor],
+           ours: Callable[[], None]) -> float:
+    """Decibels between the viewer's framebuffer and gsplat's picture of the same camera."""
+    for _ in range(3):
+        ours()
+    view.draw(screen.framebuffer, rect)
+    shown = screen.pixels()[..., :3].astype(np.float32)
+    camera = torch.tensor(view.orbit.camera(*SIZE).viewmat, dtype=torch.float32, device="cuda")[None]
+    expected = alone(camera).clamp(0, 1).cpu().numpy() * 255
+    psnr = float(20 * np.log10(255 / np.sqrt(np.mean((shown - expected) ** 2))))
+    if psnr < GATE:
+        raise RuntimeError(f"{psnr:.1f} dB between the viewer's picture and gsplat's, below {GATE}")
+    return psnr

@@ -1,0 +1,244 @@
+"""What `publish` of CUDA tensors costs the trainer: its thread, its Python, its GPU memory; a real viewer attached.
+
+The scene has six tensors. "limit alone" is what nothing could do without: a CUDA event record with a prepared stream
+object, the launch of the device copy. They take turns with `publish`, so that both meet the same machine. The last
+pixel that the viewer shows must be of the colour that was published last.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import splatview
+from benchmarks.gpu import memory, require_gpu, tried
+from benchmarks.gpu.clocks import mid_and_p99, thread_cpu_ns, until
+from benchmarks.gpu.scenes import ball, paint
+from benchmarks.gpu.viewer import Viewer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCENE, LARGE = 1_000_000, 6_000_000
+CALLS = 2000
+PACE = 1 / 100
+"""Seconds of a step, where it is a share of a step that counts."""
+PUBLISHES, DENSIFICATIONS = 10_000, 100
+Rgb = tuple[float, float, float]
+
+
+def run() -> list[dict[str, str]]:
+    require_gpu()
+    rows = []
+    for what, measure in {"publish of a scene": _scene, "publish of an image": _image, "memory": _memory}.items():
+        try:
+            rows += tried(what, measure)
+        finally:
+            splatview.close()
+            gc.collect()
+    return rows
+
+
+def _scene() -> list[dict[str, str]]:
+    scene = ball(SCENE)
+    state = [0.0]
+
+    def change() -> None:
+        scene["means"].add_(state[0])
+
+    def publish() -> None:
+        splatview.publish(scene)
+
+    def step() -> None:
+        change()
+        publish()
+        time.sleep(0.01)
+
+    record = _event_record()
+    before = set(threading.enumerate())
+    publish()
+    helpers = [t for t in threading.enumerate() if t not in before]
+    rows = []
+    with Viewer() as viewer:
+        path = " > ".join(viewer.ready(step)["path"])
+        for pace, pause in (("back to back", 0.0), ("every 2 ms", 0.002)):
+            ours, bare = _in_turns(change, publish, record, pause)
+            rows.append(_row(f"6-tensor scene of {SCENE:,}, storages unchanged, {pace}", ours, bare,
+                             "median 6 us, p99 30 us", path))
+        _shows(viewer, lambda rgb: (paint(scene, rgb), publish()), "the scene")
+        rows.append(_share_of_a_step(change, publish, helpers))
+    return rows
+
+
+def _image() -> list[dict[str, str]]:
+    base = torch.zeros(1080, 1920, 4, dtype=torch.uint8, device="cuda")
+    targets = [torch.empty_like(base) for _ in range(4)]
+    made: dict[str, Any] = {"i": 0, "image": base}
+
+    def change() -> None:  # a tensor that nobody published before
+        made["image"] = base + made["i"] % 251
+        made["i"] += 1
+
+    def publish() -> None:
+        splatview.publish(made["image"], "frame")
+
+    def copy() -> None:
+        targets[made["i"] % 4].copy_(made["image"])
+
+    def step() -> None:
+        change()
+        publish()
+        time.sleep(0.01)
+
+    def show(rgb: Rgb) -> None:
+        colour = [round(255 * v) for v in rgb]
+        made["image"] = torch.tensor([*colour, 255], dtype=torch.uint8, device="cuda").expand(1080, 1920, 4).clone()
+        publish()
+
+    rows = []
+    with Viewer() as viewer:
+        path = " > ".join(viewer.ready(step)["path"])
+        for pace, pause in (("back to back", 0.0), ("every 2 ms", 0.002)):
+            ours, bare = _in_turns(change, publish, copy, pause)
+            rows.append(_row(f"new 1080p RGBA8 tensor, {pace}", ours, bare, "median 12 us", path))
+        _shows(viewer, show, "the image")
+    return rows
+
+
+def _event_record() -> Callable[[], Any]:
+    from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (it has no stubs)
+
+    flags = driver.CUevent_flags.CU_EVENT_DISABLE_TIMING | driver.CUevent_flags.CU_EVENT_INTERPROCESS
+    error, event = driver.cuEventCreate(flags)
+    assert int(error) == 0
+    stream = driver.CUstream(torch.cuda.current_stream().cuda_stream)
+    record = driver.cuEventRecord
+
+    def alone() -> None:
+        record(event, stream)
+
+    return alone
+
+
+def _in_turns(change: Callable[[], None], ours: Callable[[], None], bare: Callable[[], Any],
+              pause: float) -> tuple[list[int], list[int]]:
+    """Nanoseconds of the calling thread for each call of both, after a change each."""
+    clock = time.perf_counter_ns
+    times: tuple[list[int], list[int]] = ([], [])
+    for i in range(CALLS + 50):
+        for call, spent in zip((ours, bare), times, strict=True):
+            change()
+            if pause:
+                time.sleep(pause / 2)
+            begin = clock()
+            call()
+            took = clock() - begin
+            if i >= 50:
+                spent.append(took)
+    torch.cuda.synchronize()
+    return times
+
+
+def _row(what: str, ours: list[int], bare: list[int], target: str, path: str) -> dict[str, str]:
+    median, p99 = mid_and_p99(ours)
+    bare_median, bare_p99 = mid_and_p99(bare)
+    return {"what": what, "median": f"{median:.1f} us", "p99": f"{p99:.1f} us",
+            "limit alone, median / p99": f"{bare_median:.1f} / {bare_p99:.1f} us", "target": target, "way": path}
+
+
+def _shows(viewer: Viewer, show: Callable[[Rgb], Any], what: str) -> None:
+    """The viewer's picture must follow: red, then blue."""
+    for rgb in ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0)):
+        show(rgb)
+
+        def follows(rgb: Rgb = rgb) -> bool:
+            pixel = viewer.pixel()
+            return all(abs(p - 255 * v) < 60 for p, v in zip(pixel, rgb, strict=True))
+
+        until(f"{what} in the colour {rgb}; it is {viewer.pixel()}", follows, 10)
+
+
+def _share_of_a_step(change: Callable[[], None], publish: Callable[[], None],
+                     helpers: list[threading.Thread]) -> dict[str, str]:
+    """At 100 steps a second, for five seconds: what the calling and the helper thread spend."""
+    assert helpers, "publish started no helper thread: whose time is to be measured?"
+    calls = spent = 0
+    cpu = thread_cpu_ns(helpers)
+    begin = due = time.perf_counter_ns()
+    while due - begin < 5e9:
+        due += int(PACE * 1e9)
+        change()
+        time.sleep(max(due - time.perf_counter_ns(), 0) / 1e9)
+        a = time.perf_counter_ns()
+        publish()
+        spent += time.perf_counter_ns() - a
+        calls += 1
+    wall = time.perf_counter_ns() - begin
+    helper = thread_cpu_ns(helpers) - cpu
+    return {"what": "trainer's Python time per step, 100 steps/s",
+            "median": f"{spent / calls / 1e3:.1f} us in publish + {helper / calls / 1e3:.1f} us of the helper thread "
+                      f"= {(spent + helper) / wall:.3%}", "target": "0.1 %"}
+
+
+def _memory() -> list[dict[str, str]]:
+    """GPU memory of the trainer: as torch's allocator counts it, and as the driver does."""
+    scene = ball(LARGE)
+    torch.cuda.synchronize()
+    splatview.publish(scene)
+    _settle()
+    before, of_driver = torch.cuda.memory_allocated(), memory.of_process(os.getpid())
+    rows = []
+    with Viewer() as viewer:
+        viewer.ready(lambda: (splatview.publish(scene), time.sleep(0.01)))
+        _settle()
+        after, then = torch.cuda.memory_allocated(), memory.of_process(os.getpid())
+        said = f"{then[1] - of_driver[1]:+.0f} MiB by the driver" if of_driver and then else "not told by the driver"
+        rows.append({"what": f"GPU memory added by exporting a scene of {LARGE:,}",
+                     "median": f"{(after - before) / memory.MIB:+.1f} MiB in torch, {said}", "target": "0"})
+        rows.append(_growth(viewer, scene))
+    return rows
+
+
+def _growth(viewer: Viewer, large: dict[str, torch.Tensor]) -> dict[str, str]:
+    """10,000 publishes, a densification after every 100: storages and N change. The scene is 1M, as in a training."""
+    scene = {name: t[:SCENE].clone() for name, t in large.items()}
+    large.clear()
+    splatview.publish(scene)
+    until("the small scene", lambda: f"{SCENE:,} Gaussians" in viewer.ask("state")["details"], 20,
+          lambda: (splatview.publish(scene), time.sleep(0.01)))
+    _settle()
+    begin, driver_begin = torch.cuda.memory_allocated(), memory.of_process(os.getpid())
+    most = 0
+    for i in range(PUBLISHES):
+        if i % (PUBLISHES // DENSIFICATIONS) == 0:
+            n = SCENE + (1000 if i // (PUBLISHES // DENSIFICATIONS) % 2 == 0 else 0)
+            grown = {name: torch.cat([t, t[: max(n - len(t), 0)]])[:n].clone() for name, t in scene.items()}
+            scene = grown
+            del grown
+        scene["means"].add_(0.0)
+        splatview.publish(scene)
+        most = max(most, torch.cuda.memory_allocated())
+        time.sleep(0.0005)
+    paint(scene, (0.0, 1.0, 0.0))
+    splatview.publish(scene)
+    until("the last scene, green", lambda: viewer.pixel()[1] > 180 > 2 * viewer.pixel()[0], 10)
+    until("what was replaced to be let go", lambda: torch.cuda.memory_allocated() - begin < memory.MIB, 3)
+    _settle()
+    end, driver_end = torch.cuda.memory_allocated(), memory.of_process(os.getpid())
+    said = (f"{driver_end[1] - driver_begin[1]:+.0f} MiB by the driver (torch's cache included)"
+            if driver_begin and driver_end else "not told by the driver")
+    return {"what": f"... grown after {PUBLISHES:,} publishes and {DENSIFICATIONS} densifications of {SCENE:,}",
+            "median": f"{(end - begin) / memory.MIB:+.1f} MiB in torch, {said}; most in between "
+                      f"{(most - begin) / memory.MIB:+.0f} MiB", "target": "constant"}
+
+
+def _settle() -> None:
+    gc.collect()
+    torch.cuda.synchronize()
+    time.sleep(1.2)  # a replaced generation is kept a second at most
+    torch.cuda.empty_cache()

@@ -1,0 +1,156 @@
+"""What a viewer in its own process costs a training that runs flat out: 1M Gaussians, 1920x1080, against no viewer.
+
+Every ratio is held against the same process training without a viewer just before and just after. The viewer is
+`splatview serve --offscreen` at 1920x1080, the panel hidden so that the picture fills it, as near to the scene as the
+training's cameras are; its mouse is dragged from outside. Below stand the lines of nerfview, the viewer of gsplat's own
+examples, under the same load on the same machine.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import splatview
+from benchmarks.gpu import peer, require_gpu, tried
+from benchmarks.gpu.clocks import until
+from benchmarks.gpu.load import Pace, Training, train
+from benchmarks.gpu.scenes import ORBIT, paint
+from benchmarks.gpu.viewer import Viewer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WITH, WITHOUT = 4.0, 2.0
+"""Seconds that are measured with a viewer, and without one before and after."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    what: str
+    target: str
+    options: tuple[str, ...] = ()
+    hands: str = "rest"
+    publish_hz: float = 0.0
+    """How often the scene is published; 0: at every step."""
+    viewer: bool = True
+
+
+MODES = (
+    Mode("none, published at every step", "1.00", viewer=False),
+    Mode("scene refreshed 10 times/s, camera still", "0.98", publish_hz=10),
+    Mode("published at every step, camera still", "0.98"),
+    Mode("camera moving all the time, default budget", "0.90 at 50 images/s or more", hands="drag"),
+    Mode("camera moving, --gpu-budget 1 --max-fps 60, full resolution", "0.87 at 60 images/s",
+         ("--gpu-budget", "1", "--max-fps", "60"), "drag"),
+    Mode("1 s of dragging, 1 s of rest", "0.94", hands="burst"),
+)
+
+
+def run() -> list[dict[str, str]]:
+    require_gpu()
+    training = Training()
+    train(training, 1.5)
+    without = [train(training, WITHOUT)]
+    rows = [_row("no viewer", "", 1.0, without[0])]
+    try:
+        splatview.publish(training.scene, step=training.steps)
+        for mode in MODES:
+            rows += tried(mode.what, lambda mode=mode: [_in_turn(training, mode, without)])
+    finally:
+        splatview.close()
+    rates = [p.rate for p in without]
+    rows[0]["training speed"] = f"1 ({min(rates):.1f} to {max(rates):.1f} steps/s)"
+    return rows + tried("nerfview", _peer)
+
+
+def _in_turn(training: Training, mode: Mode, without: list[Pace]) -> dict[str, str]:
+    """Train with this viewer, then without one."""
+    try:
+        if mode.viewer:
+            pace, report, state = _with_viewer(training, mode)
+        else:
+            pace, report, state = train(training, WITH, _publisher(training, mode.publish_hz)), None, None
+    finally:
+        without.append(train(training, WITHOUT))
+    return _row(mode.what, mode.target, _ratio(pace, without), pace, report, state)
+
+
+def _publisher(training: Training, hz: float) -> Callable[[int], None]:
+    due = [0.0]
+
+    def publish(_: int) -> None:
+        if hz:
+            now = time.perf_counter()
+            if now < due[0]:
+                return
+            due[0] = max(due[0] + 1 / hz, now)
+        splatview.publish(training.scene, step=training.steps)
+
+    return publish
+
+
+def _with_viewer(training: Training, mode: Mode) -> tuple[Pace, dict[str, Any], dict[str, Any]]:
+    publish = _publisher(training, mode.publish_hz)
+
+    def step() -> None:
+        training.step()
+        publish(0)
+
+    with Viewer(*mode.options) as viewer:
+        viewer.ready(step)
+        viewer.ask("closer", distance=ORBIT)
+        until("the viewer to come closer", lambda: abs(viewer.ask("state")["distance"] - ORBIT) < 0.01, 10, step)
+        viewer.ask("hands", how=mode.hands)
+        train(training, 1.2, publish)  # until speeds have settled
+        viewer.ask("begin")
+        pace = train(training, WITH, publish)
+        report, state = viewer.ask("report"), viewer.ask("state")
+        _check(training, viewer, step)
+    return pace, report, state
+
+
+def _check(training: Training, viewer: Viewer, step: Callable[[], None]) -> None:
+    """What the trainer writes next must show, whatever the hand does meanwhile."""
+    before = training.scene["sh0"].detach().clone()
+    paint(training.scene, (0.0, 1.0, 0.0))
+    splatview.publish(training.scene, step=training.steps)
+
+    def is_green() -> bool:
+        r, g, b = viewer.pixel()
+        return g > 2 * max(r, b) and g > 100
+
+    until("the scene painted green", is_green, 10, step)
+    training.scene["sh0"].data.copy_(before)
+
+
+def _ratio(pace: Pace, without: list[Pace]) -> float:
+    """Over the whiles without a viewer before and after it."""
+    return pace.rate / ((without[-2].rate + without[-1].rate) / 2)
+
+
+def _row(what: str, target: str, ratio: float, pace: Pace, report: dict[str, Any] | None = None,
+         state: dict[str, Any] | None = None) -> dict[str, str]:
+    row = {"what": what, "training speed": f"{ratio:.3f} ({pace.rate:.1f} steps/s)", "target": target,
+           "step p50 / worst ms": f"{pace.median_ms:.2f} / {pace.worst_ms:.2f}",
+           "worst / median (under 2)": f"{pace.worst_ms / pace.median_ms:.2f}"}
+    if report is not None and state is not None:
+        sizes = ", ".join(f"{size} ({count})" for size, count in report["sizes"])
+        row |= {"images/s": f"{report['renders_s']:.1f} ({report['moved_s']:.1f} from a new place)",
+                "their size": sizes, "longest gap ms": f"{report['gap_ms']:.0f}", "way": " > ".join(state["path"])}
+    return row
+
+
+def _peer() -> list[dict[str, str]]:
+    lines, why_none = peer.measure()
+    if why_none:
+        return [{"what": f"nerfview: not measured: {why_none}"}]
+    rows = []
+    for line in lines:  # mode, ratio, ratio of means, worst stall, steps/s, mean/s, lock, update, images/s, ...
+        mode, ratio, _, stall, rate, *_ = line.split()
+        f = line.split()
+        rows.append({"what": f"nerfview: {mode}", "training speed": f"{ratio} ({rate} steps/s)",
+                     "step p50 / worst ms": f"/ {stall}", "images/s": f[8], "their size": f[12] if len(f) > 12 else "",
+                     "longest gap ms": f[9]})
+    return rows
