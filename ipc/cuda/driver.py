@@ -29,7 +29,6 @@ _ADVICE = {
     "CUDA_ERROR_INVALID_HANDLE": "is the process that shared it still there?",
     "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": "a CUDA graph is being captured; publish outside of the capture",
 }
-_DEVICE_GONE = ("CUDA_ERROR_DEINITIALIZED", "CUDA_ERROR_CONTEXT_IS_DESTROYED")
 
 
 class CudaError(SharingError):
@@ -237,18 +236,52 @@ def stream_writes(index: int) -> bool:
     return bool(device_attribute("CAN_USE_64_BIT_STREAM_MEM_OPS", index))
 
 
-def write_value(stream: int, address: int, value: int) -> None:
-    """Have the GPU write a 64-bit value at a device address when all earlier work of a stream has ended and its writes
-    can be seen everywhere. Never waits. Costs a microsecond or two."""
-    error = bindings().cuStreamWriteValue64(stream_object(stream), address, value, 0)[0]
+def write_value(index: int, stream: int, address: int, value: int) -> None:
+    """Have the GPU write a 64-bit value at a device address when all earlier work of a stream of device `index` has
+    ended and its writes can be seen everywhere. Never waits. Costs a microsecond or two."""
+    in_stream(index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0)
+
+
+def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
+    """`call` for what puts work into a stream of device `index`, at the least cost.
+
+    Stream 0 is the default stream of whichever context is current, so that the device's own must be.
+    """
+    if stream == 0 and _other_device(index):
+        with context(index):
+            call(name, *args)
+        return
+    error = getattr(bindings(), name)(*args)[0]
     if int(error) != 0:
-        raise CudaError("cuStreamWriteValue64", error.name)
+        if error.name != "CUDA_ERROR_INVALID_CONTEXT":
+            raise CudaError(name, error.name)
+        with context(index):  # a thread that has used no CUDA so far
+            call(name, *args)
+
+
+def _other_device(index: int) -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return True
+    return torch._C._cuda_getDevice() != index
 
 
 def synchronize(index: int) -> None:
     """Wait for all work of this process on a device; other threads go on."""
     with context(index):
         call("cuCtxSynchronize")
+
+
+def broken(index: int) -> bool:
+    """Whether a device takes no more work, after a fault in a kernel or because the process ends. Never waits."""
+    try:
+        with context(index), relaxed_capture():
+            event = handle("cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
+            error = release("cuEventQuery", event)
+            release("cuEventDestroy", event)
+    except CudaError as e:
+        return e.error != "CUDA_ERROR_OUT_OF_MEMORY"
+    return error not in ("", "CUDA_ERROR_NOT_READY")
 
 
 # Host memory.
@@ -271,85 +304,3 @@ def release_host(address: int, index: int) -> None:
     """Undo `register_host`. Nothing on the GPU may still use the memory. Never raises."""
     with contextlib.suppress(SharingError), context(index):
         release("cuMemHostUnregister", address)
-
-
-# Events that other processes can wait for.
-
-class InterprocessEvent:
-    """An event made here, to be recorded again and again, that another process can wait for."""
-
-    def __init__(self, index: int):
-        """`index`: the device on whose streams it will be recorded. Raises SharingError."""
-        driver = bindings()
-        flags = driver.CUevent_flags
-        self.index = index
-        with context(index):
-            self._event = handle("cuEventCreate", int(flags.CU_EVENT_INTERPROCESS) | int(flags.CU_EVENT_DISABLE_TIMING))
-            try:
-                # Recorded before its handle is given away: there is something to wait for from the start.
-                call("cuEventRecord", self._event, driver.CUstream(0))
-                self.handle = bytes(call("cuIpcGetEventHandle", self._event).reserved)
-                """64 bytes that another process opens."""
-            except SharingError:
-                release("cuEventDestroy", self._event)
-                raise
-        self._record = driver.cuEventRecord
-
-    def record(self, stream: int) -> None:
-        """Mark what a stream has been given so far. Costs a microsecond. Never waits."""
-        error = self._record(self._event, stream_object(stream))[0]
-        if int(error) != 0:
-            raise CudaError("cuEventRecord", error.name)
-
-    def done(self) -> bool:
-        """Whether the work before the newest record has ended."""
-        return _event_done(self._event, self.index)
-
-    def close(self) -> None:
-        """Destroy it; work that already waits for it is not disturbed. Idempotent."""
-        event, self._event = self._event, None
-        if event is not None:
-            with contextlib.suppress(SharingError), context(self.index):
-                release("cuEventDestroy", event)
-
-
-class OpenedEvent:
-    """An event of another process."""
-
-    def __init__(self, handle_bytes: bytes, index: int):
-        """Makes the device's context. Raises SharingError."""
-        if len(handle_bytes) != 64:
-            raise SharingError(f"an event handle of {len(handle_bytes)} bytes; it has 64")
-        self.index = index
-        ipc_handle = bindings().CUipcEventHandle()
-        ipc_handle.reserved = handle_bytes
-        with context(index):
-            self._event = handle("cuIpcOpenEventHandle", ipc_handle)
-
-    def wait(self, stream: int) -> None:
-        """Make a stream wait for what was newest recorded when this is called. Never waits itself."""
-        if self._event is None:
-            raise SharingError("the event is closed")
-        with context(self.index):
-            call("cuStreamWaitEvent", stream_object(stream), self._event, 0)
-
-    def done(self) -> bool:
-        """Whether the work before the newest record has ended."""
-        return self._event is None or _event_done(self._event, self.index)
-
-    def close(self) -> None:
-        """Idempotent."""
-        event, self._event = self._event, None
-        if event is not None:
-            with contextlib.suppress(SharingError), context(self.index):
-                release("cuEventDestroy", event)
-
-
-def _event_done(event: Any, index: int) -> bool:
-    with context(index):
-        error = bindings().cuEventQuery(event)[0]
-    if error.name == "CUDA_ERROR_NOT_READY":
-        return False
-    if int(error) != 0 and error.name not in _DEVICE_GONE:
-        raise CudaError("cuEventQuery", error.name)
-    return True

@@ -41,10 +41,11 @@ class _Counted:
         self._holds: set[object] = {self}
         self._ticket = [None]  # whoever takes it frees: `pop` is atomic, and a collector may call us at any line
 
-    def _hold(self) -> _Hold:
-        if self not in self._holds:
+    def hold(self) -> Hold:
+        """Keep the memory, beyond `close`, until the hold is closed or collected. Raises SharingError."""
+        if not self._holds:
             raise SharingError("this memory has been closed")
-        return _Hold(self)
+        return Hold(self)
 
     def _drop(self, holder: object) -> None:
         self._holds.discard(holder)
@@ -65,17 +66,21 @@ class _Counted:
         raise NotImplementedError
 
 
-class _Hold:
-    """Kept by a tensor's storage; lets go when that is gone."""
+class Hold:
+    """A share in some memory."""
 
     def __init__(self, owner: _Counted):
         self._owner = owner
         self._key = object()
         owner._holds.add(self._key)
 
+    def close(self) -> None:
+        """Let go. Idempotent."""
+        self._owner._drop(self._key)
+
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at interpreter exit modules may be gone
-            self._owner._drop(self._key)
+            self.close()
 
 
 def _properties(index: int) -> Any:
@@ -148,9 +153,10 @@ class Allocation(_Counted):
             raise SharingError(f"GPU memory of {size} bytes; legal are 1 to {limits.MAX_SEGMENT}")
         self.index = index
         self.gpu = driver.gpu_uuid(index)
+        self._idle = False
         properties = _properties(index)
         minimum = driver.bindings().CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
-        with driver.context(index):
+        with driver.context(index), driver.relaxed_capture():
             granularity = int(driver.call("cuMemGetAllocationGranularity", properties, minimum))
             self.size = round_up(size, granularity)
             self._chunk = driver.handle("cuMemCreate", self.size, properties, 0)
@@ -176,20 +182,20 @@ class Allocation(_Counted):
         """
         strides = contiguous(shape) if strides is None else strides
         check_within(dtype, shape, strides, offset, self.size)
-        return tensor_at(self.pointer() + offset, dtype, shape, strides, self.index, self._hold())
+        return tensor_at(self.pointer() + offset, dtype, shape, strides, self.index, self.hold())
 
     def close(self, idle: bool = False) -> None:
         """Give it back, once the tensors over it are gone; other processes keep what they opened. Idempotent.
 
-        Waits for the device first, unless the caller knows that nothing there uses the memory any more (`idle`).
+        The device is waited for first, unless the caller knows that nothing there uses the memory any more (`idle`).
         """
-        if not idle and self._ticket and os.getpid() == self._pid:
-            with contextlib.suppress(SharingError):
-                driver.synchronize(self.index)
+        self._idle = idle
         self._drop(self)
 
     def _free(self) -> None:
-        with contextlib.suppress(SharingError), driver.context(self.index):
+        with contextlib.suppress(SharingError), driver.context(self.index), driver.relaxed_capture():
+            if not self._idle:
+                driver.release("cuCtxSynchronize")
             self._mapping.unmap()
             driver.release("cuMemRelease", self._chunk)
 
@@ -217,7 +223,7 @@ class _Opened(_Counted):
         Raises SharingError when the GPU is not visible here, or the memory is not what was announced.
         """
         with self._lock:
-            if self not in self._holds:
+            if not self._holds:
                 raise SharingError("this memory has been closed")
             if not self._address:
                 index = driver.here(self.gpu)
@@ -230,7 +236,7 @@ class _Opened(_Counted):
         """A tensor over it, which keeps it mapped; to be read, never written. Raises SharingError."""
         check_within(dtype, shape, strides, offset, self.size)
         address = self.pointer()
-        return tensor_at(address + offset, dtype, shape, strides, self._index, self._hold())
+        return tensor_at(address + offset, dtype, shape, strides, self._index, self.hold())
 
     def _map(self, index: int) -> int:
         raise NotImplementedError

@@ -1,0 +1,121 @@
+"""Events: marks in a GPU's stream, for other processes to wait for and for measuring."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from ipc.cuda import driver
+from ipc.errors import SharingError
+
+_GONE = ("CUDA_ERROR_DEINITIALIZED", "CUDA_ERROR_CONTEXT_IS_DESTROYED")
+
+
+class InterprocessEvent:
+    """An event made here, to be recorded again and again, that another process can wait for."""
+
+    def __init__(self, index: int):
+        """`index`: the device on whose streams it will be recorded. Raises SharingError."""
+        cu = driver.bindings()
+        flags = int(cu.CUevent_flags.CU_EVENT_INTERPROCESS) | int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+        self.index = index
+        with driver.context(index):
+            self._event = driver.handle("cuEventCreate", flags)
+            try:
+                # Recorded before its handle is given away: there is something to wait for from the start.
+                driver.call("cuEventRecord", self._event, driver.stream_object(0))
+                self.handle = bytes(driver.call("cuIpcGetEventHandle", self._event).reserved)
+                """64 bytes that another process opens."""
+            except SharingError:
+                driver.release("cuEventDestroy", self._event)
+                raise
+
+    def record(self, stream: int) -> None:
+        """Mark what a stream of the device has been given so far. Costs a microsecond or two. Never waits."""
+        driver.in_stream(self.index, stream, "cuEventRecord", self._event, driver.stream_object(stream))
+
+    def done(self) -> bool:
+        """Whether the work before the newest record has ended."""
+        return _event_done(self._event, self.index)
+
+    def close(self) -> None:
+        """Destroy it; work that already waits for it is not disturbed. Idempotent."""
+        event, self._event = self._event, None
+        if event is not None:
+            with contextlib.suppress(SharingError), driver.context(self.index):
+                driver.release("cuEventDestroy", event)
+
+
+class Stopwatch:
+    """How long the GPU takes for a piece of a stream, found out without waiting."""
+
+    def __init__(self, index: int):
+        """`index`: the device. Raises SharingError."""
+        self.index = index
+        with driver.context(index):
+            self._start = driver.handle("cuEventCreate", 0)
+            try:
+                self._stop = driver.handle("cuEventCreate", 0)
+            except SharingError:
+                driver.release("cuEventDestroy", self._start)
+                raise
+
+    def start(self, stream: int) -> None:
+        driver.in_stream(self.index, stream, "cuEventRecord", self._start, driver.stream_object(stream))
+
+    def stop(self, stream: int) -> None:
+        driver.in_stream(self.index, stream, "cuEventRecord", self._stop, driver.stream_object(stream))
+
+    def seconds(self) -> float | None:
+        """Between the newest start and stop; None while the GPU has not come to the end."""
+        if not _event_done(self._stop, self.index):
+            return None
+        with driver.context(self.index):
+            return float(driver.call("cuEventElapsedTime", self._start, self._stop)) / 1e3
+
+    def close(self) -> None:
+        """Once only."""
+        with contextlib.suppress(SharingError), driver.context(self.index):
+            driver.release("cuEventDestroy", self._start)
+            driver.release("cuEventDestroy", self._stop)
+
+
+class OpenedEvent:
+    """An event of another process."""
+
+    def __init__(self, handle_bytes: bytes, index: int):
+        """Makes the device's context. Raises SharingError."""
+        if len(handle_bytes) != 64:
+            raise SharingError(f"an event handle of {len(handle_bytes)} bytes; it has 64")
+        self.index = index
+        ipc_handle = driver.bindings().CUipcEventHandle()
+        ipc_handle.reserved = handle_bytes
+        with driver.context(index):
+            self._event = driver.handle("cuIpcOpenEventHandle", ipc_handle)
+
+    def wait(self, stream: int) -> None:
+        """Make a stream wait for what was newest recorded when this is called. Never waits itself."""
+        if self._event is None:
+            raise SharingError("the event is closed")
+        driver.in_stream(self.index, stream, "cuStreamWaitEvent", driver.stream_object(stream), self._event, 0)
+
+    def done(self) -> bool:
+        """Whether the work before the newest record has ended."""
+        return self._event is None or _event_done(self._event, self.index)
+
+    def close(self) -> None:
+        """Idempotent."""
+        event, self._event = self._event, None
+        if event is not None:
+            with contextlib.suppress(SharingError), driver.context(self.index):
+                driver.release("cuEventDestroy", event)
+
+
+def _event_done(event: Any, index: int) -> bool:
+    with driver.context(index):
+        error = driver.bindings().cuEventQuery(event)[0]
+    if error.name == "CUDA_ERROR_NOT_READY":
+        return False
+    if int(error) != 0 and error.name not in _GONE:
+        raise driver.CudaError("cuEventQuery", error.name)
+    return True
