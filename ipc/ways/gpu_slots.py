@@ -1,0 +1,89 @@
+"""What the ways share whose slots the GPU fills: it says itself, in the order of its stream, when a slot is whole.
+
+The segment's control page is pinned, and behind each copy the GPU writes the slot's number into its `done` word there.
+Nobody waits, and no reader needs CUDA to know that a frame is complete.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import TYPE_CHECKING, Any
+
+from ipc.cuda import driver, retiring
+from ipc.errors import SharingError
+from ipc.segments import PAGE
+from ipc.ways.slots import SlotWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+_FINISH = 60.0
+"""Seconds that the helper thread waits for a copy that it queued itself, behind all that training had queued."""
+
+
+class GpuSlotWriter(SlotWriter):
+    """The base of ways whose copies the GPU makes. `_pin` before the first write."""
+
+    at_once = False
+
+    def __init__(self, index: int, capacity: int, slots: int, leased: Callable[[], bytes]):
+        """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
+        super().__init__(capacity, slots, leased)
+        self.index = index
+        self._pinned = 0
+        self._done: list[int] = []
+        self._closed = False
+
+    def _pin(self, size: int) -> None:
+        """Pin the first bytes of the segment, its control page at least, for the GPU. Raises SharingError."""
+        if not driver.stream_writes(self.index):
+            raise SharingError("this GPU or its driver cannot write single values in the order of a stream")
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
+        with driver.relaxed_capture():
+            on_device = driver.register_host(address, max(size, PAGE), self.index)
+        self._pinned = address
+        self._done = [on_device + self.done_offset(slot) for slot in range(self.slots)]
+
+    def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
+        return all(t.get_device() == self.index for t in tensors.values()) and super().fits(tensors)
+
+    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
+              still_wanted: Callable[[], bool] | None = None) -> bool:
+        if driver.is_capturing():
+            return False  # what is captured would be repeated at each replay, into a slot of somebody else's
+        return super().write(kind, tensors, meta, version, still_wanted)
+
+    def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
+        for target, source in zip(targets, sources, strict=True):
+            target.copy_(source, non_blocking=True)
+        driver.write_value(self.index, driver.current_stream(self.index), self._done[slot], whole)
+
+    def _finish(self, slot: int, whole: int) -> None:
+        word, end, pause = self.done_offset(slot) // 8, time.monotonic() + _FINISH, 1e-4
+        while self._words[word] != whole:
+            if driver.broken(self.index) or time.monotonic() > end:
+                raise SharingError("the GPU did not come to copy the frame")
+            time.sleep(pause)
+            pause = min(pause * 1.5, 5e-3)
+
+    def _idle(self) -> bool:
+        """Whether nothing queued on the GPU uses the slots any more."""
+        words = [self.done_offset(slot) // 8 for slot in range(self.slots)]
+        # The sequence number stands before `done`.
+        return all(self._words[word] == self._words[word - 1] for word in words) or driver.broken(self.index)
+
+    def close(self) -> None:
+        """Give everything back as soon as the GPU is through with it. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._slot_targets = []
+        retiring.retire(self._idle, self._give_back)
+
+    def _give_back(self) -> None:
+        if self._pinned:
+            driver.release_host(self._pinned, self.index)
+        super().close()

@@ -1,0 +1,116 @@
+"""The way for CUDA tensors that a viewer cannot open: copied by the GPU into a ring of slots in pinned shared memory.
+
+Viewers read it like the ring of a CPU tensor. Copies are queued on the trainer's current stream and end there later;
+one is under way at a time, and frames are skipped so that copies take at most a tenth of the time. Where memory cannot
+be pinned, the copies are plain ones that wait for the GPU, spaced in the same way; `note` then says why.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from ipc.cuda import driver
+from ipc.cuda.events import Stopwatch
+from ipc.errors import SharingError
+from ipc.messages import RingRef
+from ipc.ways.gpu_slots import GpuSlotWriter
+from ipc.ways.ring import targets_in
+from ipc.ways.slots import data_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from ipc.messages import TensorHeader
+
+SHARE = 0.1
+"""Of the time, what copies may take."""
+_PINNING = 30.0
+"""Seconds that the helper thread waits for the memory to be pinned."""
+
+
+class HostWriter(GpuSlotWriter):
+    """The trainer's side. The viewer's is `ipc.ways.ring.RingReader`."""
+
+    @classmethod
+    def make(cls, tensors: dict[str, torch.Tensor], spare: float, leased: Callable[[], bytes]) -> HostWriter:
+        """As `Way.writer`; the tensors lie on one CUDA device."""
+        index = next(iter(tensors.values())).get_device()
+        if index < 0:
+            raise SharingError("the way through the host takes CUDA tensors")
+        return cls(index, int(data_bytes(tensors) * spare), leased=leased)
+
+    def __init__(self, index: int, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes):
+        """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
+        super().__init__(index, max(capacity, 1), slots, leased)
+        self._ref = RingRef(self.segment.ref)
+        self.note = ""
+        """Why copies wait for the GPU, where they do; for people."""
+        self._stopwatch: Stopwatch | None = None
+        self._copied_at: float | None = None
+        self._rests_until = 0.0
+        # Pinning takes a millisecond per 3 MB: not on the thread that trains.
+        self._ready = threading.Event()
+        threading.Thread(target=self._prepare, name="splatview-pinning", daemon=True).start()
+
+    @property
+    def ref(self) -> RingRef:
+        return self._ref
+
+    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
+              still_wanted: Callable[[], bool] | None = None) -> bool:
+        if not self._ready.is_set() and (still_wanted is None or not self._ready.wait(_PINNING)):
+            return False
+        if not self._rested():
+            return False
+        return super().write(kind, tensors, meta, version, still_wanted)
+
+    def _prepare(self) -> None:
+        try:
+            self._pin(self.segment.size)
+            self._stopwatch = Stopwatch(self.index)
+        except Exception as e:
+            self.note = f"copies wait for the GPU: {e}"
+            self.at_once = True
+        finally:
+            self._ready.set()
+
+    def _rested(self) -> bool:
+        """Whether the last copy has ended, and so long ago that another one keeps to the share."""
+        if self._copied_at is not None and self._stopwatch is not None:
+            seconds = self._stopwatch.seconds()
+            if seconds is None:
+                return False
+            self._rests_until = self._copied_at + seconds / SHARE
+            self._copied_at = None
+        return time.monotonic() >= self._rests_until
+
+    def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
+        return targets_in(self.segment.map, self.data_offset(slot), headers)
+
+    def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
+        begun = time.monotonic()
+        if self._stopwatch is None:
+            for target, source in zip(targets, sources, strict=True):
+                target.copy_(source)
+            self.set_done(slot, whole)
+            self._rests_until = begun + (time.monotonic() - begun) / SHARE
+            return
+        stream = driver.current_stream(self.index)
+        self._stopwatch.start(stream)
+        try:
+            super()._copy(slot, targets, sources, whole)
+        finally:
+            self._stopwatch.stop(stream)
+            self._copied_at = begun
+
+    def _idle(self) -> bool:
+        return self._ready.is_set() and super()._idle()
+
+    def _give_back(self) -> None:
+        super()._give_back()
+        if self._stopwatch is not None:
+            self._stopwatch.close()
