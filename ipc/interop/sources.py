@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 
 from ipc.interop.base import DTYPE_DEFINES
-from ipc.interop.glapi import CURRENT_PROGRAM, GL
+from ipc.interop.glapi import GL
 
 if TYPE_CHECKING:
     from ipc.interop.base import Form
@@ -28,13 +28,11 @@ def set_units(program: moderngl.Program, count: int, first: int) -> None:
     By hand: moderngl passes over the values of samplers of buffer textures.
     """
     gl = GL.current()
-    before = gl.integer(CURRENT_PROGRAM)
-    gl.glUseProgram(program.glo)
+    gl.glUseProgram(program.glo)  # and not what was in use again: a program that was released meanwhile cannot be
     for k in range(count):
         member = program.get(f"u_source_{k}", None)
         if isinstance(member, moderngl.Uniform):  # unless the compiler found it unused
             gl.glUniform1i(member.location, first + k)
-    gl.glUseProgram(before)
 
 
 class TextureSource:
