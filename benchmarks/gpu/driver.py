@@ -61,6 +61,7 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
         self._renders: list[tuple[int, int, bool]] = []
         self._shown: list[float] = []
         self._begin = time.monotonic()
+        self._extent = self.size
         for work in (self._listen, self._move_hand):
             threading.Thread(target=work, daemon=True).start()
 
@@ -68,6 +69,7 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
 
     def poll(self, timeout: float) -> list[Event]:
         events = super().poll(0 if self._commands else timeout)
+        self._extent = self.size
         while self._commands:
             command = self._commands.popleft()
             try:
@@ -185,7 +187,7 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
             if how != before:
                 since, before = now, how
             moving = how == "drag" or (how == "burst" and int(now - since) % 2 == 0)
-            width, height = self.size
+            width, height = self._extent
             x = width / 2 + 0.2 * height * math.sin(phase)
             y = height / 2 + 0.04 * height * math.sin(1.5 * phase)
             if moving and not pressed:

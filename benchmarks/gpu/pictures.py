@@ -1,8 +1,8 @@
-"""Pictures from the GPU, and how alike the two renderers draw: `python -m benchmarks.gpu.pictures FOLDER`.
+"""Pictures from the GPU, and how alike the two renderers draw: `python -m benchmarks.gpu.pictures FOLDER [PART ...]`.
 
-Writes PNGs of an image and a scene as `splatview serve` shows them, offscreen (EGL) and, where there is a display, in
-a window; and draws three views each of the garden and of playbot with gsplat and with OpenGL. Prints the PSNR of each
-pair and exits with 1 when one lies below 50 dB. SPLATVIEW_TEST_DATA names the folder of the data.
+Parts (all that can be done, by default): "offscreen" and "window" write PNGs of an image and a scene as `splatview
+serve` shows them; "compare" draws three views each of the garden and of playbot with gsplat and with OpenGL, prints the
+PSNR of each pair and ends with 1 when one lies below 50 dB. SPLATVIEW_TEST_DATA names the folder of the data.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from benchmarks.__main__ import table
+from benchmarks.gpu import Skipped, require_gpu
 from benchmarks.gpu.viewer import ROOT
 from viewer_app.cameras import Camera
 from viewer_app.files import load_scene
@@ -29,6 +30,8 @@ from viewer_app.scene import SH_C0, GaussianScene
 from viewer_app.screens.offscreen import create_context
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from viewer_app.renderers.base import Renderer
 
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", ROOT.parent / "shared" / "data"))
@@ -121,8 +124,8 @@ def _save(picture: np.ndarray, path: Path) -> None:
     Image.fromarray((picture.clip(0, 1) * 255 + 0.5).astype(np.uint8)).save(path)
 
 
-def show(folder: Path) -> None:
-    """What the viewer's screens show of a training process on the GPU: this one."""
+def show(folder: Path, screens: list[str]) -> bool:
+    """What the viewer's screens show of a training process on the GPU: this one. Whether all made their pictures."""
     import splatview
 
     scene, _ = playbot()
@@ -132,21 +135,21 @@ def show(folder: Path) -> None:
     y, x = torch.meshgrid(torch.linspace(0, 1, 720, device="cuda"), torch.linspace(0, 1, 1280, device="cuda"),
                           indexing="ij")
     image = torch.stack([x, y, 0.5 + 0.5 * torch.sin(40 * (x - 0.5) * (y - 0.5))], dim=-1)
-    screens = {"egl": "--offscreen"}
-    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        screens["window"] = "--window"
+    made = True
     for what, publish in {"image": lambda: splatview.publish(image.clone(), "picture"),
                           "scene": lambda: splatview.publish(parts, "playbot", sh_degree=scene.sh_degree)}.items():
-        for screen, option in screens.items():
+        for screen in screens:
             out = folder / f"{screen}_{what}.png"
             try:
-                print(f"{out.name}: {_serve(option, out, publish)}", flush=True)
+                print(f"{out.name}: {_serve('--' + screen, out, publish)}", flush=True)
             finally:
                 splatview.close()
+            made &= out.exists()
+    return made
 
 
-def _serve(option: str, out: Path, publish: object) -> str:
-    assert callable(publish)
+def _serve(option: str, out: Path, publish: Callable[[], None]) -> str:
+    """Publish for nine seconds to a viewer that writes what it shows."""
     publish()
     viewer = subprocess.Popen([sys.executable, "-m", "splatview", "serve", option, "--out", str(out)], cwd=ROOT)
     try:
@@ -166,12 +169,25 @@ def _serve(option: str, out: Path, publish: object) -> str:
 
 
 def main() -> int:
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    if len(sys.argv) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        require_gpu()
+    except Skipped as e:
+        print(f"pictures: {e}")
+        return 0
+    folder, parts = Path(sys.argv[1]), sys.argv[2:]
+    if not parts:
+        display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+        parts = ["offscreen", *(["window"] if display else []), "compare"]
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="sv-pictures-") as runs:
         os.environ["SPLATVIEW_RUNTIME_DIR"] = runs
-        show(folder)
-    return 0 if compare(folder) else 1
+        good = show(folder, [part for part in parts if part != "compare"])
+        if "compare" in parts:
+            good &= compare(folder)
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

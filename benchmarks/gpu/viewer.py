@@ -54,7 +54,7 @@ class Viewer:
         return answer
 
     def ready(self, meanwhile: Callable[[], object] | None = None, timeout: float = 90.0) -> dict[str, Any]:
-        """Wait until it shows something, then hide the panel; `meanwhile` is what the trainer does. Returns its state."""
+        """Wait until it shows something, then hide the panel; `meanwhile` is what the trainer does. Its state."""
         end = time.monotonic() + timeout
         asked = 0.0
         while True:
