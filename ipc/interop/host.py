@@ -10,10 +10,10 @@ import numpy as np
 from ipc.frames import RemoteTensor
 from ipc.interop.base import Form
 from ipc.interop.sources import TextureSource, picture_texture
+from ipc.interop.tensors import dtype_name
 
 if TYPE_CHECKING:
     import moderngl
-    import torch
 
     from ipc.interop.base import Pixels
 
@@ -24,12 +24,15 @@ def host_array(tensor: Pixels) -> tuple[np.ndarray, str]:
         return tensor, tensor.dtype.name
     if isinstance(tensor, RemoteTensor):
         return tensor.array, tensor.dtype
-    values: torch.Tensor = tensor.torch() if hasattr(tensor, "memory") else tensor  # type: ignore[assignment,union-attr]
-    dtype = str(values.dtype).removeprefix("torch.")
-    values = values.detach()
-    if dtype == "bfloat16":
-        import torch
+    import torch
 
+    if isinstance(tensor, torch.Tensor):
+        values = tensor.detach()
+    else:
+        values = tensor.torch()
+        tensor.ready(torch.cuda.current_stream(values.device).cuda_stream)
+    dtype = dtype_name(values)
+    if dtype == "bfloat16":
         values = values.view(torch.int16)
     array = values.cpu().numpy()
     return (array.view(np.uint16) if dtype == "bfloat16" else array), dtype

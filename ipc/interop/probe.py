@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from ipc.interop.base import Bridge, Pixels, PixelSource
 
-BRIDGES = {"host": "host:HostBridge"}
+BRIDGES = {"direct": "direct:DirectBridge", "import": "imported:ImportBridge", "register": "registered:RegisterBridge",
+           "host": "host:HostBridge"}
 """Every bridge by name, best first, and where its class is."""
 VARIABLE = "SPLATVIEW_INTEROP"
 """Environment variable that forces one of BRIDGES."""
@@ -22,11 +23,11 @@ VARIABLE = "SPLATVIEW_INTEROP"
 _reasons: WeakKeyDictionary[moderngl.Context, dict[str, str]] = WeakKeyDictionary()
 
 
-def bridge_class(name: str) -> Any:
-    """The class of a bridge. Raises SharingError for an unknown name."""
-    if name not in BRIDGES:
-        raise SharingError(f"{name!r} is no way from a tensor to OpenGL; legal are {', '.join(BRIDGES)}")
-    module, _, symbol = BRIDGES[name].partition(":")
+def bridge_class(name: str, table: dict[str, str] = BRIDGES) -> Any:
+    """The class of a bridge, or of another table's entry. Raises SharingError for an unknown name."""
+    if name not in table:
+        raise SharingError(f"{name!r} is no way from a tensor to OpenGL; legal are {', '.join(table)}")
+    module, _, symbol = table[name].partition(":")
     return getattr(import_module(f"ipc.interop.{module}"), symbol)
 
 

@@ -1,0 +1,212 @@
+"""Memory of this process that CUDA writes and OpenGL reads, imported once: no map or unmap per picture.
+
+Order is kept by hand. The GPU's copy is waited for on this thread just before something is drawn from it (an event),
+and a slot is written again only when OpenGL is through with it (a fence); with three slots neither takes long.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ipc.errors import SharingError
+from ipc.interop.base import Form
+from ipc.interop.buffers import ITEM_SIZE, BufferSource, GlMemory, Limits, import_memory
+from ipc.interop.direct import require_import
+from ipc.interop.glapi import GL
+from ipc.interop.readback import round_trip
+from ipc.interop.tensors import cuda_tensor, dtype_name, fewest_values, height_width_channels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import moderngl
+    import torch
+
+    from ipc.cuda.memory import Allocation
+    from ipc.interop.base import Pixels
+
+_SLOTS = 3
+_PAGE = 4096
+"""Slots start at a multiple of this many bytes: every alignment that OpenGL asks for divides it."""
+
+
+class SharedBuffer:
+    """GPU memory of ours, as tensors and as OpenGL buffers over the same bytes."""
+
+    def __init__(self, size: int, device: int) -> None:
+        """`size` in bytes. Raises SharingError when the memory cannot be made or imported."""
+        from ipc.cuda.memory import Allocation
+
+        self.allocation: Allocation = Allocation(size, device)
+        self._fd = -1
+        try:
+            self._fd = self.allocation.fd()
+            self.gl: GlMemory = import_memory([(self._fd, self.allocation.size)])
+            self.gl.buffer(0)
+        except BaseException:
+            self.allocation.close()
+            raise
+        finally:
+            if self._fd >= 0:
+                os.close(self._fd)
+
+    @property
+    def size(self) -> int:
+        return self.allocation.size
+
+    def tensor(self, dtype: str, shape: Sequence[int], offset: int) -> torch.Tensor:
+        """A writable CUDA tensor; `offset` in bytes."""
+        return self.allocation.tensor(dtype, tuple(shape), offset)
+
+    def release(self) -> None:
+        """Delete it, when CUDA and OpenGL are through with it; only what was drawn is waited for here."""
+        GL.current().glFinish()
+        self.gl.release()
+        self.allocation.close()
+
+
+class ImportedCanvas:
+    """A canvas (see `canvas.Canvas`) whose pictures OpenGL reads where CUDA wrote them."""
+
+    name: ClassVar[str] = "import"
+
+    def __init__(self, ctx: moderngl.Context, gpu_uuid: str | None = None) -> None:
+        """`gpu_uuid`: where CUDA will draw. Raises SharingError when that is not where OpenGL draws."""
+        from ipc.cuda.driver import here
+
+        uuid = require_import(ctx)
+        if gpu_uuid not in (None, uuid):
+            raise SharingError(f"CUDA would draw on GPU {gpu_uuid}, OpenGL draws on {uuid}")
+        self.device = here(uuid)
+        self.timings: dict[str, float] = {}
+        self._limits = Limits.of(ctx)
+        self._buffer: SharedBuffer | None = None
+        self._old: list[SharedBuffer] = []
+        self._slot_size = 0
+        self._fences: list[int | None] = [None] * _SLOTS
+        self._events: list[Any] = []
+        self._front = self._before = self._begun = -1
+        self._form: Form | None = None
+
+    def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
+        import torch
+
+        form = Form.of((height, width, channels), dtype, "HWC")
+        room = fewest_values(form)
+        size = -(-height * width * room * ITEM_SIZE[dtype] // _PAGE) * _PAGE
+        gl = GL.current()
+        self._retire()
+        if self._buffer is None or size != self._slot_size:
+            fresh = SharedBuffer(size * _SLOTS, self.device)
+            if self._buffer is not None:
+                self._old.append(self._buffer)  # the front picture may lie in it until the next one is shown
+            self._buffer, self._slot_size = fresh, size
+            self._drop_fences()
+            self._front = self._before = -1
+        if not self._events:
+            with torch.cuda.device(self.device):
+                self._events = [torch.cuda.Event() for _ in range(_SLOTS)]
+        if self._front >= 0:  # everything that reads it has been drawn or is about to be drawn before the next turn
+            if (earlier := self._fences[self._front]) is not None:
+                gl.glDeleteSync(earlier)
+            self._fences[self._front] = gl.fence()
+        slot = next(k for k in range(_SLOTS) if k not in (self._front, self._before))
+        start = time.perf_counter()
+        if (fence := self._fences[slot]) is not None:
+            self._fences[slot] = None
+            gl.wait_fence(fence)
+        self.timings["fence"] = (time.perf_counter() - start) * 1e3
+        self._begun, self._form = slot, form
+        return self._buffer.tensor(dtype, (height, width, room), slot * size)[..., :channels]
+
+    def show(self, layout: str = "HWC") -> BufferSource:
+        import torch
+
+        if self._begun < 0 or self._form is None or self._buffer is None:
+            raise SharingError("show() without begin()")
+        slot, form, buffer = self._begun, self._form, self._buffer
+        event = self._events[slot]
+        event.record(torch.cuda.current_stream(self.device))
+        room = fewest_values(form)
+        strides = form.width * room, room, 1
+        waited = False
+
+        def ready() -> None:
+            nonlocal waited
+            if not waited:
+                start = time.perf_counter()
+                event.synchronize()
+                self.timings["wait"] = (time.perf_counter() - start) * 1e3
+                waited = True
+
+        source = BufferSource(buffer.gl, form, strides, slot * self._slot_size, self._limits, ready)
+        source.layout = layout
+        self._front, self._before, self._begun = slot, self._front, -1
+        return source
+
+    def undo(self) -> None:
+        """As `Bridge.undo`."""
+        self._front, self._before = self._before, -1
+
+    def _retire(self) -> None:
+        """Release the buffer before the one in use, once two pictures have been shown from the new one."""
+        if self._old and self._front >= 0 and self._before >= 0:
+            for buffer in self._old:
+                buffer.release()
+            self._old.clear()
+
+    def _drop_fences(self) -> None:
+        for k, fence in enumerate(self._fences):
+            if fence is not None:
+                GL.current().glDeleteSync(fence)
+            self._fences[k] = None
+
+    def close(self) -> None:
+        self._drop_fences()
+        for event in self._events:
+            event.synchronize()
+        self._events = []
+        for buffer in (self._buffer, *self._old):
+            if buffer is not None:
+                buffer.release()
+        self._buffer = None
+        self._old.clear()
+        self._front = self._before = self._begun = -1
+
+
+class ImportBridge:
+    """One copy on the GPU, into memory that OpenGL reads."""
+
+    name: ClassVar[str] = "import"
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        """Raises SharingError when OpenGL cannot import this process's GPU memory."""
+        self._canvas = ImportedCanvas(ctx)
+
+    @staticmethod
+    def trial(ctx: moderngl.Context) -> None:
+        """A picture goes to OpenGL and back. Raises SharingError when it cannot, or comes back different."""
+        round_trip(ctx, ImportBridge)
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds that this thread waited for the last picture: "fence" for OpenGL, "wait" for CUDA."""
+        return self._canvas.timings
+
+    def put(self, tensor: Pixels, layout: str) -> BufferSource:
+        values = cuda_tensor(tensor, self._canvas.device)
+        form = Form.of(tuple(values.shape), dtype_name(values), layout)
+        import torch
+
+        with torch.cuda.device(self._canvas.device), torch.no_grad():
+            target = self._canvas.begin(form.height, form.width, form.channels, form.dtype)
+            target.copy_(height_width_channels(values, layout))
+            return self._canvas.show(layout)
+
+    def undo(self) -> None:
+        self._canvas.undo()
+
+    def close(self) -> None:
+        self._canvas.close()
