@@ -1,0 +1,77 @@
+// CUDA C++ as plain C++: a launch runs the blocks one after another, the lanes of a warp as 32 threads, so that
+// __ballot_sync and __syncwarp mean what they mean on a GPU. Only what viewer_app/renderers/kernels/frame.cu uses.
+#include <pthread.h>
+
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#define __global__
+#define __device__ static inline
+#define __shared__ static
+#define __launch_bounds__(threads)
+#define __align__(bytes) alignas(bytes)
+
+struct Index { unsigned x; };
+static thread_local Index threadIdx, blockIdx;
+static Index blockDim;
+static pthread_barrier_t warp;
+static bool votes[32];
+
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(4) uchar4 { unsigned char x, y, z, w; };
+static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static inline uchar4 make_uchar4(unsigned char x, unsigned char y, unsigned char z, unsigned char w) {
+    return {x, y, z, w};
+}
+
+static inline int max(int a, int b) { return a > b ? a : b; }
+static inline int min(int a, int b) { return a < b ? a : b; }
+#define __logf logf
+static inline float rsqrtf(float v) { return 1.0f / sqrtf(v); }
+static inline float __int_as_float(int bits) { float v; memcpy(&v, &bits, 4); return v; }
+static inline void __syncwarp() { pthread_barrier_wait(&warp); }
+static inline unsigned __ballot_sync(unsigned, bool vote) {
+    votes[threadIdx.x % 32] = vote;
+    pthread_barrier_wait(&warp);
+    unsigned bits = 0;
+    for (int lane = 0; lane < 32; ++lane) bits |= (unsigned)votes[lane] << lane;
+    pthread_barrier_wait(&warp);
+    return bits;
+}
+static inline unsigned short host_half_bits(float v) {  // no subnormals, no infinity: enough for colours
+    unsigned bits;
+    memcpy(&bits, &v, 4);
+    const int exponent = (int)(bits >> 23 & 255) - 112;
+    if (exponent <= 0) return bits >> 16 & 0x8000;
+    const unsigned rounded = ((unsigned)exponent << 23 | (bits & 0x7fffff)) + 0xfff + (bits >> 13 & 1);
+    return (bits >> 16 & 0x8000) | rounded >> 13;
+}
+
+template <class... A, size_t... I>
+static void call(void (*kernel)(A...), void **args, std::index_sequence<I...>) {
+    kernel(*(std::remove_const_t<A> *)args[I]...);
+}
+
+// As cuLaunchKernel: `args` points to each argument.
+template <class... A>
+static void run(void (*kernel)(A...), bool lockstep, int grid, int block, void **args) {
+    blockDim.x = block;
+    pthread_barrier_init(&warp, nullptr, 32);
+    std::thread lanes[32];
+    for (int lane = 0; lane < 32; ++lane)
+        lanes[lane] = std::thread([=] {
+            for (int first = 0; first < grid * block; first += 32) {
+                blockIdx.x = first / block;
+                threadIdx.x = first % block + lane;
+                call(kernel, args, std::index_sequence_for<A...>());
+                if (lockstep) pthread_barrier_wait(&warp);  // before the next warp uses the same shared memory
+            }
+        });
+    for (auto &lane : lanes) lane.join();
+    pthread_barrier_destroy(&warp);
+}

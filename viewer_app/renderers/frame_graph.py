@@ -1,0 +1,259 @@
+"""gsplat's picture without a question to the host: a frame is one launch of a CUDA graph.
+
+`gsplat.rasterization` reads the number of (Gaussian, tile) pairs back to the host in the middle of a frame, and
+starts some fifteen kernels from Python. Beside a training process, which shares the GPU by time slices, both cost
+the trainer more than the drawing itself. Here gsplat's own projection and rasteriser stay as they are, so the
+picture is gsplat's; what lies between them works with a fixed number of slots for pairs (`kernels/frame.cu`).
+A frame that needs more slots says so afterwards and is drawn again:
+
+    graph = FrameGraph(torch.device("cuda", 0))
+    graph.load(means, quats, scales, opacities, sh0, shN)
+    rgba, depth = graph.render(camera, options)
+    event.synchronize()            # whoever shows the picture waits for it anyway
+    while graph.overflowed():
+        rgba, depth = graph.render(camera, options)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from viewer_app.errors import RendererError
+from viewer_app.renderers.kernels.capacity import Capacity
+from viewer_app.renderers.kernels.compiler import Kernels, kernels
+from viewer_app.renderers.kernels.frame import Kind, Parameters, Scene, draw
+
+if TYPE_CHECKING:
+    from viewer_app.cameras import Camera
+    from viewer_app.renderers.base import RenderOptions
+
+CAPTURE_AFTER = 3
+"""A kind of frame is captured when it is drawn the third time: a scene that changes its size with every version is
+never worth a capture, which costs a few frames' time."""
+GRAPHS = 4
+"""Captured kinds of frames kept, the latest used."""
+CAPTURES = 16
+"""All graphs share one memory pool, which never shrinks; after so many captures it is given back and begun anew."""
+FAILURES = 3
+"""Captures that may fail before no more are tried."""
+IN_FLIGHT = 16
+"""Frames whose numbers of pairs may be outstanding at a time."""
+_UNKNOWN = -1
+
+
+class FrameGraph:
+    """Draws one scene at a time, on torch's current stream, which must be the same or ordered between frames."""
+
+    def __init__(self, device: torch.device, *, graphs: bool = True):
+        """Raises RendererError: gsplat has no kernels here, or the viewer's own do not compile. `graphs`: off to
+        launch every kernel of each frame by itself, for comparison."""
+        self._device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        self._gsplat = _gsplat_kernels()
+        self._scene: Scene | None = None
+        self._capacity = Capacity()
+        with torch.cuda.device(self._device):
+            self._parameters = torch.zeros(ctypes.sizeof(Parameters) // 4, device=self._device)
+            self._needed = torch.full((IN_FLIGHT,), _UNKNOWN, dtype=torch.int64, pin_memory=True)
+        self._needed_array = self._needed.numpy()
+        self._drawn = 0
+        self._judged = True
+        self._stream: torch.cuda.Stream | None = None
+        self._graphs: OrderedDict[Kind, torch.cuda.CUDAGraph] = OrderedDict()
+        self._seen: OrderedDict[Kind, int] = OrderedDict()
+        self._pool: Any = None
+        self._side: torch.cuda.Stream | None = None
+        self._captures = 0
+        self._failures = 0 if graphs else FAILURES
+        self.failure = "" if graphs else "switched off"
+        """Why frames are not captured; "" when they are."""
+
+    @property
+    def captured(self) -> int:
+        """How many kinds of frames are graphs at the moment."""
+        return len(self._graphs)
+
+    @property
+    def slots(self) -> int:
+        """How many pairs of Gaussian and tile a frame may have at the moment."""
+        return self._capacity.slots
+
+    def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
+             sh0: torch.Tensor, shN: torch.Tensor) -> None:
+        """The scene from now on. Nothing is copied: the storage stays until the next `load`, and what is written
+        into it, in stream order, shows. The same storage again costs nothing and keeps the graphs.
+
+        The tensors are as `kernels.frame.Scene` says: float32 on this device, activated (scales in world units,
+        opacities in [0, 1]). `sh[:, 0]` and `sh[:, 1:]` of an (N, K, 3) tensor do for sh0 and shN.
+
+        Raises:
+            ValueError: a tensor of another shape, dtype, device or layout.
+        """
+        scene = Scene(*(t.detach() for t in (means, quats, scales, opacities, sh0, shN)))
+        scene.check(self._device)
+        if self._scene is None or scene.layout != self._scene.layout:
+            self._drop_graphs()
+            self._seen.clear()
+            self._capacity.at_least(len(means))
+        self._scene = scene
+
+    def render(self, camera: Camera, options: RenderOptions,
+               rgba: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Queue the drawing of a frame on the current stream; the host waits for nothing.
+
+        Args:
+            camera: its `model` may be any that gsplat projects: pinhole, ortho, fisheye.
+            options: the degree is cut to what the scene has.
+            rgba: (H, W, 4) contiguous float32, float16 or uint8 on this device to draw into; a new float32 tensor
+                otherwise.
+
+        Returns:
+            rgba: (H, W, 4) colour, premultiplied, over black, and alpha; and, if `options.depth`, the accumulated
+            depth, (H, W) float32. Whole unless `overflowed()` says otherwise.
+
+        Raises:
+            RendererError: nothing is loaded, or this object is closed.
+            ValueError: `rgba` does not fit.
+        """
+        scene = self._scene
+        if scene is None:
+            raise RendererError("FrameGraph.render: load a scene first")
+        with torch.cuda.device(self._device), torch.no_grad():
+            size = (camera.height, camera.width)
+            rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
+            _check_target(rgba, (*size, 4), self._device)
+            depth = torch.empty(size, device=self._device) if options.depth else None
+            self._stream = torch.cuda.current_stream()
+            self._drawn += 1
+            self._judged = False
+            if len(scene.means) == 0:
+                rgba.zero_()
+                self._needed_array[self._drawn % IN_FLIGHT] = 0
+                return rgba, None if depth is None else depth.zero_()
+            degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
+            kind = Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
+                         options.mode == "antialiased", options.depth, degree, rgba.element_size(),
+                         self._capacity.slots)
+            self._needed_array[self._drawn % IN_FLIGHT] = _UNKNOWN
+            needed = self._needed.data_ptr() + 8 * (self._drawn % IN_FLIGHT)
+            self._kernels(kind).launch("set_frame", 1, 64, Parameters.of(camera, rgba, depth, needed), self._parameters)
+            graph = self._graph(kind)
+            if graph is None:
+                self._draw(kind)
+            else:
+                graph.replay()
+        return rgba, depth
+
+    def overflowed(self) -> bool:
+        """Whether the last frame had too few slots, and so lacks Gaussians: render it again. There are more then.
+
+        To be asked when the frame is done (its event was waited for); waits for it otherwise.
+
+        Raises:
+            RendererError: the frame needs more than `SLOTS_MAX`, which gsplat cannot draw.
+        """
+        if self._judged or self._stream is None:
+            return False
+        if self._needed_array[self._drawn % IN_FLIGHT] == _UNKNOWN:
+            self._stream.synchronize()
+        needed = int(self._needed_array[self._drawn % IN_FLIGHT])
+        self._judged = True
+        return self._capacity.saw(needed)
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        self._drop_graphs()
+        self._seen.clear()
+        self._scene = None
+
+    def _kernels(self, kind: Kind) -> Kernels:
+        return kernels("frame.cu", (f"KEY={kind.key_type}",), self._device.index)
+
+    def _graph(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
+        """The graph for this kind of frame; captured now if it came often enough."""
+        graph = self._graphs.get(kind)
+        if graph is not None:
+            self._graphs.move_to_end(kind)
+            return graph
+        self._seen[kind] = self._seen.pop(kind, 0) + 1
+        if len(self._seen) > 4 * GRAPHS:
+            self._seen.popitem(last=False)
+        if self._seen[kind] < CAPTURE_AFTER or self._failures >= FAILURES:
+            return None
+        if self._captures >= CAPTURES:
+            self._drop_graphs()
+        elif len(self._graphs) >= GRAPHS:
+            self._wait()
+            self._graphs.popitem(last=False)
+        return self._capture(kind)
+
+    def _capture(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
+        # Not `torch.cuda.graph`: that collects garbage, waits for the device and empties the allocator's cache.
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        self._side = self._side or torch.cuda.Stream(self._device)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.stream(self._side):
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    self._draw(kind)
+                except BaseException:
+                    with contextlib.suppress(RuntimeError):  # names the consequence; the cause is on its way
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+        except (RuntimeError, RendererError) as e:
+            self._failures += 1
+            self.failure = f"no CUDA graph: {str(e).splitlines()[0] if str(e) else type(e).__name__}"
+            if not self._graphs:
+                self._pool = None  # torch takes no pool back that lost its last graph
+            return None
+        self._captures += 1
+        self._graphs[kind] = graph
+        self.failure = ""
+        return graph
+
+    def _draw(self, kind: Kind) -> None:
+        assert self._scene is not None
+        try:
+            draw(kind, self._scene, self._parameters, self._gsplat, self._kernels(kind))
+        except (AttributeError, TypeError) as e:  # of functions that are not gsplat's public interface
+            raise RendererError(f"this version of gsplat is not the one that frames are made for (1.5.3): {e}") from e
+
+    def _wait(self) -> None:
+        """Before a graph that may still run is destroyed."""
+        if self._stream is not None:
+            self._stream.synchronize()
+
+    def _drop_graphs(self) -> None:
+        if not self._captures:
+            return
+        self._wait()
+        self._graphs.clear()
+        self._pool, self._captures = None, 0
+        with torch.cuda.device(self._device):
+            torch.cuda.empty_cache()  # a pool without graphs is kept by torch until somebody asks
+
+
+def _check_target(rgba: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    if (tuple(rgba.shape) != shape or rgba.dtype not in (torch.float32, torch.float16, torch.uint8)
+            or rgba.device != device or not rgba.is_contiguous() or rgba.data_ptr() % (4 * rgba.element_size())):
+        raise ValueError(f"rgba is {tuple(rgba.shape)} {rgba.dtype} on {rgba.device} with strides {rgba.stride()} at "
+                         f"address {rgba.data_ptr():#x}; needed is {shape} float32, float16 or uint8 on {device}, "
+                         "contiguous and at a whole pixel's address")
+
+
+def _gsplat_kernels() -> Any:
+    """gsplat's compiled module. Its wrappers add autograd and checks that are of no use here."""
+    try:
+        from gsplat.cuda import _backend
+    except Exception as e:  # it compiles itself, and that fails in many ways
+        raise RendererError(f"gsplat's CUDA kernels do not load here: {e}") from e
+    extension = getattr(_backend, "_C", None)
+    if extension is None:
+        raise RendererError("gsplat found no CUDA toolkit to compile its kernels with; install nvcc, or a built gsplat")
+    return extension

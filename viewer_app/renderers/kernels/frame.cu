@@ -1,0 +1,227 @@
+// What gsplat's own kernels leave between projection and picture, without ever asking the host.
+//
+// A frame: gsplat projects every Gaussian; `shade` finds colour, depth key and the number of tiles of each; a sort by
+// depth and a running sum (torch) give each Gaussian its place; `fill` writes (tile, Gaussian) pairs in depth order;
+// a stable sort by tile (torch) groups them; `gather` turns them into the lists that gsplat's rasteriser reads; `pack`
+// writes its picture where the caller wants it. Arrays hold a fixed number of pairs, so that all sizes are known
+// beforehand; the true number goes to memory that the host can read.
+//
+// KEY (short or int: the type of a tile's number in a sort) is defined by whoever compiles this.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+constexpr int TILE = 16;             // pixels a side
+constexpr float ALPHA_MIN = 1.0f / 255.0f;
+constexpr KEY NO_TILE = sizeof(KEY) == 2 ? 0x7fff : 0x7fffffff;  // sorts behind every tile
+
+// What changes from frame to frame. Mirrored by `_Frame` in frame_graph.py.
+struct Frame {
+    float viewmat[16];               // world to camera, by rows
+    float intrinsics[9];             // K by rows
+    float position[3];               // of the camera in the world
+    u64 rgba;                        // where the picture goes: height, width, 4
+    u64 depth;                       // float height, width; 0: not wanted
+    u64 needed;                      // i64: how many pairs the frame has, in pinned host memory
+};
+
+// Which pixels a Gaussian can reach: where sigma, half the squared Mahalanobis distance, is at most `level`.
+struct __align__(16) Footprint {
+    float x, y;                      // centre in pixels
+    float a, b, c;                   // conic: sigma = (a dx^2 + c dy^2) / 2 + b dx dy
+    float level;                     // below 0: every tile of the box counts
+    u16 x0, y0, x1, y1;              // box of tiles, ends excluded
+};
+
+struct Span { int begin, end; };     // tile columns, end excluded
+
+__device__ float clamped(float v, float low, float high) { return fminf(fmaxf(v, low), high); }
+
+// The tiles of one row that hold the centre of a pixel in reach. Never too few: `level` and the 0.02 pixels allow
+// for rounding. An ellipse is convex, so they are neighbours.
+__device__ Span row_span(const Footprint &f, int row) {
+    if (f.level < 0.0f) return {f.x0, f.x1};
+    const float determinant = f.a * f.c - f.b * f.b;
+    const float scaled = 2.0f * f.level / determinant;
+    const float reach_x = sqrtf(scaled * f.c), reach_y = sqrtf(scaled * f.a);
+    const float top = fmaxf(row * TILE + 0.48f - f.y, -reach_y);
+    const float bottom = fminf(row * TILE + (TILE - 0.48f) - f.y, reach_y);
+    if (top > bottom) return {0, 0};
+    const float slant = -f.b / f.c * reach_x;  // dy of the rightmost point; the leftmost is opposite
+    const float right_y = clamped(slant, top, bottom), left_y = clamped(-slant, top, bottom);
+    const float lead = 2.0f * f.level * f.a;
+    const float right = (-f.b * right_y + sqrtf(fmaxf(lead - determinant * right_y * right_y, 0.0f))) / f.a;
+    const float left = (-f.b * left_y - sqrtf(fmaxf(lead - determinant * left_y * left_y, 0.0f))) / f.a;
+    const float first = ceilf(f.x + left - 0.52f), last = floorf(f.x + right - 0.48f);  // pixel columns
+    if (!(first <= last)) return {0, 0};
+    const int begin = (int)clamped(floorf(first / TILE), f.x0, f.x1);
+    const int end = (int)clamped(floorf(last / TILE) + 1.0f, f.x0, f.x1);
+    return {begin, end};
+}
+
+__device__ Footprint footprint(const float *mean, const float *conic, const int *radius, float opacity,
+                               int tiles_x, int tiles_y) {
+    Footprint f;
+    f.x = mean[0];
+    f.y = mean[1];
+    f.a = conic[0];
+    f.b = conic[1];
+    f.c = conic[2];
+    // The box that gsplat fills with pairs.
+    const float x = f.x / TILE, y = f.y / TILE, rx = (float)radius[0] / TILE, ry = (float)radius[1] / TILE;
+    f.x0 = (u16)clamped(floorf(x - rx), 0.0f, (float)tiles_x);
+    f.y0 = (u16)clamped(floorf(y - ry), 0.0f, (float)tiles_y);
+    f.x1 = (u16)clamped(ceilf(x + rx), 0.0f, (float)tiles_x);
+    f.y1 = (u16)clamped(ceilf(y + ry), 0.0f, (float)tiles_y);
+    // Rounding shifts sigma by a few units in the last place of its terms, which cancel the more the thinner the
+    // ellipse: 1.001 covers that down to the thinness tested here, and thinner ones keep their box.
+    const float determinant = f.a * f.c - f.b * f.b;
+    const bool sound = determinant > 0.0f && determinant >= 1e-3f * f.a * f.c;
+    f.level = sound ? fmaxf(__logf(opacity / ALPHA_MIN), 0.0f) * 1.001f + 1e-3f : -1.0f;
+    return f;
+}
+
+// gsplat's real spherical harmonics (SphericalHarmonicsCUDA.cu) of one channel; `rest` steps by 3.
+__device__ float harmonics(int degree, float x, float y, float z, float constant, const float *rest) {
+    float result = 0.2820947917738781f * constant;
+    if (degree < 1) return result;
+    result += 0.48860251190292f * (-y * rest[0] + z * rest[3] - x * rest[6]);
+    if (degree < 2) return result;
+    const float z2 = z * z, b = -1.092548430592079f * z, c1 = x * x - y * y, s1 = 2.0f * x * y;
+    const float p6 = 0.9461746957575601f * z2 - 0.3153915652525201f;
+    result += 0.5462742152960395f * s1 * rest[9] + b * y * rest[12] + p6 * rest[15] + b * x * rest[18] +
+              0.5462742152960395f * c1 * rest[21];
+    if (degree < 3) return result;
+    const float c = -2.285228997322329f * z2 + 0.4570457994644658f, d = 1.445305721320277f * z;
+    const float c2 = x * c1 - y * s1, s2 = x * s1 + y * c1;
+    const float p12 = z * (1.865881662950577f * z2 - 1.119528997770346f);
+    result += -0.5900435899266435f * s2 * rest[24] + d * s1 * rest[27] + c * y * rest[30] + p12 * rest[33] +
+              c * x * rest[36] + d * c1 * rest[39] - 0.5900435899266435f * c2 * rest[42];
+    return result;
+}
+
+// A warp brings the coefficients of its 32 Gaussians into shared memory, neighbours reading neighbouring words;
+// those of Gaussians out of sight are not read.
+template <int LENGTH>
+__device__ void stage(float *to, const float *from, i64 stride, u32 wanted) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll 5
+    for (int e = lane; e < 32 * LENGTH; e += 32) {
+        const int row = e / LENGTH, column = e % LENGTH;
+        if (wanted >> row & 1) to[row * (LENGTH | 1) + column] = from[row * stride + column];  // odd: no bank twice
+    }
+}
+
+extern "C" __global__ void set_frame(const Frame frame, Frame *out) {
+    const u32 i = threadIdx.x;
+    if (i < sizeof(Frame) / 4) ((u32 *)out)[i] = ((const u32 *)&frame)[i];
+}
+
+// One thread per Gaussian, blocks of 128. `counts`: how many tiles; `keys`: depth, or infinity out of sight.
+extern "C" __global__ void __launch_bounds__(128) shade(
+    int n, const Frame *frame, const float *means, const float *opacities, const float *compensations,
+    const float *sh0, i64 sh0_stride, const float *shN, i64 shN_stride, int degree, const int *radii,
+    const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, int channels,
+    Footprint *footprints, float *keys, i64 *counts, float *colors, float *weights) {
+    __shared__ float staged[128 * 45];
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const int first = i - threadIdx.x % 32;
+    int count = 0;
+    float opacity = 0.0f;
+    if (i < n && radii[2 * i] > 0 && radii[2 * i + 1] > 0) {
+        opacity = opacities[i] * (compensations ? compensations[i] : 1.0f);
+        const Footprint f = footprint(means2d + 2 * i, conics + 3 * i, radii + 2 * i, opacity, tiles_x, tiles_y);
+        for (int row = f.y0; row < f.y1; ++row) {
+            const Span span = row_span(f, row);
+            count += max(span.end - span.begin, 0);
+        }
+        if (count) footprints[i] = f;
+    }
+    if (i < n) {
+        counts[i] = count;
+        keys[i] = count ? depths[i] : __int_as_float(0x7f800000);
+    }
+    const u32 seen = __ballot_sync(0xffffffffu, count > 0);
+    float *const mine = staged + (threadIdx.x - threadIdx.x % 32) * 45;
+    int pitch = 1;
+    if (degree == 1) stage<9>(mine, shN + first * shN_stride, shN_stride, seen), pitch = 9;
+    if (degree == 2) stage<24>(mine, shN + first * shN_stride, shN_stride, seen), pitch = 25;
+    if (degree == 3) stage<45>(mine, shN + first * shN_stride, shN_stride, seen), pitch = 45;
+    __syncwarp();
+    if (!count) return;
+    if (weights) weights[i] = opacity;
+    float x = means[3 * i] - frame->position[0], y = means[3 * i + 1] - frame->position[1];
+    float z = means[3 * i + 2] - frame->position[2];
+    const float scale = rsqrtf(x * x + y * y + z * z);
+    x *= scale, y *= scale, z *= scale;
+    const float *const rest = mine + threadIdx.x % 32 * pitch;
+    for (int c = 0; c < 3; ++c) {
+        const float value = harmonics(degree, x, y, z, sh0[i * sh0_stride + c], rest + c);
+        colors[(i64)i * channels + c] = fmaxf(value + 0.5f, 0.0f);
+    }
+    if (channels == 4) colors[(i64)i * 4 + 3] = depths[i];
+}
+
+// `order`: Gaussians by depth; `sorted_counts`: their tiles; `ends`: the running sum of those. Threads: as many as
+// there are Gaussians or slots, whichever is more. Slots that no pair takes get NO_TILE.
+extern "C" __global__ void fill(int n, int slots, const i64 *order, const i64 *sorted_counts, const i64 *ends,
+                                const Footprint *footprints, int tiles_x, KEY *tiles, int *gaussians) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < slots && i >= ends[n - 1]) tiles[i] = NO_TILE;
+    if (i >= n || sorted_counts[i] == 0) return;
+    const int g = (int)order[i];
+    const Footprint f = footprints[g];
+    i64 slot = ends[i] - sorted_counts[i];
+    for (int row = f.y0; row < f.y1; ++row) {
+        const Span span = row_span(f, row);
+        for (int column = span.begin; column < span.end && slot < slots; ++column, ++slot) {
+            tiles[slot] = (KEY)(row * tiles_x + column);
+            gaussians[slot] = g;
+        }
+    }
+}
+
+// One thread per slot. `tiles` sorted, `places`: where each was before; `starts` (n_tiles + 1): a tile's first slot,
+// and one more that ends the last tile. `ids`: the Gaussians of each slot.
+extern "C" __global__ void gather(int n, int slots, int n_tiles, const KEY *tiles, const i64 *places,
+                                  const int *gaussians, const i64 *ends, const Frame *frame, int *ids, int *starts) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= slots) return;
+    if (i == 0) *(volatile i64 *)frame->needed = ends[n - 1];
+    const int tile = min((int)tiles[i], n_tiles);
+    const int before = i ? min((int)tiles[i - 1], n_tiles) : -1;
+    for (int t = before + 1; t <= tile; ++t) starts[t] = i;
+    if (i == slots - 1)
+        for (int t = tile + 1; t <= n_tiles; ++t) starts[t] = slots;
+    if (tile < n_tiles) ids[i] = gaussians[places[i]];
+}
+
+__device__ u16 half_bits(float v) {
+#ifdef __CUDA_ARCH__
+    u16 bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(fminf(v, 65504.0f)));
+    return bits;
+#else
+    return host_half_bits(fminf(v, 65504.0f));  // only in a build for the CPU
+#endif
+}
+
+__device__ u8 byte(float v) { return (u8)(clamped(v, 0.0f, 1.0f) * 255.0f + 0.5f); }
+
+// One thread per pixel. `bytes`: of a channel of the picture, 1 (uint8), 2 (float16) or 4 (float32).
+extern "C" __global__ void pack(int pixels, int channels, int bytes, const float *colors, const float *alphas,
+                                const Frame *frame) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= pixels) return;
+    const float *const c = colors + (i64)i * channels;
+    const float a = alphas[i];
+    if (bytes == 4) ((float4 *)frame->rgba)[i] = make_float4(c[0], c[1], c[2], a);
+    if (bytes == 2)
+        ((uint2 *)frame->rgba)[i] = make_uint2(half_bits(c[0]) | (u32)half_bits(c[1]) << 16,
+                                               half_bits(c[2]) | (u32)half_bits(a) << 16);
+    if (bytes == 1) ((uchar4 *)frame->rgba)[i] = make_uchar4(byte(c[0]), byte(c[1]), byte(c[2]), byte(a));
+    if (channels == 4 && frame->depth) ((float *)frame->depth)[i] = c[3];
+}

@@ -1,0 +1,176 @@
+"""One frame from gsplat's projection to its rasteriser: the order of the kernels of frame.cu and torch's sorts.
+
+Nothing here asks the device for anything, and memory comes from torch's allocator alone, so that a CUDA graph can
+record it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+
+from viewer_app.renderers.base import EPS_2D
+
+if TYPE_CHECKING:
+    from viewer_app.cameras import Camera
+
+TILE = 16
+"""Pixels a side of gsplat's tiles."""
+SHORT_TILES = 32766
+"""Up to so many tiles, a tile's number is sorted as 16 bits, in half the time."""
+
+
+class Launcher(Protocol):
+    """What starts kernels by name: `compiler.Kernels`."""
+
+    def launch(self, name: str, grid: int, block: int, *args: Any) -> None: ...
+
+
+class Parameters(ctypes.Structure):
+    """What changes from frame to frame: `Frame` in frame.cu. Passed to a kernel by value, which writes it to the
+    device in stream order, so that nothing on the host must stay as it is until then."""
+
+    _fields_ = (("viewmat", ctypes.c_float * 16), ("intrinsics", ctypes.c_float * 9),
+                ("position", ctypes.c_float * 3), ("rgba", ctypes.c_uint64), ("depth", ctypes.c_uint64),
+                ("needed", ctypes.c_uint64))
+
+    @classmethod
+    def of(cls, camera: Camera, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> Parameters:
+        """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
+        position = np.linalg.inv(np.asarray(camera.viewmat, np.float64))[:3, 3]
+        floats = ((ctypes.c_float * 16, camera.viewmat), (ctypes.c_float * 9, camera.K),
+                  (ctypes.c_float * 3, position))
+        return cls(*(kind(*np.ravel(values).tolist()) for kind, values in floats), rgba.data_ptr(),
+                   0 if depth is None else depth.data_ptr(), needed)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """All that frames drawn by one graph have in common."""
+
+    width: int
+    height: int
+    model: str
+    near: float
+    far: float
+    antialiased: bool
+    depth: bool
+    degree: int
+    element_size: int
+    """Bytes of a channel of the picture: 1 (uint8), 2 (float16) or 4 (float32)."""
+    slots: int
+    """How many pairs of Gaussian and tile there is room for."""
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Columns and rows of tiles."""
+        return -(-self.width // TILE), -(-self.height // TILE)
+
+    @property
+    def key_type(self) -> str:
+        """C's name for the type in which tiles are sorted."""
+        return "short" if self.tiles[0] * self.tiles[1] <= SHORT_TILES else "int"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """N Gaussians as the kernels read them. Everything is float32 on one device."""
+
+    means: torch.Tensor
+    """(N, 3), contiguous as the next three."""
+    quats: torch.Tensor
+    """(N, 4) w, x, y, z; any length but 0."""
+    scales: torch.Tensor
+    """(N, 3) in world units."""
+    opacities: torch.Tensor
+    """(N,) in [0, 1]."""
+    sh0: torch.Tensor
+    """(N, 3), rows may lie apart."""
+    shN: torch.Tensor  # noqa: N815
+    """(N, K-1, 3), rows of (K-1) * 3 may lie apart."""
+
+    @property
+    def degree(self) -> int:
+        """The highest one that `shN` holds coefficients for."""
+        return {0: 0, 3: 1, 8: 2, 15: 3}[self.shN.shape[1]]
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """All that a graph remembers of the tensors."""
+        return tuple((t.data_ptr(), t.shape, t.stride()) for t in vars(self).values())
+
+    def check(self, device: torch.device) -> None:
+        """Raises ValueError, naming the tensor that is not as above."""
+        n = len(self.means)
+        rest = self.shN.shape[1] if self.shN.ndim == 3 else 0
+        shapes = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,), "sh0": (n, 3),
+                  "shN": (n, rest, 3)}
+        for name, shape in shapes.items():
+            t: torch.Tensor = getattr(self, name)
+            if tuple(t.shape) != shape or t.dtype != torch.float32 or t.device != device:
+                raise ValueError(f"{name} is {tuple(t.shape)} {t.dtype} on {t.device}; needed is {shape} "
+                                 f"torch.float32 on {device}")
+            if not (t[:1] if name in ("sh0", "shN") else t).is_contiguous():
+                raise ValueError(f"{name} has strides {t.stride()}; call .contiguous()")
+        if rest not in (0, 3, 8, 15):
+            raise ValueError(f"shN has {rest} coefficients; 0, 3, 8 or 15 are those of a whole degree")
+
+
+def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: Launcher) -> None:
+    """Draw a frame of a scene that is not empty.
+
+    Args:
+        kind: sizes and modes.
+        scene: what to draw.
+        parameters: a `Parameters` on the device, as float32: camera and targets.
+        gsplat: its compiled module.
+        own: the kernels of frame.cu for `kind.key_type`.
+    """
+    n, slots, device = len(scene.means), kind.slots, scene.means.device
+    columns, rows = kind.tiles
+    channels = 4 if kind.depth else 3
+
+    def new(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    radii, means2d, depths, conics, compensations = gsplat.projection_ewa_3dgs_fused_fwd(
+        scene.means, None, scene.quats, scene.scales, scene.opacities, parameters[:16].view(1, 4, 4),
+        parameters[16:25].view(1, 3, 3), kind.width, kind.height, EPS_2D, kind.near, kind.far, 0.0, kind.antialiased,
+        getattr(gsplat.CameraModelType, kind.model.upper()))
+    footprints, keys, counts, colors = new(n, 8), new(n), new(n, dtype=torch.int64), new(1, n, channels)
+    weights = new(1, n) if kind.antialiased else None
+    own.launch("shade", blocks(n, 128), 128, _int(n), parameters, scene.means, scene.opacities,
+               compensations if kind.antialiased else _NULL, scene.sh0, _long(scene.sh0.stride(0)), scene.shN,
+               _long(scene.shN.stride(0)), _int(kind.degree), radii, means2d, conics, depths, _int(columns),
+               _int(rows), _int(channels), footprints, keys, counts, colors, _NULL if weights is None else weights)
+    order = torch.sort(keys, stable=True).indices  # equal depths stay in the Gaussians' order, as in gsplat
+    sorted_counts = counts.index_select(0, order)
+    ends = sorted_counts.cumsum(0)
+    tiles, gaussians = new(slots, dtype=_KEY_TYPES[kind.key_type]), new(slots, dtype=torch.int32)
+    own.launch("fill", blocks(max(n, slots), 256), 256, _int(n), _int(slots), order, sorted_counts, ends, footprints,
+               _int(columns), tiles, gaussians)
+    tiles, places = torch.sort(tiles, stable=True)
+    # gsplat reads a tile's end from the next one's start, and the last one's from the number of slots. A row of
+    # tiles below the picture, which it leaves at once, gives every real tile a next one.
+    ids, starts = new(slots, dtype=torch.int32), new(1, rows + 1, columns, dtype=torch.int32)
+    own.launch("gather", blocks(slots, 256), 256, _int(n), _int(slots), _int(columns * rows), tiles, places, gaussians,
+               ends, parameters, ids, starts)
+    picture, alphas, _ = gsplat.rasterize_to_pixels_3dgs_fwd(
+        means2d, conics, colors, scene.opacities.view(1, n) if weights is None else weights, None, None,
+        kind.width, kind.height, TILE, starts, ids)
+    pixels = kind.width * kind.height
+    own.launch("pack", blocks(pixels, 256), 256, _int(pixels), _int(channels), _int(kind.element_size), picture,
+               alphas, parameters)
+
+
+def blocks(threads: int, block: int) -> int:
+    """How many blocks of `block` hold so many threads."""
+    return -(-threads // block)
+
+
+_int, _long, _NULL = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p(0)
+_KEY_TYPES = {"short": torch.int16, "int": torch.int32}
