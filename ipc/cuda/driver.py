@@ -290,7 +290,7 @@ def register_host(address: int, size: int, index: int) -> int:
     """Pin host memory so that the GPU reads and writes it; returns its device address. `release_host` it before it is
     unmapped. Takes about a millisecond per 3 MB."""
     driver = bindings()
-    with context(index):
+    with context(index), relaxed_capture():
         call("cuMemHostRegister", address, size,
              driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP)
         try:
@@ -302,5 +302,5 @@ def register_host(address: int, size: int, index: int) -> int:
 
 def release_host(address: int, index: int) -> None:
     """Undo `register_host`. Nothing on the GPU may still use the memory. Never raises."""
-    with contextlib.suppress(SharingError), context(index):
+    with contextlib.suppress(SharingError), context(index), relaxed_capture():
         release("cuMemHostUnregister", address)

@@ -70,7 +70,7 @@ class Stopwatch:
         """Between the newest start and stop; None while the GPU has not come to the end."""
         if not _event_done(self._stop, self.index):
             return None
-        with driver.context(self.index):
+        with driver.context(self.index), driver.relaxed_capture():
             return float(driver.call("cuEventElapsedTime", self._start, self._stop)) / 1e3
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class OpenedEvent:
 
 
 def _event_done(event: Any, index: int) -> bool:
-    with driver.context(index):
+    with driver.context(index), driver.relaxed_capture():  # asking would spoil a capture in any other thread
         error = driver.bindings().cuEventQuery(event)[0]
     if error.name == "CUDA_ERROR_NOT_READY":
         return False

@@ -42,8 +42,7 @@ class GpuSlotWriter(SlotWriter):
         if not driver.stream_writes(self.index):
             raise SharingError("this GPU or its driver cannot write single values in the order of a stream")
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
-        with driver.relaxed_capture():
-            on_device = driver.register_host(address, max(size, PAGE), self.index)
+        on_device = driver.register_host(address, max(size, PAGE), self.index)
         self._pinned = address
         self._done = [on_device + self.done_offset(slot) for slot in range(self.slots)]
 

@@ -62,6 +62,8 @@ class HostWriter(GpuSlotWriter):
 
     def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
               still_wanted: Callable[[], bool] | None = None) -> bool:
+        if driver.is_capturing():
+            return False  # before anything else: asking how a copy goes would spoil the capture
         if not self._ready.is_set() and (still_wanted is None or not self._ready.wait(_PINNING)):
             return False
         if not self._rested():
