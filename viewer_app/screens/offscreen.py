@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import moderngl
 import numpy as np
 
+from ipc import IpcError
+from ipc.interop.glapi import gl_device_uuid
 from viewer_app.errors import GraphicsError
 from viewer_app.events import Close, Resize
 from viewer_app.screens import _egl
@@ -18,10 +20,41 @@ if TYPE_CHECKING:
 _INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
 
 
-def create_context() -> moderngl.Context:
-    """An OpenGL 3.3 core context without any display. Raises GraphicsError that says what to do."""
+def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
+    """An OpenGL 3.3 core context without any display. Raises GraphicsError that says what to do.
+
+    `gpu_uuid`: the GPU to draw on, as 32 lower-case hexadecimal digits, so that what lies there need not be moved; by
+    default, and with several GPUs, the first that CUDA sees here. Where EGL cannot draw on it another one is taken.
+    """
+    found = _egl.devices()
+    if gpu_uuid is None and sum(device.nvidia for device in found) > 1:
+        gpu_uuid = _first_gpu()
+    for index in _egl.candidates(found, gpu_uuid):
+        try:
+            ctx = _create(device_index=index)
+        except GraphicsError:
+            continue
+        if gl_device_uuid(ctx) == gpu_uuid:
+            return ctx
+        held = _egl.current_context()
+        ctx.release()
+        _egl.let_go(held)
+    return _create()
+
+
+def _first_gpu() -> str | None:
+    """The UUID of CUDA's device 0 (EGL does not look at CUDA_VISIBLE_DEVICES)."""
+    from ipc.cuda import driver
+
+    try:
+        return driver.gpu_uuid(0)
+    except IpcError:
+        return None
+
+
+def _create(**device: int) -> moderngl.Context:
     # By their runtime names: the ones that moderngl looks for come with compilers and development packages.
-    settings: dict[str, Any] = {"backend": "egl", "libegl": "libEGL.so.1", "libgl": "libGL.so.1"}
+    settings: dict[str, Any] = {"backend": "egl", "libegl": "libEGL.so.1", "libgl": "libGL.so.1", **device}
     try:
         return moderngl.create_context(require=330, standalone=True, **settings)
     except Exception as e:  # moderngl raises bare Exception here
@@ -36,9 +69,10 @@ class OffscreenScreen:
 
     name: ClassVar[str] = "offscreen"
 
-    def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0) -> None:
-        """Raises GraphicsError when no EGL context can be made."""
-        self.ctx = create_context()
+    def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0, *,
+                 gpu_uuid: str | None = None) -> None:
+        """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
+        self.ctx = create_context(gpu_uuid)
         self._egl = _egl.current_context()
         self._scale = scale
         self._closed = False
