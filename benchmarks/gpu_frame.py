@@ -92,6 +92,7 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
 
     def ours() -> None:
         mouse.move()
+        view.tick(time.monotonic())
         view.draw(screen.framebuffer, rect)
 
     def alone() -> torch.Tensor:

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.gpu.clocks import GlClock, until
 from viewer_app.controls import Rect
 from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.sources import StreamSource
+from viewer_app.sources import StreamSource, make_subscriber
 from viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
@@ -37,9 +37,8 @@ def pattern() -> np.ndarray:
 
 
 def main(frames: int) -> None:
-    from ipc import Subscriber
-
-    subscriber = Subscriber(client="benchmark")
+    screen = OffscreenScreen(*SIZE)
+    subscriber = make_subscriber(screen.ctx, None, "benchmark")
     found: list[RemoteStream] = []
 
     def follow() -> bool:
@@ -50,7 +49,6 @@ def main(frames: int) -> None:
     until("the stream", follow)
     source = StreamSource(found[0])
     source.open()
-    screen = OffscreenScreen(*SIZE)
     clock, rect = GlClock(), Rect(0, 0, *SIZE)
     streamed, plain = ImageView(screen.ctx), ImageView(screen.ctx)
     expected = pattern()
@@ -83,6 +81,7 @@ def main(frames: int) -> None:
         for _ in range(_RUN_UP):
             plain.draw(screen.framebuffer, rect)
         clock.mark()
+        streamed.tick(time.monotonic())
         fed = source.feed(streamed)
         streamed.draw(screen.framebuffer, rect)
         clock.mark()
@@ -105,6 +104,7 @@ def _next_frame(subscriber: Subscriber, source: StreamSource, view: ImageView) -
     end = time.monotonic() + 10
     while True:
         subscriber.poll()
+        view.tick(time.monotonic())  # gives back the frames that were shown before
         if source.has_news() and source.feed(view):
             return
         if time.monotonic() > end:
