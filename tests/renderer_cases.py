@@ -6,10 +6,15 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import moderngl
 import numpy as np
+import pytest
 
+from ipc.interop.base import fragment_head
 from viewer_app.cameras import Camera, intrinsics, look_at
+from viewer_app.renderers.base import Pixels, RenderOptions
 from viewer_app.renderers.gl import GlRenderer
+from viewer_app.renderers.gsplat import GsplatRenderer
 from viewer_app.renderers.reference import ReferenceRenderer
 from viewer_app.scene import SH_C0, GaussianScene
 
@@ -17,16 +22,45 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import moderngl
-
+    from ipc.interop.base import PixelSource
     from viewer_app.renderers.base import Renderer
 
 MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "reference": ReferenceRenderer,
     "gl-quads": lambda ctx: GlRenderer(ctx, compositor="quads"),
     "gl-tiles": lambda ctx: GlRenderer(ctx, compositor="tiles"),
+    "gsplat": GsplatRenderer,
+    "gsplat-plain": lambda ctx: GsplatRenderer(ctx, plain=True),
 }
 """Every implementation by its name; after a hyphen, by the way it works."""
+MARKED = [pytest.param(name, marks=pytest.mark.cuda) if name.startswith("gsplat") else name for name in sorted(MAKERS)]
+"""Their names, for tests; those that need a GPU say so."""
+
+
+def read_source(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:
+    """(H, W, 4) float32: what a shader reads from a source."""
+    program = ctx.program(
+        "#version 330\nvoid main() { gl_Position = vec4(gl_VertexID == 1 ? 3 : -1, gl_VertexID == 2 ? 3 : -1, 0, 1); }",
+        fragment_head(source.defines) + "out vec4 color;\nvoid main() { color = stored(ivec2(gl_FragCoord.xy)); }")
+    texture = ctx.texture(source.size, 4, dtype="f4")
+    framebuffer = ctx.framebuffer([texture])
+    array = ctx.vertex_array(program, [])
+    with ctx.scope(framebuffer, moderngl.NOTHING):
+        source.bind(program)
+        array.render(moderngl.TRIANGLES, vertices=3)
+    values = np.frombuffer(texture.read(), np.float32).reshape(*source.size[::-1], 4)
+    for held in (array, framebuffer, texture, program):
+        held.release()
+    return values
+
+
+CLASSIC = RenderOptions()
+
+
+def draw(renderer: Renderer, gaussians: GaussianScene, view: Camera | None = None,
+         options: RenderOptions = CLASSIC) -> Pixels:
+    renderer.load(gaussians)
+    return renderer.render(view or camera(), options).pixels()
 
 
 def camera(width: int = 64, height: int = 48, focal: float = 50.0, **kwargs: Any) -> Camera:

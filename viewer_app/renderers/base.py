@@ -7,7 +7,7 @@ does not depend on which one drew it. `tests/test_renderers.py` runs one conform
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,10 @@ class HostReader:
 class Renderer(Protocol):
     """Draws one scene at a time. Every call comes from the thread that made the renderer."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """How it is called, as in SPLATVIEW_RENDERER."""
+        ...
 
     @property
     def wants_gpu(self) -> bool:

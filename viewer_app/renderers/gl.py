@@ -8,7 +8,7 @@ they are slow at: `gl_quads` blends triangles, `gl_tiles` has each pixel walk al
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import moderngl
 import numpy as np
@@ -69,7 +69,7 @@ class GlRenderer(HostReader):
     defaults afterwards.
     """
 
-    name: ClassVar[str] = "gl"
+    name: str = "gl"
 
     def __init__(self, ctx: moderngl.Context, precision: Literal["f4", "f2"] = "f4", profile: bool = False,
                  compositor: Literal["quads", "tiles"] | None = None):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class ReferencePicture:
 class ReferenceRenderer(HostReader):
     """Draws one Gaussian after another: seconds for 100,000 of them."""
 
-    name: ClassVar[str] = "reference"
+    name: str = "reference"
 
     def __init__(self, ctx: moderngl.Context | None = None) -> None:
         """`ctx`: only for `Picture.source`."""

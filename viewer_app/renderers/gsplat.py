@@ -1,0 +1,356 @@
+"""The CUDA renderer: gsplat's kernels, on Gaussians that lie on the GPU already or are brought there."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viewer_app.errors import RendererError
+from viewer_app.renderers.base import Pixels, RenderOptions
+from viewer_app.renderers.gsplat_kernels import kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import moderngl
+    import torch
+
+    from ipc.interop.base import PixelSource
+    from viewer_app.cameras import Camera
+    from viewer_app.renderers.gsplat_frame import Frame
+    from viewer_app.renderers.gsplat_scene import DeviceGaussians
+    from viewer_app.scene import GaussianScene
+
+LIMIT = 16384
+"""Pixels a side."""
+PRECISIONS = {"f2": "float16", "f4": "float32"}
+
+
+class GsplatPicture:
+    """What `GsplatRenderer.render` returns. Valid until it draws again or is closed."""
+
+    def __init__(self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions) -> None:
+        self._renderer, self._camera, self._options = renderer, camera, options
+        self._rgba, self._depth = renderer._draw(camera, options)
+        self._whole = False
+        self._source: PixelSource | None = None
+        self._texture: moderngl.Texture | None = None
+
+    def pixels(self) -> Pixels:
+        """float32, as gsplat drew it."""
+        with self._renderer._working():
+            self._make_whole(lambda: None)
+            rgba = self._rgba.cpu().numpy()
+            depth = None if self._depth is None else self._depth.cpu().numpy()
+        return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
+
+    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
+        """A float32 texture, through host memory: `source` is the quick way."""
+        if self._texture is None or self._texture.ctx is not ctx:
+            p = self.pixels()
+            rgba = np.dstack([p.color, p.alpha])
+            self._texture = self._renderer._texture_for(ctx, rgba)
+        return self._texture
+
+    def source(self) -> PixelSource:
+        """Written into memory that OpenGL reads, where that is possible: see `ipc.interop`."""
+        if self._source is None:
+            canvas = self._renderer._canvas()
+            with self._renderer._working():
+                target = canvas.begin(self._camera.height, self._camera.width, 4, self._renderer.dtype)
+                self._make_whole(lambda: target.copy_(self._rgba))
+                self._source = canvas.show()
+        assert self._source is not None
+        return self._source
+
+    def _make_whole(self, use: Callable[[], Any]) -> None:
+        """`use` the picture; once more if it turns out only afterwards that it had to be drawn again."""
+        use()
+        while not self._whole:
+            self._whole = not self._renderer._overflowed()
+            if not self._whole:
+                self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
+                use()
+
+
+class GsplatRenderer:
+    """Draws Gaussians with gsplat, on a CUDA stream of its own with high priority.
+
+    Scenes on a GPU are read where they lie, once per `load`; others are uploaded. What `load` makes of them stays,
+    so that a moving camera costs nothing but the drawing.
+    """
+
+    name: str = "gsplat"
+
+    def __init__(self, ctx: moderngl.Context | None = None, device: torch.device | None = None,
+                 precision: str = "f2", plain: bool = False) -> None:
+        """Waits for gsplat's kernels, which may have to be compiled first (`gsplat_kernels.kernels()`).
+
+        `ctx`: only for `Picture.source`. `device`: for scenes from host memory; None: the GPU that OpenGL draws with,
+        if it is a CUDA device, or the first. `precision` of what `source` gives, "f2" or "f4". `plain`: not the
+        viewer's own kernels between gsplat's.
+
+        Raises RendererError: gsplat cannot run here.
+        """
+        if not kernels().wait():
+            raise RendererError(f"gsplat: {kernels().reason}")
+        import torch
+
+        self.dtype = PRECISIONS[precision]
+        self.note = ""
+        """Why drawing is slower than it could be; "" where it is not."""
+        self._torch = torch
+        self._ctx = ctx
+        self._plain = plain
+        self._home = torch.device("cuda", _home(ctx)) if device is None else device
+        self._device: torch.device | None = None
+        self._stream: torch.cuda.Stream
+        self._gaussians: DeviceGaussians
+        self._frame: Frame
+        self._canvas_held: Any = None
+        self._textures: list[moderngl.Texture] = []
+        self._read: torch.cuda.Event | None = None
+        self._timings: dict[str, float] = {}
+        self._clocks: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
+        self._idle_clocks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._gpu_ms: float | None = None
+        self._drawn: tuple | None = None
+        self._picture: GsplatPicture | None = None
+        self._closed = False
+        self._move_to(self._home)
+
+    @property
+    def wants_gpu(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def device(self) -> torch.device:
+        """The GPU that draws: where the scene lies."""
+        assert self._device is not None
+        return self._device
+
+    @property
+    def reading(self) -> bool:
+        """Whether the last `load` still reads the scene's arrays. Never waits."""
+        return self._read is not None and not self._read.query()
+
+    @property
+    def skipped(self) -> int:
+        """How many Gaussians can never be drawn, as far as the GPU has told by now."""
+        return 0 if self._closed else self._gaussians.skipped
+
+    @property
+    def gpu_ms(self) -> float | None:
+        """Of the last picture that is finished. Never waits."""
+        while self._clocks and self._clocks[0][1].query():
+            begin, end = self._clocks.popleft()
+            self._gpu_ms = begin.elapsed_time(end)
+            self._idle_clocks.append((begin, end))
+        return self._gpu_ms
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds: activate (last load) and draw (last render), on the processor, which waits for nothing;
+        gpu: what the last finished picture took there."""
+        gpu = self.gpu_ms
+        return dict(self._timings) if gpu is None else {**self._timings, "gpu": gpu}
+
+    def tick(self) -> bool:
+        """False."""
+        return False
+
+    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
+        self._check_open()
+        begin = time.perf_counter()
+        self._drawn = None
+        self._move_to(scene.gpu or self._home)
+        callers = self._torch.cuda.current_stream(self._device)
+        with self._working():
+            if ready is not None and scene.on_gpu:
+                ready(self._stream.cuda_stream)
+            elif scene.on_gpu:  # written by this process
+                self._stream.wait_stream(callers)
+            self._gaussians.load(scene)
+            if scene.on_gpu:
+                self._read = self._read or self._torch.cuda.Event()
+                self._read.record()
+            self._show_frame()
+        self._timings["activate"] = (time.perf_counter() - begin) * 1e3
+
+    def render(self, camera: Camera, options: RenderOptions) -> GsplatPicture:
+        self._check_open()
+        if not (0 < camera.width <= LIMIT and 0 < camera.height <= LIMIT):
+            raise RendererError(f"gsplat: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
+                                f"sides from 1 to {LIMIT} are possible")
+        wanted = (camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.model,
+                  camera.near, camera.far, options)
+        if self._picture is not None and wanted == self._drawn:
+            return self._picture
+        self._drawn = self._picture = None
+        begin = time.perf_counter()
+        with self._working():
+            clock = self._idle_clocks.pop() if self._idle_clocks else (
+                self._torch.cuda.Event(enable_timing=True), self._torch.cuda.Event(enable_timing=True))
+            clock[0].record()
+            picture = GsplatPicture(self, replace(camera, viewmat=camera.viewmat.copy(), K=camera.K.copy()), options)
+            clock[1].record()
+        if len(self._clocks) < 64:  # nobody asks for them otherwise
+            self._clocks.append(clock)
+        self._timings["draw"] = (time.perf_counter() - begin) * 1e3
+        self._picture, self._drawn = picture, wanted
+        return picture
+
+    def host_scene(self) -> GaussianScene:
+        """What is loaded, activated, as host arrays: for another renderer."""
+        from viewer_app.scene import GaussianScene
+
+        with self._working():
+            g = self._gaussians
+            means, quats, scales, opacities, colors = (
+                t.cpu().numpy() for t in (g.means, g.quats, g.scales, g.opacities, g.colors))
+        means = (means + g.origin).astype(np.float32)
+        return GaussianScene(means, quats, scales, opacities, colors[:, 0], colors[:, 1:], activated=True,
+                             sh_degree=g.sh_degree)
+
+    def close(self) -> None:
+        """Give back everything. Idempotent. The OpenGL context, if any, must be current."""
+        if self._closed:
+            return
+        self._closed = True
+        self._leave()
+        self._picture = self._read = None
+        for texture in self._textures:
+            texture.release()
+        self._textures.clear()
+        self._clocks.clear()
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """On the renderer's stream, with errors of CUDA as RendererError."""
+        self._check_open()
+        torch = self._torch
+        try:
+            with torch.no_grad(), torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+                yield
+        except torch.cuda.OutOfMemoryError as e:
+            self._drawn = self._picture = None
+            torch.cuda.empty_cache()
+            raise RendererError(f"gsplat: the memory of {self._device} is full; a smaller picture needs less "
+                                f"({str(e).splitlines()[0][:120]})") from None
+        except RuntimeError as e:
+            self._drawn = self._picture = None
+            raise RendererError(f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}") from e
+
+    def _draw(self, camera: Camera, options: RenderOptions) -> tuple[torch.Tensor, torch.Tensor | None]:
+        origin = self._gaussians.origin
+        if origin.any():
+            viewmat = camera.viewmat.copy()
+            viewmat[:3, 3] += viewmat[:3, :3] @ origin
+            camera = replace(camera, viewmat=viewmat)
+        try:
+            return self._frame.render(camera, options)
+        except (RendererError, RuntimeError, ValueError) as e:
+            if isinstance(self._frame, self._plain_kind) or isinstance(e, self._torch.cuda.OutOfMemoryError):
+                raise
+            self.note = f"plain gsplat: {' '.join(str(e).split())[:160]}"
+            self._frame.close()
+            self._frame = self._plain_kind(self.device)
+            self._show_frame()
+            return self._frame.render(camera, options)
+
+    def _overflowed(self) -> bool:
+        return self._frame.overflowed()
+
+    def _canvas(self) -> Any:
+        if self._canvas_held is None:
+            if self._ctx is None:
+                raise RendererError("gsplat: made without an OpenGL context; only pixels() and texture() work")
+            from ipc.cuda.driver import gpu_uuid
+            from ipc.errors import SharingError
+            from ipc.interop.canvas import make_canvas
+
+            try:
+                self._canvas_held = make_canvas(self._ctx, gpu_uuid(self.device.index))
+            except SharingError as e:
+                raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
+        return self._canvas_held
+
+    def _texture_for(self, ctx: moderngl.Context, rgba: np.ndarray) -> moderngl.Texture:
+        """A texture with these values, which lives until the renderer is closed or one of another size is needed."""
+        height, width = rgba.shape[:2]
+        texture = next((t for t in self._textures if t.ctx is ctx), None)
+        if texture is not None and texture.size != (width, height):
+            self._textures.remove(texture)
+            texture.release()
+            texture = None
+        if texture is None:
+            texture = ctx.texture((width, height), 4, dtype="f4")
+            self._textures.append(texture)
+        texture.write(np.ascontiguousarray(rgba))
+        return texture
+
+    def _move_to(self, device: torch.device) -> None:
+        """Draw on this GPU from now on."""
+        if device == self._device:
+            return
+        from viewer_app.renderers.gsplat_frame import PlainFrame, make_frame
+        from viewer_app.renderers.gsplat_scene import DeviceGaussians
+
+        if self._device is not None:
+            self._leave()
+        torch = self._torch
+        self._device = device
+        with torch.cuda.device(device):
+            self._stream = torch.cuda.Stream(device, priority=-1)
+        self._gaussians = DeviceGaussians(device)
+        self._picture = self._drawn = self._read = None
+        with self._working():
+            self._frame, self.note = (PlainFrame(device), "") if self._plain else make_frame(device)
+            self._plain_kind = PlainFrame
+            self._show_frame()
+
+    def _show_frame(self) -> None:
+        """Tell the frame where the Gaussians lie."""
+        g = self._gaussians
+        self._frame.load(g.means, g.quats, g.scales, g.opacities, g.colors[:, 0], g.colors[:, 1:])
+
+    def _leave(self) -> None:
+        """Give back what is on the present GPU."""
+        self._clocks.clear()
+        self._idle_clocks.clear()
+        if self._canvas_held is not None:
+            self._canvas_held.close()
+            self._canvas_held = None
+        try:
+            self._stream.synchronize()
+            self._frame.close()
+        except RuntimeError:  # after a fault on the GPU every call fails
+            pass
+        del self._frame, self._gaussians
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RendererError("gsplat: this renderer is closed; make a new one")
+
+
+def _home(ctx: moderngl.Context | None) -> int:
+    """The ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
+    if ctx is not None:
+        from ipc.cuda.driver import device_of
+        from ipc.errors import SharingError
+        from ipc.interop.glapi import gl_device_uuid
+
+        try:
+            uuid = gl_device_uuid(ctx)
+            found = None if uuid is None else device_of(uuid)
+        except SharingError:
+            found = None
+        if found is not None:
+            return found
+    return 0

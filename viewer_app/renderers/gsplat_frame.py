@@ -1,0 +1,107 @@
+"""One picture by `gsplat.rasterization` itself: the plain way, which asks the host twice in each frame.
+
+Same interface as `frame_graph.FrameGraph`, which takes its place where the viewer's own kernels compile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+
+from viewer_app.renderers.base import EPS_2D
+
+if TYPE_CHECKING:
+    from viewer_app.cameras import Camera
+    from viewer_app.renderers.base import RenderOptions
+
+
+class Frame(Protocol):
+    """Draws activated Gaussians on torch's current CUDA stream."""
+
+    def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
+             sh0: torch.Tensor, shN: torch.Tensor) -> None:
+        """The scene from now on: (N, 3), (N, 4), (N, 3), (N,), (N, 3), (N, K-1, 3), float32. Nothing is copied."""
+        ...
+
+    def render(self, camera: Camera, options: RenderOptions,
+               rgba: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Colour (premultiplied, over black) and alpha (H, W, 4), in `rgba` or a new float32 tensor, and, if asked
+        for, accumulated depth (H, W) float32. Whole unless `overflowed()` says otherwise."""
+        ...
+
+    def overflowed(self) -> bool:
+        """Whether the last picture lacks Gaussians, and has to be rendered again. Waits for it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class PlainFrame:
+    """See `Frame`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._scene: tuple[torch.Tensor, ...] | None = None
+        self._degree = 0
+
+    def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
+             sh0: torch.Tensor, shN: torch.Tensor) -> None:
+        self._degree = {0: 0, 3: 1, 8: 2, 15: 3}[shN.shape[1]]
+        self._scene = means, quats, scales, opacities, _together(sh0, shN)
+
+    def render(self, camera: Camera, options: RenderOptions,
+               rgba: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        size = camera.height, camera.width
+        if rgba is None:
+            rgba = torch.empty((*size, 4), dtype=torch.float32, device=self._device)
+        if self._scene is None or len(self._scene[0]) == 0:
+            return rgba.zero_(), torch.zeros(size, device=self._device) if options.depth else None
+        from gsplat import rasterization
+
+        means, quats, scales, opacities, colors = self._scene
+        degree = self._degree if options.sh_degree is None else min(options.sh_degree, self._degree)
+        viewmat, K = _upload(camera, self._device)
+        picture, alphas, _ = rasterization(
+            means, quats, scales, opacities, colors, viewmat, K, camera.width, camera.height, near_plane=camera.near,
+            far_plane=camera.far, eps2d=EPS_2D, sh_degree=degree, packed=False,
+            render_mode="RGB+D" if options.depth else "RGB", rasterize_mode=options.mode, camera_model=camera.model)
+        rgba[..., :3].copy_(picture[0, ..., :3])
+        rgba[..., 3:].copy_(alphas[0])
+        return rgba, picture[0, ..., 3].contiguous() if options.depth else None
+
+    def overflowed(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._scene = None
+
+
+def make_frame(device: torch.device) -> tuple[Frame, str]:
+    """The best there is, and why it is not the faster one ("" if it is)."""
+    try:
+        from viewer_app.renderers.frame_graph import FrameGraph
+
+        return FrameGraph(device), ""
+    except Exception as e:  # whatever a compiler or driver has to say: the plain way needs neither
+        return PlainFrame(device), f"plain gsplat: {' '.join(str(e).split())[:160]}"
+
+
+def _together(sh0: torch.Tensor, shN: torch.Tensor) -> torch.Tensor:
+    """(N, K, 3) of both; without a copy where they are parts of one such tensor."""
+    n, rest = len(sh0), shN.shape[1]
+    row = 3 * (rest + 1)
+    if rest == 0:
+        return sh0[:, None].contiguous()
+    if (shN.data_ptr() == sh0.data_ptr() + 12 and sh0.stride() == (row, 1) and shN.stride() == (row, 3, 1)):
+        return sh0.as_strided((n, rest + 1, 3), (row, 3, 1))
+    return torch.cat([sh0[:, None], shN], dim=1)
+
+
+def _upload(camera: Camera, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """viewmats (1, 4, 4) and Ks (1, 3, 3), through pinned memory so that nothing waits."""
+    numbers: Any = torch.empty(25, dtype=torch.float32, pin_memory=True)
+    numbers.numpy()[:] = np.concatenate([camera.viewmat.ravel(), camera.K.ravel()])
+    numbers = numbers.to(device, non_blocking=True)
+    return numbers[:16].view(1, 4, 4), numbers[16:].view(1, 3, 3)
