@@ -74,10 +74,8 @@ class GsplatRules:
 
     CameraModelType = SimpleNamespace(PINHOLE="pinhole")
 
-    def projection_ewa_3dgs_fused_fwd(self, means: torch.Tensor, _: None, quats: torch.Tensor, scales: torch.Tensor,
-                                      opacities: torch.Tensor, viewmats: torch.Tensor, Ks: torch.Tensor, width: int,
-                                      height: int, *rest: Any) -> tuple[torch.Tensor, ...]:
-        eps, near, far, _, antialiased, _ = rest
+    def projection_ewa_3dgs_fused_fwd(self, *args: Any) -> tuple[torch.Tensor, ...]:
+        means, _, quats, scales, opacities, viewmats, Ks, width, height, eps, near, far, _, antialiased, _ = args
         R, t, K = viewmats[0, :3, :3].double(), viewmats[0, :3, 3].double(), Ks[0].double()
         w, x, y, z = torch.nn.functional.normalize(quats.double(), dim=-1).unbind(-1)
         Q = torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
@@ -111,10 +109,8 @@ class GsplatRules:
         self.opacities = opacity.float()
         return self.radii, self.means2d, self.depths, self.conics, compensations.float()[None]
 
-    def rasterize_to_pixels_3dgs_fwd(self, means2d: torch.Tensor, conics: torch.Tensor, colors: torch.Tensor,
-                                     opacities: torch.Tensor, _: None, __: None, width: int, height: int, *rest: Any,
-                                     ) -> tuple[torch.Tensor, torch.Tensor, None]:
-        _, starts, ids = rest
+    def rasterize_to_pixels_3dgs_fwd(self, *args: Any) -> tuple[torch.Tensor, torch.Tensor, None]:
+        _, _, colors, opacities, _, _, width, height, _, starts, ids = args
         columns = -(-width // TILE)
         self.lists = [ids[a:b].tolist() for a, b in zip(starts.flatten(), starts.flatten()[1:], strict=False)]
         self.lists = self.lists[:columns * -(-height // TILE)]

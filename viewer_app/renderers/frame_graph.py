@@ -50,10 +50,15 @@ class FrameGraph:
     """Draws one scene at a time, on torch's current stream, which must be the same or ordered between frames."""
 
     def __init__(self, device: torch.device, *, graphs: bool = True):
-        """Raises RendererError: gsplat has no kernels here, or the viewer's own do not compile. `graphs`: off to
-        launch every kernel of each frame by itself, for comparison."""
+        """Compiles the viewer's kernels if that was not done yet, about a second.
+
+        `graphs`: off to launch every kernel of each frame by itself, for comparison.
+
+        Raises RendererError: gsplat has no kernels here, or the viewer's own do not compile.
+        """
         self._device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         self._gsplat = _gsplat_kernels()
+        self._own("short")
         self._scene: Scene | None = None
         self._capacity = Capacity()
         with torch.cuda.device(self._device):
@@ -140,7 +145,8 @@ class FrameGraph:
                          self._capacity.slots)
             self._needed_array[self._drawn % IN_FLIGHT] = _UNKNOWN
             needed = self._needed.data_ptr() + 8 * (self._drawn % IN_FLIGHT)
-            self._kernels(kind).launch("set_frame", 1, 64, Parameters.of(camera, rgba, depth, needed), self._parameters)
+            self._own(kind.key_type).launch(
+                "set_frame", 1, 64, Parameters.of(camera, rgba, depth, needed), self._parameters)
             graph = self._graph(kind)
             if graph is None:
                 self._draw(kind)
@@ -170,8 +176,8 @@ class FrameGraph:
         self._seen.clear()
         self._scene = None
 
-    def _kernels(self, kind: Kind) -> Kernels:
-        return kernels("frame.cu", (f"KEY={kind.key_type}",), self._device.index)
+    def _own(self, key_type: str) -> Kernels:
+        return kernels("frame.cu", (f"KEY={key_type}",), self._device.index)
 
     def _graph(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
         """The graph for this kind of frame; captured now if it came often enough."""
@@ -188,7 +194,7 @@ class FrameGraph:
             self._drop_graphs()
         elif len(self._graphs) >= GRAPHS:
             self._wait()
-            self._graphs.popitem(last=False)
+            self._seen.pop(self._graphs.popitem(last=False)[0], None)  # has to come often again
         return self._capture(kind)
 
     def _capture(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
@@ -220,7 +226,7 @@ class FrameGraph:
     def _draw(self, kind: Kind) -> None:
         assert self._scene is not None
         try:
-            draw(kind, self._scene, self._parameters, self._gsplat, self._kernels(kind))
+            draw(kind, self._scene, self._parameters, self._gsplat, self._own(kind.key_type))
         except (AttributeError, TypeError) as e:  # of functions that are not gsplat's public interface
             raise RendererError(f"this version of gsplat is not the one that frames are made for (1.5.3): {e}") from e
 

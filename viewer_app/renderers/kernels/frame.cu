@@ -18,7 +18,7 @@ constexpr int TILE = 16;             // pixels a side
 constexpr float ALPHA_MIN = 1.0f / 255.0f;
 constexpr KEY NO_TILE = sizeof(KEY) == 2 ? 0x7fff : 0x7fffffff;  // sorts behind every tile
 
-// What changes from frame to frame. Mirrored by `_Frame` in frame_graph.py.
+// What changes from frame to frame. Mirrored by `Parameters` in frame.py.
 struct Frame {
     float viewmat[16];               // world to camera, by rows
     float intrinsics[9];             // K by rows

@@ -147,12 +147,14 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
                compensations if kind.antialiased else _NULL, scene.sh0, _long(scene.sh0.stride(0)), scene.shN,
                _long(scene.shN.stride(0)), _int(kind.degree), radii, means2d, conics, depths, _int(columns),
                _int(rows), _int(channels), footprints, keys, counts, colors, _NULL if weights is None else weights)
+    del radii, depths, compensations  # what is not needed again makes room for what comes
     order = torch.sort(keys, stable=True).indices  # equal depths stay in the Gaussians' order, as in gsplat
     sorted_counts = counts.index_select(0, order)
     ends = sorted_counts.cumsum(0)
     tiles, gaussians = new(slots, dtype=_KEY_TYPES[kind.key_type]), new(slots, dtype=torch.int32)
     own.launch("fill", blocks(max(n, slots), 256), 256, _int(n), _int(slots), order, sorted_counts, ends, footprints,
                _int(columns), tiles, gaussians)
+    del keys, counts, order, sorted_counts, footprints
     tiles, places = torch.sort(tiles, stable=True)
     # gsplat reads a tile's end from the next one's start, and the last one's from the number of slots. A row of
     # tiles below the picture, which it leaves at once, gives every real tile a next one.

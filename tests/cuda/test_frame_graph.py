@@ -1,0 +1,392 @@
+"""The viewer's frame against `gsplat.rasterization`, on a GPU: the same picture, without a question to the host."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
+
+from viewer_app.cameras import Camera
+from viewer_app.errors import RendererError
+from viewer_app.renderers.base import RenderOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from viewer_app.renderers.frame_graph import FrameGraph
+    from viewer_app.scene import GaussianScene
+
+pytestmark = pytest.mark.cuda
+
+Tensors = dict[str, torch.Tensor]
+DRAWS = 5
+"""Enough that the last ones come from a graph."""
+
+
+@pytest.fixture(scope="module")
+def module_graph() -> Iterator[FrameGraph]:
+    from viewer_app.renderers.frame_graph import FrameGraph
+
+    graph = FrameGraph(torch.device("cuda", 0))
+    yield graph
+    graph.close()
+
+
+@pytest.fixture
+def graph(module_graph: FrameGraph) -> Iterator[FrameGraph]:
+    yield module_graph
+    assert module_graph.failure == ""
+
+
+def on_gpu(scene: GaussianScene, **changes: Any) -> Tensors:
+    t = {k: torch.from_numpy(np.array(getattr(scene, k), np.float32)).cuda()
+         for k in ("means", "quats", "scales", "opacities")}
+    if not scene.activated:
+        t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
+    sh = torch.cat([torch.from_numpy(np.array(scene.sh0))[:, None], torch.from_numpy(np.array(scene.shN))], 1).cuda()
+    return {**t, "sh0": sh[:, 0], "shN": sh[:, 1:], **changes}
+
+
+def gsplat_draws(t: Tensors, camera: Camera, options: RenderOptions) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Colour (H, W, 3), alpha and depth (H, W)."""
+    from gsplat import rasterization
+
+    colors = torch.cat([t["sh0"][:, None], t["shN"]], 1)
+    degree = {1: 0, 4: 1, 9: 2, 16: 3}[colors.shape[1]] if options.sh_degree is None else options.sh_degree
+    viewmat, K = (torch.tensor(np.asarray(m)[None], dtype=torch.float32, device="cuda")
+                  for m in (camera.viewmat, camera.K))
+    picture, alphas, _ = rasterization(
+        t["means"], t["quats"], t["scales"], t["opacities"], colors, viewmat, K, camera.width, camera.height,
+        near_plane=camera.near, far_plane=camera.far, sh_degree=degree, packed=False, render_mode="RGB+D",
+        rasterize_mode=options.mode, camera_model=camera.model)
+    return picture[0, ..., :3], alphas[0, ..., 0], picture[0, ..., 3]
+
+
+def draw(graph: FrameGraph, camera: Camera, options: RenderOptions, rgba: torch.Tensor | None = None,
+         ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """As a renderer does: until the picture is whole."""
+    for _ in range(3):
+        picture = graph.render(camera, options, rgba)
+        torch.cuda.synchronize()
+        if not graph.overflowed():
+            return picture
+    raise AssertionError("the picture is never whole")
+
+
+def assert_gsplat_s(got: tuple[torch.Tensor, torch.Tensor | None],
+                    expected: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
+    """Coverage and depth come from gsplat's own arithmetic, bit for bit; colours pass through our harmonics."""
+    rgba, depth = got
+    color, alpha, far = expected
+    differ = (rgba[..., 3] != alpha).sum().item()
+    assert differ == 0, f"alpha differs at {differ} pixels, by up to {(rgba[..., 3] - alpha).abs().max().item()}"
+    if depth is not None:
+        assert torch.equal(depth, far), f"depth differs by up to {(depth - far).abs().max().item()}"
+    error = (rgba[..., :3] - color).abs() / color.abs().clamp_min(1)
+    assert (error < 1e-5).float().mean().item() > 0.999
+    assert error.max().item() < 1e-3
+    assert psnr(rgba[..., :3].cpu().numpy(), color.cpu().numpy()) > 90
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
+@pytest.mark.parametrize("mode", ["classic", "antialiased"])
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+def test_random_scenes(graph: FrameGraph, model: Any, mode: Any, degree: int) -> None:
+    t = on_gpu(random_scene(degree, Chance(n=3000, sh_degree=degree)))
+    camera, options = looking_at_origin(333, 250, model=model), RenderOptions(mode=mode)
+    graph.load(**t)
+    expected = gsplat_draws(t, camera, options)
+    assert expected[1].max() > 0.5
+    for _ in range(DRAWS):
+        assert_gsplat_s(draw(graph, camera, options), expected)
+    assert graph.captured > 0
+
+
+@pytest.mark.parametrize(("n", "chance"), [
+    (2000, Chance(n=2000, log_scale=(-2.5, 2.0))), (5000, Chance(n=5000, logit=(-4.5, 1.0))),
+    (300, Chance(n=300, log_scale=(0.0, 1.0))), (200_000, Chance(n=200_000, log_scale=(-4.5, 1.0)))],
+    ids=["needles", "faint", "large", "many"])
+@pytest.mark.parametrize("mode", ["classic", "antialiased"])
+def test_hard_scenes(graph: FrameGraph, n: int, chance: Chance, mode: Any) -> None:
+    t = on_gpu(random_scene(7, chance))
+    assert len(t["means"]) == n
+    for distance in (0.5, 4.0):
+        camera, options = looking_at_origin(641, 479, distance=distance), RenderOptions(mode=mode)
+        graph.load(**t)
+        for _ in range(DRAWS):
+            got = draw(graph, camera, options)
+        assert_gsplat_s(got, gsplat_draws(t, camera, options))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (16, 16), (17, 1), (1, 50), (640, 480), (1919, 1079), (4096, 2304)], ids=str)
+def test_sizes(graph: FrameGraph, size: tuple[int, int]) -> None:
+    """The last one has more tiles than 16 bits count."""
+    t = on_gpu(random_scene(2, Chance(n=2000)))
+    graph.load(**t)
+    base = looking_at_origin(200, 150)
+    K = base.K * np.array([[size[0] / 200], [size[1] / 150], [1]])
+    camera, options = replace(base, width=size[0], height=size[1], K=K), RenderOptions()
+    expected = gsplat_draws(t, camera, options)
+    for _ in range(DRAWS):
+        assert_gsplat_s(draw(graph, camera, options), expected)
+
+
+@pytest.mark.parametrize("name", ["playbot_0", "playbot_0_aa", "playbot_1", "playbot_2", "random_0", "random_1"])
+def test_cameras_of_the_reference(graph: FrameGraph, data_dir: Path, name: str) -> None:
+    drawn = gsplat_picture(data_dir, name)
+    t = on_gpu(real_scene(data_dir, drawn.scene))
+    graph.load(**t)
+    options = RenderOptions(mode=drawn.mode, sh_degree=drawn.sh_degree)
+    for _ in range(DRAWS):
+        got = draw(graph, drawn.camera, options)
+    assert_gsplat_s(got, gsplat_draws(t, drawn.camera, options))
+    assert psnr(got[0][..., :3].cpu().numpy(), drawn.color) > 70
+
+
+def test_garden(graph: FrameGraph, data_dir: Path) -> None:
+    with np.load(data_dir / "test_garden.npz") as z:
+        garden = {k: z[k] for k in z.files}
+    n = len(garden["means3d"])
+    g = torch.Generator(device="cuda").manual_seed(0)
+    t = {"means": torch.from_numpy(garden["means3d"]).cuda().contiguous(),
+         "quats": torch.randn(n, 4, device="cuda", generator=g),
+         "scales": (torch.randn(n, 3, device="cuda", generator=g) * 0.7 - 4.6).exp(),
+         "opacities": torch.randn(n, device="cuda", generator=g).sigmoid(),
+         "sh0": (torch.from_numpy(garden["colors"]).cuda().float() / 255 - 0.5) / 0.28209479177387814,
+         "shN": torch.zeros(n, 0, 3, device="cuda")}
+    graph.load(**t)
+    for viewmat, K in zip(garden["viewmats"], garden["Ks"], strict=True):
+        for mode in ("classic", "antialiased"):
+            camera = Camera(viewmat.astype(np.float64), K.astype(np.float64), int(garden["width"]),
+                            int(garden["height"]))
+            options = RenderOptions(mode=mode)
+            for _ in range(DRAWS):
+                got = draw(graph, camera, options)
+            assert_gsplat_s(got, gsplat_draws(t, camera, options))
+
+
+def test_a_lower_degree_and_no_depth(graph: FrameGraph) -> None:
+    t = on_gpu(random_scene(1, Chance(n=3000)))
+    graph.load(**t)
+    camera = looking_at_origin(200, 150)
+    for degree in (0, 1, 2, 3):
+        options = RenderOptions(sh_degree=degree, depth=False)
+        for _ in range(DRAWS):
+            rgba, depth = draw(graph, camera, options)
+        assert depth is None
+        assert_gsplat_s((rgba, None), gsplat_draws(t, camera, options))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.uint8])
+def test_the_caller_s_own_target(graph: FrameGraph, dtype: torch.dtype) -> None:
+    t = on_gpu(random_scene(1, Chance(n=3000)))
+    graph.load(**t)
+    camera, options = looking_at_origin(333, 250), RenderOptions()
+    exact = draw(graph, camera, options)[0]
+    for _ in range(DRAWS):  # another target each time, as with buffers in turn
+        target = torch.full((250, 333, 4), 77, dtype=dtype, device="cuda")
+        rgba, _ = draw(graph, camera, options, target)
+        assert rgba is target
+        if dtype == torch.uint8:
+            assert ((target.float() - exact.clamp(0, 1) * 255).abs() < 0.51).all()
+        else:
+            assert torch.equal(target, exact.half())
+
+
+def test_targets_that_do_not_fit(graph: FrameGraph) -> None:
+    graph.load(**on_gpu(random_scene(1, Chance(n=10))))
+    camera = looking_at_origin(20, 10)
+    for bad in (torch.empty(10, 20, 3, device="cuda"), torch.empty(20, 10, 4, device="cuda"), torch.empty(10, 20, 4),
+                torch.empty(10, 20, 4, dtype=torch.float64, device="cuda"),
+                torch.empty(10, 20, 8, device="cuda")[..., :4]):
+        with pytest.raises(ValueError, match="rgba is"):
+            graph.render(camera, RenderOptions(), bad)
+
+
+def test_none_and_one_gaussian_and_none_in_sight(graph: FrameGraph) -> None:
+    scene, camera, options = random_scene(1, Chance(n=1, spread=0.1)), looking_at_origin(75, 50), RenderOptions()
+    t = on_gpu(scene)
+    graph.load(**{k: v[:0] for k, v in t.items()})
+    for _ in range(DRAWS):
+        rgba, depth = draw(graph, camera, options)
+        assert not rgba.any()
+        assert depth is not None
+        assert not depth.any()
+    t["scales"].fill_(0.2)
+    graph.load(**t)
+    for _ in range(DRAWS):
+        got = draw(graph, camera, options)
+    assert got[0].any()
+    assert_gsplat_s(got, gsplat_draws(t, camera, options))
+    away = replace(camera, viewmat=np.diag([-1.0, 1, -1, 1]) @ camera.viewmat)
+    for _ in range(DRAWS):
+        assert not draw(graph, away, options)[0].any()
+
+
+def test_overflow_is_told_and_mended() -> None:
+    from viewer_app.renderers.frame_graph import FrameGraph
+
+    graph = FrameGraph(torch.device("cuda", 0))
+    t = on_gpu(random_scene(1, Chance(n=4000, log_scale=(-0.5, 0.5))))
+    graph.load(**t)
+    near, far, options = looking_at_origin(1280, 720, distance=3.0), looking_at_origin(64, 48), RenderOptions()
+    for _ in range(DRAWS):
+        draw(graph, far, options)
+    first = graph.slots
+    graph.render(near, options)
+    assert graph.overflowed(), "waits for the frame by itself"
+    assert graph.slots > first
+    assert not graph.overflowed(), "asked again about the same frame"
+    for _ in range(DRAWS):
+        got = draw(graph, near, options)
+        assert_gsplat_s(got, gsplat_draws(t, near, options))
+    assert graph.failure == ""
+    graph.close()
+    graph.close()
+    with pytest.raises(RendererError, match="load"):
+        graph.render(near, options)
+
+
+@contextmanager
+def no_synchronisation() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this mode does not see everything
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_no_frame_waits_for_the_gpu(graph: FrameGraph) -> None:
+    """Not the first ones, nor the one that is captured, nor those from the graph."""
+    t = on_gpu(random_scene(1, Chance(n=100_000)))
+    graph.load(**t)
+    for mode in ("classic", "antialiased"):
+        options = RenderOptions(mode=mode)
+        with no_synchronisation():
+            for i in range(2 * DRAWS):
+                graph.render(looking_at_origin(1280, 720, distance=4.0 + i), options)
+        torch.cuda.synchronize()
+        assert graph.captured > 0
+
+
+def test_rendering_is_queued_behind_other_work(graph: FrameGraph) -> None:
+    """Frames of different cameras in flight at once, behind a GPU that is busy: each is its own camera's."""
+    t = on_gpu(random_scene(1, Chance(n=3000)))
+    graph.load(**t)
+    options = RenderOptions()
+    cameras = [looking_at_origin(200, 150, distance=3.0 + i) for i in range(8)]
+    for _ in range(DRAWS):
+        frames = [draw(graph, camera, options) for camera in cameras]
+    del frames  # and their memory is there to be used again
+    torch.cuda.synchronize()
+    torch.cuda._sleep(200_000_000)  # a tenth of a second
+    begin = time.perf_counter()
+    frames = [graph.render(camera, options) for camera in cameras]
+    took = time.perf_counter() - begin
+    busy = not torch.cuda.current_stream().query()
+    torch.cuda.synchronize()
+    assert busy, f"the host waited: {took * 1e3:.1f} ms"
+    for camera, frame in zip(cameras, frames, strict=True):
+        assert_gsplat_s(frame, gsplat_draws(t, camera, options))
+
+
+def test_a_graph_shows_what_is_written_into_the_scene(graph: FrameGraph) -> None:
+    t = on_gpu(random_scene(1, Chance(n=3000)))
+    camera, options = looking_at_origin(200, 150), RenderOptions()
+    for step in range(2 * DRAWS):
+        t["means"].add_(0.01)
+        t["opacities"].mul_(0.97)
+        graph.load(**t)  # the same storage: the graph stays
+        assert_gsplat_s(draw(graph, camera, options), gsplat_draws(t, camera, options))
+        assert graph.captured > 0 or step < DRAWS
+    for k in t:
+        t[k] = t[k].clone()[:2000].contiguous()
+    graph.load(**t)
+    assert graph.captured == 0
+    for _ in range(DRAWS):
+        assert_gsplat_s(draw(graph, camera, options), gsplat_draws(t, camera, options))
+
+
+def test_graph_and_single_launches_agree(graph: FrameGraph) -> None:
+    from viewer_app.renderers.frame_graph import FrameGraph
+
+    t = on_gpu(random_scene(1, Chance(n=3000)))
+    single = FrameGraph(torch.device("cuda", 0), graphs=False)
+    camera, options = looking_at_origin(200, 150), RenderOptions()
+    for g in (graph, single):
+        g.load(**t)
+    for _ in range(DRAWS):
+        a, b = draw(graph, camera, options), draw(single, camera, options)
+        assert torch.equal(a[0], b[0])
+    assert single.captured == 0
+    assert single.failure == "switched off"
+    single.close()
+
+
+def test_memory_stays_the_same() -> None:
+    from viewer_app.renderers.frame_graph import FrameGraph
+
+    torch.cuda.empty_cache()
+    graph = FrameGraph(torch.device("cuda", 0))
+    graph.load(**on_gpu(random_scene(1, Chance(n=50_000))))
+    options = RenderOptions()
+
+    def reserved(rounds: int, sizes: list[tuple[int, int]]) -> int:
+        most = 0
+        for _ in range(rounds):
+            for w, h in sizes:
+                for i in range(DRAWS):
+                    draw(graph, looking_at_origin(w, h, distance=4.0 + 0.1 * i), options)
+                most = max(most, torch.cuda.memory_reserved())
+        return most
+
+    one = [(1280, 720)]
+    before = reserved(2, one)
+    assert reserved(60, one) <= before, "300 frames"
+    many = [(640 + 32 * i, 480 + 24 * i) for i in range(7)]  # more than graphs are kept
+    before = reserved(4, many)
+    assert reserved(12, many) <= 1.1 * before
+    assert 0 < graph.captured <= 4
+    assert graph.failure == ""
+    graph.close()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() < before
+
+
+def test_how_long_a_frame_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Prints only: other work on the GPU decides."""
+    from viewer_app.renderers.frame_graph import FrameGraph
+
+    t = on_gpu(random_scene(1, Chance(n=300_000, log_scale=(-5.0, 0.5), spread=0.6)))
+    camera, options = looking_at_origin(1920, 1080), RenderOptions(depth=False)
+    lines = []
+    for name, graphs in (("graph", True), ("single launches", False)):
+        frame = FrameGraph(torch.device("cuda", 0), graphs=graphs)
+        frame.load(**t)
+        target = torch.empty(1080, 1920, 4, dtype=torch.float16, device="cuda")
+        lines.append(f"{name} {milliseconds(lambda f=frame, p=target: draw(f, camera, options, p)):.2f} ms")
+        frame.close()
+    lines.append(f"gsplat.rasterization {milliseconds(lambda: gsplat_draws(t, camera, options)):.2f} ms")
+    with capsys.disabled():
+        print("\n300,000 Gaussians, 1080p:", ", ".join(lines))
+
+
+def milliseconds(frame: Any) -> float:
+    for _ in range(10):
+        frame()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(50):
+        frame()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) * 20
