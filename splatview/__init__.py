@@ -13,16 +13,21 @@ TYPE_CHECKING = False  # type checkers take it for True; importing typing would 
 if TYPE_CHECKING:
     from typing import Any
 
+    from splatview import gl
     from splatview.publishing import close, paused, publish, wait_while_paused
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "close", "paused", "publish", "wait_while_paused"]
+__all__ = ["__version__", "close", "gl", "paused", "publish", "wait_while_paused"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'splatview' has no attribute {name!r}; it has {', '.join(__all__[1:])}")
+    if name == "gl":
+        from importlib import import_module
+
+        return import_module("splatview.gl")  # which sets the name here
     from splatview import publishing
 
     value = globals()[name] = getattr(publishing, name)
