@@ -23,7 +23,7 @@ from benchmarks.gpu.viewer import Viewer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CHANGES = 300
+CHANGES = 200
 GAUSSIANS = 1_000_000
 RED, BLUE = (0.9, 0.05, 0.05), (0.05, 0.05, 0.9)
 

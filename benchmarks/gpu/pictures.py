@@ -149,11 +149,11 @@ def show(folder: Path, screens: list[str]) -> bool:
 
 
 def _serve(option: str, out: Path, publish: Callable[[], None]) -> str:
-    """Publish for nine seconds to a viewer that writes what it shows."""
+    """Publish for seven seconds to a viewer that writes what it shows."""
     publish()
     viewer = subprocess.Popen([sys.executable, "-m", "splatview", "serve", option, "--out", str(out)], cwd=ROOT)
     try:
-        end = time.monotonic() + 9
+        end = time.monotonic() + 7
         while time.monotonic() < end and viewer.poll() is None:
             publish()
             time.sleep(0.05)
