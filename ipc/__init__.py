@@ -1,7 +1,7 @@
 """Everything about sharing between a trainer and its viewers; knows nothing of either.
 
 The trainer's side is `Publisher`, the viewer's `Subscriber`. Between them stand a run folder (`runs`), typed
-messages (`messages`) on a socket (`transport`), and shared memory (`segments`, `board`, `ring`).
+messages (`messages`) on a socket (`transport`), and shared memory (`segments`, `board`, `ways`).
 Nothing heavy is imported until a name is used.
 """
 
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ipc.errors import IpcError, RuntimeFolderError, SharingError
-    from ipc.frames import Frame, RemoteTensor
+    from ipc.frames import DeviceTensor, Frame, RemoteTensor
     from ipc.publisher import Publisher
+    from ipc.remote import RemoteRun, RemoteStream
     from ipc.stream import Stream
-    from ipc.subscriber import RemoteRun, RemoteStream, Subscriber
+    from ipc.subscriber import Subscriber
 
 _HOME = {
+    "DeviceTensor": "frames",
     "Frame": "frames",
     "IpcError": "errors",
     "Publisher": "publisher",
-    "RemoteRun": "subscriber",
-    "RemoteStream": "subscriber",
+    "RemoteRun": "remote",
+    "RemoteStream": "remote",
     "RemoteTensor": "frames",
     "RuntimeFolderError": "errors",
     "SharingError": "errors",
@@ -31,6 +33,7 @@ _HOME = {
 }
 
 __all__ = [
+    "DeviceTensor",
     "Frame",
     "IpcError",
     "Publisher",

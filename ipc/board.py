@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 
 from ipc import limits
 from ipc.errors import SharingError
-from ipc.segments import Segment, close_map, open_segment
+from ipc.segments import Segment, close_map
 
 if TYPE_CHECKING:
     from ipc.messages import SegmentRef
+    from ipc.ways.base import Source
 
 _MAGIC = 0x31_57_45_49_56_54_4C_50  # "PLTVIEW1"
-_MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, _COPIES = range(5)
+_MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, _COPIES, _SKIPPED = range(6)
 _FIRST_STREAM = 8
 _WORDS_PER_STREAM = 8  # a cache line each
 _SIZE = (_FIRST_STREAM + limits.MAX_STREAMS * _WORDS_PER_STREAM) * 8
@@ -72,8 +73,12 @@ class Board:
         self.words[_FAULTS] += 1
 
     def count_copy(self) -> None:
-        """One more frame was copied into a ring."""
+        """One more frame was brought to viewers."""
         self.words[_COPIES] += 1
+
+    def count_skipped(self) -> None:
+        """One more publish came to nothing, because a CUDA graph was being captured."""
+        self.words[_SKIPPED] += 1
 
     def counters(self) -> dict[str, int]:
         return _counters(self.words)
@@ -88,11 +93,15 @@ class Board:
 class BoardReader:
     """The viewer's side."""
 
-    def __init__(self, board: SegmentRef, leases: SegmentRef, pid: int, reader: int):
-        """Raises SharingError when the segments are not what was announced."""
+    def __init__(self, board: SegmentRef, leases: SegmentRef, source: Source, reader: int):
+        """Raises SharingError when the segments are not what was announced, NotYet when they have not come."""
         self.reader = reader
-        self._map = _map(board, pid, _SIZE, mmap.PROT_READ)
-        self._lease_map = _map(leases, pid, _LEASES, mmap.PROT_READ | mmap.PROT_WRITE)
+        self._map = _map(board, source, _SIZE, mmap.PROT_READ)
+        try:
+            self._lease_map = _map(leases, source, _LEASES, mmap.PROT_READ | mmap.PROT_WRITE)
+        except BaseException:
+            close_map(self._map)
+            raise
         self.words = memoryview(self._map).cast("Q")
         self._leases = memoryview(self._lease_map)
         if self.words[_MAGIC_WORD] != _MAGIC:
@@ -121,13 +130,14 @@ class BoardReader:
 
 
 def _counters(words: memoryview) -> dict[str, int]:
-    return {"dropped_messages": words[_DROPPED], "faults": words[_FAULTS], "copies": words[_COPIES]}
+    return {"dropped_messages": words[_DROPPED], "faults": words[_FAULTS], "copies": words[_COPIES],
+            "skipped": words[_SKIPPED]}
 
 
-def _map(ref: SegmentRef, pid: int, needed: int, prot: int) -> mmap.mmap:
+def _map(ref: SegmentRef, source: Source, needed: int, prot: int) -> mmap.mmap:
     if ref.size < needed:
         raise SharingError(f"a segment of {ref.size} bytes was announced; {needed} are needed")
-    fd = open_segment(ref, pid)
+    fd = source.segment(ref)
     try:
         return mmap.mmap(fd, ref.size, prot=prot)
     finally:

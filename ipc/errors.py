@@ -3,6 +3,7 @@
 IpcError
 ├── RuntimeFolderError   the folder in which runs are found cannot be used
 └── SharingError         shared memory could not be made, opened or trusted
+    └── UnreachableError another process's memory is not to be found in /proc
 """
 
 
@@ -16,3 +17,7 @@ class RuntimeFolderError(IpcError):
 
 class SharingError(IpcError):
     """A shared-memory segment could not be made, or what another process announced cannot be trusted."""
+
+
+class UnreachableError(SharingError):
+    """/proc does not lead to what another process announced."""

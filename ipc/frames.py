@@ -3,20 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
 _NUMPY = {"uint8": np.uint8, "float16": np.float16, "bfloat16": np.uint16, "float32": np.float32,
           "float64": np.float64}
 
 
+class Piece(NamedTuple):
+    """A physical chunk of GPU memory."""
+
+    fd: int
+    """POSIX descriptor of CUDA virtual memory. It belongs to the memory: duplicate it before giving it away."""
+    size: int
+    """Bytes."""
+
+
+class DeviceMemory(Protocol):
+    """An allocation of GPU memory that another process made. `ipc.cuda.memory` opens them."""
+
+    gpu: str
+    """UUID of the GPU, 32 lower-case hexadecimal digits."""
+    size: int
+    """Bytes."""
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Its chunks in order, for importing elsewhere (OpenGL, Vulkan); () for cudaMalloc memory."""
+        ...
+
+    def pointer(self) -> int:
+        """Its device address in this process, in the GPU's primary context. Maps at the first call, for reading
+        only where that is possible; a memory that nobody asks costs no CUDA context. Raises SharingError."""
+        ...
+
+    def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+        """A CUDA tensor over it, which keeps it mapped; `strides` in elements, `offset` in bytes.
+
+        Raises SharingError."""
+        ...
+
+    def close(self) -> None:
+        """Unmap and close, after this process's own GPU work on it has ended. Idempotent."""
+        ...
+
+
 @dataclass(frozen=True)
 class RemoteTensor:
-    """A tensor in another process's memory, read-only."""
+    """A tensor in another process's memory on the host, read-only."""
 
     dtype: str
     """"uint8", "float16", "bfloat16", "float32" or "float64"."""
@@ -42,12 +82,50 @@ class RemoteTensor:
         return cls(dtype, np.frombuffer(buffer, _NUMPY[dtype], count, offset).reshape(shape))
 
 
+def _nothing(*args: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class DeviceTensor:
+    """A tensor in another process's memory on a GPU. Only read it."""
+
+    dtype: str
+    """As `RemoteTensor.dtype`."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements, never negative."""
+    memory: DeviceMemory
+    offset: int
+    """Bytes from the memory's start to the first element."""
+    ready: Callable[[int], None] = field(default=_nothing, repr=False, compare=False)
+    """As `Frame.wait`."""
+
+    def torch(self) -> torch.Tensor:
+        """A CUDA tensor over the same bytes, on this process's device with that UUID: nothing is copied.
+
+        Keep the frame while you use it, and call `Frame.wait` first. Raises SharingError when this process has no
+        such device or cannot map the memory.
+        """
+        return self.memory.tensor(self.dtype, self.shape, self.strides, self.offset)
+
+    def to_float32(self) -> np.ndarray:
+        """A float32 copy of its own on the host, C-contiguous, ordered after the tensor's data. Waits for it."""
+        import torch
+
+        tensor = self.torch()
+        self.ready(torch.cuda.current_stream(tensor.device).cuda_stream)
+        return tensor.to(torch.float32).contiguous().cpu().numpy()
+
+
 @dataclass
 class Frame:
-    """One version of a stream. Use it as a context manager: leaving gives its slot back to the writer.
+    """One version of a stream. Use it as a context manager: leaving gives its memory back to the writer.
 
-    The writer does not wait for readers. Read, copy or upload, then ask `intact()`: False means that the writer
-    came by meanwhile, and what was read must be thrown away.
+    The writer does not wait for readers. Read, copy or upload, and when that is done (a GPU's work ended), ask
+    `intact()`: False means that the writer came by meanwhile, and what was read must be thrown away. Tensors that
+    are shared in place may change between two versions and even while they are read: `intact()` then says whether
+    the memory was theirs all the time.
     """
 
     kind: str
@@ -55,16 +133,36 @@ class Frame:
     time_ns: int
     """When it was published, in ns since the epoch."""
     meta: dict[str, Any]
-    tensors: dict[str, RemoteTensor]
+    tensors: dict[str, RemoteTensor | DeviceTensor]
+    """All on the host, or all on one GPU."""
     intact: Callable[[], bool]
+    """Whether what was read until now is this version, whole."""
     release: Callable[[], None] = field(repr=False)
+    wait: Callable[[int], None] = field(default=_nothing, repr=False)
+    """`wait(stream)`: make a CUDA stream (its handle as an int; of the GPU that the tensors lie on) wait until the
+    data is there. Nothing to do for host memory and rings, whose frames are complete when they are handed out."""
+    _held: bool = field(default=False, init=False, repr=False)
+    _closed: bool = field(default=False, init=False, repr=False)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its tensors lie on a GPU."""
+        return any(isinstance(t, DeviceTensor) for t in self.tensors.values())
+
+    def hold(self) -> None:
+        """Keep it beyond the `with` block: for whoever reads it in place again and again, and calls `close` later."""
+        self._held = True
 
     def close(self) -> None:
-        self.tensors = {}
-        self.release()
+        """Give its memory back. Call it when no queued GPU work reads it any more. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self.tensors = {}
+            self.release()
 
     def __enter__(self) -> Frame:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        if not self._held:
+            self.close()

@@ -1,6 +1,6 @@
 """Bounds on everything that comes from outside. They are checked before anything is allocated or opened."""
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 
 MAX_STREAMS = 256
@@ -21,6 +21,10 @@ MAX_META = 32
 MAX_META_TEXT = 1024
 MAX_SEGMENT = 1 << 42
 """Bytes of one shared-memory segment."""
+MAX_MEMORIES = 64
+"""Allocations of GPU memory that the tensors of one frame lie in."""
+MAX_PIECES = 4096
+"""Physical chunks of one allocation of GPU memory."""
 MIN_SLOTS, MAX_SLOTS = 3, 16
 """Slots of a ring: fewer than three and a reader could be overtaken by one writer."""
 

@@ -25,6 +25,11 @@ Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]
 Numbers = Annotated[tuple[float, ...], Meta(max_length=16)]
 MetaValue = Union[bool, Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)], float, Text, Numbers]
+Way = Literal["ring", "device-ring", "in-place", "host"]
+Gpu = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+"""A GPU's UUID."""
+Bytes = Annotated[int, Meta(ge=0, le=limits.MAX_SEGMENT)]
+Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
 MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
 
 
@@ -37,7 +42,73 @@ class SegmentRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     fd: Annotated[int, Meta(ge=0, lt=2**31)]
     size: Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)]
-    token: Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
+    token: Token
+
+
+class IpcMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ipc"):
+    """One cudaMalloc allocation of the sending process, by its cudaIpcMemHandle. Equal handles: the same memory."""
+
+    handle: Annotated[bytes, Meta(min_length=64, max_length=64)]
+    size: Bytes
+    gpu: Gpu
+
+
+class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"):
+    """CUDA virtual memory of the sending process: chunks that lie one behind the other, one descriptor each.
+
+    The descriptors are fetched with the token through `ipc.descriptors`. Equal tokens: the same memory.
+    """
+
+    token: Token
+    pieces: Annotated[tuple[Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)], ...],
+                      Meta(min_length=1, max_length=limits.MAX_PIECES)]
+    """Bytes of each chunk."""
+    gpu: Gpu
+
+
+MemoryRef = Union[IpcMemory, FdMemory]
+
+
+class TensorRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """A tensor in one of a list of memories."""
+
+    name: Word
+    dtype: DType
+    shape: Shape
+    strides: Shape
+    """In elements, one per dimension; never negative."""
+    memory: Annotated[int, Meta(ge=0, lt=limits.MAX_MEMORIES)]
+    """Which of the memories."""
+    offset: Bytes
+    """Bytes from the start of the memory to the first element."""
+
+
+class RingRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ring"):
+    """Slots in host memory: the ways ring and host."""
+
+    segment: SegmentRef
+
+
+class DeviceRingRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="device-ring"):
+    """Slots in GPU memory, with the control page and the headers in host memory."""
+
+    control: SegmentRef
+    memory: FdMemory
+
+
+class InPlaceRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="in-place"):
+    """One generation of tensors shared where they lie."""
+
+    control: SegmentRef
+    gpu: Gpu
+    generation: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    memories: Annotated[tuple[MemoryRef, ...], Meta(max_length=limits.MAX_MEMORIES)]
+    tensors: Annotated[tuple[TensorRef, ...], Meta(max_length=limits.MAX_TENSORS)]
+    event: Annotated[bytes, Meta(min_length=64, max_length=64)]
+    """cudaIpcEventHandle, the same for every generation; recorded after each version's work."""
+
+
+Ref = Union[RingRef, DeviceRingRef, InPlaceRef]
 
 
 class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,10 +120,14 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: Shape
     dtype: DType
     device: Annotated[str, Meta(max_length=40)]
-    sharing: Literal["ring", "host"]
-    """Which of `ipc.sharing.WAYS` brings its frames."""
-    ring: SegmentRef | None = None
-    """Where they lie, while somebody looks."""
+    ways: Annotated[tuple[Way, ...], Meta(max_length=4)]
+    """How the run can bring its frames (`ipc.ways.WAYS`), the best first."""
+    why: Text = ""
+    """Why a way that would be better is not among them, for people."""
+    gpu: Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")] = ""
+    """UUID of the GPU that its tensors lie on; empty for the CPU."""
+    live: bool = False
+    """Whether the tensors change in place between two versions."""
 
 
 class ViewerInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,12 +143,22 @@ class Hello(_Message, frozen=True):
     protocol: Counter
     pid: Pid
     client: Annotated[str, Meta(max_length=40)]
+    namespace: Counter = 0
+    """Which PID namespace the number is of (the inode of /proc/self/ns/pid); 0: not known."""
 
 
 class Open(_Message, frozen=True):
-    """Share this stream's data with me, from now until Release."""
+    """Share this stream's data with me in this way, from now until Release or an Open with another way."""
 
     index: Index
+    way: Way
+
+
+class Took(_Message, frozen=True):
+    """I read generation `generation` of an in-place stream now, and no older one any more."""
+
+    index: Index
+    generation: Counter
 
 
 class Release(_Message, frozen=True):
@@ -90,7 +175,7 @@ class Bye(_Message, frozen=True):
     pass
 
 
-ToTrainer = Union[Hello, Open, Release, Pause, Bye]
+ToTrainer = Union[Hello, Open, Took, Release, Pause, Bye]
 
 
 # From a trainer to a viewer.
@@ -112,6 +197,14 @@ class Manifest(_Message, frozen=True):
     viewers: Annotated[tuple[ViewerInfo, ...], Meta(max_length=limits.MAX_VIEWERS)]
 
 
+class Offer(_Message, frozen=True):
+    """Where the frames of a stream that you opened lie; sent again whenever that changes."""
+
+    index: Index
+    way: Way
+    ref: Ref
+
+
 class Refused(_Message, frozen=True):
     """The viewer cannot attach; `reason` is for people."""
 
@@ -122,10 +215,10 @@ class Ping(_Message, frozen=True):
     """Is anyone there? Needs no answer: sending it tells whether the peer is still connected."""
 
 
-ToViewer = Union[Welcome, Manifest, Refused, Ping]
+ToViewer = Union[Welcome, Manifest, Offer, Refused, Ping]
 
 
-# In shared memory, at the start of a ring's slot.
+# In shared memory, one page before the data of each slot.
 
 class TensorHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     name: Word
@@ -141,8 +234,17 @@ class FrameHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array
     meta: MetaDict
 
 
+class VersionHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """The header of a version that is shared in place: its tensors are those of the generation."""
+
+    kind: Kind
+    generation: Counter
+    meta: MetaDict
+
+
 encode = msgspec.msgpack.Encoder().encode
 decode_to_trainer = msgspec.msgpack.Decoder(ToTrainer).decode
 decode_to_viewer = msgspec.msgpack.Decoder(ToViewer).decode
 decode_frame_header = msgspec.msgpack.Decoder(FrameHeader).decode
+decode_version_header = msgspec.msgpack.Decoder(VersionHeader).decode
 DecodeError = (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError)

@@ -68,6 +68,10 @@ class Publisher:
         """Have the helper thread tell the viewers what streams there are now."""
         self._helper.announce()
 
+    def attend(self) -> None:
+        """Have the helper thread look at the streams: whether one is late, or lies somewhere else."""
+        self._helper.attend()
+
     def fault(self, error: BaseException) -> None:
         """Count a fault of the surroundings and pass it on."""
         self.board.count_fault()

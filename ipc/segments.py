@@ -1,4 +1,4 @@
-"""Shared-memory segments: sealed memfds that unrelated processes of one user open through /proc.
+"""Shared-memory segments: sealed memfds that unrelated processes of one user open through /proc, or are handed.
 
 A segment has no name in any file system, so nothing is left behind when a process dies, however it dies. It is
 sealed against shrinking and growing before anyone else hears of it: a mapping can never raise SIGBUS.
@@ -14,8 +14,8 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
-from ipc import limits
-from ipc.errors import SharingError
+from ipc import descriptors, limits
+from ipc.errors import SharingError, UnreachableError
 
 if TYPE_CHECKING:
     from ipc.messages import SegmentRef
@@ -56,6 +56,7 @@ class Segment:
             os.posix_fallocate(self.fd, 0, self.size)
             fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL)
             self.map = mmap.mmap(self.fd, self.size)
+            descriptors.offer([self.fd], self.token)
         except (OSError, ValueError) as e:
             os.close(self.fd)
             raise SharingError(f"no shared memory for {self.size / 1e6:.1f} MB ({e}): "
@@ -71,15 +72,17 @@ class Segment:
     def close(self) -> None:
         """Give the memory back; readers keep what they have mapped. Idempotent."""
         if self.fd >= 0:
+            descriptors.withdraw(self.token)
             os.close(self.fd)
             self.fd = -1
             close_map(self.map)
 
 
 def open_segment(ref: SegmentRef, pid: int) -> int:
-    """A file descriptor on the segment that process `pid` announced, after checking that it is one.
+    """A file descriptor on the segment that process `pid` announced, through /proc, after checking that it is one.
 
-    Raises SharingError when it is gone, has another size than announced, or could still shrink.
+    Raises UnreachableError when /proc does not show it (it is gone, the process is of another PID namespace or
+    user), other SharingErrors when it has another size than announced, or could still shrink.
     """
     path = f"/proc/{pid}/fd/{ref.fd}"
     try:
@@ -87,10 +90,17 @@ def open_segment(ref: SegmentRef, pid: int) -> int:
         _check_name(path, ref)
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as e:
-        raise SharingError(f"cannot open the memory of process {pid}: {e.strerror}. Is the run still there, and "
-                           "does the viewer run as the same user, in the same container?") from None
+        raise UnreachableError(f"cannot open the memory of process {pid}: {e.strerror}. Is the run still there, and "
+                           "does the viewer run as the same user?") from None
+    check_segment(fd, ref)  # its name again, since the number may have changed hands in between
+    return fd
+
+
+def check_segment(fd: int, ref: SegmentRef) -> None:
+    """Raise SharingError, and close the descriptor, unless it is the sealed segment that was announced."""
+    path = f"/proc/self/fd/{fd}"
     try:
-        _check_name(f"/proc/self/fd/{fd}", ref)  # again, since the number may have changed hands in between
+        _check_name(path, ref)
         size = os.fstat(fd).st_size
         seals = fcntl.fcntl(fd, _F_GET_SEALS)
         if size != ref.size or not seals & _SEAL_SHRINK or not seals & _SEAL_GROW:
@@ -98,12 +108,11 @@ def open_segment(ref: SegmentRef, pid: int) -> int:
     except (OSError, SharingError) as e:
         os.close(fd)
         raise e if isinstance(e, SharingError) else SharingError(f"{path}: {e}") from None
-    return fd
 
 
 def _check_name(path: str, ref: SegmentRef) -> None:
     if os.readlink(path).partition(" ")[0] != _PREFIX + ref.token:
-        raise SharingError(f"{path} is not the segment that was announced")
+        raise UnreachableError(f"{path} is not the segment that was announced")
 
 
 def close_map(mapping: mmap.mmap) -> None:

@@ -1,33 +1,42 @@
-"""One published stream: the newest value, and its copy in shared memory while somebody looks.
+"""One published stream: the newest value, and how it reaches viewers while somebody looks.
 
-What a call to `publish` may cost: with no reader, an attribute and a counter; with one, what the way of sharing takes
-(for a ring, the copy of the tensors). It never waits for a viewer, and never for the helper thread either.
+A stream has one outlet for each way (`ipc.ways`) that some viewer chose. What a call to `publish` may cost: with no
+reader, an attribute and a counter; with one, what the way takes (a copy, or for tensors shared in place the record of
+an event). It never waits for a viewer, and never for the helper thread either.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ipc.board import Board
+from ipc.errors import SharingError
+from ipc.limits import MAX_META_TEXT
 from ipc.messages import StreamInfo
-from ipc.sharing import WAYS, way_for
+from ipc.preference import Place, Preference
+from ipc.ways import CPU_WAYS, WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from ipc.sharing import FrameWriter
+    from ipc.messages import Ref
+    from ipc.ways.base import FrameWriter
 
-    Unpack = Callable[[Any], tuple[dict[str, torch.Tensor], dict[str, Any]]]
+    Published = tuple[tuple[Any, ...], dict[str, Any]]
+    Unpacked = tuple[dict[str, torch.Tensor], dict[str, Any]]
 
 _SETTLE = 0.01
 """Seconds for which a tensor must stay unchanged after a late copy."""
 _GROWTH = 1.5
 """Spare room for scenes, which grow."""
+_REST = 0.1
+"""Seconds between two generations in place while another way suits the stream better."""
 
 
 class Run(Protocol):
@@ -39,9 +48,46 @@ class Run(Protocol):
         """Have the viewers told what streams there are now."""
         ...
 
+    def attend(self) -> None:
+        """Have the helper thread look at the streams: whether one is late, or lies somewhere else."""
+        ...
+
     def fault(self, error: BaseException) -> None:
         """Count a fault of the surroundings and pass it on."""
         ...
+
+
+class Form(Protocol):
+    """How published values become frames. A value is a tuple of tensors and the caller's metadata."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    """"cpu" or "cuda:0"."""
+
+    def unpack(self, published: Published) -> Unpacked:
+        """The tensors of a frame by name, views of the published ones, and its metadata."""
+        ...
+
+    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
+        """The metadata alone."""
+        ...
+
+
+class Outlet:
+    """One way in which a stream is being shared."""
+
+    def __init__(self, way: str):
+        self.way = way
+        self.readers = 0
+        """Viewers that chose it."""
+        self.writer: FrameWriter | None = None
+        self.version = 0
+        """The newest version that it has."""
+        self.place = -1
+        """Where the tensors lay (`Place.number`) that an in-place writer shares."""
+        self.moved = 0.0
+        """When it was told of another place."""
 
 
 class Stream:
@@ -52,136 +98,282 @@ class Stream:
         self.name = name
         self.kind = kind
         self.version = 0
-        self.value: Any = None
+        self.value: Published | None = None
         """The newest value, kept so that a viewer that comes late sees it."""
         self.readers = 0
         """Viewers that opened this stream. Written by the helper thread alone."""
         self.live = False
+        self.late = False
+        """Whether a version could not be shared at its publish. Taken back by the helper thread."""
         self._looks: tuple[tuple[int, ...], str, str] | None = None
-        self._sharing = way_for("cpu")
+        self._form: Form | None = None
         self._run = run
-        self._unpack: Unpack | None = None
         self._words = run.board.words
         self._word = Board.version_word(index)
-        self._writer: FrameWriter | None = None
-        self._shared_version = 0
+        self._outlets: dict[str, Outlet] = {}
         self._lock = threading.Lock()
+        self._preference = Preference(kind)
+        self._ways: tuple[str, ...] = CPU_WAYS
+        self._failed: dict[str, str] = {}
+        """Ways that this run cannot offer, and why."""
+        self._device: str = "cpu"
+        self._gpu = ""
+        self._gpu_index = 0
+        self._raw_stream: Callable[[int], int] | None = None
+        self._capturing: Callable[[], bool] | None = None
+        self._stream = 0
+        """The CUDA stream that was current at the newest publish."""
+        self._place = Place()
 
-    def publish(self, value: Any) -> None:
+    # The trainer's thread.
+
+    def publish(self, value: Published) -> None:
         """Make `value` the newest version. `describe` must have been called for a value of this form."""
+        if self._raw_stream is not None:
+            self._stream = self._raw_stream(self._gpu_index)
+            if self.readers and self._capturing():  # type: ignore[misc]
+                # Nothing runs yet, and what we would record would run at each replay.
+                self._run.board.count_skipped()
+                return
         self.value = value
         self.version = version = self.version + 1
         if self.readers:
-            self._share(version)
+            # The helper thread may be serving a viewer that came late: it finds out by itself that it is behind.
+            if self._lock.acquire(blocking=False):
+                try:
+                    self._share(value, version)
+                except Exception as e:
+                    self._run.fault(e)
+                finally:
+                    self._lock.release()
+            else:
+                self._is_late()
         self._words[self._word] = version
 
-    def describe(self, shape: tuple[int, ...], dtype: str, device: str, unpack: Unpack) -> None:
-        """Say what is published from now on; `unpack(value)` gives its tensors by name, and metadata.
-
-        Metadata values are bool, int, float, str or tuples of float.
-        """
-        self._unpack = unpack
-        looks = (shape, dtype, device)
-        if looks == self._looks:
+    def describe(self, form: Form, copy: bool | None = None, live: bool = False) -> None:
+        """Say what is published from now on, and what the caller asked for: `copy` True, False or either, `live`."""
+        self._form = form
+        looks = (form.shape, form.dtype, form.device)
+        wishes = (copy, live)
+        if looks == self._looks and wishes == self._preference.wishes:
             return
-        if way_for(device) != self._sharing:
+        if form.device != self._device:
             with self._lock:
-                self._replace_writer(None)
-                self._sharing = way_for(device)
+                for outlet in self._outlets.values():
+                    _close(outlet)
+                self._failed.clear()
+                self._settle_on(form.device)
+        self._preference.wishes = wishes
+        self.live = live
         self._looks = looks
+        self._order_ways()
         self._run.announce()
+
+    def _settle_on(self, device: str) -> None:
+        self._device, self._gpu, self._raw_stream, self._capturing = device, "", None, None
+        if device != "cpu":
+            import torch
+
+            self._gpu_index = int(device.partition(":")[2] or 0)
+            self._raw_stream = torch._C._cuda_getCurrentRawStream
+            self._capturing = torch._C._cuda_isCurrentStreamCapturing
+            self._stream = self._raw_stream(self._gpu_index)
+            try:
+                from ipc.cuda import driver
+
+                self._gpu = driver.gpu_uuid(self._gpu_index)
+            except SharingError as e:
+                self._failed |= {"in-place": str(e), "device-ring": str(e)}
+                self._run.fault(e)
+
+    def _share(self, value: Published, version: int) -> None:
+        form = self._form
+        assert form is not None
+        tensors, meta = value
+        frame: Unpacked | None = None
+        if self._raw_stream is not None:
+            if not self._place.same(tensors):
+                frame = form.unpack(value)
+            if self._preference.saw(self._place.number):
+                self._order_ways()
+                self._run.announce()
+        for outlet in tuple(self._outlets.values()):
+            if frame is None and outlet.place == self._place.number and outlet.writer is not None:
+                outlet.writer.touch(form.meta(meta), version)  # type: ignore[attr-defined]
+                outlet.version = version
+                self._run.board.count_copy()
+                continue
+            if outlet.way == "in-place" and self._rests(outlet):
+                self._is_late()
+                continue
+            if frame is None:
+                frame = form.unpack(value)
+            if not self._write(outlet, *frame, version, None):
+                self._is_late()
+
+    def _rests(self, outlet: Outlet) -> bool:
+        """Whether an in-place outlet whose tensors moved waits a little, since another way would be better."""
+        return self._ways[:1] != ("in-place",) and time.monotonic() - outlet.moved < _REST
+
+    def _is_late(self) -> None:
+        if not self.late:
+            self.late = True
+            self._run.attend()
+
+    def _write(self, outlet: Outlet, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
+               still_wanted: Callable[[], bool] | None) -> bool:
+        """Whether the outlet has this version now. Under the lock."""
+        if outlet.way not in self._ways:
+            return True  # it failed; its viewers are choosing another
+        try:
+            writer = outlet.writer
+            if writer is None or not writer.fits(tensors):
+                # A scene that outgrew its memory will grow again; an image keeps its size.
+                spare = _GROWTH if writer is not None or self.kind == "gaussians" else 1.0
+                leased = functools.partial(self._run.board.leased, self.index)
+                made = WAYS[outlet.way].writer(tensors, spare, leased)
+                _close(outlet)
+                writer = outlet.writer = made
+                self._run.attend()
+            before = writer.ref
+            written = writer.write(self.kind, tensors, meta, version, still_wanted)
+            if writer.ref is not before:
+                self._run.attend()
+        except SharingError as e:
+            if len(self._ways) < 2:
+                raise
+            self._give_up(outlet, e)
+            return True
+        if written:
+            outlet.version = version
+            if outlet.way == "in-place":
+                outlet.place, outlet.moved = self._place.number, time.monotonic()
+            self._run.board.count_copy()
+        return written
+
+    def _give_up(self, outlet: Outlet, error: SharingError) -> None:
+        """Offer this way no more. Its viewers see that, and take the next."""
+        self._failed[outlet.way] = str(error)
+        _close(outlet)
+        self._order_ways()
+        self._run.announce()
+        self._run.fault(error)
+
+    def _order_ways(self) -> None:
+        ways = CPU_WAYS if self._device == "cpu" else self._preference.ways()
+        self._ways = tuple(w for w in ways if w not in self._failed) or ways[-1:]
+
+    # Any thread.
 
     @property
     def info(self) -> StreamInfo | None:
         """What viewers are told; None before there is anything to tell."""
         if self._looks is None:
             return None
-        writer = self._writer
         shape, dtype, device = self._looks
+        why = "; ".join(f"{way}: {reason}" for way, reason in self._failed.items())[:MAX_META_TEXT]
         return StreamInfo(self.index, self.name, self.kind, shape, dtype, device,  # type: ignore[arg-type]
-                          self._sharing, writer.ref if writer is not None else None)  # type: ignore[arg-type]
+                          self._ways, why, self._gpu, self.live)  # type: ignore[arg-type]
+
+    def ref(self, way: str) -> Ref | None:
+        """Where the frames lie that one way brings; None before there is one."""
+        outlet = self._outlets.get(way)
+        writer = outlet.writer if outlet is not None else None
+        return writer.ref if writer is not None else None
+
+    # The helper thread.
+
+    def open(self, way: str) -> None:
+        """One more viewer takes frames in this way."""
+        with self._lock:
+            outlet = self._outlets.get(way)
+            if outlet is None:
+                outlet = Outlet(way)
+                self._outlets = {**self._outlets, way: outlet}
+            outlet.readers += 1
+        self.readers += 1
+
+    def release(self, way: str) -> None:
+        """One viewer less does. What nobody reads is given back."""
+        self.readers -= 1
+        with self._lock:
+            outlet = self._outlets[way]
+            outlet.readers -= 1
+            if outlet.readers == 0:
+                self._outlets = {w: o for w, o in self._outlets.items() if w != way}
+                _close(outlet)
 
     def behind(self) -> bool:
-        """Whether a reader waits for a version that has not been copied."""
-        return self.readers > 0 and self.value is not None and (self._shared_version != self.version or self.live)
+        """Whether a reader waits for a version that it has not been given."""
+        return self.readers > 0 and self.value is not None and any(map(self._lacks, tuple(self._outlets.values())))
+
+    def _lacks(self, outlet: Outlet) -> bool:
+        return outlet.way in self._ways and (
+            outlet.version != self.version or (self.live and outlet.way != "in-place"))
 
     def catch_up(self) -> None:
-        """Copy the newest value for readers who came late. For the helper thread.
+        """Share the newest value for readers who came late, or where its own publish could not.
 
-        The trainer may be writing into that very tensor. A frame is handed out only if no publish came and no
-        in-place operation ended on its tensors until a moment after the copy.
+        The trainer may be writing into that very tensor. A copy is handed out only if no publish came and no
+        in-place operation ended on its tensors until a moment after it. Raises NotYet when it is not possible now.
         """
         with self._lock:
-            value, version = self.value, self.version
-            if value is None or self._unpack is None or not self.behind():
+            value, form = self.value, self._form
+            if value is None or form is None or not self.behind():
                 return  # the trainer came by while we waited for the lock
-            if version == self._shared_version:  # a live stream: the same publish, newer contents
-                version = self.version = version + 1
-            tensors, meta = self._unpack(value)
-            _finish_device_work(tensors)
-            marks = _in_place_counts(tensors)
+            with contextlib.ExitStack() as stack:
+                if self._raw_stream is not None:
+                    from ipc.cuda.late import behind
 
-            def settled() -> bool:
-                time.sleep(_SETTLE)
-                return self.version == version and marks == _in_place_counts(tensors)
-
-            self._write(tensors, meta, version, settled)
+                    stack.enter_context(behind(self._gpu_index, self._stream))
+                self._place.same(value[0])
+                tensors, meta = form.unpack(value)
+                for outlet in tuple(self._outlets.values()):
+                    if self._lacks(outlet):
+                        self._catch_up(outlet, tensors, meta)
         self._words[self._word] = self.version
 
-    def unshare(self) -> None:
-        """Give the shared memory back when nobody reads. For the helper thread."""
-        with self._lock:
-            if self.readers == 0 and self._writer is not None:
-                self._replace_writer(None)
+    def _catch_up(self, outlet: Outlet, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
+        version = self.version
+        if version == outlet.version:  # a live stream: the same publish, newer contents
+            version = self.version = version + 1
+        marks = _in_place_counts(tensors)
+
+        def settled() -> bool:
+            time.sleep(_SETTLE)
+            return self.version == version and marks == _in_place_counts(tensors)
+
+        self._write(outlet, tensors, meta, version, settled)
+
+    def forget(self, generation: int) -> None:
+        """No viewer reads generations in place before this one any more."""
+        writer = self._in_place()
+        if writer is not None:
+            writer.forget(generation)
+
+    def due(self) -> float | None:
+        """When (time.monotonic) to call `forget` again even if no viewer says anything."""
+        writer = self._in_place()
+        return None if writer is None else writer.due
+
+    def _in_place(self) -> Any:
+        outlet = self._outlets.get("in-place")
+        return outlet.writer if outlet is not None else None
 
     def close(self) -> None:
         with self._lock:
-            self.value = self._unpack = None
-            if self._writer is not None:
-                self._writer.close()
-                self._writer = None
+            self.value = self._form = None
+            self._place.forget()
+            for outlet in self._outlets.values():
+                _close(outlet)
 
-    def _share(self, version: int) -> None:
-        # The helper thread may be copying for a viewer that came late: it finds out by itself that it is behind.
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            tensors, meta = self._unpack(self.value)  # type: ignore[misc]
-            self._write(tensors, meta, version, None)
-        except Exception as e:
-            self._run.fault(e)
-        finally:
-            self._lock.release()
 
-    def _write(self, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
-               still_wanted: Callable[[], bool] | None) -> None:
-        writer = self._writer
-        if writer is None or not writer.fits(tensors):
-            # A scene that outgrew its memory will grow again; an image keeps its size.
-            spare = _GROWTH if writer is not None or self.kind == "gaussians" else 1.0
-            leased = functools.partial(self._run.board.leased, self.index)
-            writer = WAYS[self._sharing].writer(tensors, spare, leased)
-            self._replace_writer(writer)
-        if writer.write(self.kind, tensors, meta, version, still_wanted):
-            self._shared_version = version
-            self._run.board.count_copy()
-
-    def _replace_writer(self, writer: FrameWriter | None) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._writer = writer
-        self._shared_version = 0
-        self._run.announce()
+def _close(outlet: Outlet) -> None:
+    if outlet.writer is not None:
+        outlet.writer.close()
+    outlet.writer, outlet.version, outlet.place = None, 0, -1
 
 
 def _in_place_counts(tensors: dict[str, torch.Tensor]) -> list[int]:
     """How many in-place operations have ended on each tensor (inference tensors do not count)."""
     return [0 if t.is_inference() else t._version for t in tensors.values()]
-
-
-def _finish_device_work(tensors: dict[str, torch.Tensor]) -> None:
-    """Wait for what the trainer has queued: its streams do not order our thread's copies."""
-    for device in {t.device for t in tensors.values() if t.is_cuda}:
-        import torch
-
-        torch.cuda.synchronize(device)

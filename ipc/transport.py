@@ -1,6 +1,7 @@
 """The helper thread of a trainer: it alone owns the socket, and sleeps until a viewer says something.
 
-It wakes for a hello, an open, a release, a pause, a viewer's death, or a change of the streams; never per frame.
+It wakes for a hello, an open, a release, a pause, a viewer's death, a request for descriptors, or a change of the
+streams; never per frame.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import TYPE_CHECKING
 import zmq
 
 from ipc import limits, messages
+from ipc.descriptors import Server
+from ipc.ways.base import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipc.board import Board
+    from ipc.messages import Ref
     from ipc.runs import RunFolder
     from ipc.stream import Stream
 
@@ -43,6 +47,17 @@ def socket_options(socket: zmq.Socket) -> None:
 
 
 @dataclass
+class _Opened:
+    """A stream that a viewer opened."""
+
+    way: str
+    ref: Ref | None = None
+    """What the viewer was told last."""
+    taken: int = 0
+    """The oldest generation that it may still be reading."""
+
+
+@dataclass
 class _Viewer:
     identity: bytes
     pid: int
@@ -50,7 +65,7 @@ class _Viewer:
     reader: int
     pidfd: int = -1
     paused: bool = False
-    opened: set[int] = field(default_factory=set)
+    opened: dict[int, _Opened] = field(default_factory=dict)
 
 
 class Helper:
@@ -65,6 +80,7 @@ class Helper:
         self._fault = fault
         self._viewers: dict[bytes, _Viewer] = {}
         self._changed = threading.Event()
+        self._attend = False
         self._closing = False
         self._deadlines: dict[int, tuple[float, int]] = {}
         """Streams that someone opened: when to look whether they are behind, and their version at the last look."""
@@ -78,6 +94,7 @@ class Helper:
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         address, self._folder_fd = folder.endpoint()
         self._socket.bind(address)
+        self._server = Server(folder.path)
         self._thread = threading.Thread(target=self._run, name="splatview", daemon=True)
         self._thread.start()
 
@@ -87,6 +104,12 @@ class Helper:
             self._changed.set()
             self._poke()
 
+    def attend(self) -> None:
+        """Look soon whether streams are late, and where they lie. Any thread may call it."""
+        if not self._attend:
+            self._attend = True
+            self._poke()
+
     def close(self) -> None:
         self._closing = True
         self._poke()
@@ -94,6 +117,7 @@ class Helper:
         if not self._thread.is_alive():
             self._socket.close(0)
             self._context.term()
+            self._server.close()
             os.close(self._wake)
             if self._folder_fd >= 0:
                 os.close(self._folder_fd)
@@ -107,14 +131,16 @@ class Helper:
             try:
                 self._wait()
                 self._take_messages()
+                self._look_at_streams()
                 self._serve_late_viewers()
+                self._offer()
                 self._tell_changes()
             except zmq.ContextTerminated:
                 return
             except Exception as e:  # whatever happens here must never reach the training
                 if self._closing:
                     return
-                self._fault(e)
+                self._report(e)
                 time.sleep(0.1)
         for viewer in list(self._viewers.values()):
             if viewer.pidfd >= 0:
@@ -127,6 +153,9 @@ class Helper:
         for viewer in self._viewers.values():
             if viewer.pidfd >= 0:
                 poller.register(viewer.pidfd, zmq.POLLIN)
+        serving = self._server.fds()
+        for fd in serving:
+            poller.register(fd, zmq.POLLIN)
         ready = dict(poller.poll(self._timeout()))
         if self._wake in ready:
             with contextlib.suppress(BlockingIOError):
@@ -134,6 +163,8 @@ class Helper:
         for viewer in list(self._viewers.values()):
             if viewer.pidfd in ready:
                 self._forget(viewer)
+        if len(serving) > 1 or serving[0] in ready:
+            self._server.serve()
         if any(v.pidfd < 0 for v in self._viewers.values()) and time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + _PING_PERIOD
             for viewer in list(self._viewers.values()):
@@ -142,6 +173,9 @@ class Helper:
     def _timeout(self) -> int | None:
         """Milliseconds until something is due; None: sleep until called."""
         due = [when for when, _ in self._deadlines.values()]
+        due += [when for s in list(self._streams.values()) if (when := s.due()) is not None]
+        if (when := self._server.due()) is not None:
+            due.append(when)
         if any(v.pidfd < 0 for v in self._viewers.values()):
             due.append(self._next_ping)
         if self._changed.is_set() and self._viewers:
@@ -172,7 +206,11 @@ class Helper:
         elif viewer is None:
             self._board.count_dropped()
         elif isinstance(message, messages.Open):
-            self._open(viewer, message.index)
+            self._open(viewer, message.index, message.way)
+        elif isinstance(message, messages.Took):
+            opened = viewer.opened.get(message.index)
+            if opened is not None:
+                opened.taken = max(opened.taken, message.generation)
         elif isinstance(message, messages.Release):
             self._release(viewer, message.index)
         elif isinstance(message, messages.Pause):
@@ -196,7 +234,8 @@ class Helper:
             self._send(viewer, messages.Refused(reason))
             return
         with contextlib.suppress(OSError, AttributeError):  # another PID namespace, an old kernel: ping instead
-            viewer.pidfd = os.pidfd_open(hello.pid)
+            if hello.namespace in (0, pid_namespace()):
+                viewer.pidfd = os.pidfd_open(hello.pid)
         self._viewers[identity] = viewer
         self._board.clear_leases(viewer.reader)
         self._send(viewer, messages.Welcome(limits.PROTOCOL, self._pid, self._board.segment.ref,
@@ -204,25 +243,27 @@ class Helper:
         self._last_announce = 0.0
         self._changed.set()
 
-    def _open(self, viewer: _Viewer, index: int) -> None:
+    def _open(self, viewer: _Viewer, index: int, way: str) -> None:
         stream = self._stream(index)
-        if stream is None or index in viewer.opened:
+        before = viewer.opened.get(index)
+        if stream is None or (before is not None and before.way == way):
             self._board.count_dropped()
             return
-        viewer.opened.add(index)
-        stream.readers += 1
+        viewer.opened[index] = _Opened(way)
+        stream.open(way)
+        if before is not None:
+            stream.release(before.way)
         self._deadlines[index] = (time.monotonic() + GRACE, stream.version)
 
     def _release(self, viewer: _Viewer, index: int) -> None:
         stream = self._stream(index)
-        if stream is None or index not in viewer.opened:
+        opened = viewer.opened.pop(index, None)
+        if stream is None or opened is None:
             self._board.count_dropped()
             return
-        viewer.opened.discard(index)
-        stream.readers -= 1
+        stream.release(opened.way)
         if stream.readers == 0:
             self._deadlines.pop(index, None)
-            stream.unshare()
 
     def _forget(self, viewer: _Viewer) -> None:
         """A viewer went away, in whatever manner: take back all that it held."""
@@ -238,24 +279,57 @@ class Helper:
             viewer.pidfd = -1
         self._changed.set()
 
+    def _look_at_streams(self) -> None:
+        """Note which streams could not share a version, and let go of generations that nobody reads any more."""
+        self._attend = False
+        now = time.monotonic()
+        for stream in list(self._streams.values()):
+            if stream.late and stream.index not in self._deadlines:
+                self._deadlines[stream.index] = (now + GRACE, stream.version)
+            if stream.due() is not None:
+                stream.forget(min((v.opened[stream.index].taken for v in self._viewers.values()
+                                   if stream.index in v.opened and v.opened[stream.index].way == "in-place"),
+                                  default=0))
+
     def _serve_late_viewers(self) -> None:
         now = time.monotonic()
         for index, (due, seen) in list(self._deadlines.items()):
             if due > now:
                 continue
             stream = self._stream(index)
+            if stream is not None:
+                stream.late = False  # before we look: what comes late from now on wakes us again
             if stream is None or not stream.behind():
                 del self._deadlines[index]
                 continue
-            if stream.version == seen or stream.live:  # else the trainer is at it, and copies by itself
+            if stream.version == seen or stream.live:  # else the trainer is at it, and shares by itself
                 try:
                     stream.catch_up()
+                except NotYet:
+                    pass
                 except Exception as e:
-                    self._fault(e)
+                    self._report(e)
                     del self._deadlines[index]
                     continue
             # Looked at again: a publish may have come while the lock was ours, or the copy was not still.
             self._deadlines[index] = (time.monotonic() + (LIVE_PERIOD if stream.live else GRACE), stream.version)
+
+    def _offer(self) -> None:
+        """Tell viewers where the streams lie that they opened, whenever that changed."""
+        for viewer in list(self._viewers.values()):
+            for index, opened in list(viewer.opened.items()):
+                stream = self._stream(index)
+                ref = stream.ref(opened.way) if stream is not None else None
+                if ref is None or ref is opened.ref:
+                    continue
+                if self._send(viewer, messages.Offer(index, opened.way, ref)):  # type: ignore[arg-type]
+                    if opened.ref is None and isinstance(ref, messages.InPlaceRef):
+                        opened.taken = ref.generation  # it never heard of older ones
+                    opened.ref = ref
+
+    def _report(self, error: BaseException) -> None:
+        with contextlib.suppress(Exception):  # raising on request is for the trainer's own thread
+            self._fault(error)
 
     def _tell_changes(self) -> None:
         now = time.monotonic()
@@ -271,10 +345,21 @@ class Helper:
     def _stream(self, index: int) -> Stream | None:
         return next((s for s in list(self._streams.values()) if s.index == index), None)
 
-    def _send(self, viewer: _Viewer, message: messages.ToViewer) -> None:
+    def _send(self, viewer: _Viewer, message: messages.ToViewer) -> bool:
+        """Whether it is on its way."""
         try:
             self._socket.send_multipart([viewer.identity, messages.encode(message)], zmq.NOBLOCK)
+            return True
         except zmq.Again:
             self._changed.set()  # its queue is full: it gets the newest state when it reads again
         except zmq.ZMQError:
             self._forget(viewer)
+        return False
+
+
+def pid_namespace() -> int:
+    """In which PID namespace this process's number is its own; 0 where that cannot be told."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0

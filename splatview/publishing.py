@@ -49,17 +49,22 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     name: the stream's name, "image" or "gaussians" by default. The next call with this name is its next version.
         Up to 200 printable characters without "/".
     kind: "image" or "gaussians", where the value alone leaves a doubt.
-    copy: True: copy the tensors at this call. False: share them where they lie, which CPU tensors cannot be.
-        None: whichever is right for the value.
+    copy: of CUDA tensors. True: copy them on the GPU at this call. False: share them where they lie, which costs
+        nothing, and shows changes that are made in place after this call, even half done. None: whichever suits how
+        the tensors come: Gaussians and tensors that stay where they are are shared, those that are new at every call
+        are copied. Parameters that an optimizer steps in place can therefore tear: some Gaussians of one step, some
+        of the next. CPU tensors are always copied.
     live: True: viewers follow changes made in place between two calls (they may see one half done).
     meta: shown beside the picture: bool, int, float, str, or up to 16 floats. For Gaussians `activated` (True: scales
         and opacities went through exp and sigmoid; False: they did not; left out: told by the names),
         `sh_degree` (the degree in use) and `antialiased` steer the drawing; for images `layout` ("HWC" or "CHW").
 
-    The call never waits for a viewer. The tensors are kept until the next version or `close`, and copied only
-    while a viewer shows them. Raises TypeError or ValueError for values that cannot be shown. Faults of the
-    surroundings (no shared memory, an unwritable runtime folder) are logged once and counted, and raised only when
-    SPLATVIEW_STRICT=1 is set. SPLATVIEW_DISABLE=1 makes the call do nothing.
+    The call never waits for a viewer, nor for the GPU: copies are queued on torch's current stream. The tensors are
+    kept until the next version or `close` (those shared in place up to a second longer while a viewer changes over),
+    and copied only while a viewer shows them. While a CUDA graph is captured it does nothing. Raises TypeError or
+    ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an unwritable runtime
+    folder) are logged once and counted, and raised only when SPLATVIEW_STRICT=1 is set. SPLATVIEW_DISABLE=1 makes the
+    call do nothing.
     """
     if name is None:
         name = kind or _default_names.get(type(value)) or _default_name(value)
@@ -128,9 +133,8 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
         if publisher is None:
             return
         stream = publisher.stream(name, form.kind)
-        stream.live = bool(live)
         try:
-            stream.describe(form.shape, form.dtype, form.device, form.unpack)
+            stream.describe(form, copy, bool(live))
         except Exception as e:
             _fault(e)
             return

@@ -12,8 +12,10 @@ import torch
 
 from ipc.errors import SharingError
 from ipc.messages import SegmentRef
-from ipc.ring import RingReader, RingWriter, data_bytes
 from ipc.segments import PAGE
+from ipc.source import OwnSource
+from ipc.ways.ring import RingReader, RingWriter
+from ipc.ways.slots import data_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +31,7 @@ def leases() -> list[int]:
 @pytest.fixture
 def ring(leases: list[int]) -> Iterator[tuple[RingWriter, RingReader]]:
     writer = RingWriter(200_000)
-    reader = RingReader(writer.segment.ref, os.getpid(), leases.append)
+    reader = RingReader(writer.segment.ref, OwnSource(), leases.append)
     yield writer, reader
     reader.close()
     writer.close()
@@ -91,7 +93,7 @@ def test_the_writer_avoids_leased_slots_but_never_waits_for_them() -> None:
     for version in range(1, 9):
         writer.leased = lambda: bytes([1])  # slot 0
         write(writer, image, version)
-        used.append(writer._words[3] - 1)
+        used.append(writer._last)
     assert 0 not in used
     writer.leased = lambda: bytes([1, 2, 3, 4])
     for version in range(9, 20):
@@ -142,10 +144,10 @@ def test_tensors_are_aligned_and_counted() -> None:
 
 def _forge(writer: RingWriter, header: bytes) -> None:
     """Put these bytes where the header of the newest frame stands."""
-    slot = writer._words[3] - 1
+    slot = writer._last
     start = PAGE + slot * writer._stride
     writer._bytes[start : start + len(header)] = header
-    writer._words[16 + 8 * slot + 3] = len(header)
+    writer._words[16 + 8 * slot + 4] = len(header)
 
 
 @pytest.mark.parametrize("header", [
@@ -169,7 +171,7 @@ def test_forged_headers_are_counted_and_never_followed(ring: tuple[RingWriter, R
 def test_a_header_longer_than_its_page_is_not_read_beyond_it(ring: tuple[RingWriter, RingReader]) -> None:
     writer, reader = ring
     write(writer, torch.zeros(4, 4, dtype=torch.uint8), 1)
-    writer._words[16 + 8 * (writer._words[3] - 1) + 3] = 2**62
+    writer._words[16 + 8 * writer._last + 4] = 2**62
     assert reader.read() is None
 
 
@@ -178,14 +180,88 @@ def test_a_ring_that_contradicts_itself_is_refused(word: int, value: int) -> Non
     writer = RingWriter(64)
     writer._words[word] = value
     with pytest.raises(SharingError, match="not one"):
-        RingReader(writer.segment.ref, os.getpid(), lambda slot: None)
+        RingReader(writer.segment.ref, OwnSource(), lambda slot: None)
     writer.close()
 
 
-def test_a_latest_slot_that_does_not_exist_is_no_frame(ring: tuple[RingWriter, RingReader]) -> None:
+def test_a_slot_that_is_not_done_is_no_frame(ring: tuple[RingWriter, RingReader]) -> None:
     writer, reader = ring
-    writer._words[3] = 99
+    image = torch.zeros(4, 4, dtype=torch.uint8)
+    write(writer, image, 1)
+    write(writer, image + 1, 2)
+    done = writer._words[16 + 8 * writer._last + 1]
+    for wrong in (0, done - 1, done + 2, 2**64 - 1):
+        writer.set_done(writer._last, wrong)
+        frame = reader.read()
+        assert frame is not None
+        with frame:
+            assert frame.version == 1, "the newest that is whole"
+            assert (frame.tensors["image"].array == 0).all()
+    writer.set_done(writer._last, done)
+    frame = reader.read()
+    assert frame is not None
+    assert frame.version == 2
+
+
+class SlowRing(RingWriter):
+    """Its copies end when the test says so, as a GPU's do."""
+
+    at_once = False
+
+    def __init__(self) -> None:
+        super().__init__(64)
+        self.pending: list[tuple[int, int]] = []
+
+    def set_done(self, slot: int, whole: int) -> None:
+        self.pending.append((slot, whole))
+
+    def finish_one(self) -> None:
+        super().set_done(*self.pending.pop(0))
+
+
+def test_copies_that_have_not_ended_are_neither_read_nor_overwritten() -> None:
+    writer = SlowRing()
+    reader = RingReader(writer.segment.ref, OwnSource(), lambda slot: None)
+    image = torch.zeros(4, 4, dtype=torch.uint8)
+    assert [writer.write("image", {"image": image + v}, META, v) for v in range(1, 7)] == [True] * 4 + [False] * 2
     assert reader.read() is None
+    writer.finish_one()
+    frame = reader.read()
+    assert frame is not None
+    assert (frame.version, int(frame.tensors["image"].array.max())) == (1, 1)
+    assert not writer.write("image", {"image": image}, META, 7), "the only slot that is free holds the newest frame"
+    writer.finish_one()
+    assert frame.intact()
+    assert writer.write("image", {"image": image + 8}, META, 8)
+    assert not frame.intact(), "its slot was the one to write into"
+    while writer.pending:
+        writer.finish_one()
+    newest = reader.read(1)
+    assert newest is not None
+    assert newest.version == 8
+    writer.close()
+    reader.close()
+
+
+def test_a_held_frame_keeps_its_lease(ring: tuple[RingWriter, RingReader], leases: list[int]) -> None:
+    writer, reader = ring
+    image = torch.zeros(4, 4, dtype=torch.uint8)
+    write(writer, image, 1)
+    with reader.read() as first:  # type: ignore[union-attr]
+        first.hold()
+    assert leases[-1] >= 0
+    slot = leases[-1]
+    assert reader.read(1) is None
+    assert leases[-1] == slot, "a poll that finds nothing new changes nothing"
+    write(writer, image, 2)
+    second = reader.read(1)
+    assert second is not None
+    assert leases[-1] not in (slot, -1)
+    first.close()
+    first.close()
+    assert leases[-1] not in (slot, -1), "the newer frame goes on being read"
+    second.close()
+    assert leases[-1] == -1
 
 
 def test_segments_are_sealed_and_told_apart() -> None:
@@ -202,15 +278,15 @@ def test_segments_are_sealed_and_told_apart() -> None:
         (SegmentRef(999_999, ref.size, ref.token), "cannot open"),
     ]:
         with pytest.raises(SharingError, match=message):
-            RingReader(forged, os.getpid(), lambda slot: None)
+            RingReader(forged, OwnSource(), lambda slot: None)
     writer.close()
     with pytest.raises(SharingError):
-        RingReader(ref, os.getpid(), lambda slot: None)
+        RingReader(ref, OwnSource(), lambda slot: None)
 
 
 def test_a_frame_keeps_its_memory_when_both_sides_close() -> None:
     writer = RingWriter(64)
-    reader = RingReader(writer.segment.ref, os.getpid(), lambda slot: None)
+    reader = RingReader(writer.segment.ref, OwnSource(), lambda slot: None)
     write(writer, torch.full((4, 4), 7, dtype=torch.uint8), 1)
     frame = reader.read()
     assert frame is not None

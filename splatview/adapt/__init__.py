@@ -26,7 +26,12 @@ class Form(Protocol):
         ...
 
     def unpack(self, published: tuple[tuple[torch.Tensor, ...], Meta]) -> tuple[dict[str, torch.Tensor], Meta]:
-        """What `collect` gave and the caller's metadata, as the named tensors and metadata of a frame."""
+        """What `collect` gave and the caller's metadata, as the named tensors and metadata of a frame. The tensors
+        are views: whoever shares them in place shares the caller's memory."""
+        ...
+
+    def meta(self, meta: Meta) -> Meta:
+        """The metadata alone."""
         ...
 
 

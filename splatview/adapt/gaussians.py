@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ipc.kinds import SH_REST
-from ipc.ring import dtype_name
+from ipc.ways.slots import dtype_name
 from splatview.adapt.arrays import as_tensor, shape_text
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -94,6 +94,12 @@ class GaussianForm:
         self._looks = tuple((t.shape, t.dtype, t.device) for t in tensors.values())
         self._last: tuple[Any, ...] = (None,) * len(tensors)
         self._active_degree: int | None = None
+        self._stored = 0
+        """The SH degree for which there are coefficients."""
+        if color == "sh":
+            first, more = tensors["color"], tensors.get("color_rest")
+            rest = more.shape[1] if more is not None else first.shape[1] - 1 if first.ndim == 3 else 0
+            self._stored = SH_REST.index(rest)
 
     def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
         if type(value) is not self._type:
@@ -119,7 +125,6 @@ class GaussianForm:
         fields = {field: as_tensor(t, field).detach() for field, t in zip(self._fields, tensors, strict=True)}
         n = len(fields["means"])
         fields["opacities"] = fields["opacities"].reshape(n)
-        rest = 0
         if self.color == "sh":
             first = fields.pop("color")
             more = fields.pop("color_rest", None)
@@ -128,13 +133,14 @@ class GaussianForm:
             fields["sh0"] = first.reshape(n, 3)
             if more is not None and more.shape[1]:
                 fields["shN"] = more
-                rest = more.shape[1]
         else:
             fields["rgb"] = fields.pop("color")
-        stored = SH_REST.index(rest)
-        degree = meta.get("sh_degree", stored if self._active_degree is None else self._active_degree)
-        return fields, {"antialiased": False, **meta, "color": self.color, "activated": self.activated,
-                        "sh_degree": min(int(degree), stored)}
+        return fields, self.meta(meta)
+
+    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
+        degree = meta.get("sh_degree", self._stored if self._active_degree is None else self._active_degree)
+        return {"antialiased": False, **meta, "color": self.color, "activated": self.activated,
+                "sh_degree": min(int(degree), self._stored)}
 
 
 def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianForm:

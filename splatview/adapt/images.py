@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
-from ipc.ring import dtype_name
+from ipc.ways.slots import dtype_name
 from splatview.adapt.arrays import as_tensor, is_array, shape_text
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
@@ -48,7 +48,10 @@ class ImageForm:
     def unpack(self, published: tuple[tuple[torch.Tensor, ...], dict[str, Any]]
                ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         (tensor,), meta = published
-        return {"image": tensor.detach()}, {**meta, "layout": self.layout}
+        return {"image": tensor.detach()}, self.meta(meta)
+
+    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
+        return {**meta, "layout": self.layout}
 
 
 def recognise_image(value: Any, options: dict[str, Any]) -> ImageForm:

@@ -1,0 +1,248 @@
+"""File descriptors handed from a trainer to its viewers, over a socket in the run's folder (SCM_RIGHTS).
+
+It works where /proc/PID/fd does not: for descriptors of GPU memory, under ptrace restrictions, and between PID
+namespaces. A request is one packet with an unguessable token; the answer is one or more packets, each with the number
+of descriptors in all and some of them.
+
+The trainer's helper thread serves, with bounds on everything; viewers ask and look in at each poll, and never wait.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import errno
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from ipc import limits
+from ipc.errors import SharingError
+from ipc.runs import SOCKET_PATH_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+SOCKET_NAME = "descriptors"
+_PACKET = 200
+"""Descriptors in one packet; Linux sends 253 at most."""
+_MAX_REQUEST = 64
+_MAX_CONNECTIONS = 16
+_TIMEOUT = 2.0
+"""Seconds after which a connection that does not go on is given up, on either side."""
+_ANSWER = struct.Struct("=I")
+
+_offers: dict[str, tuple[tuple[int, ...], bool]] = {}
+"""Token: descriptors, and whether they are ours to close."""
+_lock = threading.Lock()
+
+
+def offer(fds: Sequence[int], token: str | None = None) -> str:
+    """Let viewers of this process's runs have these descriptors; the token with which they ask for them.
+
+    Without a token the descriptors become ours, to be closed at `withdraw`; with one (a segment's) they stay the
+    caller's, who withdraws them before closing them.
+    """
+    made = token or f"fds-{secrets.token_hex(12)}"
+    with _lock:
+        _offers[made] = (tuple(fds), token is None)
+    return made
+
+
+def withdraw(token: str) -> None:
+    """Undo `offer`. What viewers have fetched stays theirs. Idempotent."""
+    with _lock:
+        fds, ours = _offers.pop(token, ((), False))
+    if ours:
+        for fd in fds:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def copies(token: str) -> list[int]:
+    """Duplicates, the caller's, of what is offered under a token in this very process. Raises SharingError."""
+    with _lock:  # not withdrawn and closed while we duplicate
+        fds, _ = _offers.get(token, ((), False))
+        made: list[int] = []
+        try:
+            made.extend(os.dup(fd) for fd in fds)
+        except OSError as e:
+            for fd in made:
+                os.close(fd)
+            raise SharingError(f"no more file descriptors ({e.strerror}): raise the limit (ulimit -n)") from None
+    if not fds:
+        raise SharingError("what the token stood for is not offered any more")
+    return made
+
+
+class Server:
+    """The trainer's side, on its helper thread: register `fds()` for reading, call `serve` when one is ready."""
+
+    def __init__(self, folder: Path):
+        """Raises OSError when the socket cannot be made."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            with _short(folder / SOCKET_NAME) as path:
+                self._socket.bind(path)
+            self._socket.listen(_MAX_CONNECTIONS)
+        except OSError:
+            self._socket.close()
+            raise
+        self._connections: dict[int, tuple[socket.socket, float]] = {}
+
+    def fds(self) -> list[int]:
+        """What to wait for."""
+        return [self._socket.fileno(), *self._connections]
+
+    def due(self) -> float | None:
+        """When (time.monotonic) to call `serve` although nothing is ready; None: never."""
+        return min((end for _, end in self._connections.values()), default=None)
+
+    def serve(self) -> None:
+        """Take new connections, answer requests, drop what takes too long. Never waits, never raises."""
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                connection.setblocking(False)
+                if len(self._connections) >= _MAX_CONNECTIONS or not _same_user(connection):
+                    connection.close()
+                    continue
+                self._connections[connection.fileno()] = connection, time.monotonic() + _TIMEOUT
+        for fd, (connection, end) in list(self._connections.items()):
+            if _answered(connection) or time.monotonic() >= end:
+                connection.close()
+                del self._connections[fd]
+
+    def close(self) -> None:
+        for connection, _ in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._socket.close()
+
+
+def _same_user(connection: socket.socket) -> bool:
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", raw)[1] == os.getuid()
+
+
+def _answered(connection: socket.socket) -> bool:
+    """Whether a connection is done with."""
+    try:
+        request = connection.recv(_MAX_REQUEST)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    try:
+        fds = copies(request.decode("ascii", "replace"))  # copies: the trainer may withdraw them meanwhile
+    except SharingError:
+        fds = []
+    try:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
+        for start in range(0, max(len(fds), 1), _PACKET):
+            part = fds[start : start + _PACKET]
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", part))] if part else []
+            connection.sendmsg([_ANSWER.pack(len(fds))], rights)
+    except OSError:
+        pass  # the viewer went away, or does not read: it asks again
+    finally:
+        for fd in fds:
+            os.close(fd)
+    return True
+
+
+class Fetch:
+    """A viewer's request: make it, `poll` it until it has an answer."""
+
+    def __init__(self, folder: Path, token: str):
+        """Never waits. Raises SharingError when the trainer does not listen."""
+        self._fds: list[int] = []
+        self._end = time.monotonic() + _TIMEOUT
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._request: bytes | None = token.encode("ascii")[:_MAX_REQUEST]
+        self._folder = folder
+        try:
+            self._ask()
+        except SharingError:
+            self.close()
+            raise
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it would be given up by now."""
+        return time.monotonic() > self._end + _TIMEOUT
+
+    def poll(self) -> list[int] | None:
+        """The descriptors, the caller's from then on; None while they have not come. Raises SharingError."""
+        try:
+            return self._poll()
+        except SharingError:
+            self.close()
+            raise
+        except OSError as e:
+            self.close()
+            raise SharingError(f"the trainer did not hand over its memory: {e.strerror}") from None
+
+    def _ask(self) -> None:
+        if self._request is None:
+            return
+        try:
+            with _short(self._folder / SOCKET_NAME) as path:
+                self._socket.connect(path)
+            self._socket.send(self._request)
+        except OSError as e:
+            if e.errno in (errno.EAGAIN, errno.EINPROGRESS):  # many are waiting: next time
+                return
+            raise SharingError(f"cannot ask the trainer for its memory: {e.strerror}") from None
+        self._request = None
+
+    def _poll(self) -> list[int] | None:
+        self._ask()
+        while self._request is None:
+            try:
+                data, control, flags, _ = self._socket.recvmsg(_MAX_REQUEST, socket.CMSG_SPACE(_PACKET * 4))
+            except BlockingIOError:
+                break
+            for level, kind, payload in control:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    got = array.array("i")
+                    got.frombytes(payload[: len(payload) - len(payload) % got.itemsize])
+                    self._fds.extend(got)
+            total = _ANSWER.unpack(data)[0] if len(data) == _ANSWER.size else 0
+            if flags & socket.MSG_CTRUNC or not 0 < total <= limits.MAX_PIECES or len(self._fds) > total:
+                raise SharingError("the trainer does not offer this memory any more, or this process may not have "
+                                   "more open files (ulimit -n)")
+            if len(self._fds) == total:
+                done, self._fds = self._fds, []
+                for fd in done:
+                    os.set_inheritable(fd, False)
+                self.close()
+                return done
+        if time.monotonic() >= self._end:
+            raise SharingError(f"the trainer did not hand over its memory within {_TIMEOUT:.0f} s: is it stopped?")
+        return None
+
+    def close(self) -> None:
+        """Give up. Idempotent."""
+        self._socket.close()
+        for fd in self._fds:
+            os.close(fd)
+        self._fds = []
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """A path that fits a socket's address: long ones go through a descriptor of their folder."""
+    if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
+        yield str(path)
+        return
+    fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{path.name}"
+    finally:
+        os.close(fd)

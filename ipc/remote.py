@@ -1,0 +1,386 @@
+"""Runs and their streams, as a viewer sees them."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import zmq
+
+from ipc import limits, messages
+from ipc.board import BoardReader
+from ipc.errors import SharingError
+from ipc.source import RunSource
+from ipc.transport import pid_namespace, socket_options
+from ipc.ways import WAYS
+from ipc.ways.base import NotYet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipc.frames import Frame
+    from ipc.messages import Ref, StreamInfo
+    from ipc.runs import RunFolder
+    from ipc.ways.base import FrameReader
+
+    CanTake = Callable[[str, str], bool]
+
+_HELLO_PERIOD = 1.0
+_RATE_PERIOD = 0.5
+_BURST = 64
+_PATIENCE = 3.0
+"""Seconds within which memory that was announced must be open."""
+
+
+class RemoteStream:
+    """One stream of a run, as a viewer sees it."""
+
+    def __init__(self, run: RemoteRun, info: StreamInfo):
+        self.run = run
+        self.info = info
+        self.rate_hz = 0.0
+        """Publishes per second, measured over the last half second."""
+        self.fault: str | None = None
+        """Why its data cannot be read, for people."""
+        self.fallback = ""
+        """Why a way that the run prefers is not in use, for people; "" when the first is."""
+        self._opened = False
+        self._way = ""
+        """The way that was asked for."""
+        self._reader: FrameReader | None = None
+        self._reader_way = ""
+        self._ref: Ref | None = None
+        """Where the frames lie now, as the run said."""
+        self._followed: Ref | None = None
+        self._patience = 0.0
+        self._taken = 0
+        self._failed: dict[str, str] = {}
+        self._last_version = 0
+        self._rate_mark: tuple[float, int] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def kind(self) -> str:
+        return self.info.kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.info.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.info.dtype
+
+    @property
+    def device(self) -> str:
+        return self.info.device
+
+    @property
+    def gpu(self) -> str:
+        """UUID of the GPU that its tensors lie on, 32 hexadecimal digits; "" for the CPU."""
+        return self.info.gpu
+
+    @property
+    def live(self) -> bool:
+        """Whether its tensors change between two versions: whoever reads them in place redraws now and then."""
+        return self.info.live
+
+    @property
+    def sharing(self) -> str:
+        """Which of `ipc.ways.WAYS` brings its frames; before there are any, which one would."""
+        return self._reader_way or self._way or next(iter(self.info.ways), "")
+
+    @property
+    def version(self) -> int:
+        """The newest published version, read from shared memory."""
+        board = self.run._board
+        if board is not None:
+            self._last_version = board.version(self.info.index)
+        return self._last_version
+
+    def open(self) -> None:
+        """Ask the trainer to share this stream's data. Only opened streams cost it anything. Idempotent."""
+        if not self._opened:
+            self._opened = True
+            self._choose()
+
+    def release(self) -> None:
+        """The opposite of `open`. Idempotent."""
+        if self._opened:
+            self._opened = False
+            if self._way:
+                self.run._send(messages.Release(self.info.index))
+            self._way = ""
+            self._ref = None
+            self._failed.clear()
+            self._drop_reader()
+
+    def refuse(self, reason: str) -> None:
+        """What the way in use brings cannot be used here after all (`reason` is for people): take the next."""
+        self._fail(self._reader_way or self._way, reason)
+
+    def read(self, after: int = 0) -> Frame | None:
+        """The newest whole frame with a version over `after`; None when there is none yet.
+
+        Its tensors are views of the trainer's memory: see `Frame`. Works for an ended run as well.
+        """
+        self._follow()
+        return self._reader.read(after) if self._reader is not None else None
+
+    @property
+    def torn(self) -> int:
+        """Frames given up because the writer came back to them."""
+        return self._reader.torn if self._reader is not None else 0
+
+    def _choose(self) -> None:
+        """Ask for the best way that the run offers and this process can take."""
+        if not self._opened or not self.run.alive:
+            return
+        unfit = {w: f"this process cannot open memory of GPU {self.info.gpu or '?'}" for w in self.info.ways
+                 if w not in self._failed and not self.run._can_take(w, self.info.gpu)}
+        way = next((w for w in self.info.ways if w not in self._failed and w not in unfit), "")
+        reasons = {**unfit, **self._failed}
+        better = self.info.ways[: self.info.ways.index(way)] if way else self.info.ways
+        reasons = [f"{w}: {(unfit | self._failed)[w]}" for w in better]
+        self.fallback = "; ".join(filter(None, [self.info.why, *reasons]))
+        if not way:
+            self.fault = self.fallback or None
+        elif way != self._way:
+            self._way, self._ref, self._followed = way, None, None
+            self.run._send(messages.Open(self.info.index, way))  # type: ignore[arg-type]
+
+    def _fail(self, way: str, reason: str) -> None:
+        self._failed[way] = reason
+        if way == self._way:
+            self._way, self._ref = "", None
+        self._choose()
+
+    def _offered(self, offer: messages.Offer) -> None:
+        if offer.way == self._way:
+            self._ref = offer.ref
+            self._patience = time.monotonic() + _PATIENCE
+            self._follow()
+
+    def _follow(self) -> None:
+        """Open what was announced; what was open before stays readable until then."""
+        ref, index = self._ref, self.info.index
+        if ref is None or ref is self._followed or self.run._board is None or not self.run.alive:
+            return
+        try:
+            if self._reader is None or self._reader_way != self._way or not self._reader.follow(ref):
+                reader = WAYS[self._way].reader(ref, self.run._source, lambda slot: self.run._lease(index, slot))
+                self._drop_reader()
+                self._reader, self._reader_way = reader, self._way
+            self._followed, self.fault = ref, None
+        except NotYet:
+            if time.monotonic() > self._patience:
+                self._fail(self._way, f"its memory did not come within {_PATIENCE:.0f} s")
+        except SharingError as e:
+            self._fail(self._way, str(e))
+
+    def _look(self) -> None:
+        """Go on with what could not be finished at once. Called at each poll."""
+        self._follow()
+        taken = self._reader.taken if self._reader is not None else 0
+        if taken != self._taken and self.run.alive:
+            self._taken = taken
+            if taken:
+                self.run._send(messages.Took(self.info.index, taken))
+
+    def _drop_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+        self._reader, self._reader_way, self._followed, self._taken = None, "", None, 0
+
+    def _measure(self, now: float) -> None:
+        if self._rate_mark is None:  # what was published before we came is not a rate
+            self._rate_mark = (now, self.version)
+        since, version = self._rate_mark
+        if now - since >= _RATE_PERIOD:
+            current = self.version
+            self.rate_hz = max(0.0, (current - version) / (now - since))
+            self._rate_mark = (now, current)
+
+
+class RemoteRun:
+    """One publishing process, as a viewer sees it."""
+
+    def __init__(self, folder: RunFolder, context: zmq.Context, client: str, can_take: CanTake):
+        self.folder = folder
+        self._can_take = can_take
+        self._source = RunSource(folder.description.pid, folder.path)
+        self._welcome: messages.Welcome | None = None
+        self.alive = True
+        self.refused: str | None = None
+        """Why this run cannot be attached to, for people."""
+        self.viewers: list[dict[str, int | str]] = []
+        """The viewers attached to it: {"pid", "client"}."""
+        self.streams: dict[int, RemoteStream] = {}
+        self.welcomed = False
+        """Whether its list of streams has come."""
+        self.ended_at = 0.0
+        self.dropped = 0
+        """Messages from it that made no sense."""
+        self._client = client
+        self._board: BoardReader | None = None
+        self._counters: dict[str, int] = {}
+        self._socket: zmq.Socket | None = None
+        self._folder_fd = -1
+        self._next_hello = 0.0
+        self._resync = False
+        if folder.description.protocol != limits.PROTOCOL:
+            self.refused = (f"this viewer speaks protocol {limits.PROTOCOL}, the run {folder.description.protocol}: "
+                            "install the same version of splatview on both sides")
+            return
+        socket = context.socket(zmq.DEALER)
+        socket_options(socket)
+        socket.setsockopt(zmq.RECONNECT_IVL, 100)
+        address, self._folder_fd = folder.endpoint()
+        socket.connect(address)
+        self._socket = socket
+
+    @property
+    def id(self) -> str:
+        return self.folder.description.id
+
+    @property
+    def name(self) -> str:
+        return self.folder.description.name
+
+    @property
+    def pid(self) -> int:
+        return self.folder.description.pid
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """The trainer's own counts: dropped_messages, faults, copies."""
+        if self._board is not None:
+            self._counters = self._board.counters()
+        return self._counters
+
+    @property
+    def paused(self) -> bool:
+        return self._board is not None and self._board.paused
+
+    def set_paused(self, paused: bool) -> None:
+        """Press or release the pause button; a trainer that asks for it waits."""
+        self._send(messages.Pause(paused))
+
+    def _lease(self, stream: int, slot: int) -> None:
+        if self._board is not None:
+            self._board.lease(stream, slot)
+
+    def _send(self, message: messages.ToTrainer) -> None:
+        if self._socket is not None:
+            try:
+                self._socket.send(messages.encode(message), zmq.NOBLOCK)
+            except zmq.ZMQError:  # its queue is full: the trainer was stopped. A new hello starts afresh.
+                self._resync = True
+
+    def _poll(self, now: float) -> bool:
+        if self._socket is None:
+            return False
+        if (self._board is None or self._resync) and self.refused is None and now >= self._next_hello:
+            self._next_hello = now + _HELLO_PERIOD
+            self._resync = False
+            self._send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace()))
+        changed = False
+        for _ in range(_BURST):
+            try:
+                parts = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.ZMQError:
+                break
+            try:
+                message = messages.decode_to_viewer(b"".join(parts))
+            except messages.DecodeError:
+                self.dropped += 1
+                continue
+            changed |= self._take(message)
+        if self._welcome is not None:
+            changed |= self._attach()
+        for stream in self.streams.values():
+            stream._look()
+        self._source.tidy()
+        return changed
+
+    def _take(self, message: messages.ToViewer) -> bool:
+        if isinstance(message, messages.Welcome):
+            self._welcome = message
+            return self._attach()
+        if isinstance(message, messages.Refused):
+            self.refused = message.reason
+            return True
+        if isinstance(message, messages.Manifest):
+            for info in message.streams:
+                stream = self.streams.get(info.index)
+                if stream is None:
+                    self.streams[info.index] = RemoteStream(self, info)
+                elif stream.info != info:
+                    if stream.info.gpu != info.gpu:
+                        stream._failed.clear()
+                    stream.info = info
+                    stream._choose()
+            self.viewers = [{"pid": v.pid, "client": v.client} for v in message.viewers]
+            self.welcomed = True
+            return True
+        if isinstance(message, messages.Offer):
+            stream = self.streams.get(message.index)
+            if stream is not None:
+                stream._offered(message)
+            return True
+        return False
+
+    def _attach(self) -> bool:
+        """Open what the welcome announced, once it has come."""
+        welcome = self._welcome
+        if welcome is None:
+            return False
+        try:
+            board = BoardReader(welcome.board, welcome.leases, self._source, welcome.reader)
+        except NotYet:
+            return False
+        except SharingError as e:
+            self._welcome, self.refused = None, str(e)
+            return True
+        self._welcome = None
+        if self._board is not None:  # an answer to a hello that was sent twice
+            self._board.close()
+        self._board = board
+        for stream in self.streams.values():
+            stream._drop_reader()  # its leases were on the old board
+            stream._way, stream._ref = "", None
+            stream._choose()
+        return True
+
+    def _end(self) -> None:
+        """The trainer is gone. What it shared stays readable: the memory lives as long as it is mapped."""
+        if self.alive:
+            self.alive = False
+            self.ended_at = time.time()
+            for stream in self.streams.values():
+                stream.version  # noqa: B018  (keeps the last one)
+                stream.rate_hz = 0.0
+            self._disconnect()
+            self._source.close()
+
+    def _disconnect(self, linger: int = 0) -> None:
+        if self._socket is not None:
+            self._socket.close(linger)
+            self._socket = None
+        if self._folder_fd >= 0:
+            os.close(self._folder_fd)
+            self._folder_fd = -1
+
+    def _close(self) -> None:
+        self._send(messages.Bye())
+        self._disconnect(linger=100)  # ms: a goodbye that does not get through is found out by other means
+        for stream in self.streams.values():
+            stream._drop_reader()
+        self._source.close()
+        if self._board is not None:
+            self._board.close()
+            self._board = None

@@ -1,0 +1,81 @@
+"""Where a viewer gets the memory that a trainer announced: through /proc, or handed over by the trainer itself."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ipc import descriptors
+from ipc.errors import SharingError, UnreachableError
+from ipc.segments import check_segment, open_segment
+from ipc.ways.base import NotYet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ipc.messages import SegmentRef
+
+
+class RunSource:
+    """A `Source` for one run."""
+
+    def __init__(self, pid: int, folder: Path):
+        self._pid = pid
+        self._folder = folder
+        self._fetches: dict[str, descriptors.Fetch] = {}
+
+    def segment(self, ref: SegmentRef) -> int:
+        try:
+            if ref.token not in self._fetches:
+                return open_segment(ref, self._pid)
+        except UnreachableError:  # another PID namespace, or /proc is closed to us
+            pass
+        (fd,) = self.descriptors(ref.token, 1)
+        check_segment(fd, ref)
+        return fd
+
+    def descriptors(self, token: str, count: int) -> list[int]:
+        fetch = self._fetches.get(token)
+        try:
+            if fetch is None:
+                fetch = self._fetches[token] = descriptors.Fetch(self._folder, token)
+            fds = fetch.poll()
+        except SharingError:
+            self._fetches.pop(token, None)
+            raise
+        if fds is None:
+            raise NotYet
+        del self._fetches[token]
+        if len(fds) != count:
+            for fd in fds:
+                os.close(fd)
+            raise SharingError(f"the trainer handed over {len(fds)} descriptors, not {count}")
+        return fds
+
+    def tidy(self) -> None:
+        """Drop answers that nobody asks for any more. To be called now and then."""
+        for token, fetch in list(self._fetches.items()):
+            if fetch.overdue:
+                fetch.close()
+                del self._fetches[token]
+
+    def close(self) -> None:
+        """Give up what is on its way. Idempotent."""
+        for fetch in self._fetches.values():
+            fetch.close()
+        self._fetches.clear()
+
+
+class OwnSource:
+    """A `Source` for what this very process announced: for a process that looks at itself, and for tests."""
+
+    def segment(self, ref: SegmentRef) -> int:
+        return open_segment(ref, os.getpid())
+
+    def descriptors(self, token: str, count: int) -> list[int]:
+        fds = descriptors.copies(token)
+        if len(fds) != count:
+            for fd in fds:
+                os.close(fd)
+            raise SharingError(f"{len(fds)} descriptors are offered, not {count}")
+        return fds

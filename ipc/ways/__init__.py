@@ -1,0 +1,40 @@
+"""The ways in which the tensors of a stream reach a viewer.
+
+| way | for | how |
+|---|---|---|
+| ring | CPU tensors | copied into a ring of slots in shared memory |
+| device-ring | CUDA tensors new at every call | copied on the GPU into a ring of slots in GPU memory |
+| in-place | CUDA tensors whose storage stays | shared where they lie; a version is an event and a counter |
+| host | CUDA tensors that a viewer cannot open | copied by the GPU into a ring of slots in pinned shared memory |
+
+`ipc.ways.base` says what a way has to do. Modules are loaded when a way is used: the last three need CUDA.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ipc.ways.base import Way
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _lazy(module: str, name: str) -> Callable[..., Any]:
+    def make(*args: Any) -> Any:
+        return getattr(import_module(f"ipc.ways.{module}"), name).make(*args)
+
+    return make
+
+
+WAYS: dict[str, Way] = {
+    "ring": Way(_lazy("ring", "RingWriter"), _lazy("ring", "RingReader"), "shared-memory ring"),
+    "device-ring": Way(_lazy("device_ring", "DeviceRingWriter"), _lazy("device_ring", "DeviceRingReader"),
+                       "ring in GPU memory"),
+    "in-place": Way(_lazy("in_place", "InPlaceWriter"), _lazy("in_place_reader", "InPlaceReader"),
+                    "the trainer's own memory"),
+    "host": Way(_lazy("host", "HostWriter"), _lazy("ring", "RingReader"), "GPU to host to shared memory"),
+}
+CPU_WAYS = ("ring",)
+GPU_WAYS = ("in-place", "device-ring", "host")

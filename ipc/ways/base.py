@@ -1,0 +1,104 @@
+"""The ways in which the tensors of a stream reach a viewer, behind one protocol: what a way has to do.
+
+A way is a writer in the trainer and a reader in the viewer. `ipc.ways.WAYS` lists them; `tests/test_ways.py` runs one
+conformance suite over all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from ipc.frames import Frame
+    from ipc.messages import Ref, SegmentRef
+
+
+class NotYet(Exception):  # noqa: N818 (it is none)
+    """What was asked for is on its way: ask again at the next poll."""
+
+
+class Source(Protocol):
+    """Where a reader gets the memory that a trainer announced. Neither call waits."""
+
+    def segment(self, ref: SegmentRef) -> int:
+        """A file descriptor, the caller's, on a sealed segment. Raises SharingError, NotYet."""
+        ...
+
+    def descriptors(self, token: str, count: int) -> list[int]:
+        """`count` file descriptors, the caller's, that the trainer offers under a token. Raises SharingError, NotYet.
+
+        They are asked for at the first call, and handed out once."""
+        ...
+
+
+class FrameWriter(Protocol):
+    """The trainer's side of one stream. Calls do not overlap; none of them waits for a reader.
+
+    Writers for CUDA tensors queue their work on torch's current stream of the tensors' device.
+    """
+
+    @property
+    def ref(self) -> Ref:
+        """What readers are told. Another object whenever they have to be told again."""
+        ...
+
+    def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
+        """Whether `write` can take these tensors; if not, another writer is made for them."""
+        ...
+
+    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
+              still_wanted: Callable[[], bool] | None = None) -> bool:
+        """Make these tensors, all of one version, the newest frame, unless `still_wanted` says no in the end.
+
+        False: it is not to be had now (all slots are busy, the way rests, it was not wanted any more); the caller
+        comes back with it unless something newer comes first. `still_wanted` is given on the helper thread alone,
+        where waiting for the copy is allowed; it is asked when the copy has ended. Raises SharingError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give everything back. What readers hold stays readable to them."""
+        ...
+
+
+class FrameReader(Protocol):
+    """A viewer's side of one stream."""
+
+    torn: int
+    """Frames given up because the writer came back to them."""
+    taken: int
+    """The generation that is read now, none older; 0 for ways that have no generations."""
+
+    def follow(self, ref: Ref) -> bool:
+        """Take in a newer `FrameWriter.ref`. False: it is no continuation, another reader is needed.
+
+        Raises SharingError and NotYet; what was read until now stays readable then.
+        """
+        ...
+
+    def read(self, after: int = 0) -> Frame | None:
+        """The newest whole frame with a version over `after`, or None. Never waits."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back, but for what frames still hold. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True)
+class Way:
+    """How to make the two sides."""
+
+    writer: Callable[[dict[str, torch.Tensor], float, Callable[[], bytes]], FrameWriter]
+    """From tensors like those to come, how many times their size to make room for, and what tells which slots are
+    being read: one byte per reader, slot + 1, or 0. Raises SharingError."""
+    reader: Callable[[Ref, Source, Callable[[int], None]], FrameReader]
+    """From what the trainer announced, where to get it, and what tells it which slot is being read (-1: none).
+    Raises SharingError when what was announced cannot be trusted or opened, NotYet when it has not come yet."""
+    words: str
+    """What it does, for people."""

@@ -1,0 +1,185 @@
+"""The way for CUDA tensors whose storage stays, in the trainer: shared where they lie, nothing is copied.
+
+The trainer describes its tensors once; this is a *generation*, offered to each viewer. A version is then an event
+recorded on the trainer's stream and a header with time and metadata in one of a few slots. When the tensors lie
+somewhere else (a densification), a new generation begins.
+
+Invariants
+- The tensors of a header are those of the generation that it names: no reader can mix generations. A reader that has
+  not opened it yet shows nothing new.
+- The trainer keeps the tensors of a replaced generation until no viewer reads them any more (`Took`), at most
+  KEEP seconds and never more than two; the word `oldest kept` moves on before their memory is given back.
+- The event is one for all the writer's life, recorded before its handle is given away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ipc import descriptors, limits
+from ipc.errors import SharingError
+from ipc.messages import InPlaceRef, VersionHeader
+from ipc.ways.slots import OLDEST_KEPT, SlotWriter, encoded, full_fence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from ipc.messages import MemoryRef
+
+KEEP = 1.0
+"""Seconds for which a replaced generation is kept for viewers that still read it."""
+_MOST_KEPT = 2
+_NONE_KEPT = 2**63 - 1
+
+
+class _Kept:
+    """A generation in the trainer."""
+
+    def __init__(self, number: int, tensors: tuple[torch.Tensor, ...], tokens: list[str]):
+        self.number = number
+        self.tensors = tensors
+        self.tokens = tokens
+        self.until = float("inf")
+
+    def drop(self) -> None:
+        self.tensors = ()
+        for token in self.tokens:
+            descriptors.withdraw(token)
+
+
+class InPlaceWriter(SlotWriter):
+    """The trainer's side."""
+
+    in_segment = False
+
+    @classmethod
+    def make(cls, tensors: dict[str, torch.Tensor], spare: float, leased: Callable[[], bytes]) -> InPlaceWriter:
+        return cls(tensors)
+
+    def __init__(self, tensors: dict[str, torch.Tensor]):
+        """For tensors on the device of these, which are shared at once. Raises SharingError."""
+        from torch._C import _cuda_getCurrentRawStream as stream_of
+
+        from ipc.cuda import driver
+        from ipc.cuda.events import InterprocessEvent
+
+        self._index = next(iter(tensors.values())).device.index or 0
+        self._gpu = driver.gpu_uuid(self._index)
+        with driver.relaxed_capture():
+            self._event = InterprocessEvent(self._index)
+        try:
+            super().__init__(0, label="inplace")
+        except BaseException:
+            self._event.close()
+            raise
+        self._stream_of = stream_of  # what torch.cuda.current_stream wraps, at a tenth
+        self._generations: deque[_Kept] = deque()
+        self._key: tuple[Any, ...] = ()
+        self._number = 0
+        self._kind = "image"
+        self._ref: InPlaceRef | None = None
+        try:
+            self._begin(tensors)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def ref(self) -> InPlaceRef:
+        assert self._ref is not None
+        return self._ref
+
+    @property
+    def generation(self) -> int:
+        return self._number
+
+    def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
+        return all((t.device.index or 0) == self._index and t.is_cuda for t in tensors.values())
+
+    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
+              still_wanted: Callable[[], bool] | None = None) -> bool:
+        """As `FrameWriter.write`; begins a generation when the tensors lie elsewhere than the last ones."""
+        if kind != self._kind or _key(tensors) != self._key:
+            self._kind = kind
+            self._begin(tensors)
+        return self.touch(meta, version)
+
+    def touch(self, meta: dict[str, Any], version: int) -> bool:
+        """A new version of the same tensors: all that the current stream was given so far. Costs microseconds."""
+        if meta != self._meta:
+            self._header = encoded(VersionHeader(self._kind, self._number, meta))  # type: ignore[arg-type]
+            self._meta = dict(meta)
+        self._event.record(self._stream_of(self._index))
+        slot = (self._last + 1) % self.slots
+        whole = self.begin(slot)
+        self.set_done(slot, whole)
+        self.end(slot, whole, self._header, version)
+        return True
+
+    def _begin(self, tensors: dict[str, torch.Tensor]) -> None:
+        from ipc.cuda.memory import describe
+
+        exports, refs = describe(tensors)
+        if len(exports) > limits.MAX_MEMORIES:
+            for export in exports:
+                export.close()
+            raise SharingError(f"the tensors lie in {len(exports)} allocations; at most {limits.MAX_MEMORIES} are "
+                               "shared at once")
+        memories: list[MemoryRef] = []
+        tokens = []
+        for export in exports:
+            token = descriptors.offer(export.fds) if export.fds else ""
+            memories.append(export.ref(token))
+            if token:
+                tokens.append(token)
+        self._number += 1
+        if self._generations:
+            self._generations[-1].until = time.monotonic() + KEEP
+        # Tensors over the same memory: the storages stay, whatever the caller assigns to `.data` of its own.
+        self._generations.append(_Kept(self._number, tuple(t.detach() for t in tensors.values()), tokens))
+        self._key, self._meta = _key(tensors), None
+        self._ref = InPlaceRef(self.segment.ref, self._gpu, self._number, tuple(memories), refs, self._event.handle)
+        if len(self._generations) > 1 + _MOST_KEPT:
+            self.forget(self._number - _MOST_KEPT)
+
+    @property
+    def due(self) -> float | None:
+        """When (time.monotonic) to call `forget` for a generation that was kept long enough; None: nothing is old."""
+        with contextlib.suppress(IndexError):
+            first = self._generations[0]
+            return first.until if first.until < float("inf") else None
+        return None
+
+    def forget(self, before: int) -> None:
+        """Give back replaced generations that are older than `before`, or were kept long enough. Any thread."""
+        now = time.monotonic()
+        while len(self._generations) > 1:
+            first = self._generations[0]
+            if first.number >= before and first.until > now:
+                return
+            try:
+                self._words[OLDEST_KEPT] = first.number + 1
+            except ValueError:  # closed meanwhile
+                return
+            full_fence()
+            with contextlib.suppress(ValueError):
+                self._generations.remove(first)
+            first.drop()
+
+    def close(self) -> None:
+        self._words[OLDEST_KEPT] = _NONE_KEPT
+        full_fence()
+        while self._generations:
+            self._generations.popleft().drop()
+        self._event.close()
+        super().close()
+
+
+def _key(tensors: dict[str, torch.Tensor]) -> tuple[Any, ...]:
+    """Where tensors lie and how."""
+    return tuple((name, t.data_ptr(), t.dtype, t.shape, t.stride()) for name, t in tensors.items())

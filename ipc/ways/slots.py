@@ -1,0 +1,391 @@
+"""Slots that a writer fills in turn: the base of every way, one writer that never waits, any number of readers.
+
+The control segment: one control page, then per slot one page with an encoded header, and after it the slot's data
+where these lie in the segment too (`in_segment`); else they lie somewhere else, slot after slot.
+Control page, in 64-bit words: magic, slots, bytes of data per slot, oldest generation kept (in-place only); from word
+16 on, eight words per slot: sequence number, done, version, time in ns since the epoch, bytes of the header.
+
+Invariants
+- A slot's sequence number is odd while the writer is in it and grows by two with each frame. `done` becomes that even
+  number when the data are there: written at once where the processor copies, by the GPU behind its copy otherwise.
+  A slot is whole when its number is even and equal to `done`. A reader takes the number, reads, takes it again: the
+  frame was whole if it did not change (`Frame.intact`).
+- Readers look at all slots and take the highest version that is whole; 0 is no version.
+- The writer never picks the newest whole slot, nor one whose copy has not ended: rather it skips the version, and
+  whoever called it comes back. It avoids slots that readers lease while there are others.
+- The tensors of one version stand in one slot: no reader can mix versions.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import platform
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from ipc import kinds, limits
+from ipc.errors import SharingError
+from ipc.frames import Frame
+from ipc.messages import DecodeError, FrameHeader, TensorHeader, decode_frame_header, encode
+from ipc.segments import PAGE, Segment, close_map, round_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from ipc.frames import DeviceTensor, RemoteTensor
+    from ipc.messages import Ref, SegmentRef
+    from ipc.ways.base import Source
+
+_MAGIC = 0x32_47_4E_49_52_54_4C_50  # "PLTRING2"
+_MAGIC_WORD, _SLOTS, _CAPACITY, OLDEST_KEPT = range(4)
+_FIRST_SLOT, _WORDS_PER_SLOT = 16, 8
+_SEQ, _DONE, _VERSION, _TIME, _HEADER = range(5)
+_HEADER_BYTES = PAGE
+ALIGN = 256
+"""Bytes to which tensors in a slot are aligned."""
+
+_fence_lock = threading.Lock()
+_WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
+
+
+def full_fence() -> None:
+    """Order all memory accesses before it against all after it, on every processor.
+
+    One lock-unlock pair lets accesses slip into the critical section from both sides on ARM; two pairs of the same
+    lock do not, since a release is ordered before the acquire that follows it. On x86, where locking is a full fence,
+    one is enough.
+    """
+    with _fence_lock:
+        pass
+    if _WEAKLY_ORDERED:
+        with _fence_lock:
+            pass
+
+
+class SlotWriter:
+    """The trainer's side. Calls must not overlap: the stream's lock sees to that.
+
+    A way derives from it and says where a slot's tensors lie (`_targets`) and how they are filled (`_copy`,
+    `_finish`). It adds `ref`.
+    """
+
+    in_segment = True
+    """Whether the data lie in the control segment: at `data_offset(slot)`."""
+    at_once = True
+    """Whether a copy has ended when `_copy` returns. If not, it is the GPU that writes `done`."""
+
+    def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes, label: str = "ring"):
+        """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). `leased` is asked before each
+        write which slots to avoid: one byte per reader, slot + 1 that it is reading, or 0.
+
+        Raises SharingError when the memory is not to be had.
+        """
+        if not limits.MIN_SLOTS <= slots <= limits.MAX_SLOTS:
+            raise ValueError(f"slots is {slots}, not {limits.MIN_SLOTS} to {limits.MAX_SLOTS}")
+        self.slots = slots
+        self.leased = leased
+        self.capacity = round_up(capacity, PAGE)
+        self._stride = _HEADER_BYTES + (self.capacity if self.in_segment else 0)
+        self.segment = Segment(PAGE + slots * self._stride, label)
+        self._words = memoryview(self.segment.map).cast("Q")
+        self._bytes = memoryview(self.segment.map)
+        self._words[_SLOTS], self._words[_CAPACITY] = slots, self.capacity
+        self._words[_MAGIC_WORD] = _MAGIC
+        self._layout: tuple[Any, ...] | None = None
+        self._meta: dict[str, Any] | None = None
+        self._tensor_headers: tuple[TensorHeader, ...] = ()
+        self._slot_targets: list[list[torch.Tensor]] = []
+        self._headers: list[bytes] = [b""] * slots
+        self._header = b""
+        self._last = -1
+
+    # What a way fills in.
+
+    def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
+        """Tensors over the slot's data, contiguous, of these dtypes, shapes and offsets (bytes from the slot's
+        data on); those without elements may be any empty tensor of the shape. Called when the layout changed."""
+        raise NotImplementedError
+
+    def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
+        """Copy the sources (any strides) into the targets, and see to it that the word at `done_offset(slot)`
+        becomes `whole` behind the last of them: `set_done`, or a write of the GPU in stream order."""
+        raise NotImplementedError
+
+    def _finish(self, slot: int, whole: int) -> None:
+        """Wait until that copy has ended. Only called on the helper thread, and not where copies end `at_once`."""
+        raise NotImplementedError
+
+    # What it gets for it.
+
+    def header_offset(self, slot: int) -> int:
+        """Bytes from the segment's start to a slot's header."""
+        return PAGE + slot * self._stride
+
+    def data_offset(self, slot: int) -> int:
+        """Bytes from the segment's start to a slot's data, or, for data elsewhere, from the start of those."""
+        return PAGE + slot * self._stride + _HEADER_BYTES if self.in_segment else slot * self.capacity
+
+    @staticmethod
+    def done_offset(slot: int) -> int:
+        """Bytes from the segment's start to a slot's `done` word."""
+        return 8 * (_FIRST_SLOT + slot * _WORDS_PER_SLOT + _DONE)
+
+    def set_done(self, slot: int, whole: int) -> None:
+        self._words[_FIRST_SLOT + slot * _WORDS_PER_SLOT + _DONE] = whole
+
+    def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
+        return data_bytes(tensors) <= self.capacity
+
+    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
+              still_wanted: Callable[[], bool] | None = None) -> bool:
+        """As `FrameWriter.write`. Raises SharingError when the tensors do not fit (`data_bytes` against
+        `capacity`)."""
+        layout = (kind, [(name, t.dtype, t.shape) for name, t in tensors.items()])
+        if layout != self._layout:
+            self._lay_out(tensors)
+            self._layout, self._meta = layout, None
+        if meta != self._meta:
+            self._header = encoded(FrameHeader(kind, self._tensor_headers, meta))  # type: ignore[arg-type]
+            self._meta = dict(meta)
+        slot = self.take()
+        if slot < 0:
+            return False
+        whole = self.begin(slot)
+        wanted = False
+        try:
+            self._copy(slot, self._slot_targets[slot], list(tensors.values()), whole)
+            if still_wanted is None:
+                wanted = True
+            else:
+                if not self.at_once:
+                    self._finish(slot, whole)
+                wanted = still_wanted()
+        except BaseException:
+            self.set_done(slot, whole)  # a slot whose copy failed must not count as busy for ever
+            raise
+        finally:
+            self.end(slot, whole, self._header, version if wanted else 0)
+        return wanted
+
+    def take(self) -> int:
+        """A slot to write into; -1 when the GPU is still busy with all that may be written."""
+        words, busy = self._words, []
+        newest = self._last
+        if not self.at_once:
+            newest, best = -1, 0
+            for slot in range(self.slots):
+                base = _FIRST_SLOT + slot * _WORDS_PER_SLOT
+                if words[base + _DONE] != words[base + _SEQ]:
+                    busy.append(slot)
+                elif words[base + _VERSION] > best:
+                    newest, best = slot, words[base + _VERSION]
+        start = self._last + 1
+        free = [s for i in range(self.slots) if (s := (start + i) % self.slots) != newest and s not in busy]
+        leased = self.leased()
+        for slot in free:
+            if slot + 1 not in leased:
+                return slot
+        return -1 if busy or not free else free[0]
+
+    def begin(self, slot: int) -> int:
+        """Go into a slot; the even number that `done` must become."""
+        index = _FIRST_SLOT + slot * _WORDS_PER_SLOT + _SEQ
+        number = self._words[index] + 1
+        self._words[index] = number
+        full_fence()
+        return number + 1
+
+    def end(self, slot: int, whole: int, header: bytes, version: int) -> None:
+        """Come out of a slot; readers may have it when it is done. Version 0: nobody gets it."""
+        words, base = self._words, _FIRST_SLOT + slot * _WORDS_PER_SLOT
+        if self._headers[slot] is not header:
+            start = PAGE + slot * self._stride
+            self._bytes[start : start + len(header)] = header
+            self._headers[slot] = header
+            words[base + _HEADER] = len(header)
+        words[base + _VERSION] = version
+        words[base + _TIME] = time.time_ns()
+        full_fence()
+        words[base + _SEQ] = whole
+        if version:
+            self._last = slot
+
+    def _lay_out(self, tensors: dict[str, torch.Tensor]) -> None:
+        if not self.fits(tensors):
+            raise SharingError(f"a frame of {data_bytes(tensors)} bytes does not fit a slot of {self.capacity}")
+        headers, offset = [], 0
+        for name, t in tensors.items():
+            headers.append(TensorHeader(name, dtype_name(t), tuple(t.shape), offset))  # type: ignore[arg-type]
+            offset = round_up(offset + t.numel() * t.element_size(), ALIGN)
+        self._tensor_headers = tuple(headers)
+        self._slot_targets = [self._targets(slot, self._tensor_headers) for slot in range(self.slots)]
+
+    def close(self) -> None:
+        self._slot_targets = []
+        self._words.release()
+        self._bytes.release()
+        self.segment.close()
+
+
+class SlotReader:
+    """A viewer's side: the newest whole frame, read where it lies. A way says where that is (`_tensor`)."""
+
+    in_segment = True
+    """As `SlotWriter.in_segment`."""
+    taken = 0
+
+    def __init__(self, ref: SegmentRef, source: Source, lease: Callable[[int], None]):
+        """`lease(slot)` tells the writer which slot is being read; -1: none.
+
+        Raises SharingError when the segment is not what was announced, NotYet when it has not come.
+        """
+        if ref.size < PAGE:
+            raise SharingError(f"a ring of {ref.size} bytes was announced; it starts with {PAGE} of control")
+        fd = source.segment(ref)
+        try:
+            self._map = mmap.mmap(fd, ref.size, prot=mmap.PROT_READ)
+        except (OSError, ValueError) as e:
+            raise SharingError(f"cannot map {ref.size} bytes: {e}") from None
+        finally:
+            os.close(fd)
+        self._words = memoryview(self._map)[:PAGE].cast("Q")
+        self.slots, self.capacity = self._words[_SLOTS], self._words[_CAPACITY]
+        self._stride = _HEADER_BYTES + (self.capacity if self.in_segment else 0)
+        if (self._words[_MAGIC_WORD] != _MAGIC or not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS
+                or PAGE + self.slots * self._stride > ref.size):
+            SlotReader.close(self)
+            raise SharingError("the announced ring is not one")
+        self._lease = lease
+        self._leased: tuple[int, int] | None = None
+        self._header_bytes: bytes | None = None
+        self._header = FrameHeader("image", (), {})
+        self.garbled = 0
+        """Whole frames whose header made no sense."""
+        self.torn = 0
+        """Frames given up because the writer came back to their slot."""
+
+    # What a way fills in.
+
+    def _tensor(self, slot: int, header: TensorHeader) -> RemoteTensor | DeviceTensor:
+        """The tensor that this header describes; it has been checked to lie within the slot's data."""
+        raise NotImplementedError
+
+    # What it gets for it.
+
+    def data_offset(self, slot: int) -> int:
+        """As `SlotWriter.data_offset`."""
+        return PAGE + slot * self._stride + _HEADER_BYTES if self.in_segment else slot * self.capacity
+
+    def follow(self, ref: Ref) -> bool:
+        return False  # a ring is one for all its life
+
+    def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
+        """The newest whole frame with a version over `after`, or None. Its tensors are views of the slot."""
+        held = self._leased
+        for _ in range(attempts):
+            slot, seq = self.newest(after)
+            if slot < 0:
+                break
+            self._take_lease((slot, seq))
+            full_fence()  # the lease must be seen before we trust the slot
+            if self.unchanged(slot, seq):
+                frame = self._frame(slot, seq, *self.stamp(slot))
+                if frame is not None:
+                    return frame
+        if self._leased != held:
+            self._take_lease(held)  # a frame that is held goes on being read
+        return None
+
+    def newest(self, after: int) -> tuple[int, int]:
+        """The slot with the highest whole version over `after`, and its sequence number; slot -1: there is none."""
+        words, found, best = self._words, (-1, 0), after
+        for slot in range(self.slots):
+            base = _FIRST_SLOT + slot * _WORDS_PER_SLOT
+            seq = words[base + _SEQ]
+            if seq % 2 == 0 and words[base + _DONE] == seq and words[base + _VERSION] > best:
+                found, best = (slot, seq), words[base + _VERSION]
+        return found
+
+    def stamp(self, slot: int) -> tuple[int, int]:
+        """A slot's version and time."""
+        base = _FIRST_SLOT + slot * _WORDS_PER_SLOT
+        return self._words[base + _VERSION], self._words[base + _TIME]
+
+    def raw_header(self, slot: int) -> bytes:
+        """The bytes of a slot's header, as they stand there."""
+        start = PAGE + slot * self._stride
+        size = min(self._words[_FIRST_SLOT + slot * _WORDS_PER_SLOT + _HEADER], _HEADER_BYTES)
+        return self._map[start : start + size]
+
+    def unchanged(self, slot: int, seq: int) -> bool:
+        """Whether the slot is still what it was when its number was `seq`."""
+        full_fence()
+        return self._words[_FIRST_SLOT + slot * _WORDS_PER_SLOT + _SEQ] == seq
+
+    def _frame(self, slot: int, seq: int, version: int, time_ns: int) -> Frame | None:
+        try:
+            raw = self.raw_header(slot)
+            if raw != self._header_bytes:
+                header = decode_frame_header(raw)
+                self._check(header)
+                self._header_bytes, self._header = raw, header
+        except (*DecodeError, ValueError):
+            self.garbled += self.unchanged(slot, seq)
+            return None
+        header = self._header
+        tensors = {t.name: self._tensor(slot, t) for t in header.tensors}
+
+        def intact() -> bool:
+            ok = self.unchanged(slot, seq)
+            self.torn += not ok
+            return ok
+
+        return Frame(kind=header.kind, version=version, time_ns=time_ns, meta=dict(header.meta), tensors=tensors,
+                     intact=intact, release=lambda: self._release((slot, seq)))
+
+    def _check(self, header: FrameHeader) -> None:
+        for t in header.tensors:
+            count = 1
+            for extent in t.shape:
+                count *= extent
+            if t.offset % ALIGN or t.offset + count * limits.ITEM_SIZE[t.dtype] > self.capacity:
+                raise ValueError(f"{t.name} {t.shape} lies outside its slot")
+        specs = {t.name: (t.dtype, t.shape) for t in header.tensors}
+        if len(specs) != len(header.tensors):
+            raise ValueError("a tensor name appears twice")
+        kinds.check_frame(header.kind, specs, header.meta)
+
+    def _take_lease(self, lease: tuple[int, int] | None) -> None:
+        self._leased = lease
+        self._lease(lease[0] if lease is not None else -1)
+
+    def _release(self, lease: tuple[int, int]) -> None:
+        if self._leased == lease:  # else a newer frame has it by now
+            self._take_lease(None)
+
+    def close(self) -> None:
+        """Unmap; a frame still held keeps its memory. Idempotent."""
+        self._words.release()
+        close_map(self._map)
+
+
+def encoded(header: Any) -> bytes:
+    """A header as it stands in a slot. Raises SharingError when it is too long."""
+    raw = encode(header)
+    if len(raw) > _HEADER_BYTES:
+        raise SharingError(f"metadata of {len(raw)} bytes; the limit is {_HEADER_BYTES}")
+    return raw
+
+
+def data_bytes(tensors: dict[str, torch.Tensor]) -> int:
+    """Bytes of a slot's data that these tensors take, alignment included."""
+    return sum(round_up(t.numel() * t.element_size(), ALIGN) for t in tensors.values())
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """"float32" for torch.float32."""
+    return str(tensor.dtype).rpartition(".")[2]
