@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ipc.errors import SharingError
 from viewer_app.errors import RendererError
 from viewer_app.renderers.base import Pixels, RenderOptions
 from viewer_app.renderers.gsplat_kernels import kernels
@@ -60,8 +61,8 @@ class GsplatPicture:
     def source(self) -> PixelSource:
         """Written into memory that OpenGL reads, where that is possible: see `ipc.interop`."""
         if self._source is None:
-            canvas = self._renderer._canvas()
             with self._renderer._working():
+                canvas = self._renderer._canvas()
                 target = canvas.begin(self._camera.height, self._camera.width, 4, self._renderer.dtype)
                 self._make_whole(lambda: target.copy_(self._rgba))
                 self._source = canvas.show()
@@ -115,6 +116,7 @@ class GsplatRenderer:
         self._canvas_held: Any = None
         self._textures: list[moderngl.Texture] = []
         self._read: torch.cuda.Event | None = None
+        self._being_read: GaussianScene | None = None  # whose memory nobody else may get meanwhile
         self._timings: dict[str, float] = {}
         self._clocks: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
         self._idle_clocks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
@@ -138,7 +140,9 @@ class GsplatRenderer:
     @property
     def reading(self) -> bool:
         """Whether the last `load` still reads the scene's arrays. Never waits."""
-        return self._read is not None and not self._read.query()
+        if self._being_read is not None and self._read is not None and self._read.query():
+            self._being_read = None
+        return self._being_read is not None
 
     @property
     def skipped(self) -> int:
@@ -172,14 +176,15 @@ class GsplatRenderer:
         self._move_to(scene.gpu or self._home)
         callers = self._torch.cuda.current_stream(self._device)
         with self._working():
-            if ready is not None and scene.on_gpu:
-                ready(self._stream.cuda_stream)
-            elif scene.on_gpu:  # written by this process
-                self._stream.wait_stream(callers)
+            if scene.on_gpu:
+                self._stream.wait_stream(callers)  # what this process wrote or made of it
+                if ready is not None:
+                    ready(self._stream.cuda_stream)
             self._gaussians.load(scene)
             if scene.on_gpu:
                 self._read = self._read or self._torch.cuda.Event()
                 self._read.record()
+                self._being_read = scene
             self._show_frame()
         self._timings["activate"] = (time.perf_counter() - begin) * 1e3
 
@@ -224,7 +229,7 @@ class GsplatRenderer:
             return
         self._closed = True
         self._leave()
-        self._picture = self._read = None
+        self._picture = self._read = self._being_read = None
         for texture in self._textures:
             texture.release()
         self._textures.clear()
@@ -243,6 +248,8 @@ class GsplatRenderer:
             torch.cuda.empty_cache()
             raise RendererError(f"gsplat: the memory of {self._device} is full; a smaller picture needs less "
                                 f"({str(e).splitlines()[0][:120]})") from None
+        except SharingError as e:
+            raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
         except RuntimeError as e:
             self._drawn = self._picture = None
             raise RendererError(f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}") from e
@@ -272,13 +279,9 @@ class GsplatRenderer:
             if self._ctx is None:
                 raise RendererError("gsplat: made without an OpenGL context; only pixels() and texture() work")
             from ipc.cuda.driver import gpu_uuid
-            from ipc.errors import SharingError
             from ipc.interop.canvas import make_canvas
 
-            try:
-                self._canvas_held = make_canvas(self._ctx, gpu_uuid(self.device.index))
-            except SharingError as e:
-                raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
+            self._canvas_held = make_canvas(self._ctx, gpu_uuid(self.device.index))
         return self._canvas_held
 
     def _texture_for(self, ctx: moderngl.Context, rgba: np.ndarray) -> moderngl.Texture:
@@ -309,7 +312,7 @@ class GsplatRenderer:
         with torch.cuda.device(device):
             self._stream = torch.cuda.Stream(device, priority=-1)
         self._gaussians = DeviceGaussians(device)
-        self._picture = self._drawn = self._read = None
+        self._picture = self._drawn = self._read = self._being_read = None
         with self._working():
             self._frame, self.note = (PlainFrame(device), "") if self._plain else make_frame(device)
             self._plain_kind = PlainFrame
@@ -343,7 +346,6 @@ def _home(ctx: moderngl.Context | None) -> int:
     """The ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
     if ctx is not None:
         from ipc.cuda.driver import device_of
-        from ipc.errors import SharingError
         from ipc.interop.glapi import gl_device_uuid
 
         try:
