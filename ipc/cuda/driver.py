@@ -253,7 +253,7 @@ def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
         return
     error = getattr(bindings(), name)(*args)[0]
     if int(error) != 0:
-        if error.name != "CUDA_ERROR_INVALID_CONTEXT":
+        if int(call("cuCtxGetCurrent")):
             raise CudaError(name, error.name)
         with context(index):  # a thread that has used no CUDA so far
             call(name, *args)

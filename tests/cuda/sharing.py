@@ -1,0 +1,145 @@
+"""For tests with two processes: one owns GPU memory, the other opens it. References and descriptors go by a socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ipc.cuda.memory import open_memory
+from ipc.messages import DeviceRingRef, MemoryRef, TensorRef
+from ipc.segments import open_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import torch
+    from conftest import Processes
+
+    from ipc.messages import SegmentRef
+
+TIMEOUT = 60.0
+"""Seconds for any answer: the other process imports torch and makes a context first."""
+
+OWNER = """
+import socket, sys
+import msgspec, torch
+from ipc.cuda.memory import describe
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.settimeout(60)
+s.connect(sys.argv[1])
+def share(tensors):
+    exports, refs = describe(tensors)
+    fds = [fd for e in exports for fd in e.fds]
+    assert len(fds) <= 200, len(fds)
+    body = msgspec.msgpack.encode(([e.ref(f"t-{i}") for i, e in enumerate(exports)], refs))
+    socket.send_fds(s, [body], fds)
+    for e in exports:
+        e.close()
+def say(text): s.send(text.encode())
+def hear(): return s.recv(4096).decode()
+def views(dtype):
+    base = torch.arange(-20, 100, dtype=torch.float32).abs().to(dtype).reshape(6, 5, 4)
+    return {"whole": base, "sliced": base[1::2, 1:, ::3], "turned": base.permute(2, 0, 1), "row": base[3],
+            "repeated": base[0, 0].expand(7, 4), "one": base[2, 3, 1], "none": base[4:4]}
+"""
+
+
+class Peer:
+    """The owner of GPU memory, seen from the process that opens it."""
+
+    def __init__(self, processes: Processes, folder: Path, source: str, *args: str, begin: str = OWNER, **env: str):
+        """Starts a program, `begin` and then `source`, and waits for it to connect."""
+        self._folder = folder
+        path = str(folder / "memory.sock")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+            server.bind(path)
+            server.listen(1)
+            server.settimeout(TIMEOUT)
+            self.process = processes.code(begin + source, path, *args, **env)
+            try:
+                self.socket, _ = server.accept()
+            except TimeoutError:
+                raise AssertionError(f"the other process did not come: {self.last_words()}") from None
+        self.socket.settimeout(TIMEOUT)
+
+    def last_words(self) -> str:
+        self.process.kill()
+        return "".join(self.process.communicate(timeout=10))
+
+    def say(self, text: str = "go") -> None:
+        self.socket.send(text.encode())
+
+    def hear(self) -> str:
+        return self._receive()[0].decode()
+
+    def _receive(self) -> tuple[bytes, list[int]]:
+        try:
+            body, fds, _, _ = socket.recv_fds(self.socket, 1 << 18, 250)
+        except TimeoutError:
+            raise AssertionError(f"no answer: {self.last_words()}") from None
+        assert body, f"the other process ended: {self.last_words()}"
+        return body, fds
+
+    def memories(self) -> tuple[list[Any], dict[str, TensorRef]]:
+        """What it shares, opened; close them."""
+        body, fds = self._receive()
+        refs, tensors = msgspec.msgpack.decode(body, type=tuple[tuple[MemoryRef, ...], tuple[TensorRef, ...]])
+        memories = []
+        for ref in refs:
+            count = len(getattr(ref, "pieces", ()))
+            memories.append(open_memory(ref, fds[:count]))
+            fds = fds[count:]
+        assert not fds
+        return memories, {t.name: t for t in tensors}
+
+    def ring(self) -> tuple[DeviceRingRef, Received]:
+        """A ring in GPU memory that it announces, and where to get it."""
+        body, fds = self._receive()
+        return msgspec.msgpack.decode(body, type=DeviceRingRef), Received(self.process.pid, fds)
+
+    def pass_on(self, ref: DeviceRingRef, source: Received) -> None:
+        """Tell it of another process's ring; it calls `receive_ring`."""
+        body = msgspec.msgpack.encode((ref, source.pid))
+        socket.send_fds(self.socket, [body], source.fds)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Received:
+    """A `Source` for a process with the descriptors that it sent; they can be asked for again and again."""
+
+    def __init__(self, pid: int, fds: Sequence[int]):
+        self.pid = pid
+        self.fds = list(fds)
+
+    def segment(self, ref: SegmentRef) -> int:
+        return open_segment(ref, self.pid)
+
+    def descriptors(self, token: str, count: int) -> list[int]:
+        assert count == len(self.fds)
+        return [os.dup(fd) for fd in self.fds]
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = []
+
+
+def receive_ring(connection: socket.socket) -> tuple[DeviceRingRef, Received]:
+    """The other end of `Peer.pass_on`."""
+    body, fds, _, _ = socket.recv_fds(connection, 1 << 18, 250)
+    ref, pid = msgspec.msgpack.decode(body, type=tuple[DeviceRingRef, int])
+    return ref, Received(pid, fds)
+
+
+def tensor_of(memories: Sequence[Any], ref: TensorRef) -> torch.Tensor:
+    return memories[ref.memory].tensor(ref.dtype, ref.shape, ref.strides, ref.offset)
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,437 @@
+"""GPU memory between two processes: found, exported, opened, read exactly, given back."""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from sharing import Peer, open_fds, tensor_of
+
+from ipc import limits
+from ipc.cuda import driver, memory
+from ipc.cuda.events import InterprocessEvent, OpenedEvent, Stopwatch
+from ipc.cuda.tensors import tensor_at
+from ipc.errors import SharingError
+from ipc.messages import FdMemory, IpcMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Processes
+
+    Start = Callable[..., Peer]
+
+pytestmark = pytest.mark.cuda
+
+ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
+MB = 1 << 20
+
+
+@pytest.fixture(params=ALLOCATORS)
+def allocator(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def owner(processes: Processes, tmp_path: Path, allocator: str) -> Start:
+    def start(source: str, *args: str, **env: str) -> Peer:
+        return Peer(processes, tmp_path, source, *args, PYTORCH_CUDA_ALLOC_CONF=ALLOCATORS[allocator], **env)
+
+    return start
+
+
+def views(dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    namespace: dict[str, Any] = {"torch": torch}
+    import sharing
+
+    exec("def views" + sharing.OWNER.partition("def views")[2], namespace)
+    return namespace["views"](dtype)
+
+
+@pytest.mark.parametrize("dtype", limits.ITEM_SIZE)
+def test_every_type_and_every_view_arrives_exactly(owner: Start, allocator: str, dtype: str) -> None:
+    peer = owner("""
+made = views(getattr(torch, sys.argv[2]))
+base = made["whole"].cuda()
+pad = torch.zeros(1000, device="cuda")
+def at(t):  # the same view of the GPU's copy
+    return base.as_strided(t.shape, t.stride(), t.storage_offset())
+torch.cuda.synchronize()
+share({name: at(t) for name, t in made.items()})
+hear()
+""", dtype)
+    memories, refs = peer.memories()
+    expected = views(getattr(torch, dtype))
+    assert set(refs) == set(expected)
+    assert {type(m).__name__ for m in memories} == {"_OpenedHandle" if allocator == "cudaMalloc" else "_OpenedPieces"}
+    for name, ref in refs.items():
+        t = tensor_of(memories, ref)
+        assert t.device == torch.device("cuda", 0)
+        assert t.dtype == getattr(torch, dtype)
+        assert t.stride() == expected[name].stride() or t.numel() < 2
+        assert torch.equal(t.cpu(), expected[name]), name
+    peer.say()
+    for m in memories:
+        m.close()
+    peer.close()
+
+
+def test_large_tensors_in_many_chunks_and_only_what_they_touch(owner: Start, allocator: str) -> None:
+    peer = owner("""
+big = torch.arange(100 << 20, dtype=torch.int32, device="cuda").to(torch.uint8)
+other = torch.arange(30 << 20, dtype=torch.int32, device="cuda").to(torch.float32)
+torch.cuda.synchronize()
+share({"big": big, "other": other})
+hear()
+share({"part": big[51 << 20 :][: 1 << 20]})
+hear()
+from ipc.cuda import driver, export
+with driver.context(0):
+    try:
+        chunks = [(export.chunk_at(p), export._walk(p)) for p in (big.data_ptr(), big.data_ptr() + (57 << 20))]
+    except export.SharingError as e:
+        chunks = str(e)
+say(repr(chunks))
+hear()
+""")
+    memories, refs = peer.memories()
+    big, other = tensor_of(memories, refs["big"]), tensor_of(memories, refs["other"])
+    assert torch.equal(big, torch.arange(100 << 20, dtype=torch.int32, device="cuda").to(torch.uint8))
+    assert torch.equal(other, torch.arange(30 << 20, dtype=torch.int32, device="cuda").to(torch.float32))
+    pieces = [piece.size for m in memories for piece in m.pieces]
+    print(allocator, "pieces", pieces, "sizes", [m.size for m in memories])
+    if allocator == "expandable":
+        assert len(pieces) > 2
+        assert sum(pieces) < 300 * MB
+        assert all(size % (2 * MB) == 0 for size in pieces)
+    else:
+        assert not pieces
+    peer.say()
+    part, part_refs = peer.memories()
+    assert torch.equal(tensor_of(part, part_refs["part"]), big[51 * MB : 52 * MB])
+    if allocator == "expandable":
+        assert sum(piece.size for m in part for piece in m.pieces) <= 40 * MB
+    peer.say()
+    chunks = peer.hear()
+    print("chunk_at against _walk", chunks)
+    if allocator == "expandable":
+        assert all(quick == walked for quick, walked in eval(chunks)), chunks
+    peer.say()
+    for m in [*memories, *part]:
+        m.close()
+    peer.close()
+
+
+def test_nothing_is_left_after_many_openings(owner: Start) -> None:
+    peer = owner("""
+import os
+t = torch.full((40 << 20,), 3, dtype=torch.uint8, device="cuda")
+torch.cuda.synchronize()
+counts = []
+while hear() == "again":
+    share({"t": t, "half": t[20 << 20 :]})
+    counts.append(len(os.listdir("/proc/self/fd")))
+say(f"{counts[5]} {counts[-1]}")
+hear()
+""")
+
+    def once() -> None:
+        peer.say("again")
+        memories, refs = peer.memories()
+        assert int(tensor_of(memories, refs["half"])[-1]) == 3
+        for m in memories:
+            m.close()
+        gc.collect()
+
+    for _ in range(10):
+        once()
+    torch.cuda.synchronize()
+    fds, free = open_fds(), torch.cuda.mem_get_info()[0]
+    begun = time.monotonic()
+    for _ in range(200):
+        once()
+    print(f"{(time.monotonic() - begun) / 200 * 1e3:.2f} ms per cycle")
+    torch.cuda.synchronize()
+    assert open_fds() == fds
+    assert free - torch.cuda.mem_get_info()[0] < 8 * MB
+    peer.say("end")
+    early, late = peer.hear().split()
+    assert early == late, "descriptors stay open in the owner"
+    peer.say()
+    peer.close()
+
+
+def test_a_tensor_keeps_its_memory(owner: Start) -> None:
+    peer = owner("""
+t = torch.full((4 << 20,), 9, dtype=torch.uint8, device="cuda")
+torch.cuda.synchronize()
+share({"t": t})
+hear()
+""")
+    (opened,), refs = peer.memories()
+    t = tensor_of([opened], refs["t"])
+    view = t[100:200].view(10, 10).float()[3:], t[7:]
+    opened.close()
+    del t
+    gc.collect()
+    assert opened._address
+    assert bool((view[1] == 9).all())
+    del view
+    gc.collect()
+    assert not opened._address
+    with pytest.raises(SharingError, match="closed"):
+        opened.pointer()
+    peer.say()
+    peer.close()
+
+
+def test_updates_are_seen_and_an_event_orders_them(owner: Start) -> None:
+    peer = owner("""
+from ipc.cuda.events import InterprocessEvent
+from ipc.cuda import driver
+t = torch.zeros(1 << 20, dtype=torch.uint8, device="cuda")
+a = torch.rand(8192, 8192, device="cuda")
+b = a @ a
+event = InterprocessEvent(0)
+torch.cuda.synchronize()
+share({"t": t})
+s.send(event.handle)
+hear()
+for _ in range(40):
+    torch.mm(a, a, out=b)
+t.fill_(7)
+event.record(driver.current_stream(0))
+say("recorded" if not event.done() else "too fast")
+hear()
+torch.cuda.synchronize()
+assert event.done()
+event.close()
+""")
+    (opened,), refs = peer.memories()
+    t = tensor_of([opened], refs["t"])
+    handle, _ = peer._receive()
+    event = OpenedEvent(handle, 0)
+    assert int(t.max()) == 0
+    assert event.done()
+    peer.say()
+    assert peer.hear() == "recorded"
+    early = int(t.max())  # not ordered: the owner's work takes its time
+    event.wait(driver.current_stream(0))
+    assert int(t.min()) == 7, "what comes after the wait sees what came before the record"
+    assert early == 0, "reading without the wait was early, as it was meant to be"
+    assert event.done()
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        event.wait(side.cuda_stream)
+        assert int(t.max()) == 7
+    event.close()
+    event.close()
+    opened.close()
+    peer.say()
+    peer.close()
+
+
+def test_memory_outlives_its_owner(owner: Start) -> None:
+    peer = owner("""
+t = torch.arange(8 << 20, dtype=torch.int32, device="cuda").to(torch.uint8)
+torch.cuda.synchronize()
+share({"t": t})
+hear()
+""")
+    (opened,), refs = peer.memories()
+    t = tensor_of([opened], refs["t"])
+    expected = torch.arange(8 << 20, dtype=torch.int32, device="cuda").to(torch.uint8)
+    assert torch.equal(t, expected)
+    peer.process.kill()
+    peer.process.wait(timeout=30)
+    torch.full((256 * MB,), 5, dtype=torch.uint8, device="cuda")
+    assert torch.equal(t, expected)
+    opened.close()
+    peer.close()
+
+
+def test_memory_of_cuda_malloc_async_is_refused_with_the_reason(processes: Processes, tmp_path: Path) -> None:
+    peer = Peer(processes, tmp_path, """
+from ipc.errors import SharingError
+try:
+    share({"t": torch.zeros(100, device="cuda")})
+except SharingError as e:
+    say(str(e))
+hear()
+""", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+    said = peer.hear()
+    assert "cudaMallocAsync cannot be shared" in said
+    assert "copy=True" in said
+    peer.say()
+    peer.close()
+
+
+def test_announced_sizes_are_held_against_the_memory(owner: Start, allocator: str) -> None:
+    peer = owner("""
+t = torch.zeros(30 << 20, dtype=torch.uint8, device="cuda")
+torch.cuda.synchronize()
+share({"t": t})
+hear()
+""")
+    body, fds = peer._receive()
+    import msgspec
+
+    ref = msgspec.msgpack.decode(body)[0][0]
+    if allocator == "cudaMalloc":
+        lie: Any = IpcMemory(ref["handle"], ref["size"] * 2, ref["gpu"])
+    else:
+        lie = FdMemory(ref["token"], tuple(size * 2 for size in ref["pieces"]), ref["gpu"])
+    before = open_fds() - len(fds)
+    opened = memory.open_memory(lie, fds)
+    with pytest.raises(SharingError):
+        opened.pointer()
+    opened.close()
+    assert open_fds() == before
+    with pytest.raises(SharingError):
+        memory.open_memory(IpcMemory(b"\7" * 64, 4096, driver.gpu_uuid(0)), ()).pointer()
+    assert int(torch.ones(5, device="cuda").sum()) == 5, "CUDA goes on after a refusal"
+    peer.say()
+    peer.close()
+
+
+@pytest.mark.parametrize("dtype", limits.ITEM_SIZE)
+def test_memory_of_our_own(dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    own = memory.Allocation(5 * MB, 0)
+    assert own.size == 6 * MB
+    assert own.gpu == driver.gpu_uuid(0)
+    t = own.tensor(dtype, (100, 7), offset=512)
+    values = (torch.rand(100, 7) * 200).to(kind)
+    t.copy_(values)
+    opened = memory.open_memory(FdMemory("t-1", (own.size,), own.gpu), [own.fd()])
+    torch.cuda.synchronize()
+    again = opened.tensor(dtype, (7, 100), (1, 7), 512)
+    assert torch.equal(again.cpu(), values.t())
+    with pytest.raises(SharingError, match="does not lie within"):
+        own.tensor(dtype, (6 * MB,), offset=512)
+    opened.close()
+    own.close()
+    del again
+    assert torch.equal(t.cpu(), values), "the tensor keeps it"
+
+
+def test_memory_of_our_own_is_given_back() -> None:
+    torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+    fds, free = open_fds(), torch.cuda.mem_get_info()[0]
+    for _ in range(20):
+        own = memory.Allocation(256 * MB, 0)
+        t = own.tensor("uint8", (256 * MB,))
+        t.fill_(1)
+        own.close()
+        assert free - torch.cuda.mem_get_info()[0] >= 256 * MB
+        del t
+        gc.collect()
+    assert open_fds() == fds
+    assert free - torch.cuda.mem_get_info()[0] < 8 * MB
+
+
+def test_no_memory_is_an_error_that_says_so() -> None:
+    with pytest.raises(SharingError, match="cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY"):
+        memory.Allocation(1 << 41, 0)
+    assert int(torch.ones(5, device="cuda").sum()) == 5
+
+
+def test_a_view_at_an_address_checks_alignment_and_takes_empty_shapes() -> None:
+    t = torch.arange(64, dtype=torch.uint8, device="cuda")
+    assert torch.equal(tensor_at(t.data_ptr() + 3, "uint8", (5, 2), (2, 1), 0, t).flatten(), t[3:13])
+    with pytest.raises(ValueError, match="not a multiple of 4"):
+        tensor_at(t.data_ptr() + 2, "float32", (2,), (1,), 0)
+    assert tensor_at(0, "float16", (0, 3), (3, 1), 0).shape == (0, 3)
+
+
+def test_devices_are_known_by_uuid_without_a_context(processes: Processes) -> None:
+    child = processes.code("""
+from ipc.cuda import driver
+uuid = driver.gpu_uuid(0)
+assert driver.device_of(uuid) == 0
+assert driver.device_of("0" * 32) is None
+assert int(driver.call("cuCtxGetCurrent")) == 0
+state = driver.call("cuDevicePrimaryCtxGetState", driver.device(0))
+print(uuid, int(state[1]))
+""")
+    out, err = child.communicate(timeout=60)
+    assert out.split() == [str(torch.cuda.get_device_properties(0).uuid).replace("-", ""), "0"], err
+
+
+def test_no_visible_gpu_is_no_device(processes: Processes) -> None:
+    child = processes.code(f"""
+from ipc.cuda import driver
+print(driver.device_of({driver.gpu_uuid(0)!r}))
+""", CUDA_VISIBLE_DEVICES="")
+    out, err = child.communicate(timeout=60)
+    assert out == "None\n", err
+
+
+def test_a_thread_without_a_context_gets_the_primary_one_for_as_long_as_it_needs() -> None:
+    import threading
+
+    t = torch.zeros(4, dtype=torch.int64, device="cuda")
+    torch.cuda.synchronize()
+    seen: list[Any] = []
+
+    def work() -> None:
+        seen.append(int(driver.call("cuCtxGetCurrent")))
+        driver.write_value(0, 0, t.data_ptr(), 77)
+        with driver.context(0):
+            seen.append(int(driver.call("cuCtxGetCurrent")) == int(driver.primary_context(0)))
+        event = InterprocessEvent(0)
+        event.record(0)
+        event.close()
+        seen.append(int(driver.call("cuCtxGetCurrent")))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+    torch.cuda.synchronize()
+    assert seen == [0, True, 0]
+    assert t.tolist() == [77, 0, 0, 0]
+
+
+def test_a_stopwatch_does_not_wait() -> None:
+    a = torch.rand(8192, 8192, device="cuda")
+    b = a @ a
+    torch.cuda.synchronize()
+    watch = Stopwatch(0)
+    stream = driver.current_stream(0)
+    watch.start(stream)
+    for _ in range(20):
+        torch.mm(a, a, out=b)
+    watch.stop(stream)
+    begun = time.monotonic()
+    assert watch.seconds() is None
+    assert time.monotonic() - begun < 0.1
+    torch.cuda.synchronize()
+    seconds = watch.seconds()
+    assert seconds is not None
+    assert 0.005 < seconds < 10
+    watch.close()
+
+
+@pytest.mark.skipif("not torch.cuda.is_available() or torch.cuda.device_count() < 2", reason="needs two GPUs")
+def test_gpus_are_matched_by_uuid_and_not_by_number(owner: Start) -> None:
+    second = torch.cuda.get_device_properties(1).uuid
+    peer = owner("""
+assert torch.cuda.device_count() == 1
+t = torch.arange(1000, device="cuda:0").to(torch.uint8)
+torch.cuda.synchronize()
+share({"t": t})
+hear()
+""", CUDA_VISIBLE_DEVICES=f"GPU-{second}")
+    (opened,), refs = peer.memories()
+    assert opened.gpu == driver.gpu_uuid(1)
+    t = tensor_of([opened], refs["t"])
+    assert t.device == torch.device("cuda", 1)
+    assert torch.equal(t, torch.arange(1000, device="cuda:1").to(torch.uint8))
+    opened.close()
+    peer.say()
+    peer.close()
