@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from viewer_app.catalogue import SETTLE, Catalogue
 from viewer_app.controls import Rect
-from viewer_app.errors import FileError
+from viewer_app.errors import FileError, ViewerError
 from viewer_app.events import (
     Close,
     Event,
@@ -28,8 +28,10 @@ from viewer_app.events import (
     Resize,
     Wheel,
 )
+from viewer_app.governor import Governor
+from viewer_app.gpu_work import GpuWork
 from viewer_app.shot import save_png
-from viewer_app.sources import StreamSource
+from viewer_app.sources import StreamSource, make_subscriber
 from viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:
@@ -46,8 +48,13 @@ HINT = ("Waiting for a run\n"
         "In your training script:  import splatview;  splatview.publish(tensor)\n"
         "Or drop a scene or a picture here")
 _ACTIVE_PERIOD = 1 / 60
-"""Seconds between looks at the streams while something happens."""
+"""Seconds between looks at the streams while something happens, at most; fewer when more pictures a second may be
+drawn, so that a new version is seen at once."""
+_LEAST_PERIOD = 0.001
+"""Seconds that it sleeps at least, unless there is something to draw."""
 _IDLE_PERIOD = 1 / 15
+_IN_FLIGHT = 2
+"""Pictures that the GPU may be behind."""
 _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
 _MOST_SETTLE = 12
@@ -63,6 +70,8 @@ class AppOptions:
     out: Path | None = None
     """Where to write what is shown, once a second when it changed."""
     panel: bool = True
+    gpu_budget: float = 0.1
+    """The share of the GPU's time that the viewer takes at most while a run that it shows needs it; 1: no limit."""
 
 
 class App:
@@ -76,9 +85,13 @@ class App:
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.draws = 0
         """Pictures drawn so far."""
+        self.governor = _governor(self.options.gpu_budget)
+        self.work = GpuWork(screen.ctx, self.governor)
         self._stopping = False
         self._dirty = SETTLE
         self._next_draw = 0.0
+        self._in_flight: deque[int] = deque()
+        self._latency_of = 0
         self._active_until = 0.0
         self._drawn_at: deque[float] = deque(maxlen=240)
         self._out_due = False
@@ -88,10 +101,8 @@ class App:
         self._hover_at = math.inf
         self._panel: Panel | None = None
         if subscriber is None:
-            from ipc import Subscriber
-
-            subscriber = Subscriber(run=self.options.run)
-        self.catalogue = Catalogue(self.state, subscriber, screen.ctx, wake=screen.wake, mark=self._mark)
+            subscriber = make_subscriber(screen.ctx, self.options.run)
+        self.catalogue = Catalogue(self.state, subscriber, screen.ctx, self.work, wake=screen.wake, mark=self._mark)
         if self.options.panel:
             from viewer_app.panel import Panel
 
@@ -143,6 +154,8 @@ class App:
         if self.screen.closed:
             return False
         now = time.monotonic()
+        self.work.collect()
+        self.governor.shared = not self.work.software and self.catalogue.gpu_is_needed(now)
         if self.catalogue.poll(now):
             self._active_until = now + _ACTIVE_FOR
         slot = self.catalogue.shown
@@ -155,7 +168,7 @@ class App:
         if self._rate_shown and now > self._drawn_at[-1] + 1.05:
             self._mark()  # once more, so that no rate stands there that is over
         drew = False
-        if self._dirty and now >= self._next_draw and self.screen.visible:
+        if self._dirty and now >= self._may_draw(now) and self.screen.visible:
             self._draw()
             drew = True
         self._write_out(time.monotonic())
@@ -163,10 +176,19 @@ class App:
 
     def _patience(self, now: float) -> float:
         """How long the screen may sleep."""
+        period = _IDLE_PERIOD
+        if self.catalogue.slots and now < self._active_until:
+            period = max(min(_ACTIVE_PERIOD, 1 / self.options.max_fps), _LEAST_PERIOD)
         if self._dirty and self.screen.visible:
-            return max(self._next_draw - now, 0.0)
-        period = _ACTIVE_PERIOD if now < self._active_until else _IDLE_PERIOD
-        return max(period, 1 / self.options.max_fps) if self.catalogue.slots else _IDLE_PERIOD
+            return min(max(self._may_draw(now) - now, 0.0), period)
+        return period
+
+    def _may_draw(self, now: float) -> float:
+        """When the next picture may be drawn: by --max-fps, by the share of the GPU, and when it has caught up."""
+        while self._in_flight and self._in_flight[0] <= self.work.finished:
+            self._in_flight.popleft()
+        behind = now + _LEAST_PERIOD if len(self._in_flight) >= _IN_FLIGHT else 0.0
+        return max(self._next_draw, self.governor.next_picture(), behind)
 
     def _mark(self, pictures: int = 1) -> None:
         """At least so many pictures have to be drawn."""
@@ -225,6 +247,7 @@ class App:
         self._next_draw = begin + 1 / self.options.max_fps
         self._dirty -= 1
         self.draws += 1
+        self.governor.begin_picture()
         self._drawn_at.append(begin)
         t = self.state.timings
         t.fps = float(sum(1 for d in self._drawn_at if d > begin - 1))
@@ -239,7 +262,8 @@ class App:
             framebuffer.use()
             framebuffer.clear(*BACKDROP, 1.0, viewport=picture.viewport(framebuffer.height))
         if self._panel is not None:
-            asked = self._panel.draw(framebuffer, self.state, self._describe(slot), self.screen.scale)
+            with self.work("panel", *framebuffer.size, self.state.panel_open):
+                asked = self._panel.draw(framebuffer, self.state, self._describe(slot), self.screen.scale)
             self._obey(asked)
         if self.options.out is not None:
             self._out_due = True
@@ -248,7 +272,14 @@ class App:
                 self._save_out(now)
         shown = time.monotonic()
         self.screen.present()
+        self._in_flight.append(self.work.submitted)
         t.stages = {**(view.timings if view is not None else {}), "present": (time.monotonic() - shown) * 1e3}
+        t.gpu_share = self.governor.used if self.governor.limited else None
+        t.gpu_budget = self.governor.share
+        if slot is not None and slot.source.time_ns not in (0, self._latency_of):
+            self._latency_of = slot.source.time_ns
+            behind = 0.0 if self.work.software else sum(self.work.ms.get(w, 0.0) for w in self.governor.words)
+            t.latency_ms = max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
 
     def _describe(self, slot: Slot | None) -> Shown:
         from viewer_app.panel import Shown
@@ -262,7 +293,7 @@ class App:
                 return view.panel()
             return False
 
-        return Shown(controls, view.details, view.extras, view.readout, path, view.empty)
+        return Shown(controls, view.details, [*view.extras, *slot.source.notes], view.readout, path, view.empty)
 
     def _obey(self, asked: Asked) -> None:
         if asked.close is not None:
@@ -300,4 +331,12 @@ class App:
         self.catalogue.close()
         if self._panel is not None:
             self._panel.close()
+        self.work.close()
         self.screen.close()
+
+
+def _governor(share: float) -> Governor:
+    try:
+        return Governor(share)
+    except ValueError:
+        raise ViewerError(f"serve: --gpu-budget is {share:g}, not a number over 0 up to 1 (1: no limit)") from None

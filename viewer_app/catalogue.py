@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from ipc import RemoteStream, Subscriber
+    from viewer_app.gpu_work import GpuWork
     from viewer_app.sources import Source
     from viewer_app.views.base import View
 
@@ -25,6 +26,8 @@ log = logging.getLogger("splatview")
 
 SETTLE = 3
 """Pictures after an event until the panel has come to rest."""
+_NEEDED_FOR = 2.0
+"""Seconds for which a run still counts as needing its GPU after it was last seen to publish."""
 
 
 class Slot:
@@ -42,7 +45,7 @@ class Slot:
 class Catalogue:
     """Keeps `state.entries` as the runs and files are. Faults of one entry never reach another."""
 
-    def __init__(self, state: State, subscriber: Subscriber, ctx: moderngl.Context, *,
+    def __init__(self, state: State, subscriber: Subscriber, ctx: moderngl.Context, work: GpuWork, *,
                  wake: Callable[[], None], mark: Callable[..., None]) -> None:
         """`wake` ends the loop's sleep, from any thread; `mark(n=1)` asks for n pictures to be drawn."""
         self.state = state
@@ -51,6 +54,8 @@ class Catalogue:
         self._by_itself = True
         """Whether what is shown was chosen without anybody."""
         self._ctx = ctx
+        self._work = work
+        self._needed_until = 0.0
         self._wake = wake
         self._mark = mark
 
@@ -123,11 +128,30 @@ class Catalogue:
         if self.state.selected is None or self._by_itself:
             self._choose()
         slot = self.shown
-        if slot is None or not slot.source.has_news():
+        if slot is None:
             return False
-        if now >= slot.next_feed:
+        view = slot.view
+        if view is not None and view.stale:
+            slot.source.again()
+        if not slot.source.has_news():
+            return False
+        if now >= slot.next_feed and not (view is not None and (view.busy or now < self._next_version(view))):
             self._feed(slot, now)
         return True
+
+    def _next_version(self, view: View) -> float:
+        """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""
+        governor = self._work.governor
+        return governor.next_version(view.moving) if view.kind == "gaussians" else 0.0
+
+    def gpu_is_needed(self, now: float) -> bool:
+        """Whether a run that is shown works on a GPU: it publishes from one."""
+        slot = self.shown
+        if slot is not None and isinstance(slot.source, StreamSource):
+            run = slot.source.stream.run
+            if run.alive and any(s.device != "cpu" and s.rate_hz > 0 for s in run.streams.values()):
+                self._needed_until = now + _NEEDED_FOR
+        return now < self._needed_until
 
     def _match_streams(self) -> None:
         """A new stream continues where one of its name and kind ended; otherwise it is a new entry."""
@@ -182,10 +206,11 @@ class Catalogue:
                 if slot.view is not None:
                     slot.view.close()
                     slot.view = None
-                slot.view = make_view(kind, self._ctx, slot.entry.settings)
+                slot.view = make_view(kind, self._ctx, slot.entry.settings, self._work)
                 slot.view_kind = kind
             if slot.source.feed(slot.view):
                 slot.entry.fault = ""
+                self._work.governor.loads_version()
                 self._mark()
         cost = time.monotonic() - begin
         # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.

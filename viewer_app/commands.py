@@ -39,6 +39,9 @@ class Serve:
     """Width and height of the window or picture."""
     max_fps: Annotated[float, tyro.conf.arg(metavar="N")] = 60.0
     """Never draw more pictures a second than this. Less when nothing changes: an idle viewer draws none."""
+    gpu_budget: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.1
+    """The share of the GPU's time that the viewer takes at most while a run that it shows needs the GPU: 0.1 is a
+    tenth, 1 is no limit. Pictures come less often then, and coarser while you move."""
     vsync: bool = True
     """Wait for the display's refresh, so that pictures do not tear."""
 
@@ -53,10 +56,13 @@ class Serve:
             raise ViewerError("serve: --window and --offscreen exclude each other; name one")
         if not 0 < self.max_fps <= 1000:
             raise ViewerError(f"serve: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000")
+        if not 0 < self.gpu_budget <= 1:
+            raise ViewerError(f"serve: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no limit)")
         if not self.files:
             _check_runs_can_be_found()
         screen = self._open_screen(parse_size(self.size))
-        App(screen, AppOptions(files=self.files, run=self.run, max_fps=self.max_fps, out=self.out)).serve()
+        App(screen, AppOptions(files=self.files, run=self.run, max_fps=self.max_fps, out=self.out,
+                               gpu_budget=self.gpu_budget)).serve()
 
     def _open_screen(self, size: tuple[int, int]) -> Screen:
         import os

@@ -60,6 +60,11 @@ class Governor:
         """What follows belongs to another picture than what came before."""
         self._last_picture, self._picture = self._picture, []
 
+    @property
+    def words(self) -> set[object]:
+        """The first words of the works that the present picture consists of."""
+        return {work[0] for work in self._picture}
+
     def gives(self, work: Work) -> None:
         """The GPU is given this to do."""
         self._picture.append(work)
@@ -115,15 +120,15 @@ class Governor:
     # -- what may be done ----------------------------------------------------------------------------------
 
     def next_picture(self) -> float:
-        """When the next picture may begin, by the clock; a time that has passed means now."""
+        """When the next picture may begin, by the clock; 0 means now."""
         now = self._clock()
         debt = -self._balance(now)
-        return now + max(debt, 0.0) / (self.share * 1e3)
+        return now + debt / (self.share * 1e3) if debt > 0 else 0.0
 
     def next_version(self, moving: bool = False) -> float:
         """When the next version of a scene may be loaded, by the clock. `moving`: somebody moves the camera."""
         if not self.limited:
-            return self._clock()
+            return 0.0
         pace = VERSIONS_MOVING if moving else VERSIONS_AT_REST
         return max(self.next_picture(), self._version_at + 1 / pace)
 

@@ -25,7 +25,7 @@ _MOST = 64
 class GpuWork:
     """Times works on the GPU (`with work("image", 640, 480): ...`) and tells a governor.
 
-    A work is timed by two timestamps in the stream of commands (OpenGL 3.3), so that works may lie in each other.
+    A work is timed by two timestamps in the stream of commands (OpenGL 3.3). Works do not lie in each other.
     A software rasteriser's timestamps say little, and its drawing is the processor's work: there the end is waited for.
     Belongs to the thread that holds the context.
     """
@@ -35,8 +35,12 @@ class GpuWork:
         self.ms: dict[object, float] = {}
         """The last known time by the work's first word."""
         self.software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+        self.submitted = 0
+        """Works given to the GPU so far."""
+        self.finished = 0
+        """Works that are known to be done: all whose number, `submitted` after them, is not greater."""
         self._ctx = ctx
-        self._gl = _functions()
+        self._gl = None if self.software else _functions()
         self._queries: list[int] = []
         self._free: list[int] = []
         self._pending: deque[tuple[Work, int, int]] = deque()
@@ -46,36 +50,35 @@ class GpuWork:
     def __call__(self, *work: object) -> Iterator[None]:
         """What is submitted inside is this work."""
         self.governor.gives(work)
-        if self.software:
+        if self._gl is None:
             since = time.perf_counter()
             yield
             self._ctx.finish()
+            self.submitted = self.finished = self.submitted + 1
             self.took(work, (time.perf_counter() - since) * 1e3)
             return
-        begin = self._stamp()
+        begin = self._stamp(self._gl)
         try:
             yield
         finally:
-            end = self._stamp()
-            if begin and end:
-                self._pending.append((work, begin, end))
+            self._pending.append((work, begin, self._stamp(self._gl)))
+            self.submitted += 1
 
-    def _stamp(self) -> int:
-        if self._gl is None or self._closed:
-            return 0
+    def _stamp(self, gl: ctypes.CDLL) -> int:
+        if not self._free and len(self._queries) >= 2 * _MOST:  # nobody collected them
+            self._ctx.finish()
+            self.collect()
         if not self._free:
-            if len(self._queries) >= 2 * _MOST:
-                return 0
             query = ctypes.c_uint()
-            self._gl.glGenQueries(1, ctypes.byref(query))
+            gl.glGenQueries(1, ctypes.byref(query))
             self._queries.append(query.value)
             self._free.append(query.value)
         query_id = self._free.pop()
-        self._gl.glQueryCounter(query_id, _TIMESTAMP)
+        gl.glQueryCounter(query_id, _TIMESTAMP)
         return query_id
 
-    def collect(self) -> int:
-        """Take in what the GPU has finished; returns how many works it has not. Never waits."""
+    def collect(self) -> None:
+        """Take in what the GPU has finished. Never waits."""
         gl = self._gl
         while self._pending and gl is not None:
             work, begin, end = self._pending[0]
@@ -90,8 +93,8 @@ class GpuWork:
                 times.append(ns.value)
             self._pending.popleft()
             self._free += [begin, end]
+            self.finished += 1
             self.took(work, max(times[1] - times[0], 0) * 1e-6)
-        return len(self._pending)
 
     def flush(self) -> None:
         """Have the GPU begin with what was submitted. Does not wait."""
@@ -111,6 +114,7 @@ class GpuWork:
             return
         self._closed = True
         self._pending.clear()
+        self.finished = self.submitted
         if self._gl is not None and self._queries:
             ids = (ctypes.c_uint * len(self._queries))(*self._queries)
             self._gl.glDeleteQueries(len(self._queries), ids)

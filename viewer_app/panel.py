@@ -193,7 +193,7 @@ class Panel:
                     asked.changed |= shown.controls()
             self._gap(6)
             if entry is not None and shown.details and self._fold("Details"):
-                for line in [*status_phrases(state, shown), *shown.extras]:
+                for line in [*status_phrases(state, shown), *_latency(state), *shown.extras]:
                     _wrapped(line, theme.DIM)
             if entry is not None and entry.paused is not None:
                 self._gap(6)
@@ -309,10 +309,18 @@ def status_phrases(state: State, shown: Shown) -> list[str]:
     phrases = list(shown.details)
     if t.fps >= 2:
         phrases.append(f"{t.fps:.0f} pictures/s")
+    if t.gpu_share is not None:
+        phrases.append(f"GPU share {t.gpu_share:.0%} of {t.gpu_budget:.0%}")
     stages = [f"{name} {ms:.1f}" for name, ms in t.stages.items() if ms >= 0.05]
     if stages:
         phrases.append(" + ".join(stages) + " ms")
     return [*phrases, *shown.path, *([state.screen] if state.screen else [])]
+
+
+def _latency(state: State) -> list[str]:
+    ms = state.timings.latency_ms
+    alive = state.shown is not None and state.shown.alive and not state.shown.is_file
+    return [] if ms is None or not alive else [f"{ms:.1f} ms from publish to the screen"]
 
 
 def _beside(entry: Entry) -> str:

@@ -8,22 +8,58 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ipc.errors import SharingError
 from viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ipc import RemoteStream
+    import moderngl
+
+    from ipc import RemoteStream, Subscriber
     from viewer_app.scene import GaussianScene
     from viewer_app.state import Entry
     from viewer_app.views.base import Value, View
+
+
+_WORDS = {"ring": "shared-memory ring", "device-ring": "ring in GPU memory", "in-place": "in place (zero-copy)",
+          "host": "GPU to pinned host memory"}
+LIVE_PERIOD = 1 / 30
+"""Seconds between looks at tensors that change in place all the time."""
+
+
+def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewer") -> Subscriber:
+    """A subscriber that takes what can be shown with this context: memory of a GPU that CUDA sees or OpenGL draws on.
+
+    Neither is asked to do anything: no CUDA context is made.
+    """
+    from ipc import Subscriber
+    from ipc.interop.glapi import gl_device_uuid
+    from ipc.subscriber import can_take
+
+    drawn_on = gl_device_uuid(ctx)
+
+    def fits(way: str, gpu: str) -> bool:
+        return gpu == drawn_on or can_take(way, gpu)
+
+    return Subscriber(run=run, client=client, ways=fits)
 
 
 class Source(Protocol):
     @property
     def path(self) -> str:
         """How the data is shared."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """Why it is not shared in a better way, and where it lies."""
+        ...
+
+    @property
+    def time_ns(self) -> int:
+        """When what was last handed out was published, in ns since the epoch; 0 for what never was."""
         ...
 
     def refresh(self, entry: Entry) -> bool:
@@ -42,6 +78,10 @@ class Source(Protocol):
         """Whether `feed` would bring something new. Cheap."""
         ...
 
+    def again(self) -> None:
+        """What was handed out last was overwritten: it counts as new."""
+        ...
+
     def feed(self, view: View) -> bool:
         """Give the newest whole value to a view; True when it took one over."""
         ...
@@ -54,8 +94,10 @@ class StreamSource:
 
     def __init__(self, stream: RemoteStream) -> None:
         self.stream = stream
+        self.time_ns = 0
         self._seen = 0
         self._wanted = False
+        self._live_at = 0.0
         self._last: tuple[object, ...] = ()
 
     def follow(self, stream: RemoteStream) -> None:
@@ -88,21 +130,36 @@ class StreamSource:
         self.stream.release()
 
     def has_news(self) -> bool:
-        return self.stream.version > self._seen
+        stream = self.stream
+        if stream.version > self._seen:
+            return True
+        return stream.live and stream.run.alive and self._seen > 0 and time.monotonic() >= self._live_at
+
+    def again(self) -> None:
+        if self.stream.run.alive:
+            self._seen = 0
 
     def feed(self, view: View) -> bool:
-        frame = self.stream.read(after=self._seen)
+        stream = self.stream
+        after = self._seen - 1 if stream.live and stream.version == self._seen else self._seen
+        frame = stream.read(after=max(after, 0))
         if frame is None:
             return False
         with frame:
-            version = frame.version
+            version, time_ns, on_gpu = frame.version, frame.time_ns, frame.on_gpu
             try:
                 taken = view.update(frame)
+            except SharingError as e:
+                if not on_gpu:
+                    raise
+                stream.refuse(str(e))  # the same data may be shown when it comes in another way
+                return False
             except Exception:
                 self._seen = version  # the same frame would fail again; the next one may not
                 raise
         if taken:
-            self._seen = version
+            self._live_at = time.monotonic() + LIVE_PERIOD
+            self._seen, self.time_ns = version, time_ns
         return taken
 
     def set_paused(self, paused: bool) -> None:
@@ -111,8 +168,13 @@ class StreamSource:
 
     @property
     def path(self) -> str:
-        words = {"ring": "shared-memory ring", "host": "GPU to host to shared memory"}
-        return words.get(self.stream.sharing, self.stream.sharing)
+        return _WORDS.get(self.stream.sharing, self.stream.sharing)
+
+    @property
+    def notes(self) -> list[str]:
+        stream = self.stream
+        out = [f"not shared better because {stream.fallback}"] if stream.fallback else []
+        return out if stream.device == "cpu" else [*out, f"tensors on {stream.device}"]
 
     def close(self) -> None:
         self.release()
@@ -123,6 +185,8 @@ class FileSource:
 
     def __init__(self, path: Path, wake: Callable[[], None]) -> None:
         self.file = path
+        self.time_ns = 0
+        self.notes: list[str] = []
         self.value: GaussianScene | np.ndarray | None = None
         self._wake = wake
         self._progress: float | None = 0.0
@@ -184,6 +248,8 @@ class FileSource:
 
     def has_news(self) -> bool:
         return self.value is not None and not self._fed
+
+    def again(self) -> None: ...
 
     def feed(self, view: View) -> bool:
         if self.value is None:

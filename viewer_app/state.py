@@ -85,6 +85,12 @@ class Timings:
     """Pictures drawn in the last second."""
     stages: dict[str, float] = field(default_factory=dict)
     """Milliseconds by stage of the last picture."""
+    latency_ms: float | None = None
+    """From the call that published what is shown to the moment its picture was given to the screen."""
+    gpu_share: float | None = None
+    """The share of the last second that the GPU worked for the viewer; None while there is no limit."""
+    gpu_budget: float = 1.0
+    """The limit."""
 
 
 @dataclass
@@ -101,7 +107,7 @@ class State:
     """Faults of the surroundings, one line each."""
     timings: Timings = field(default_factory=Timings)
     screen: str = ""
-    """The screen's name and the OpenGL renderer's."""
+    """The OpenGL renderer's name: the GPU's, where it runs on one."""
 
     def entry(self, key: str | None) -> Entry | None:
         return next((e for e in self.entries if e.key == key), None)

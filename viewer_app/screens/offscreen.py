@@ -9,7 +9,7 @@ import moderngl
 import numpy as np
 
 from ipc import IpcError
-from ipc.interop.glapi import gl_device_uuid
+from ipc.interop.glapi import GL, gl_device_uuid
 from viewer_app.errors import GraphicsError
 from viewer_app.events import Close, Resize
 from viewer_app.screens import _egl
@@ -147,8 +147,8 @@ class OffscreenScreen:
             self._ready.notify()
 
     def present(self) -> None:
-        """Nothing to show it on; hands the drawing to the GPU."""
-        self.ctx.finish()
+        """Nothing to show it on; hands the drawing to the GPU, and waits for nothing."""
+        GL.current().glFlush()
 
     def pixels(self) -> np.ndarray:
         width, height = self.size

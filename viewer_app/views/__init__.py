@@ -10,6 +10,7 @@ from viewer_app.errors import ViewerError
 if TYPE_CHECKING:
     import moderngl
 
+    from viewer_app.gpu_work import GpuWork
     from viewer_app.state import ViewSettings
     from viewer_app.views.base import View
 
@@ -18,9 +19,10 @@ KINDS = tuple(_VIEWS)
 """The kinds of streams that can be shown."""
 
 
-def make_view(kind: str, ctx: moderngl.Context, settings: ViewSettings) -> View:
-    """A view for a kind of stream. Raises ViewerError for a kind that has none."""
+def make_view(kind: str, ctx: moderngl.Context, settings: ViewSettings, work: GpuWork | None = None) -> View:
+    """A view for a kind of stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
     if kind not in _VIEWS:
         raise ViewerError(f"a stream of kind {kind!r} cannot be shown here; legal are {', '.join(KINDS)}")
     module, name = _VIEWS[kind]
-    return getattr(import_module(f"viewer_app.views.{module}"), name)(ctx, getattr(settings, kind))
+    return getattr(import_module(f"viewer_app.views.{module}"), name)(
+        ctx, getattr(settings, kind), work=work)

@@ -1,48 +1,81 @@
-"""From a frame of a Gaussian stream to the scene that renderers take."""
+"""From a frame of a Gaussian stream to the scene that renderers take, and what the view keeps of it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.cameras import frame_points
+from viewer_app.cameras import bounds, frame_points
 from viewer_app.errors import ViewerError
 from viewer_app.scene import SH_C0, GaussianScene
 from viewer_app.views.base import meta_phrases
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipc import Frame
     from viewer_app.cameras import Camera
     from viewer_app.state import Color
 
 _MEANT = ("color", "activated", "sh_degree", "antialiased")
 """Metadata that steers the drawing."""
+_VISIBLE = 0.05
+"""Gaussians of at most this opacity do not count when a scene is framed."""
+_SAMPLE = 200_000
+"""Gaussians that are looked at to frame a scene."""
 
 
 def scene_of(frame: Frame) -> GaussianScene:
-    """A float32 copy of everything in the frame. Ask `frame.intact()` afterwards: until then it may be torn."""
-    tensors = {name: t.to_float32() for name, t in frame.tensors.items()}
-    meta = frame.meta
-    n = len(tensors["means"])
-    color = meta.get("color")
-    if color == "sh":
-        sh0 = tensors["sh0"]
-        shN = tensors.get("shN")
-    elif color in ("rgb", "rgb_logit"):
+    """Float32 copies in host memory of everything in the frame. Ask `frame.intact()` afterwards: until then it may be
+    torn. Raises ViewerError for unknown colours, SharingError when GPU memory cannot be read here."""
+    tensors: dict[str, Any] = {name: t.to_float32() for name, t in frame.tensors.items() if name != "background"}
+    if (color := _color(frame)) != "sh":
         rgb = tensors["rgb"]
         if color == "rgb_logit":
             with np.errstate(over="ignore"):
                 rgb = 1.0 / (1.0 + np.exp(-rgb))
-        sh0, shN = (rgb - 0.5) / np.float32(SH_C0), None
-    else:
+        tensors["sh0"], tensors["shN"] = (rgb - 0.5) / np.float32(SH_C0), None
+    if tensors.get("shN") is None:
+        tensors["shN"] = np.empty((len(tensors["means"]), 0, 3), np.float32)
+    return _scene(frame, tensors)
+
+
+def device_scene_of(frame: Frame) -> GaussianScene:
+    """CUDA tensors over the frame's own memory, valid while it is held; wait for their data with `frame.wait`.
+
+    What has to be converted is, on torch's current stream. Errors as for `scene_of`.
+    """
+    import torch
+
+    tensors: dict[str, Any] = {name: t.torch() for name, t in frame.tensors.items()  # type: ignore[union-attr]
+                               if name != "background"}
+    device = tensors["means"].device
+    if (color := _color(frame)) != "sh":
+        with torch.cuda.device(device):
+            frame.wait(torch.cuda.current_stream().cuda_stream)
+            rgb = tensors["rgb"].float()
+            tensors["sh0"] = ((rgb.sigmoid() if color == "rgb_logit" else rgb) - 0.5) / SH_C0
+        tensors["shN"] = None
+    if tensors.get("shN") is None:
+        tensors["shN"] = torch.empty((len(tensors["means"]), 0, 3), device=device)
+    return _scene(frame, tensors)
+
+
+def _color(frame: Frame) -> str:
+    color = frame.meta.get("color")
+    if color not in ("sh", "rgb", "rgb_logit"):
         raise ViewerError(f"gaussians: color is {color!r}, not 'sh', 'rgb' or 'rgb_logit'")
+    return str(color)
+
+
+def _scene(frame: Frame, tensors: dict[str, Any]) -> GaussianScene:
+    meta = frame.meta
     return GaussianScene(
-        tensors["means"], tensors["quats"], tensors["scales"], tensors["opacities"], sh0,
-        np.empty((n, 0, 3), np.float32) if shN is None else shN,
+        tensors["means"], tensors["quats"], tensors["scales"], tensors["opacities"], tensors["sh0"], tensors["shN"],
         activated=bool(meta.get("activated")),
-        sh_degree=int(meta.get("sh_degree", 0)) if color == "sh" else 0,
+        sh_degree=int(meta.get("sh_degree", 0)) if _color(frame) == "sh" else 0,
         antialiased=bool(meta.get("antialiased")),
         version=frame.version,
         notes=tuple(meta_phrases(meta, _MEANT)),
@@ -50,7 +83,7 @@ def scene_of(frame: Frame) -> GaussianScene:
 
 
 def background_of(frame: Frame) -> Color | None:
-    """The background colour that travels with a stream."""
+    """The background colour that travels with a stream. Waits for the GPU where it lies on one."""
     tensor = frame.tensors.get("background")
     if tensor is None:
         return None
@@ -58,38 +91,54 @@ def background_of(frame: Frame) -> Color | None:
     return float(values[0]), float(values[1]), float(values[2])
 
 
-def visible_weights(scene: GaussianScene) -> np.ndarray | None:
-    """(N,) opacities, 0 for what can hardly be seen; None when nothing can."""
-    opacities = scene.opacities
-    if not scene.activated:
-        with np.errstate(over="ignore", invalid="ignore"):
-            opacities = 1.0 / (1.0 + np.exp(-opacities))
-    weights = np.where(opacities > 0.05, opacities, 0.0)  # NaN counts as invisible
-    return weights if weights.any() else None
+@dataclass(frozen=True)
+class Sight:
+    """What is kept of a scene to frame it: some of its Gaussians, evenly spread over the arrays."""
 
+    means: np.ndarray
+    """(M, 3) float32."""
+    opacities: np.ndarray
+    """(M,) float32 in [0, 1]."""
 
-def first_sight(scene: GaussianScene, width: int, height: int, up: Any) -> Camera:
-    """The camera from which a scene is seen whole, in the middle of the picture.
+    @classmethod
+    def of(cls, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> Sight:
+        """`ready` makes a CUDA stream wait for the data. Waits for the GPU where the scene lies on one."""
+        means, opacities = scene.sample(_SAMPLE, ready)
+        return cls(np.array(means, np.float32), np.array(opacities, np.float32))
 
-    Starts from `frame_points`, whose direction it keeps, and corrects it by where the visible Gaussians come to
-    lie in the picture. Floaters, the outer hundredth on each side, do not count, and it never moves far.
-    """
-    weights = visible_weights(scene)
-    camera = frame_points(scene.means, width, height, weights=weights, up=up)
-    means = scene.means if weights is None else scene.means[weights > 0]
-    means = means[np.isfinite(means).all(axis=1)]
-    means = means[:: max(len(means) // 50_000, 1)].astype(np.float64)
-    focal, viewmat = camera.K[0, 0], camera.viewmat
-    for _ in range(2):  # the correction is exact for a flat scene; the second turn takes in depth
-        p = means @ viewmat[:3, :3].T + viewmat[:3, 3]
-        p = p[p[:, 2] > camera.near]
-        if len(p) < 2:
-            break
-        distance = float(np.median(p[:, 2]))
-        low, high = np.percentile(p[:, :2] / p[:, 2:], (1, 99), axis=0)
-        room = np.array([width, height]) / focal * 0.84
-        nearer = float(np.clip(((high - low) / room).max(), 0.7, 1.6))
-        shift = np.array([*((low + high) / 2 * distance), distance * (1 - nearer)])
-        viewmat = viewmat.copy()
-        viewmat[:3, 3] -= shift
-    return replace(camera, viewmat=viewmat)
+    @property
+    def weights(self) -> np.ndarray | None:
+        """(M,) opacities, 0 for what can hardly be seen; None when nothing can."""
+        weights = np.where(self.opacities > _VISIBLE, self.opacities, 0.0)  # NaN counts as invisible
+        return weights if weights.any() else None
+
+    @property
+    def middle(self) -> np.ndarray:
+        """(3,) the middle of what can be seen."""
+        return bounds(self.means, self.weights)[0]
+
+    def camera(self, width: int, height: int, up: Any) -> Camera:
+        """The camera from which the scene is seen whole, in the middle of the picture.
+
+        Starts from `frame_points`, whose direction it keeps, and corrects it by where the visible Gaussians come to
+        lie in the picture. Floaters, the outer hundredth on each side, do not count, and it never moves far.
+        """
+        weights = self.weights
+        camera = frame_points(self.means, width, height, weights=weights, up=up)
+        means = self.means if weights is None else self.means[weights > 0]
+        means = means[np.isfinite(means).all(axis=1)]
+        means = means[:: max(len(means) // 50_000, 1)].astype(np.float64)
+        focal, viewmat = camera.K[0, 0], camera.viewmat
+        for _ in range(2):  # the correction is exact for a flat scene; the second turn takes in depth
+            p = means @ viewmat[:3, :3].T + viewmat[:3, 3]
+            p = p[p[:, 2] > camera.near]
+            if len(p) < 2:
+                break
+            distance = float(np.median(p[:, 2]))
+            low, high = np.percentile(p[:, :2] / p[:, 2:], (1, 99), axis=0)
+            room = np.array([width, height]) / focal * 0.84
+            nearer = float(np.clip(((high - low) / room).max(), 0.7, 1.6))
+            shift = np.array([*((low + high) / 2 * distance), distance * (1 - nearer)])
+            viewmat = viewmat.copy()
+            viewmat[:3, 3] -= shift
+        return replace(camera, viewmat=viewmat)

@@ -23,16 +23,40 @@ if TYPE_CHECKING:
 
     Value = Union[Frame, GaussianScene, np.ndarray]
 
+VERTEX = """
+#version 330
+void main() {  // one triangle over everything
+    gl_Position = vec4(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0, 0.0, 1.0);
+}
+"""
+BRIDGE_WORDS = {"direct": "drawn in place", "import": "CUDA copy into memory of OpenGL's",
+                "register": "CUDA copy into a texture", "host": "texture upload"}
+"""How pixels come to OpenGL, by the name of the bridge (`ipc.interop`)."""
+
 
 class View(Protocol):
     kind: ClassVar[str]
     """The kind of stream it shows."""
+    stale: bool
+    """Whether the writer has overwritten what it shows: it wants the newest frame, even one that it had."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is still reading the last frame, so that it cannot take another."""
+        ...
+
+    @property
+    def moving(self) -> bool:
+        """Whether its user moves the camera just now."""
+        ...
 
     def update(self, value: Value) -> bool:
-        """Take over a frame of a stream or what a file holds; the memory may change after this returns.
+        """Take over a frame of a stream or what a file holds; the memory may change after this returns, unless the
+        view holds the frame (`Frame.hold`).
 
         Returns False when the writer overwrote the frame meanwhile; the view then shows what it showed before.
-        Raises ViewerError for a value that it cannot show.
+        Raises ViewerError for a value that it cannot show, SharingError for a frame on a GPU that cannot be read here:
+        the same frame could be shown if it came through host memory.
         """
         ...
 
@@ -106,28 +130,9 @@ def meta_phrases(meta: Mapping[str, Any], known: Collection[str]) -> list[str]:
     return [f"{name} {text(value)}" for name, value in meta.items() if name not in known]
 
 
-class GpuTimer:
-    """Milliseconds that the GPU worked on what was submitted inside `with timer:`.
-
-    The result is that of the last time but one, so that asking never waits for the GPU.
-    """
-
-    def __init__(self, ctx: moderngl.Context) -> None:
-        self._queries = [ctx.query(time=True), ctx.query(time=True)]
-        self._used = [False, False]
-        self._next = 0
-        self.ms = 0.0
-
-    def __enter__(self) -> GpuTimer:
-        if self._used[self._next]:
-            self.ms = self._queries[self._next].elapsed * 1e-6
-        self._queries[self._next].__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._queries[self._next].__exit__(None, None, None)  # pyright: ignore  (its stub says one argument)
-        self._used[self._next] = True
-        self._next = 1 - self._next
+def bridge_phrases(reasons: Mapping[str, str]) -> list[str]:
+    """Why better ways to OpenGL than the one in use were not taken."""
+    return [f"{name} does not work here: {why}" for name, why in reasons.items() if why]
 
 
 class Stopwatch:

@@ -3,110 +3,151 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
 import numpy as np
 
+from ipc.interop.base import fragment_head
 from viewer_app.cameras import bounds
 from viewer_app.controls import Orbit, Rect
-from viewer_app.errors import RendererError, ViewerError
+from viewer_app.errors import ViewerError
 from viewer_app.events import Key, PointerPress
+from viewer_app.governor import scaled
+from viewer_app.gpu_work import GpuWork
 from viewer_app.renderers.base import RenderOptions
+from viewer_app.renderers.choose import make_renderer, renderer_note
 from viewer_app.scene import GaussianScene
 from viewer_app.state import GaussianSettings
-from viewer_app.views._gaussian_frames import background_of, first_sight, scene_of, visible_weights
-from viewer_app.views.base import Stopwatch
+from viewer_app.views._depth import DepthPicture
+from viewer_app.views._gaussian_frames import Sight, background_of, device_scene_of, scene_of
+from viewer_app.views.base import VERTEX, Stopwatch
 
 if TYPE_CHECKING:
     from ipc import Frame
+    from ipc.interop.base import PixelSource
     from viewer_app.cameras import Camera
     from viewer_app.events import Event
     from viewer_app.renderers.base import Picture, Renderer
     from viewer_app.state import Color
 
-_VERTEX = """
-#version 330
-void main() {  // one triangle over everything
-    gl_Position = vec4(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0, 0.0, 1.0);
-}
-"""
 _SHOW = {"color": 0, "depth": 1, "alpha": 2}
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 _LARGE = 400_000
 """Gaussians beyond which the first picture of a scene is coarse: something to see at once, wherever it is drawn."""
+_LOOK_PERIOD = 5.0
+"""Seconds between looks at where a scene's Gaussians are; on a GPU a look waits for it."""
 UPS: dict[str, tuple[float, float, float]] = {
     "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
 }
 
 
-def make_renderer(ctx: moderngl.Context) -> Renderer:
-    """The renderer that SPLATVIEW_RENDERER names, or the best there is."""
-    wanted = os.environ.get("SPLATVIEW_RENDERER", "gl")
-    if wanted != "gl":
-        raise RendererError(f"SPLATVIEW_RENDERER is {wanted!r}; legal here: gl")
-    from viewer_app.renderers.gl import GlRenderer
+@dataclass(frozen=True)
+class _Facts:
+    """What is said about the scene that is shown; its arrays may be gone by now."""
 
-    return GlRenderer(ctx)
+    count: int
+    sh_degree: int
+    stored_sh_degree: int
+    antialiased: bool
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scene: GaussianScene) -> _Facts:
+        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes)
 
 
 class GaussianView:
+    """Scenes on a GPU are read where they lie if the renderer can: such a frame is held until that has ended, and
+    only then drawn, so that nothing is seen that the writer overwrote meanwhile."""
+
     kind: ClassVar[str] = "gaussians"
 
     def __init__(self, ctx: moderngl.Context, settings: GaussianSettings | None = None, *,
-                 renderer: Renderer | None = None, orbit: Orbit | None = None) -> None:
+                 renderer: Renderer | None = None, orbit: Orbit | None = None, work: GpuWork | None = None) -> None:
         self.settings = settings or GaussianSettings()
         self.orbit = orbit or Orbit()
+        self.stale = False
         self._ctx = ctx
+        self._work = work or GpuWork(ctx)
         self._renderer = renderer or make_renderer(ctx)
-        self._scene: GaussianScene | None = None
+        self._scene: _Facts | None = None
+        self._sight: Sight | None = None
+        self._looked_at = -math.inf
         self._background: Color | None = None
+        self._loading: Frame | None = None
         self._loads = 0
+        self._on_gpu = False
         self._framed = orbit is not None
         self._camera: Camera | None = None
         self._picture: Picture | None = None
         self._drawn: tuple[Any, ...] = ()
-        self._depth: moderngl.Texture | None = None
-        self._depth_of: tuple[Any, ...] = ()
-        self._range = (0.0, 0.0)
+        self._depth = DepthPicture(ctx)
         self._rect = Rect(0, 0, 1, 1)
         self._scale = 1.0
         self._coarse = 1.0
         self._moved_at = -math.inf
+        self._timed: tuple[object, ...] = ()
         self._stopwatch = Stopwatch()
-        fragment = files("viewer_app.views").joinpath("shaders/compose.glsl").read_text()
-        self._program = ctx.program(vertex_shader=_VERTEX, fragment_shader="#version 330\n" + fragment)
-        self._array = ctx.vertex_array(self._program, [])
+        self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
 
     def update(self, value: Frame | GaussianScene | np.ndarray) -> bool:
-        background = None
         if isinstance(value, np.ndarray):
             raise ViewerError(f"gaussians: an array of shape {value.shape} is no scene")
+        if self.busy:
+            return False
+        frame: Frame | None = None
+        background, ready = None, None
         if isinstance(value, GaussianScene):
             scene = value
         else:
+            frame, ready = value, value.wait
             with self._stopwatch("copy"):
-                scene = scene_of(value)
+                self._on_gpu = value.on_gpu and self._renderer.wants_gpu
+                scene = device_scene_of(value) if self._on_gpu else scene_of(value)
                 background = background_of(value)
             if not value.intact():
                 return False
+        now = time.monotonic()
+        sight = self._sight
+        if sight is None or not self._framed or not scene.on_gpu or now - self._looked_at > _LOOK_PERIOD:
+            sight = Sight.of(scene, ready)
+            self._looked_at = now
         with self._stopwatch("load"):
-            self._renderer.load(scene)
+            self._renderer.load(scene, ready)
+        if frame is not None and self._renderer.reading:
+            frame.hold()
+            self._loading = frame
         if self._scene is None and len(scene) > _LARGE and self.settings.coarse_ms < math.inf:
             self._coarse = max(math.sqrt(_LARGE / len(scene)), 0.25)
-            self._moved_at = time.monotonic()
-        self._scene, self._background = scene, background
+            self._moved_at = now
+        self._scene, self._sight, self._background = _Facts.of(scene), sight, background
+        self.stale = False
         self._loads += 1
         return True
 
+    def _loaded(self, *, wait: bool = False) -> bool:
+        """Whether the renderer has read its scene, whole; with `wait` it is waited for. False for one that was
+        overwritten meanwhile: the view is stale then, and shows what it showed before."""
+        frame = self._loading
+        if frame is None:
+            return not self.stale
+        while self._renderer.reading:
+            if not wait:
+                return False
+            time.sleep(0.0002)
+        self._loading = None
+        self.stale = not frame.intact()
+        frame.close()
+        return not self.stale
+
     def use_camera(self, camera: Camera) -> None:
         """Draw with exactly this camera until the user moves it."""
-        target = bounds(self._scene.means)[0] if self._scene is not None else np.zeros(3)
+        target = bounds(self._sight.means)[0] if self._sight is not None else np.zeros(3)
         self.orbit.take(camera, target)
         self._camera, self._framed = camera, True
 
@@ -114,13 +155,21 @@ class GaussianView:
         """Look at the whole scene, as at first sight."""
         self._framed, self._camera = False, None
 
+    @property
+    def busy(self) -> bool:
+        return self._loading is not None
+
+    @property
+    def moving(self) -> bool:
+        """Whether somebody moved the camera just now."""
+        return time.monotonic() - self._moved_at < _REST
+
     def _current_camera(self, rect: Rect) -> Camera:
-        scene = self._scene
-        assert scene is not None
-        if not self._framed and len(scene):
-            camera = first_sight(scene, rect.width, rect.height, self.orbit.up)
+        assert self._scene is not None
+        if not self._framed and self._scene.count and self._sight is not None:
+            camera = self._sight.camera(rect.width, rect.height, self.orbit.up)
             model = self.orbit.model
-            self.orbit.take(camera, bounds(scene.means, visible_weights(scene))[0])
+            self.orbit.take(camera, self._sight.middle)
             self.orbit.model = model
             self._framed = True
         if self._camera is not None:
@@ -133,22 +182,33 @@ class GaussianView:
         """Draw the scene, unless the picture that is there shows just this."""
         s, scene = self.settings, self._scene
         assert scene is not None
-        self._scale = self._coarse if time.monotonic() - self._moved_at < _REST else 1.0
+        if not self._loaded(wait=self._picture is None):
+            return
+        size = rect.width, rect.height
+        scale = min(self._coarse, self._work.governor.scale("scene", size)) if self.moving else 1.0
         camera = self._current_camera(rect)
-        if self._scale < 1.0:
-            size = max(int(rect.width * self._scale), 16), max(int(rect.height * self._scale), 16)
-            camera = camera.resized(*size)
+        if scale < 1.0:
+            camera = camera.resized(*scaled(size, scale))
         mode = ("antialiased" if scene.antialiased else "classic") if s.mode == "scene" else s.mode
         options = RenderOptions(mode, s.sh_degree, depth=s.show == "depth")
         wanted = (camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.model, options,
                   self._loads)
         if self._picture is not None and wanted == self._drawn:
             return
+        self._scale = scale
+        work = "scene", camera.width, camera.height
         with self._stopwatch("render"):
-            self._picture = self._renderer.render(camera, options)
-            self._ctx.finish()  # so that the time below is that of the work
-        self._drawn = wanted
-        self._adapt(self._stopwatch.ms["render"])
+            if self._renderer.wants_gpu:  # it works with CUDA, which OpenGL's clock does not see
+                ms = self._renderer.gpu_ms
+                if ms is not None and work == self._timed:  # it is of a picture before, so only if those were like it
+                    self._work.took(work, ms)
+                self._work.governor.gives(work)
+                self._picture = self._renderer.render(camera, options)
+            else:
+                with self._work(*work):
+                    self._picture = self._renderer.render(camera, options)
+        self._drawn, self._timed = wanted, work
+        self._adapt(self._stopwatch.ms["render"] + (0.0 if self._work.software else self._work.ms.get("scene", 0.0)))
 
     def _adapt(self, ms: float) -> None:
         """Choose the resolution of pictures during a drag from what the last one took."""
@@ -163,50 +223,35 @@ class GaussianView:
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         self._rect = rect
         viewport = rect.viewport(framebuffer.height)
-        if self._scene is None:
+        if self._scene is not None:
+            self._render(rect)
+        framebuffer.use()
+        if self._picture is None:
             framebuffer.clear(*self.background, 1.0, viewport=viewport)
             return
-        self._render(rect)
-        assert self._picture is not None
-        texture = self._depth_texture() if self.settings.show == "depth" else self._picture.texture(self._ctx)
-        smooth = moderngl.LINEAR if self._scale < 1.0 else moderngl.NEAREST
-        texture.filter = smooth, smooth
-        texture.repeat_x = texture.repeat_y = False
-        self._program["u_corner"] = rect.x, rect.y
-        self._program["u_size"] = rect.width, rect.height
-        self._program["u_height"] = float(framebuffer.height)
-        self._program["u_background"] = self.background
-        self._program["u_show"] = _SHOW[self.settings.show]
+        show = self.settings.show
+        source = self._depth.source(self._picture, self._drawn) if show == "depth" else self._picture.source()
+        array = self._vertex_array(source)
+        program = array.program
+        program["u_corner"] = rect.x, rect.y
+        program["u_size"] = rect.width, rect.height
+        program["u_height"] = float(framebuffer.height)
+        program["u_background"] = self.background
+        program["u_show"] = _SHOW[show]
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        texture.use(0)
-        framebuffer.use()
+        source.bind(program, 0)
         framebuffer.viewport = viewport
-        self._array.render(moderngl.TRIANGLES, vertices=3)
+        with self._work("compose", rect.width, rect.height):
+            array.render(moderngl.TRIANGLES, vertices=3)
 
-    def _depth_texture(self) -> moderngl.Texture:
-        """Expected depth stretched over [0, 1] with alpha, as RGBA float."""
-        assert self._picture is not None
-        if self._depth is not None and self._depth_of == self._drawn:
-            return self._depth
-        pixels = self._picture.pixels()
-        assert pixels.depth is not None
-        seen = pixels.alpha > 0.3
-        depth = np.divide(pixels.depth, pixels.alpha, out=np.zeros_like(pixels.depth), where=pixels.alpha > 1e-6)
-        self._range = (0.0, 0.0)
-        if seen.any():
-            low, high = np.percentile(depth[seen], (1, 99))
-            self._range = float(low), float(high)
-            depth = (depth - low) / max(high - low, 1e-12)
-        height, width = depth.shape
-        rgba = np.zeros((height, width, 4), np.float32)
-        rgba[..., 0], rgba[..., 3] = depth, pixels.alpha
-        if self._depth is None or self._depth.size != (width, height):
-            if self._depth is not None:
-                self._depth.release()
-            self._depth = self._ctx.texture((width, height), 4, dtype="f4")
-        self._depth.write(rgba)
-        self._depth_of = self._drawn
-        return self._depth
+    def _vertex_array(self, source: PixelSource) -> moderngl.VertexArray:
+        """What draws a picture; one that is smaller than its place on the screen is smoothed."""
+        defines = (*source.defines, *(("SMOOTH",) if source.size != (self._rect.width, self._rect.height) else ()))
+        if defines not in self._arrays:
+            text = files("viewer_app.views").joinpath("shaders/compose.glsl").read_text()
+            program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text)
+            self._arrays[defines] = self._ctx.vertex_array(program, [])
+        return self._arrays[defines]
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
@@ -224,8 +269,14 @@ class GaussianView:
         return True
 
     def tick(self, now: float) -> bool:
-        """Draws in full what was drawn coarsely, once the user rests."""
-        return self._scale < 1.0 and now - self._moved_at >= _REST
+        """Draws what has been read by now, and in full what was drawn coarsely, once the user rests."""
+        self._work.collect()
+        again = self._renderer.tick()
+        if again:
+            self._loads += 1
+        if self._loading is not None:
+            again |= self._loaded()
+        return again or (self._scale < 1.0 and now - self._moved_at >= _REST)
 
     def panel(self) -> bool:
         from viewer_app import widgets as ui
@@ -273,15 +324,15 @@ class GaussianView:
         scene = self._scene
         if scene is None:
             return []
-        out = [f"{len(scene):,} Gaussians"]
+        out = [f"{scene.count:,} Gaussians"]
         if self._renderer.skipped:
             out.append(f"{self._renderer.skipped:,} skipped (NaN or inf)")
         if scene.stored_sh_degree:
             out.append(f"SH {min(scene.sh_degree, scene.stored_sh_degree)} of {scene.stored_sh_degree}")
         if scene.antialiased:
             out.append("antialiased")
-        if self.settings.show == "depth" and self._range[1] > 0:
-            out.append(f"depth {self._range[0]:.3g} to {self._range[1]:.3g}")
+        if self.settings.show == "depth" and self._depth.range[1] > 0:
+            out.append(f"depth {self._depth.range[0]:.3g} to {self._depth.range[1]:.3g}")
         if self._scale < 1.0:
             out.append(f"at {self._scale:.0%} for now")
         return [*out, *scene.notes]
@@ -289,7 +340,8 @@ class GaussianView:
     @property
     def extras(self) -> list[str]:
         stages = ", ".join(f"{name} {ms:.1f}" for name, ms in self._renderer.timings.items())
-        return [f"renderer: {stages} ms"] if stages else []
+        note = renderer_note(self._renderer)
+        return [*([f"renderer: {stages} ms"] if stages else []), *([note] if note else [])]
 
     @property
     def readout(self) -> str:
@@ -297,17 +349,22 @@ class GaussianView:
 
     @property
     def path(self) -> list[str]:
-        return ["texture upload", f"{self._renderer.name} renderer"]
+        how = "parameters read in place" if self._on_gpu else "parameters uploaded"
+        return [how, f"{self._renderer.name} renderer"]
 
     @property
     def timings(self) -> dict[str, float]:
-        return dict(self._stopwatch.ms)
+        gpu = self._renderer.gpu_ms
+        return dict(self._stopwatch.ms) | ({} if gpu is None else {"GPU": gpu})
 
     def close(self) -> None:
+        frame, self._loading = self._loading, None
         self._renderer.close()
-        if self._depth is not None:
-            self._depth.release()
-            self._depth = None
+        if frame is not None:
+            frame.close()
+        self._depth.close()
         self._scene = self._picture = None
-        self._array.release()
-        self._program.release()
+        for array in self._arrays.values():
+            array.program.release()
+            array.release()
+        self._arrays.clear()

@@ -1,4 +1,4 @@
-"""Shows an image: one upload of the bytes as they lie, one pass of a shader to the screen."""
+"""Shows an image: one pass of a shader from the bytes as they lie to the screen."""
 
 from __future__ import annotations
 
@@ -6,95 +6,132 @@ import math
 import time
 from dataclasses import replace
 from importlib.resources import files
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
 import numpy as np
 
+from ipc.errors import SharingError
+from ipc.interop.base import fragment_head
+from ipc.interop.host import HostBridge
+from ipc.interop.probe import AutoBridge
 from viewer_app.controls import PanZoom, Rect
+from viewer_app.errors import ViewerError
 from viewer_app.events import PointerLeave, PointerMove
+from viewer_app.gpu_work import GpuWork
 from viewer_app.state import ImageSettings
-from viewer_app.views._image_texture import ImageData, ImageTexture, count_broken
-from viewer_app.views.base import GpuTimer, Stopwatch, meta_phrases
+from viewer_app.views._image_values import INTEGERS, count_broken, picture_of
+from viewer_app.views.base import BRIDGE_WORDS, VERTEX, Stopwatch, bridge_phrases, meta_phrases
 
 if TYPE_CHECKING:
     from ipc import Frame
+    from ipc.interop.base import Bridge, PixelSource
     from viewer_app.events import Event
     from viewer_app.scene import GaussianScene
 
-_VERTEX = """
-#version 330
-void main() {  // one triangle over everything
-    gl_Position = vec4(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0, 0.0, 1.0);
-}
-"""
 _COUNT_PERIOD = 0.5
 """Seconds between counts of NaNs: one costs about as much as an upload."""
+_COUNT_BLOCK = 8
+_READOUT_PERIOD = 0.05
+"""Seconds between looks at a value on a GPU, which wait for it."""
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
 
 
 class ImageView:
+    """Frames in host memory are uploaded; those on a GPU are read where they lie if OpenGL can (the bridge `direct`),
+    at every drawing: such a frame is held until the next one has taken its place."""
+
     kind: ClassVar[str] = "image"
 
-    def __init__(self, ctx: moderngl.Context, settings: ImageSettings | None = None, *, scale: float = 1.0) -> None:
+    def __init__(self, ctx: moderngl.Context, settings: ImageSettings | None = None, *, scale: float = 1.0,
+                 work: GpuWork | None = None) -> None:
         self.settings = settings or ImageSettings()
         self.pan_zoom = PanZoom()
         self.scale = scale
+        self.stale = False
         self._ctx = ctx
+        self._work = work or GpuWork(ctx)
         self._limit = int(ctx.info["GL_MAX_TEXTURE_SIZE"])
-        self._programs: dict[tuple[str, ...], moderngl.Program] = {}
         self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
-        self._front: ImageTexture | None = None
-        self._back: ImageTexture | None = None
-        self._stride = 1
+        self._host = HostBridge(ctx)
+        self._gpu: AutoBridge | None = None
+        self._source: PixelSource | None = None
+        self._on_gpu = False
+        self._held: Frame | None = None
+        self._checked = 0
+        """The drawing after which the held frame was last found to be whole."""
+        self._drawn = 0
+        self._retired: list[tuple[Frame, int]] = []
+        """Frames that drawings up to a number may still read."""
         self._notes: list[str] = []
         self._pointer: tuple[float, float] | None = None
-        self._readout: tuple[tuple[object, ...], str] = ((), "")
+        self._readout: tuple[tuple[object, ...], str, float] = ((), "", 0.0)
         self._rect = Rect(0, 0, 1, 1)
         self._uploads = 0
         self._broken = 0
         self._counted_at = -math.inf
         self._count_due = False
+        self._counting: tuple[moderngl.Framebuffer, int, int] | None = None
         self._stopwatch = Stopwatch()
-        self._gpu = GpuTimer(ctx)
         self._probe_texture = ctx.texture((1, 1), 4, dtype="f4")
         self._probe = ctx.framebuffer([self._probe_texture])
         self._closed = False
 
     def update(self, value: Frame | GaussianScene | np.ndarray) -> bool:
-        data = ImageData.of(value)  # type: ignore[arg-type]  # a scene has no array and is refused there
-        with self._stopwatch("upload"):
-            data = data.fitting(self._limit)
-            if self._back is None or self._back.form != ImageTexture.form_of(data):
-                if self._back is not None:
-                    self._back.release()
-                self._back = ImageTexture(self._ctx, data)
-            self._back.write(data)
+        tensor, dtype, layout = picture_of(value)
+        frame: Frame | None = None if isinstance(value, np.ndarray) else value  # type: ignore[assignment]
+        on_gpu = frame is not None and frame.on_gpu
+        if on_gpu and self._gpu is None:
+            self._gpu = AutoBridge(self._ctx)
+        bridge: Bridge = self._gpu if on_gpu else self._host  # type: ignore[assignment]
+        with self._stopwatch("take" if on_gpu else "upload"):
+            try:
+                source = bridge.put(tensor, layout)
+            except SharingError as e:
+                if on_gpu:
+                    raise
+                raise ViewerError(f"image: {e}") from e
+            in_place = on_gpu and bridge.name == "direct"
+            if on_gpu and not in_place:
+                _finish_copy(tensor)
         counted = None
         now = time.monotonic()
-        if data.is_float and now - self._counted_at >= _COUNT_PERIOD:
+        if dtype not in INTEGERS and not on_gpu and now - self._counted_at >= _COUNT_PERIOD:
             with self._stopwatch("count"):
-                counted = data.count_broken()
-        if not isinstance(value, np.ndarray) and not value.intact():  # type: ignore[union-attr]
+                counted = count_broken(getattr(tensor, "array", tensor), dtype)  # type: ignore[arg-type]
+        if frame is not None and not frame.intact():
+            bridge.undo()
             return False
-        self._front, self._back = self._back, self._front
-        self._stride = data.stride
-        self._notes = [] if isinstance(value, np.ndarray) else meta_phrases(value.meta, ("layout",))  # type: ignore[union-attr]
+        self._retire()
+        if in_place and frame is not None:
+            frame.hold()
+            self._held = frame
+        if self._on_gpu != on_gpu:
+            other = self._host if on_gpu else self._gpu
+            if other is not None:
+                other.close()
+        self._source, self._on_gpu, self.stale = source, on_gpu, False
+        self._notes = [] if frame is None else meta_phrases(frame.meta, ("layout",))
         self._uploads += 1
-        self._count_due = data.is_float and counted is None
-        if not data.is_float:
+        self._count_due = dtype not in INTEGERS and counted is None
+        if dtype in INTEGERS:
             self._broken = 0
         elif counted is not None:
             self._broken, self._counted_at = counted, now
-        self.pan_zoom.resize_picture(*data.size)
+        self.pan_zoom.resize_picture(*source.size)
         return True
+
+    def _retire(self) -> None:
+        """The held frame is not drawn any more; drawings that were submitted may still read it."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._retired.append((held, self._work.submitted))
 
     def _vertex_array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
         if defines not in self._arrays:
             source = files("viewer_app.views").joinpath("shaders/image.glsl").read_text()
-            head = "#version 330\n" + "".join(f"#define {d}\n" for d in defines)
-            self._programs[defines] = self._ctx.program(vertex_shader=_VERTEX, fragment_shader=head + source)
-            self._arrays[defines] = self._ctx.vertex_array(self._programs[defines], [])
+            program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + source)
+            self._arrays[defines] = self._ctx.vertex_array(program, [])
         return self._arrays[defines]
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
@@ -102,30 +139,30 @@ class ImageView:
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         viewport = rect.viewport(framebuffer.height)
         framebuffer.use()
-        if self._front is None:
+        if self._source is None:
             framebuffer.clear(*self.settings.background, 1.0, viewport=viewport)
             return
-        s, front = self.settings, self._front
-        array = self._vertex_array(front.defines)
+        s, source = self.settings, self._source
+        array = self._vertex_array(source.defines)
         x, y, zoom = self.pan_zoom.placed(rect)
-        has_alpha = front.channels in (2, 4)
-        uniforms = {
-            "u_size": front.size, "u_origin": (x, y), "u_zoom": zoom, "u_height": float(framebuffer.height),
-            "u_background": s.background, "u_alpha": _ALPHA[s.alpha] if has_alpha else 2,
+        uniforms: dict[str, Any] = {
+            "u_origin": (x, y), "u_zoom": zoom, "u_height": float(framebuffer.height),
+            "u_background": s.background, "u_alpha": _ALPHA[s.alpha] if self.has_alpha else 2,
             "u_checker": 8.0 * self.scale,
             "u_gain": 2.0**s.exposure if self.is_float else 1.0,
             "u_inv_gamma": 1.0 / s.gamma if self.is_float else 1.0,
         }
         for name, value in uniforms.items():
             array.program[name] = value
-        front.texture.use(0)
+        source.bind(array.program, 0)
         framebuffer.viewport = viewport
-        with self._gpu:
+        with self._work("image", rect.width, rect.height, *source.size, round(math.log2(zoom))):
             array.render(moderngl.TRIANGLES, vertices=3)
+        self._drawn = self._work.submitted
 
     @property
     def is_float(self) -> bool:
-        return self._front is not None and self._front.dtype in ("float16", "bfloat16", "float32")
+        return self._source is not None and self._source.dtype not in INTEGERS
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
@@ -137,45 +174,76 @@ class ImageView:
         return self.pan_zoom.handle(event, rect) or self._pixel() != before
 
     def tick(self, now: float) -> bool:
-        """Counts NaNs of a frame that came too soon after another."""
-        if not self._count_due or self._front is None or now - self._counted_at < _COUNT_PERIOD:
+        self._work.collect()
+        finished = self._work.finished
+        while self._retired and self._retired[0][1] <= finished:
+            self._retired.pop(0)[0].close()
+        if self._held is not None and self._checked < self._drawn <= finished:
+            self._checked = self._drawn
+            self.stale = self.stale or not self._held.intact()
+        return self._count(now)
+
+    def _count(self, now: float) -> bool:
+        """Counts NaNs of a frame that was not counted when it came. True when the number changed."""
+        source = self._source
+        if self._counting is not None:
+            framebuffer, number, upload = self._counting
+            if self._work.finished < number:
+                return False
+            self._counting = None
+            counts = np.frombuffer(framebuffer.read(components=1, dtype="f4"), np.float32)
+            framebuffer.color_attachments[0].release()
+            framebuffer.release()
+            if upload != self._uploads and self._held is not None:
+                return False  # of a frame that may have been overwritten
+            before, self._broken = self._broken, int(counts.sum(dtype=np.float64))
+            return self._broken != before
+        if not self._count_due or source is None or now - self._counted_at < _COUNT_PERIOD:
             return False
         self._count_due, self._counted_at = False, now
-        before, self._broken = self._broken, count_broken(self._front.read(), self._front.dtype)
-        return self._broken != before
+        size = -(-source.size[0] // _COUNT_BLOCK), -(-source.size[1] // _COUNT_BLOCK)
+        framebuffer = self._ctx.framebuffer([self._ctx.texture(size, 1, dtype="f4")])
+        array = self._vertex_array((*source.defines, f"COUNT {_COUNT_BLOCK}"))
+        source.bind(array.program, 0)
+        with self._ctx.scope(framebuffer, moderngl.NOTHING), self._work("count", *source.size):
+            array.render(moderngl.TRIANGLES, vertices=3)
+        self._work.flush()
+        self._counting = framebuffer, self._work.submitted, self._uploads
+        return self._count(now)
 
     def _pixel(self) -> tuple[int, int] | None:
         """The picture's pixel (column, row) under the pointer."""
-        if self._pointer is None or self._front is None or not self._rect.contains(*self._pointer):
+        if self._pointer is None or self._source is None or not self._rect.contains(*self._pointer):
             return None
         x, y = self.pan_zoom.to_picture(*self._pointer, self._rect)
-        w, h = self._front.size
+        w, h = self._source.size
         return (math.floor(x), math.floor(y)) if 0 <= x < w and 0 <= y < h else None
 
     def value_at(self, x: int, y: int) -> tuple[float, ...]:
-        """The stored values at a pixel, as uploaded: integers as such, floats before any tone mapping."""
-        assert self._front is not None
-        array = self._vertex_array((*self._front.defines, "PROBE"))
+        """The stored values at a pixel: integers as such, floats before any tone mapping. Waits for the GPU."""
+        source = self._source
+        assert source is not None
+        array = self._vertex_array((*source.defines, "PROBE"))
         array.program["u_at"] = (x, y)
-        if "u_size" in array.program:  # optimised away unless the image is planar
-            array.program["u_size"] = self._front.size
-        self._front.texture.use(0)
+        source.bind(array.program, 0)
         with self._ctx.scope(self._probe, moderngl.NOTHING):
             array.render(moderngl.TRIANGLES, vertices=3)
-        values = np.frombuffer(self._probe.read(components=4, dtype="f4"), np.float32)[: self._front.channels]
-        top = {"uint8": 255.0, "uint16": 65535.0}.get(self._front.dtype)
+        values = np.frombuffer(self._probe.read(components=4, dtype="f4"), np.float32)[: source.channels]
+        top = INTEGERS.get(source.dtype)
         return tuple(float(v) if top is None else round(float(v) * top) for v in values)
 
     @property
     def readout(self) -> str:
-        pixel = self._pixel()
-        if pixel is None or self._front is None:
+        pixel, source = self._pixel(), self._source
+        if pixel is None or source is None:
             return ""
-        key = (pixel, self._uploads)
-        if self._readout[0] != key:
+        key, now = (pixel, self._uploads), time.monotonic()
+        before, text, at = self._readout
+        if before != key and not (self._on_gpu and text and now - at < _READOUT_PERIOD):
             values = "  ".join(f"{v}" if isinstance(v, int) else f"{v:.4g}" for v in self.value_at(*pixel))
-            self._readout = key, f"({pixel[0] * self._stride}, {pixel[1] * self._stride})   {values}"
-        return self._readout[1]
+            text = f"({pixel[0] * source.stride}, {pixel[1] * source.stride})   {values}"
+            self._readout = key, text, now
+        return text
 
     def panel(self) -> bool:
         from viewer_app import widgets as ui
@@ -198,17 +266,25 @@ class ImageView:
         return moved or s != before
 
     @property
+    def busy(self) -> bool:
+        return False
+
+    @property
+    def moving(self) -> bool:
+        return False
+
+    @property
     def empty(self) -> bool:
-        return self._front is None
+        return self._source is None
 
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of the picture shown."""
-        return self._front.size if self._front is not None else (0, 0)
+        return self._source.size if self._source is not None else (0, 0)
 
     @property
     def has_alpha(self) -> bool:
-        return self._front is not None and self._front.channels in (2, 4)
+        return self._source is not None and self._source.channels in (2, 4)
 
     @property
     def zoom(self) -> float:
@@ -216,41 +292,62 @@ class ImageView:
 
     @property
     def details(self) -> list[str]:
-        front = self._front
-        if front is None:
+        source = self._source
+        if source is None:
             return []
-        w, h = front.size
-        out = [f"{w} x {h}", front.dtype, front.layout, f"{self.zoom:.0%}"]
-        if self._stride > 1:
-            out.append(f"1 pixel in {self._stride} per axis: larger than this GPU's {self._limit}")
+        w, h = source.size
+        out = [f"{w} x {h}", source.dtype, source.layout, f"{self.zoom:.0%}"]
+        if source.stride > 1:
+            out.append(f"1 pixel in {source.stride} per axis: larger than this GPU's {self._limit}")
         if self._broken:
             out.append(f"{self._broken:,} NaN or inf (magenta)")
         return [*out, *self._notes]
 
     @property
     def extras(self) -> list[str]:
-        return []
+        return bridge_phrases(self._gpu.reasons) if self._on_gpu and self._gpu is not None else []
 
     @property
     def path(self) -> list[str]:
-        return ["texture upload"]
+        bridge = self._gpu.name if self._on_gpu and self._gpu is not None else "host"
+        return [BRIDGE_WORDS.get(bridge, bridge)]
 
     @property
     def timings(self) -> dict[str, float]:
-        return {**self._stopwatch.ms, "draw": self._gpu.ms}
+        return {**self._stopwatch.ms, "draw": self._work.ms.get("image", 0.0)}
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        for texture in (self._front, self._back):
-            if texture is not None:
-                texture.release()
-        self._front = self._back = None
+        self._retire()
+        if self._retired:
+            self._ctx.finish()  # nothing on the GPU reads them from here on
+        for frame, _ in self._retired:
+            frame.close()
+        self._retired.clear()
+        self._source = None
+        self._host.close()
+        if self._gpu is not None:
+            self._gpu.close()
+        if self._counting is not None:
+            self._counting[0].color_attachments[0].release()
+            self._counting[0].release()
+            self._counting = None
         for array in self._arrays.values():
             array.program.release()
             array.release()
         self._arrays.clear()
-        self._programs.clear()
         self._probe.release()
         self._probe_texture.release()
+
+
+def _finish_copy(tensor: Any) -> None:
+    """Wait until the CUDA copy of a tensor of this device has ended: only then it can be told whether it was whole."""
+    import torch
+
+    from ipc.cuda import driver
+
+    index = driver.device_of(tensor.memory.gpu)
+    if index is not None and torch.cuda.is_initialized():
+        torch.cuda.current_stream(index).synchronize()

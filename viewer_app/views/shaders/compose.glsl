@@ -1,5 +1,6 @@
-// Lays a rendered picture over the background. Row 0 of the texture is the top row.
-uniform sampler2D u_picture;  // premultiplied colour and alpha; for depth: depth in [0, 1] and alpha
+// Lays a rendered picture over the background. ipc/interop/shaders/fetch.glsl comes first: `stored` gives
+// premultiplied colour and alpha; for depth: depth in [0, 1] and alpha. SMOOTH: the picture has another size than its
+// place on the screen.
 uniform vec2 u_corner;        // of the rectangle on the screen, in pixels from the top left
 uniform vec2 u_size;
 uniform float u_height;       // of the framebuffer
@@ -17,9 +18,22 @@ vec3 turbo(float x) {
         dot(v4, vec4(0.10667330, 12.64194608, -60.58204836, 110.36276771)) + dot(v2, vec2(-89.90310912, 27.34824973)));
 }
 
+// The picture at a point of it, in its pixels. By hand, since memory that is read in place has no filters.
+vec4 picture(vec2 at) {
+    ivec2 last = source_size() - 1;
+#ifdef SMOOTH
+    vec2 corner = floor(at - 0.5), part = at - 0.5 - corner;
+    ivec2 lo = clamp(ivec2(corner), ivec2(0), last), hi = clamp(ivec2(corner) + 1, ivec2(0), last);
+    return mix(mix(stored(lo), stored(ivec2(hi.x, lo.y)), part.x),
+               mix(stored(ivec2(lo.x, hi.y)), stored(hi), part.x), part.y);
+#else
+    return stored(clamp(ivec2(at), ivec2(0), last));
+#endif
+}
+
 void main() {
     vec2 at = vec2(gl_FragCoord.x, u_height - gl_FragCoord.y) - u_corner;
-    vec4 c = texture(u_picture, at / u_size);
+    vec4 c = picture(at * vec2(source_size()) / u_size);
     float alpha = clamp(c.a, 0.0, 1.0);
     vec3 color = c.rgb;
     if (u_show == 1) color = clamp(turbo(clamp(c.r, 0.0, 1.0)), 0.0, 1.0) * alpha;

@@ -1,30 +1,5 @@
-// Resolves an image from the bytes as they lie. Defines come first:
-//   CHANNELS 1..4   PLANAR (rows of one channel after the other)   BFLOAT16 (16 bits of a float32)
-#ifdef BFLOAT16
-uniform usampler2D u_image;
-#else
-uniform sampler2D u_image;
-#endif
-uniform ivec2 u_size;  // width, height of the picture
-
-vec4 texel(ivec2 p) {
-#ifdef BFLOAT16
-    return uintBitsToFloat(texelFetch(u_image, p, 0) << 16u);
-#else
-    return texelFetch(u_image, p, 0);
-#endif
-}
-
-// The channels at a pixel, top row first, missing ones 0.
-vec4 stored(ivec2 p) {
-#ifdef PLANAR
-    vec4 v = vec4(0.0);
-    for (int c = 0; c < CHANNELS; ++c) v[c] = texel(ivec2(p.x, p.y + c * u_size.y)).r;
-    return v;
-#else
-    return texel(p);
-#endif
-}
+// Resolves an image from wherever its bytes lie. ipc/interop/shaders/fetch.glsl comes first: it gives `stored` and
+// `source_size`, and CHANNELS. Of three programs one is compiled: PROBE, COUNT, or the picture.
 
 // Straight (not premultiplied) colour and alpha: grey, grey + alpha, RGB or RGBA.
 vec4 rgba(ivec2 p) {
@@ -51,6 +26,22 @@ out vec4 f_value;
 
 void main() { f_value = stored(u_at); }
 
+#elif defined(COUNT)
+
+// How many values of a block of COUNT by COUNT pixels are NaN or infinite.
+out float f_count;
+
+void main() {
+    ivec2 first = ivec2(gl_FragCoord.xy) * COUNT, end = min(first + COUNT, source_size());
+    int n = 0;
+    for (int y = first.y; y < end.y; ++y)
+        for (int x = first.x; x < end.x; ++x) {
+            vec4 v = stored(ivec2(x, y));
+            n += int(broken(v.r)) + int(broken(v.g)) + int(broken(v.b)) + int(broken(v.a));
+        }
+    f_count = float(n);
+}
+
 #else
 
 const vec3 BROKEN = vec3(1.0, 0.0, 1.0);  // no tone mapping makes this of a grey or natural colour
@@ -69,7 +60,7 @@ out vec4 f_color;
 void main() {
     vec2 at = vec2(gl_FragCoord.x, u_height - gl_FragCoord.y);
     vec2 p = (at - u_origin) / u_zoom;
-    vec2 size = vec2(u_size);
+    vec2 size = vec2(source_size());
     vec4 sum = vec4(0.0);   // premultiplied colour and alpha, weighted
     float weight = 0.0;     // of the part of the footprint that lies inside the picture
     float whole = 1.0;
