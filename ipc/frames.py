@@ -149,6 +149,11 @@ class Frame:
         """Whether its tensors lie on a GPU."""
         return any(isinstance(t, DeviceTensor) for t in self.tensors.values())
 
+    @property
+    def complete(self) -> bool:
+        """Whether the data is there without `wait`."""
+        return self.wait is _nothing
+
     def hold(self) -> None:
         """Keep it beyond the `with` block: for whoever reads it in place again and again, and calls `close` later."""
         self._held = True

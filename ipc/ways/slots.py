@@ -340,7 +340,10 @@ class SlotReader:
         tensors = {t.name: self._tensor(slot, t) for t in header.tensors}
 
         def intact() -> bool:
-            ok = self.unchanged(slot, seq)
+            try:
+                ok = self.unchanged(slot, seq)
+            except ValueError:  # this reader was closed: nobody keeps the slot for us any more
+                ok = False
             self.torn += not ok
             return ok
 
