@@ -49,7 +49,7 @@ def probe(ctx: moderngl.Context, name: str | None = None) -> dict[str, str]:
     for each in BRIDGES if name is None else (name,):
         if each not in known:
             known[each] = _trial(ctx, each)
-    return dict(known) if name is None else {name: known[name]}
+    return {each: known[each] for each in (BRIDGES if name is None else (name,))}
 
 
 def _trial(ctx: moderngl.Context, name: str) -> str:
@@ -94,7 +94,7 @@ class AutoBridge:
             bridge_class(self._forced)
         self._bridge: Bridge | None = None
         self._kind: object = None
-        self._before: Bridge | None = None
+        self._before: tuple[Bridge | None, object] | None = None  # the bridge before and its kind, until the next put
         self.reasons: dict[str, str] = {}
         """Why better bridges than the one in use were not taken, by name."""
 
@@ -128,7 +128,8 @@ class AutoBridge:
                 bridge.close()
                 continue
             del failed[name]
-            self._before, self._bridge, self._kind, self.reasons = self._bridge, bridge, kind, failed
+            self._before = self._bridge, self._kind
+            self._bridge, self._kind, self.reasons = bridge, kind, failed
             return source
         if not names:
             failed = {str(self._forced): f"cannot take such a tensor; {', '.join(suitable(tensor))} can"}
@@ -138,7 +139,7 @@ class AutoBridge:
         """As `Bridge.undo`."""
         if self._before is not None and self._bridge is not None:
             self._bridge.close()
-            self._bridge, self._before, self._kind = self._before, None, None
+            (self._bridge, self._kind), self._before = self._before, None
         elif self._bridge is not None:
             self._bridge.undo()
 
@@ -149,9 +150,9 @@ class AutoBridge:
         return bridge
 
     def _drop_before(self) -> None:
-        if self._before is not None:
-            self._before.close()
-            self._before = None
+        before, self._before = self._before, None
+        if before is not None and before[0] is not None:
+            before[0].close()
 
     def close(self) -> None:
         self._drop_before()

@@ -35,19 +35,22 @@ def read_source(ctx: moderngl.Context, source: PixelSource,
     `part`: (column, row, width, height), by default everything.
     """
     x, y, w, h = part or (0, 0, *source.size)
-    program = ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(source.defines) + _BODY)
-    array = ctx.vertex_array(program, [])
+    known = vars(ctx).setdefault("_splatview_programs", {})  # they hold the context: anywhere else would keep it
+    if source.defines not in known:
+        program = ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(source.defines) + _BODY)
+        known[source.defines] = ctx.vertex_array(program, [])
+    array = known[source.defines]
     target = ctx.texture((w, h), 4, dtype="u4", alignment=1)
     framebuffer = ctx.framebuffer([target])
     try:
-        program["u_first"] = x, y
+        array.program["u_first"] = x, y
         with ctx.scope(framebuffer, moderngl.NOTHING):
-            source.bind(program)
+            source.bind(array.program)
             array.render(moderngl.TRIANGLES, vertices=3)
             return np.frombuffer(target.read(alignment=1), np.float32).reshape(h, w, 4)
     finally:
-        for made in (framebuffer, target, array, program):
-            made.release()
+        framebuffer.release()
+        target.release()
 
 
 def round_trip(ctx: moderngl.Context, make: Callable[[moderngl.Context], Bridge]) -> None:
