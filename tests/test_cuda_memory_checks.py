@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from ipc.cuda import driver, memory, retiring
+from ipc.cuda import driver, export, memory, retiring
 from ipc.cuda.export import describe
 from ipc.cuda.tensors import check_within, contiguous, span
 from ipc.errors import SharingError
@@ -155,6 +155,72 @@ def test_only_cuda_tensors_are_described(tensors: dict[str, torch.Tensor]) -> No
         describe(tensors)
 
 
+class Mapped:
+    """What a driver would say of chunks mapped at some addresses."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, chunks: dict[int, int], mapping: str = "known"):
+        self.chunks, self.mapping = chunks, mapping
+        monkeypatch.setattr(driver, "pointer_attribute", self.attribute)
+        monkeypatch.setattr(driver, "handle", self.retain)
+        monkeypatch.setattr(driver, "release", lambda name, *args: "")
+
+    def find(self, address: int) -> tuple[int, int] | None:
+        return next(((base, size) for base, size in self.chunks.items() if base <= address < base + size), None)
+
+    def attribute(self, attribute: int, address: int) -> int:
+        chunk = self.find(address)
+        if chunk is None or (self.mapping == "refused" and attribute in (18, 19)):
+            raise driver.CudaError("cuPointerGetAttribute", "CUDA_ERROR_INVALID_VALUE")
+        if self.mapping == "whole reservation":
+            chunk = min(self.chunks), 1 << 37
+        return {14: 1, 18: chunk[1], 19: chunk[0]}.get(attribute, 0)
+
+    def retain(self, name: str, address: int) -> int:
+        assert name == "cuMemRetainAllocationHandle"
+        chunk = self.find(address)
+        if chunk is None:
+            raise driver.CudaError(name, "CUDA_ERROR_INVALID_VALUE")
+        return 1000 + chunk[0]
+
+
+GRANULE = 2 << 20
+BASE = 0x7F0000000000
+
+
+@pytest.mark.parametrize("mapping", ["known", "refused", "whole reservation"])
+def test_the_chunks_behind_tensors(monkeypatch: pytest.MonkeyPatch, mapping: str) -> None:
+    a, b, c = BASE, BASE + 10 * GRANULE, BASE + 13 * GRANULE
+    far = BASE + 40 * GRANULE
+    Mapped(monkeypatch, {a: 10 * GRANULE, b: 3 * GRANULE, c: GRANULE, far: 2 * GRANULE}, mapping)
+    for address, chunk in [(a, a), (a + 9 * GRANULE + 5, a), (b, b), (c - 1, b), (c + 77, c), (far + GRANULE, far)]:
+        assert export.chunk_at(address)[0] == chunk
+    assert export.chunk_at(b + GRANULE) == (b, 3 * GRANULE)
+    with pytest.raises(SharingError, match="no shareable memory"):
+        export.chunk_at(far - 1)
+    finder = export._Finder()
+    finder.add(c + 3, c + 9)
+    finder.add(a + 5, b + 1)  # two chunks, the third of which lies next to them
+    finder.add(far, far + 2 * GRANULE)
+    together = [(a, 10 * GRANULE), (b, 3 * GRANULE), (c, GRANULE)]
+    assert finder.runs() == [(together, False), ([(far, 2 * GRANULE)], False)]
+    finder = export._Finder()
+    finder.add(a, a + 1)
+    finder.add(c, c + 1)
+    assert finder.runs() == [([(a, 10 * GRANULE)], False), ([(c, GRANULE)], False)], "only what is touched"
+    with pytest.raises(SharingError, match="no shareable memory"):
+        finder.add(far, far + 2 * GRANULE + 1)
+
+
+@pytest.mark.parametrize(("attributes", "says"), [
+    ({17: 5}, "cudaMallocAsync cannot be shared"), ({8: 1}, "managed memory"), ({}, "no way to export it"),
+    ({14: 8}, "handle types 0x8")])
+def test_memory_that_cannot_be_shared_is_refused_with_the_reason(
+        monkeypatch: pytest.MonkeyPatch, attributes: dict[int, int], says: str) -> None:
+    monkeypatch.setattr(driver, "pointer_attribute", lambda attribute, pointer: attributes.get(attribute, 0))
+    with pytest.raises(SharingError, match=says):
+        export._Finder().add(BASE, BASE + 1)
+
+
 def test_what_is_retired_is_freed_when_it_is_ready_and_nobody_waits() -> None:
     ready, freed = threading.Event(), threading.Event()
     begun = time.monotonic()
@@ -168,6 +234,16 @@ def test_what_is_retired_is_freed_when_it_is_ready_and_nobody_waits() -> None:
     ready.set()
     assert retiring.settle()
     assert freed.is_set()
+
+
+@pytest.mark.parametrize("before", ["", "retiring.retire(late, lambda: print('first'))"])
+def test_what_is_retired_as_the_process_ends_is_freed_as_well(before: str) -> None:
+    program = ("import atexit, time; from ipc.cuda import retiring; end = time.monotonic() + 0.2\n"
+               "late = lambda: time.monotonic() > end\n"
+               "atexit.register(lambda: retiring.retire(late, lambda: print('last')))\n" + before)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == (["first"] if before else []) + ["last"]
+    assert done.stderr == ""
 
 
 class Writer(GpuSlotWriter):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PATIENCE = 30.0
 """Seconds that the thread waits for a GPU; what is not free by then waits for the next retirement, or for the end."""
 _AT_EXIT = 1.0
-"""Seconds to wait where no thread can be started any more."""
+"""Seconds to wait when the process ends."""
 
 _lock = threading.Lock()
 _waiting: list[tuple[Callable[[], bool], Callable[[], None]]] = []
@@ -25,19 +25,24 @@ _thread: threading.Thread | None = None
 
 
 def retire(ready: Callable[[], bool], free: Callable[[], None]) -> None:
-    """Call `free()` soon after `ready()` gives True, on another thread. Neither may raise. Returns at once."""
+    """Call `free()` soon after `ready()` gives True, on another thread. Neither may raise.
+
+    Returns at once, but for when the process is ending: then after a second at most.
+    """
     global _thread
+    ending = not threading.main_thread().is_alive()  # a thread started now would be cut off in the middle
     with _lock:
         _waiting.append((ready, free))
-        if _thread is not None and _thread.is_alive():
-            return
-        _thread = threading.Thread(target=_work, name="splatview-retiring", daemon=True)
-        try:
-            _thread.start()
-            return
-        except RuntimeError:  # the interpreter is shutting down
+        if _thread is None or not _thread.is_alive():
             _thread = None
-    _work(_AT_EXIT)
+            if not ending:
+                _thread = threading.Thread(target=_work, name="splatview-retiring", daemon=True)
+                _thread.start()
+        running = _thread is not None
+    if ending and running:
+        settle(_AT_EXIT)
+    elif ending:
+        _work(_AT_EXIT)
 
 
 def settle(timeout: float = 5.0) -> bool:

@@ -446,6 +446,31 @@ def test_everything_is_given_back_also_in_the_midst_of_work() -> None:
     assert free - torch.cuda.mem_get_info()[0] < 8 * MB
 
 
+@pytest.mark.parametrize("way", ["device_ring.DeviceRingWriter", "host.HostWriter"])
+@pytest.mark.parametrize("end", ["", "atexit.register(writer.close)", "writer.close()", "torch.cuda.synchronize()"])
+def test_a_process_that_ends_in_the_midst_of_it_ends_well(processes: Processes, way: str, end: str) -> None:
+    module, name = way.split(".")
+    child = processes.code(f"""
+import atexit, time, torch
+from ipc.ways.{module} import {name}
+image = torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")
+a = torch.rand(4096, 4096, device="cuda")
+b = a @ a
+torch.cuda.synchronize()
+writer = {name}(0, 4 << 20)
+while not writer.write("image", {{"image": image}}, {{"layout": "HWC"}}, 1):
+    time.sleep(1e-3)
+torch.cuda.synchronize()
+for _ in range(50):
+    torch.mm(a, a, out=b)
+time.sleep(0.1)
+writer.write("image", {{"image": image}}, {{"layout": "HWC"}}, 2)
+{end}
+""")
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (0, "", "")
+
+
 def test_what_does_not_fit(own: tuple[DeviceRingWriter, DeviceRingReader]) -> None:
     writer, _ = own
     assert not writer.fits({"image": torch.zeros(10 * MB, dtype=torch.uint8, device="cuda")})
