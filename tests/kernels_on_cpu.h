@@ -12,6 +12,7 @@
 #define __device__ static inline
 #define __shared__ static
 #define __launch_bounds__(threads)
+#define __noinline__
 #define __align__(bytes) alignas(bytes)
 
 struct Index { unsigned x; };
@@ -31,6 +32,7 @@ static inline uchar4 make_uchar4(unsigned char x, unsigned char y, unsigned char
 
 static inline int max(int a, int b) { return a > b ? a : b; }
 static inline int min(int a, int b) { return a < b ? a : b; }
+static inline long long min(long long a, long long b) { return a < b ? a : b; }
 #define __logf logf
 static inline float rsqrtf(float v) { return 1.0f / sqrtf(v); }
 static inline float __int_as_float(int bits) { float v; memcpy(&v, &bits, 4); return v; }

@@ -200,7 +200,9 @@ class FrameGraph:
     def _capture(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
         # Not `torch.cuda.graph`: that collects garbage, waits for the device and empties the allocator's cache.
         self._pool = self._pool or torch.cuda.graph_pool_handle()
-        self._side = self._side or torch.cuda.Stream(self._device)
+        if self._side is None:  # a stream cannot be captured while it is the default one; a graph keeps the priority
+            assert self._stream is not None
+            self._side = torch.cuda.Stream(self._device, priority=self._stream.priority)
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.stream(self._side):

@@ -69,12 +69,13 @@ class Kernels:
         """
         function = self._functions.get(name)
         if function is None:
-            function = self._functions[name] = _checked(driver.cuModuleGetFunction(self._module, name.encode()), name)
+            function = self._functions[name] = _checked(driver.cuModuleGetFunction(self._module, name.encode()),
+                                                       f"kernel {name}")
         values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
         stream = torch.cuda.current_stream().cuda_stream
         _checked(driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(pointers), 0),
-                 name)
+                 f"kernel {name}")
 
 
 class Nvrtc:

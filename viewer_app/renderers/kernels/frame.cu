@@ -41,8 +41,9 @@ struct Span { int begin, end; };     // tile columns, end excluded
 __device__ float clamped(float v, float low, float high) { return fminf(fmaxf(v, low), high); }
 
 // The tiles of one row that hold the centre of a pixel in reach. Never too few: `level` and the 0.02 pixels allow
-// for rounding. An ellipse is convex, so they are neighbours.
-__device__ Span row_span(const Footprint &f, int row) {
+// for rounding. An ellipse is convex, so they are neighbours. Not inlined: `shade` counts what `fill` writes, and a
+// compiler may round the same formula differently in two places.
+__device__ __noinline__ Span row_span(const Footprint f, int row) {
     if (f.level < 0.0f) return {f.x0, f.x1};
     const float determinant = f.a * f.c - f.b * f.b;
     const float scaled = 2.0f * f.level / determinant;
@@ -174,14 +175,16 @@ extern "C" __global__ void fill(int n, int slots, const i64 *order, const i64 *s
     if (i >= n || sorted_counts[i] == 0) return;
     const int g = (int)order[i];
     const Footprint f = footprints[g];
+    const i64 end = min(ends[i], (i64)slots);
     i64 slot = ends[i] - sorted_counts[i];
-    for (int row = f.y0; row < f.y1; ++row) {
+    for (int row = f.y0; row < f.y1 && slot < end; ++row) {
         const Span span = row_span(f, row);
-        for (int column = span.begin; column < span.end && slot < slots; ++column, ++slot) {
+        for (int column = span.begin; column < span.end && slot < end; ++column, ++slot) {
             tiles[slot] = (KEY)(row * tiles_x + column);
             gaussians[slot] = g;
         }
     }
+    for (; slot < end; ++slot) tiles[slot] = NO_TILE;  // never, as long as both count alike; no garbage in any case
 }
 
 // One thread per slot. `tiles` sorted, `places`: where each was before; `starts` (n_tiles + 1): a tile's first slot,

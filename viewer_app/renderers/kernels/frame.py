@@ -41,8 +41,9 @@ class Parameters(ctypes.Structure):
     @classmethod
     def of(cls, camera: Camera, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> Parameters:
         """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
-        position = np.linalg.inv(np.asarray(camera.viewmat, np.float64))[:3, 3]
-        floats = ((ctypes.c_float * 16, camera.viewmat), (ctypes.c_float * 9, camera.K),
+        viewmat = np.asarray(camera.viewmat, np.float32)  # as the kernels get it
+        position = np.linalg.inv(viewmat.astype(np.float64))[:3, 3]
+        floats = ((ctypes.c_float * 16, viewmat), (ctypes.c_float * 9, camera.K),
                   (ctypes.c_float * 3, position))
         return cls(*(kind(*np.ravel(values).tolist()) for kind, values in floats), rgba.data_ptr(),
                    0 if depth is None else depth.data_ptr(), needed)
