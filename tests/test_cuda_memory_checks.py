@@ -377,6 +377,7 @@ def host() -> Iterator[HostWriter]:
 
 def test_where_memory_cannot_be_pinned_copies_are_plain_and_it_is_said(host: HostWriter) -> None:
     image = torch.rand(50, 60).t()
+    assert host._ready.wait(10)
     assert host.write("image", {"image": image}, META, 1, lambda: True)
     assert host.note.startswith("copies wait for the GPU: ")
     reader = RingReader.make(host.ref, OneMemory(), lambda slot: None)
@@ -404,6 +405,20 @@ def test_copies_through_the_host_are_spaced(host: HostWriter, monkeypatch: pytes
     assert not publish(host, 2)
     now[0] = 100.21
     assert publish(host, 3)
+
+
+def test_nobody_waits_until_memory_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(HostWriter, "_pin", lambda self, size: go_on.wait(30))
+    writer = HostWriter(-1, 1 << 20)
+    begun = time.monotonic()
+    assert not publish(writer, 1)
+    assert not writer.write("image", {"image": torch.zeros(9, 7)}, META, 1, lambda: True)
+    writer.close()
+    assert time.monotonic() - begun < 5
+    assert not retiring.settle(0.05), "its memory stays while it is being pinned"
+    go_on.set()
+    assert retiring.settle()
 
 
 def test_a_host_writer_takes_only_tensors_that_fit_and_of_its_device(host: HostWriter) -> None:

@@ -16,8 +16,8 @@ from ipc.cuda.events import Stopwatch
 from ipc.errors import SharingError
 from ipc.messages import RingRef
 from ipc.ways.gpu_slots import GpuSlotWriter
+from ipc.ways.layout import data_bytes
 from ipc.ways.ring import targets_in
-from ipc.ways.slots import data_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 SHARE = 0.1
 """Of the time, what copies may take."""
-_PINNING = 30.0
-"""Seconds that the helper thread waits for the memory to be pinned."""
+_PINNING = 0.05
+"""Seconds that the helper thread waits for the memory to be pinned before it goes on with something else."""
 
 
 class HostWriter(GpuSlotWriter):
