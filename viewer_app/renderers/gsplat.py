@@ -69,6 +69,14 @@ class GsplatPicture:
         assert self._source is not None
         return self._source
 
+    @contextmanager
+    def on_gpu(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
+        """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
+        renderer's stream is current."""
+        with self._renderer._working():
+            self._make_whole(lambda: None)
+            yield self._rgba, self._depth
+
     def _make_whole(self, use: Callable[[], Any]) -> None:
         """`use` the picture; once more if it turns out only afterwards that it had to be drawn again."""
         use()
@@ -166,8 +174,11 @@ class GsplatRenderer:
         return dict(self._timings) if gpu is None else {**self._timings, "gpu": gpu}
 
     def tick(self) -> bool:
-        """False."""
-        return False
+        """True when the scene turned out to lie far from the origin: pictures are exact from now on."""
+        if self._closed or self._picture is None or not self._gaussians.rough:
+            return False
+        self._drawn = None  # `render` settles it
+        return True
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         self._check_open()
@@ -200,6 +211,7 @@ class GsplatRenderer:
         self._drawn = self._picture = None
         begin = time.perf_counter()
         with self._working():
+            self._gaussians.settle()
             clock = self._idle_clocks.pop() if self._idle_clocks else (
                 self._torch.cuda.Event(enable_timing=True), self._torch.cuda.Event(enable_timing=True))
             clock[0].record()

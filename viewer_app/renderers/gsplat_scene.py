@@ -34,7 +34,10 @@ class DeviceGaussians:
         self._n = 0
         self._skipped = 0
         self._middle = np.zeros(3)
-        self._measured: tuple[torch.cuda.Event, torch.Tensor, torch.Tensor] | None = None
+        self._measuring, self._sampled = False, 0
+        self._measured: torch.cuda.Event | None = None
+        self._count = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+        self._points = torch.zeros((SAMPLE, 3), dtype=torch.float32, pin_memory=True)
 
     def __len__(self) -> int:
         return self._n
@@ -76,7 +79,7 @@ class DeviceGaussians:
         first = self._n == 0 or not scene.on_gpu
         self._n = n = len(scene)
         if n == 0:
-            self._skipped, self._measured = 0, None
+            self._skipped, self._measuring = 0, False
             return
         self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
         k = (self.sh_degree + 1) ** 2
@@ -92,7 +95,23 @@ class DeviceGaussians:
             self._read_measures(wait=True)
         self.origin = self._middle
         if self.origin.any():
-            self.means.sub_(torch.from_numpy(self.origin.astype(np.float32)).to(self.device, non_blocking=True))
+            self._shift(self.origin)
+
+    @property
+    def rough(self) -> bool:
+        """Whether the means turned out to lie far from `origin`, so that detail is lost; see `settle`."""
+        self._read_measures(wait=False)
+        return self._n > 0 and not np.array_equal(self.origin, self._middle)
+
+    def settle(self) -> None:
+        """Take the origin that the means call for, as far as that is known."""
+        if self.rough:
+            self._shift(self._middle - self.origin)
+            self.origin = self._middle
+
+    def _shift(self, by: np.ndarray) -> None:
+        for axis, value in enumerate(by.tolist()):
+            self.means[:, axis].sub_(value)
 
     def _activate(self, activated: bool) -> torch.Tensor:
         """In place. Returns which Gaussians cannot be drawn, (N,) bool."""
@@ -113,26 +132,27 @@ class DeviceGaussians:
         return bad
 
     def _measure(self, bad: torch.Tensor) -> None:
-        """Have the count of bad ones and a sample of the means copied to the host, some time."""
+        """Have the count of bad ones and a sample of the means copied to the host, some time; not while that is
+        still going on for an earlier load."""
+        if self._measuring:
+            return
         sample = self.means[:: -(-self._n // SAMPLE)]
-        count = torch.empty(1, dtype=torch.int64, pin_memory=True)
-        points = torch.empty(sample.shape, dtype=torch.float32, pin_memory=True)
-        count.copy_(bad.sum().view(1), non_blocking=True)
-        points.copy_(sample.contiguous(), non_blocking=True)
-        done = torch.cuda.Event()
-        done.record()
-        self._measured = done, count, points
+        self._sampled = len(sample)
+        self._count.copy_(bad.sum().view(1), non_blocking=True)
+        self._points[: self._sampled].copy_(sample.contiguous(), non_blocking=True)
+        self._measured = self._measured or torch.cuda.Event()
+        self._measured.record()
+        self._measuring = True
 
     def _read_measures(self, wait: bool) -> None:
-        if self._measured is None:
+        if not self._measuring or self._measured is None:
             return
-        done, count, points = self._measured
         if wait:
-            done.synchronize()
-        elif not done.query():
+            self._measured.synchronize()
+        elif not self._measured.query():
             return
-        self._skipped, self._measured = int(count[0]), None
-        self._middle = _middle(points.numpy())
+        self._skipped, self._measuring = int(self._count[0]), False
+        self._middle = _middle(self._points[: self._sampled].numpy())
 
     def _room(self, name: str, size: int) -> torch.Tensor:
         """A flat buffer of `size` numbers. It grows with some room to spare, as scenes in training do."""

@@ -1,0 +1,344 @@
+"""The CUDA renderer on scenes that lie on the GPU, and its pictures against gsplat's own, the reference and OpenGL."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT
+from renderer_cases import (
+    CLASSIC,
+    Chance,
+    gsplat_picture,
+    looking_at_origin,
+    psnr,
+    random_scene,
+    real_scene,
+    scene,
+)
+
+from viewer_app.cameras import MODELS, Camera
+from viewer_app.errors import RendererError
+from viewer_app.renderers.base import RenderOptions
+from viewer_app.renderers.gl import GlRenderer
+from viewer_app.renderers.gsplat import GsplatRenderer
+from viewer_app.renderers.gsplat_scene import DeviceGaussians
+from viewer_app.renderers.reference import ReferenceRenderer
+from viewer_app.scene import FIELDS, SH_C0, GaussianScene
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import moderngl
+
+    from viewer_app.renderers.base import Pixels
+
+pytestmark = pytest.mark.cuda
+VIEW = looking_at_origin()
+SECOND = 1_500_000_000
+"""Cycles of a GPU's clock, about."""
+
+
+@pytest.fixture(params=["graph", "plain"])
+def renderer(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
+    made = GsplatRenderer(ctx, plain=request.param == "plain")
+    yield made
+    assert made.note == "", "what is measured here is the quick way"
+    made.close()
+
+
+def on_gpu(s: GaussianScene, dtype: torch.dtype = torch.float32, **changes: Any) -> GaussianScene:
+    arrays = {name: torch.tensor(np.asarray(getattr(s, name)), device="cuda", dtype=dtype) for name in FIELDS}
+    return replace(s, **{**arrays, **changes})
+
+
+def pixels(renderer: GsplatRenderer, s: GaussianScene, view: Camera = VIEW, options: RenderOptions = CLASSIC) -> Pixels:
+    renderer.load(s)
+    return renderer.render(view, options).pixels()
+
+
+def test_a_scene_on_the_gpu_looks_like_one_in_host_memory(renderer: GsplatRenderer) -> None:
+    s = random_scene(1, Chance())
+    a, b = pixels(renderer, s), pixels(renderer, on_gpu(s))
+    assert np.array_equal(a.color, b.color) and np.array_equal(a.alpha, b.alpha) and a.alpha.max() > 0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_any_floating_dtype(renderer: GsplatRenderer, dtype: torch.dtype) -> None:
+    s = on_gpu(random_scene(1, Chance()), dtype)
+    rounded = s.to_host()
+    assert all(getattr(rounded, name).dtype == np.float32 for name in FIELDS)
+    assert np.array_equal(pixels(renderer, s).color, pixels(renderer, rounded).color)
+
+
+def test_strided_tensors(renderer: GsplatRenderer) -> None:
+    s = on_gpu(random_scene(2, Chance(n=700)))
+    wide = torch.cat([s.sh0[:, None], s.shN], dim=1)  # type: ignore[list-item,index]
+    apart = replace(s, sh0=wide[:, 0], shN=wide[:, 1:], means=s.means.T.contiguous().T,  # type: ignore[union-attr]
+                    quats=s.quats.repeat_interleave(2, 0)[::2])  # type: ignore[union-attr]
+    assert np.array_equal(pixels(renderer, s).color, pixels(renderer, apart).color)
+
+
+def test_tensors_that_need_gradients(renderer: GsplatRenderer) -> None:
+    s = on_gpu(random_scene(2, Chance(n=100)))
+    for name in FIELDS:
+        getattr(s, name).requires_grad_(True)
+    assert pixels(renderer, s).alpha.any()
+
+
+def test_a_moving_camera_reads_nothing_anew(renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    s = on_gpu(random_scene(3, Chance(n=800)))
+    views = [looking_at_origin(distance=d) for d in (3.0, 4.0, 5.0)]
+    expected = [pixels(renderer, s, view).color for view in views]
+    renderer.load(s)
+    renderer.render(views[0], CLASSIC).pixels()
+    monkeypatch.setattr(DeviceGaussians, "load", None)  # calling it would fail
+    monkeypatch.setattr(DeviceGaussians, "_activate", None)
+    for name in FIELDS:
+        getattr(s, name).fill_(float("nan"))
+    for view, color in zip(views * 3, expected * 3, strict=True):
+        assert np.array_equal(renderer.render(view, CLASSIC).pixels().color, color)
+
+
+def test_an_unchanged_picture_is_not_drawn_again(renderer: GsplatRenderer) -> None:
+    renderer.load(on_gpu(random_scene(3, Chance(n=50))))
+    picture = renderer.render(VIEW, CLASSIC)
+    assert renderer.render(replace(VIEW, viewmat=VIEW.viewmat.copy()), CLASSIC) is picture
+    renderer.load(on_gpu(random_scene(3, Chance(n=50))))
+    assert renderer.render(VIEW, CLASSIC) is not picture
+
+
+def test_a_change_in_place_shows_with_the_next_version(renderer: GsplatRenderer) -> None:
+    s = on_gpu(random_scene(4, Chance(n=800)), version=1)
+    before = pixels(renderer, s)
+    s.means.add_(0.5)  # type: ignore[union-attr]
+    turned = looking_at_origin(201, 150)
+    renderer.render(turned, CLASSIC)
+    assert np.array_equal(renderer.render(VIEW, CLASSIC).pixels().color, before.color)
+    after = pixels(renderer, replace(s, version=2))
+    assert psnr(before.color, after.color) < 40
+    assert np.array_equal(after.color, pixels(renderer, s.to_host()).color)
+
+
+def test_memory_stays(renderer: GsplatRenderer) -> None:
+    scenes = [on_gpu(random_scene(5, Chance(n=n))) for n in (20_000, 20_500, 21_000, 19_000, 12_000)]
+    reserved = []
+    for i in range(500):
+        s = scenes[i // 4 % len(scenes)]
+        renderer.load(s)
+        renderer.render(looking_at_origin(distance=3 + i % 3), CLASSIC)
+        if i % 50 == 49:
+            torch.cuda.synchronize()
+            reserved.append(torch.cuda.memory_reserved() >> 20)
+    assert max(reserved[4:]) <= max(reserved[:4]) + 32, f"MiB reserved by torch, every 50 loads: {reserved}"
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_few(renderer: GsplatRenderer, n: int) -> None:
+    s = on_gpu(scene(np.tile([[0.0, 0, 2]], (n, 1))))
+    view = Camera(np.eye(4), np.array([[50.0, 0, 32], [0, 50, 24], [0, 0, 1]]), 64, 48)
+    for _ in range(5):
+        p = pixels(renderer, s, view)
+        assert p.alpha.shape == (48, 64) and bool(p.alpha.any()) is bool(n)
+        pixels(renderer, on_gpu(random_scene(6, Chance(n=300))), view)
+    assert renderer.skipped == 0
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7680, 4320), (16384, 16)])
+def test_large_and_small_pictures(renderer: GsplatRenderer, size: tuple[int, int]) -> None:
+    s = on_gpu(random_scene(7, Chance(n=2000)))
+    view = looking_at_origin(200, 150).resized(*size)
+    p = pixels(renderer, s, view)
+    assert p.color.shape == (size[1], size[0], 3) and np.isfinite(p.color).all() and p.depth is not None
+    assert renderer.render(view, CLASSIC).source().size == size
+    with pytest.raises(RendererError, match="16385x8"):
+        renderer.render(replace(view, width=16385, height=8), CLASSIC)
+
+
+def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
+    s = on_gpu(random_scene(8, Chance(n=500)))
+    expected = pixels(renderer, s)
+    right = s.means.clone()  # type: ignore[union-attr]
+    s.means.fill_(1e6)  # type: ignore[union-attr]
+    torch.cuda.synchronize()
+    trainer, written, streams = torch.cuda.Stream(), torch.cuda.Event(), []
+    with torch.cuda.stream(trainer):
+        torch.cuda._sleep(SECOND // 5)
+        s.means.copy_(right)  # type: ignore[union-attr]
+        written.record()
+
+    def ready(stream: int) -> None:
+        streams.append(stream)
+        torch.cuda.ExternalStream(stream).wait_event(written)
+
+    renderer.load(s, ready)
+    assert streams == [renderer._stream.cuda_stream]
+    assert np.array_equal(renderer.render(VIEW, CLASSIC).pixels().color, expected.color)
+
+
+def test_loading_and_drawing_keep_the_processor_waiting_for_nothing(renderer: GsplatRenderer) -> None:
+    s = on_gpu(random_scene(9, Chance(n=500)))
+    for _ in range(6):  # by then everything is compiled, captured and has its memory
+        pixels(renderer, s)
+    torch.cuda.synchronize()
+
+    def ready(stream: int) -> None:
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
+            torch.cuda._sleep(SECOND // 2)
+
+    begin = time.perf_counter()
+    renderer.load(s, ready)
+    loaded = time.perf_counter() - begin
+    assert renderer.reading and renderer.skipped == 0
+    if not renderer._plain:
+        renderer.render(VIEW, CLASSIC)
+        assert renderer.reading, "drawing waited"
+    took = time.perf_counter() - begin
+    assert loaded < 0.1 and took < 0.2, f"loading returned after {loaded:.3f} s, drawing after {took:.3f} s"
+    torch.cuda.synchronize()
+    assert not renderer.reading
+    assert renderer.render(VIEW, CLASSIC).pixels().alpha.any()
+
+
+def test_bad_numbers_on_the_gpu(renderer: GsplatRenderer) -> None:
+    s = on_gpu(random_scene(10, Chance(n=400)))
+    good = pixels(renderer, replace(s, **{name: getattr(s, name)[6:] for name in FIELDS}))
+    for i, name in enumerate(FIELDS):
+        getattr(s, name)[i].fill_(float("nan" if i % 2 else "inf"))
+    p = pixels(renderer, s)
+    assert renderer.skipped == 6 and np.array_equal(p.color, good.color)
+    for options in (RenderOptions("antialiased"), RenderOptions(sh_degree=0)):
+        assert np.isfinite(renderer.render(VIEW, options).pixels().color).all()
+
+
+def test_far_from_the_origin(renderer: GsplatRenderer) -> None:
+    s = random_scene(11, Chance(n=400))
+    offset = np.array([3e5, -2e5, 1e5])
+    s = replace(s, means=np.round(s.means * 8) / 8)  # so that adding the offset rounds nothing
+    view = replace(VIEW, viewmat=VIEW.viewmat.copy())
+    view.viewmat[:3, 3] -= view.viewmat[:3, :3] @ offset
+    near = pixels(renderer, on_gpu(s))
+    far = replace(s, means=(s.means + offset).astype(np.float32))
+    renderer.load(on_gpu(far))
+    renderer.render(view, CLASSIC)
+    torch.cuda.synchronize()
+    assert renderer.tick() or renderer._gaussians.origin.any(), "by now it is known where the scene lies"
+    assert psnr(near.color, renderer.render(view, CLASSIC).pixels().color) > 65
+    assert not renderer.tick()
+    for _ in range(3):
+        assert psnr(near.color, pixels(renderer, on_gpu(far), view).color) > 65
+    back = renderer.host_scene()
+    assert np.abs(back.means - far.means).max() < 0.1 and back.activated
+
+
+def test_the_gpu_is_timed(renderer: GsplatRenderer) -> None:
+    assert renderer.gpu_ms is None
+    pixels(renderer, on_gpu(random_scene(12, Chance())))
+    assert renderer.gpu_ms is not None and 0 < renderer.gpu_ms < 1000
+    assert renderer.timings["gpu"] == renderer.gpu_ms
+    for i in range(200):  # asked for rarely
+        renderer.render(looking_at_origin(distance=3 + i / 100), CLASSIC)
+    assert renderer.gpu_ms is not None
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("mode", ["classic", "antialiased"])
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+def test_against_the_reference(renderer: GsplatRenderer, model: Any, mode: Any, degree: int) -> None:
+    s = random_scene(20 + degree, Chance(sh_degree=3))
+    view, options, reference = looking_at_origin(model=model), RenderOptions(mode, degree), ReferenceRenderer()
+    if model == "fisheye":
+        view.K[[0, 1], [0, 1]] = 90.0, 80.0  # a right angle and more
+    reference.load(s)
+    expected = reference.render(view, options).pixels()
+    got = pixels(renderer, on_gpu(s), view, options)
+    assert got.depth is not None and expected.depth is not None and expected.alpha.max() > 0.5
+    decibels = (psnr(got.color, expected.color), psnr(got.alpha, expected.alpha),
+                psnr(got.depth, expected.depth, float(expected.depth.max())))
+    assert min(decibels) > (60 if model == "fisheye" else 65), decibels
+
+
+@pytest.mark.parametrize("name", [f"{s}_{v}" for s in ("biker", "playbot", "random") for v in ("0", "0_aa", "1", "2")])
+def test_against_stored_pictures_of_gsplat(renderer: GsplatRenderer, data_dir: Path, name: str) -> None:
+    d = gsplat_picture(data_dir, name)
+    p = pixels(renderer, on_gpu(real_scene(data_dir, d.scene)), d.camera, RenderOptions(d.mode, d.sh_degree))
+    assert p.depth is not None
+    got = psnr(p.color, d.color), psnr(p.alpha, d.alpha), psnr(p.depth, d.depth, float(d.depth.max()))
+    assert all(np.greater_equal(got, (77, 75, 75))), got  # they are float16
+
+
+def garden(data_dir: Path) -> tuple[GaussianScene, list[Camera]]:
+    """A coloured reconstruction with real cameras; shapes and opacities by chance."""
+    with np.load(data_dir / "test_garden.npz") as z:
+        n, g = len(z["means3d"]), np.random.default_rng(1)
+        s = GaussianScene(
+            z["means3d"], g.standard_normal((n, 4)).astype(np.float32),
+            (-4.5 + 0.5 * g.standard_normal((n, 3))).astype(np.float32), g.standard_normal(n).astype(np.float32),
+            ((z["colors"] / 255 - 0.5) / SH_C0).astype(np.float32), np.zeros((n, 0, 3), np.float32), sh_degree=0)
+        views = [Camera(v.astype(np.float64), K.astype(np.float64), int(z["width"]), int(z["height"]))
+                 for v, K in zip(z["viewmats"], z["Ks"], strict=True)]
+    return s, views
+
+
+@pytest.mark.parametrize("name", ["garden", "playbot"])
+def test_against_opengl(renderer: GsplatRenderer, ctx: moderngl.Context, data_dir: Path, name: str) -> None:
+    if name == "garden":
+        s, views = garden(data_dir)
+    else:
+        s, views = real_scene(data_dir, name), [gsplat_picture(data_dir, f"{name}_{i}").camera for i in range(3)]
+    gl = GlRenderer(ctx)
+    gl.load(s)
+    for i, view in enumerate(views):
+        a, b = pixels(renderer, on_gpu(s), view), gl.render(view, CLASSIC).pixels()
+        decibels = psnr(a.color, b.color), psnr(a.alpha, b.alpha)
+        print(f"{name}, camera {i}: colour {decibels[0]:.1f} dB, alpha {decibels[1]:.1f} dB")
+        assert a.alpha.mean() > 0.05 and min(decibels) > 50, decibels
+    gl.close()
+
+
+def test_the_kernels_that_are_installed_are_used(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    from viewer_app.renderers.choose import make_renderer, renderer_note
+
+    monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
+    chosen = make_renderer(ctx)
+    chosen.load(random_scene(1, Chance(n=100)))
+    assert chosen.render(VIEW, CLASSIC).pixels().alpha.any()
+    assert chosen.name == "gsplat" and chosen.wants_gpu and renderer_note(chosen) == ""
+    chosen.close()
+
+
+VIEWER = """
+from viewer_app.renderers.gsplat_kernels import kernels
+k = kernels()
+print(k.wait(120), k.reason)
+"""
+
+
+@pytest.mark.parametrize("installed", ["compiled", "source"])
+def test_a_trainers_build_in_progress_is_left_alone(processes: Any, tmp_path: Path, installed: str) -> None:
+    """gsplat itself would remove this folder."""
+    folder = tmp_path / "trainer" / "gsplat_cuda"
+    folder.mkdir(parents=True)
+    for name in ("lock", "build.ninja", "ProjectionEWA3DGSFused.cuda.o"):
+        (folder / name).write_text("in the middle of it")
+    before = {p.name: p.stat().st_mtime_ns for p in folder.iterdir()}
+    site = tmp_path / "site"
+    site.mkdir()
+    if installed == "source":  # as if gsplat had been installed without compiled kernels
+        (site / "sitecustomize.py").write_text("import sys\nsys.modules['gsplat.csrc'] = None\n")
+    viewer = processes.code(VIEWER, PYTHONPATH=os.pathsep.join([str(site), str(ROOT)]), CUDA_HOME="/nowhere",
+                            PATH="/nowhere", XDG_CACHE_HOME=str(tmp_path / "cache"),
+                            TORCH_EXTENSIONS_DIR=str(tmp_path / "trainer"))
+    out, errors = viewer.communicate(timeout=150)
+    assert {p.name: p.stat().st_mtime_ns for p in folder.iterdir()} == before
+    if installed == "compiled":
+        assert out == "True \n", out + errors
+        assert not (tmp_path / "cache").exists()
+    else:  # there is nothing to compile with
+        assert out.startswith("False gsplat's kernels are not compiled, and there is no nvcc"), out + errors
