@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ipc.interop.glapi import gl_device_uuid
 from viewer_app.sources import FileSource, StreamSource
 from viewer_app.state import Entry, State
 from viewer_app.views import make_view
@@ -56,6 +57,7 @@ class Catalogue:
         self._ctx = ctx
         self._work = work
         self._needed_until = 0.0
+        self._gpu = gl_device_uuid(ctx)
         self._wake = wake
         self._mark = mark
 
@@ -145,11 +147,15 @@ class Catalogue:
         return governor.next_version(view.moving) if view.kind == "gaussians" else 0.0
 
     def gpu_is_needed(self, now: float) -> bool:
-        """Whether a run that is shown works on a GPU: it publishes from one."""
+        """Whether a run that is shown works on the GPU that the viewer uses: it publishes from there.
+
+        Images are drawn on OpenGL's GPU; scenes maybe on that where they lie.
+        """
         slot = self.shown
         if slot is not None and isinstance(slot.source, StreamSource):
-            run = slot.source.stream.run
-            if run.alive and any(s.device != "cpu" and s.rate_hz > 0 for s in run.streams.values()):
+            run, scenes = slot.source.stream.run, slot.source.stream.kind == "gaussians"
+            if run.alive and any(s.rate_hz > 0 and s.gpu and (scenes or s.gpu == self._gpu)
+                                 for s in run.streams.values()):
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 

@@ -58,6 +58,7 @@ class Serve:
             raise ViewerError(f"serve: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000")
         if not 0 < self.gpu_budget <= 1:
             raise ViewerError(f"serve: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no limit)")
+        _check_environment("serve")
         if not self.files:
             _check_runs_can_be_found()
         screen = self._open_screen(parse_size(self.size))
@@ -86,6 +87,18 @@ class Serve:
         if self.out is None:
             print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
         return screen
+
+
+def _check_environment(command: str) -> None:
+    """Raise ViewerError for a variable that names nothing, before anything else is done."""
+    from ipc.errors import SharingError
+    from ipc.interop.probe import forced_bridge
+    from viewer_app.errors import ViewerError
+
+    try:
+        forced_bridge()
+    except SharingError as e:
+        raise ViewerError(f"{command}: {e}") from None
 
 
 def _check_runs_can_be_found() -> None:
@@ -131,6 +144,7 @@ class Shot:
         from viewer_app.screens.base import parse_size
         from viewer_app.shot import ShotOptions, parse_background, shoot
 
+        _check_environment("shot")
         width, height = shoot(ShotOptions(
             self.out, self.file, self.stream, self.run,
             None if self.size is None else parse_size(self.size), self.camera,

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipc.errors import SharingError
 from viewer_app.cameras import camera_from_json
 from viewer_app.controls import Rect
 from viewer_app.errors import FileError, ViewerError
 from viewer_app.scene import GaussianScene
 from viewer_app.screens.base import MAX_SIZE, MIN_SIZE, parse_size
 from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.sources import make_subscriber
 from viewer_app.state import Color, ViewSettings
 from viewer_app.views.gaussians import GaussianView
 from viewer_app.views.image import ImageView
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from ipc import Frame, RemoteStream, Subscriber
 
 DEFAULT_SIZE = (1280, 720)
+_LATER = 0.1
+"""Seconds to wait for an image that is read in place: the trainer's GPU may write it later than it was announced."""
 _SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
 
@@ -65,12 +69,20 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
             raise ViewerError("shot: a file was named, and --stream or --run as well; name one or the other")
         from viewer_app.files import open_file
 
-        size = _draw(open_file(options.file), options)
+        value = open_file(options.file)
+        screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
+        try:
+            size = _draw(screen, value, options)
+        finally:
+            screen.close()
         assert size is not None  # nobody writes to it meanwhile
         return size
-    from ipc import Subscriber
+    return _shoot_stream(options)
 
-    subscriber = Subscriber(run=options.run, client="shot")
+
+def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
+    screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
+    subscriber = make_subscriber(screen.ctx, options.run, client="shot")
     try:
         deadline = time.monotonic() + options.timeout
         stream = find_stream(subscriber, options.stream, options.run, deadline)
@@ -80,13 +92,21 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
             frame = stream.read()
             if frame is not None:
                 with frame:
-                    if (size := _draw(frame, options)) is not None:
-                        return size
+                    try:
+                        size = _draw(screen, frame, options)
+                    except SharingError as e:
+                        if not frame.on_gpu:
+                            raise ViewerError(f"shot: {e}") from e
+                        size = None
+                        stream.refuse(str(e))  # it may come in another way
+                if size is not None:
+                    return size
             if time.monotonic() >= deadline:
                 raise ViewerError(_why_nothing(stream, options.timeout))
             time.sleep(0.005)
     finally:
         subscriber.close()
+        screen.close()
 
 
 def find_stream(subscriber: Subscriber, name: str | None, run: str | None, deadline: float) -> RemoteStream:
@@ -136,7 +156,8 @@ def _why_nothing(stream: RemoteStream, timeout: float) -> str:
             "publishes next: is it still running?")
 
 
-def _draw(value: Frame | GaussianScene | np.ndarray, options: ShotOptions) -> tuple[int, int] | None:
+def _draw(screen: OffscreenScreen, value: Frame | GaussianScene | np.ndarray,
+          options: ShotOptions) -> tuple[int, int] | None:
     """Draw and save; None when the writer overwrote the frame meanwhile."""
     is_scene = isinstance(value, GaussianScene) or getattr(value, "kind", "") == "gaussians"
     if options.camera is not None and not is_scene:
@@ -149,7 +170,6 @@ def _draw(value: Frame | GaussianScene | np.ndarray, options: ShotOptions) -> tu
     settings.gaussians.coarse_ms = math.inf
     settings.image.background = options.background
     settings.image.alpha = "background"
-    screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
     view: GaussianView | ImageView | None = None
     try:
         if is_scene:
@@ -163,13 +183,19 @@ def _draw(value: Frame | GaussianScene | np.ndarray, options: ShotOptions) -> tu
         if camera is not None and isinstance(view, GaussianView):
             view.use_camera(camera)
         screen.resize(width, height)
-        view.draw(screen.framebuffer, Rect(0, 0, width, height))
-        save_png(screen.pixels()[..., :3], options.out)
+        rect = Rect(0, 0, width, height)
+        if isinstance(view, ImageView) and not getattr(value, "complete", True):
+            time.sleep(_LATER)
+        view.draw(screen.framebuffer, rect)
+        pixels = screen.pixels()
+        view.tick(time.monotonic())
+        if view.stale:
+            return None
+        save_png(pixels[..., :3], options.out)
         return width, height
     finally:
         if view is not None:
             view.close()
-        screen.close()
 
 
 def save_png(pixels: np.ndarray, path: Path) -> None:

@@ -34,6 +34,9 @@ _COUNT_PERIOD = 0.5
 _COUNT_BLOCK = 8
 _READOUT_PERIOD = 0.05
 """Seconds between looks at a value on a GPU, which wait for it."""
+_LATER = 0.02, 0.1, 0.5
+"""Seconds after which a frame that is read in place is drawn again: without CUDA nobody tells when its data is there,
+which the trainer's GPU may write later than the frame was announced."""
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
 
 
@@ -63,6 +66,7 @@ class ImageView:
         self._drawn = 0
         self._retired: list[tuple[Frame, int]] = []
         """Frames that drawings up to a number may still read."""
+        self._again_at: list[float] = []
         self._notes: list[str] = []
         self._pointer: tuple[float, float] | None = None
         self._readout: tuple[tuple[object, ...], str, float] = ((), "", 0.0)
@@ -106,6 +110,8 @@ class ImageView:
         if in_place and frame is not None:
             frame.hold()
             self._held = frame
+        # A ring's frames are whole when they are handed out: there is nothing to wait for.
+        self._again_at = [now + s for s in _LATER] if self._held and not frame.complete else []  # type: ignore[union-attr]
         if self._on_gpu != on_gpu:
             other = self._host if on_gpu else self._gpu
             if other is not None:
@@ -181,7 +187,10 @@ class ImageView:
         if self._held is not None and self._checked < self._drawn <= finished:
             self._checked = self._drawn
             self.stale = self.stale or not self._held.intact()
-        return self._count(now)
+        again = bool(self._again_at) and now >= self._again_at[0]
+        if again:
+            self._again_at.pop(0)
+        return self._count(now) or again
 
     def _count(self, now: float) -> bool:
         """Counts NaNs of a frame that was not counted when it came. True when the number changed."""
