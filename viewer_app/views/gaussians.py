@@ -290,7 +290,8 @@ class GaussianView:
             self.frame()
         elif pressed == 1 and self._scene is not None:
             print(self._current_camera(self._rect).to_json(), flush=True)
-        orbit.model = ui.choice("Projection", orbit.model, {"pinhole": "Perspective", "ortho": "Orthographic"})
+        orbit.model = ui.choice("Projection", orbit.model, {"pinhole": "Perspective", "ortho": "Orthographic",
+                                                            "fisheye": "Fisheye"})
         orbit.fov = ui.slider("Field of view", orbit.fov, (5.0, 120.0), "%.0f deg", reset=50.0)
         up = min(UPS, key=lambda name: -float(np.dot(UPS[name], orbit.up)))
         chosen = ui.choice("Up", up, {name: name for name in UPS})
