@@ -1,0 +1,239 @@
+"""splatview.gl: tensors over textures and textures over tensors, every pixel, in somebody else's OpenGL program."""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import TYPE_CHECKING
+
+import moderngl
+import numpy as np
+import pytest
+import torch
+
+import splatview.gl
+from ipc import SharingError
+from ipc.interop import glapi
+from ipc.interop.glapi import GL
+from splatview.gl import TextureTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Processes
+
+WAYS = ["host", *(pytest.param(way, marks=pytest.mark.cuda) for way in ("import", "register"))]
+NUMPY = {"f1": np.uint8, "f2": np.float16, "f4": np.float32}
+COLOURS = [(components, dtype) for components in (1, 2, 3, 4) for dtype in NUMPY]
+SIZES = [(61, 33), (1, 1), (256, 128)]
+
+
+def values(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    bits = np.random.default_rng(seed)
+    return bits.integers(0, 256, shape, np.uint8) if dtype == "f1" else bits.normal(size=shape).astype(NUMPY[dtype])
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, ctx: moderngl.Context) -> Iterator[str]:
+    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
+    assert ctx.error == "GL_NO_ERROR"
+    yield request.param
+    assert ctx.error == "GL_NO_ERROR"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_textures_both_ways(ctx: moderngl.Context, way: str, size: tuple[int, int]) -> None:
+    for components, dtype in COLOURS:
+        if components == 3 and way == "register":
+            continue
+        shape = size[1], size[0], components
+        texture = ctx.texture(size, components, values(shape, dtype, 0).tobytes(), alignment=1, dtype=dtype)
+        with TextureTensor(texture, way) as follower:
+            assert follower.way == way
+            assert tuple(follower.tensor.shape) == shape
+            for seed in range(1, 4):
+                texture.write(values(shape, dtype, seed), alignment=1)
+                got = follower.update()
+                assert got.is_cuda == (way != "host" or torch.cuda.is_available())
+                assert np.array_equal(got.cpu().numpy(), values(shape, dtype, seed)), (components, dtype, seed)
+            for seed in range(4, 9):  # more than the slots behind it
+                follower.write(torch.from_numpy(values(shape, dtype, seed)).to(got.device))
+                back = np.frombuffer(texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
+                assert np.array_equal(back, values(shape, dtype, seed)), (components, dtype, seed)
+            turned = torch.from_numpy(values(shape, dtype, 9)).to(got.device).flip(0, 1)
+            follower.write(turned)
+            assert torch.equal(follower.update(), turned)
+        texture.release()
+
+
+def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
+    for components, dtype in ((4, "f1"), (4, "f2"), (4, "f4"), (1, "f4"), (2, "f1")):
+        buffer = ctx.renderbuffer((61, 33), components, dtype=dtype)
+        framebuffer = ctx.framebuffer([buffer])
+        with TextureTensor(buffer, way) as follower:
+            for red in (0.25, 0.75):
+                framebuffer.clear(red, 0.5, 0.0, 1.0)
+                framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, 0, 5, 2))  # OpenGL's row 0 is at the bottom
+                wanted = np.frombuffer(framebuffer.read(components=components, dtype=dtype, alignment=1), NUMPY[dtype])
+                got = follower.update().cpu().numpy()
+                assert np.array_equal(got, wanted.reshape(33, 61, components)), (components, dtype)
+                assert got[1, 4, 0] == got[0, 0, 0] != got[2, 4, 0]
+            if way == "register":
+                follower.write(torch.ones_like(follower.tensor))
+                assert (follower.update() == 1).all()
+            else:
+                with pytest.raises(SharingError, match="a renderbuffer cannot be written"):
+                    follower.write(torch.ones_like(follower.tensor))
+        framebuffer.release()
+        buffer.release()
+
+
+def test_depth(ctx: moderngl.Context, way: str) -> None:
+    for depth in (ctx.depth_texture((61, 33)), ctx.depth_renderbuffer((61, 33))):
+        framebuffer = ctx.framebuffer([], depth)
+        if way == "register":
+            with pytest.raises(SharingError, match="no depth"):
+                TextureTensor(depth, way)
+        else:
+            with TextureTensor(depth, way) as follower:
+                for value in (0.25, 0.75):
+                    framebuffer.clear(depth=value)
+                    framebuffer.clear(depth=1.0, viewport=(0, 0, 5, 2))
+                    got = follower.update()
+                    assert (got.dtype, tuple(got.shape)) == (torch.float32, (33, 61, 1))
+                    assert abs(got[2:].cpu() - value).max() < 1e-6
+                    assert (got[:2, :5] == 1).all()
+        framebuffer.release()
+        depth.release()
+
+
+def test_a_texture_over_a_tensor(ctx: moderngl.Context) -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for shape, dtype in (((33, 61), "f4"), ((33, 61, 3), "f1"), ((33, 61, 4), "f2"), ((5, 7, 1), "f1")):
+        tensor = torch.from_numpy(values(shape, dtype, 0)).to(device)
+        with splatview.gl.texture(tensor, ctx) as shown:
+            assert shown.texture.size == (shape[1], shape[0])
+            for seed in (0, 1, 2):
+                tensor.copy_(torch.from_numpy(values(shape, dtype, seed)))
+                shown.update()
+                back = np.frombuffer(shown.texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
+                assert np.array_equal(back, values(shape, dtype, seed))
+
+
+def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
+    """Bindings and pixel-store settings that a transfer touches are put back, and do not disturb it."""
+    gl = GL.current()
+    texture = ctx.texture((61, 33), 4, values((33, 61, 4), "f1", 1).tobytes(), alignment=1)
+    buffer = ctx.renderbuffer((61, 33))
+    own_framebuffer, own_texture = ctx.simple_framebuffer((8, 8)), ctx.texture((8, 8), 4)
+    own_buffer = ctx.buffer(b"12345678")
+    ctx.framebuffer([buffer]).clear(0.0, 1.0, 0.0, 1.0)
+    followers = [TextureTensor(texture, way), TextureTensor(buffer, way)]
+    own_framebuffer.use()
+    gl.glBindFramebuffer(glapi.READ_FRAMEBUFFER, own_framebuffer.glo)
+    gl.glActiveTexture(glapi.TEXTURE0 + 3)
+    gl.glBindTexture(glapi.TEXTURE_2D, own_texture.glo)
+    gl.glBindBuffer(glapi.PIXEL_PACK_BUFFER, own_buffer.glo)
+    gl.glBindBuffer(glapi.PIXEL_UNPACK_BUFFER, own_buffer.glo)
+    store = {0x0D02: 100, 0x0D03: 1, 0x0D04: 2, 0x0D05: 8, 0x0CF2: 99, 0x0CF3: 2, 0x0CF4: 1, 0x0CF5: 2}
+    for name, value in store.items():
+        gl.glPixelStorei(name, value)
+    looked_at = [*store, glapi.ACTIVE_TEXTURE, glapi.TEXTURE_BINDING_2D, glapi.TEXTURE_BINDING_BUFFER,
+                 glapi.TEXTURE_BUFFER_BINDING, glapi.PIXEL_PACK_BUFFER_BINDING, glapi.PIXEL_UNPACK_BUFFER_BINDING,
+                 glapi.READ_FRAMEBUFFER_BINDING, glapi.DRAW_FRAMEBUFFER_BINDING, glapi.RENDERBUFFER_BINDING,
+                 glapi.CURRENT_PROGRAM, glapi.ARRAY_BUFFER_BINDING]
+    before = {name: gl.integer(name) for name in looked_at}
+    try:
+        got = [follower.update().cpu().numpy() for follower in followers]
+        followers[0].write(torch.from_numpy(values((33, 61, 4), "f1", 2)).to(followers[0].tensor.device))
+        after = {name: gl.integer(name) for name in looked_at}
+    finally:
+        for name, value in ((0x0D02, 0), (0x0D03, 0), (0x0D04, 0), (0x0D05, 4), (0x0CF2, 0), (0x0CF3, 0), (0x0CF4, 0),
+                            (0x0CF5, 4)):
+            gl.glPixelStorei(name, value)
+        gl.glBindBuffer(glapi.PIXEL_PACK_BUFFER, 0)
+        gl.glBindBuffer(glapi.PIXEL_UNPACK_BUFFER, 0)
+    assert {hex(k): v for k, v in after.items()} == {hex(k): v for k, v in before.items()}
+    assert np.array_equal(got[0], values((33, 61, 4), "f1", 1))
+    assert (got[1] == (0, 255, 0, 255)).all()
+    assert np.array_equal(np.frombuffer(texture.read(alignment=1), np.uint8).reshape(33, 61, 4),
+                          values((33, 61, 4), "f1", 2))
+    assert own_buffer.read() == b"12345678"
+    for follower in followers:
+        follower.close()
+        follower.close()
+
+
+def test_what_is_drawn_is_in_the_tensor(ctx: moderngl.Context, way: str) -> None:
+    """No wait between a drawing and `update` but its own."""
+    texture = ctx.texture((64, 64), 4, dtype="f4")
+    framebuffer = ctx.framebuffer([texture])
+    program = ctx.program(
+        vertex_shader="#version 330\nvoid main() { gl_Position = vec4(gl_VertexID == 1 ? 3 : -1, "
+                      "gl_VertexID == 2 ? 3 : -1, 0, 1); }",
+        fragment_shader="#version 330\nuniform int n; out vec4 c;\n"
+                        "void main() { c = vec4(gl_FragCoord.xy - 0.5, n, 1); }")
+    array = ctx.vertex_array(program, [])
+    rows, columns = torch.meshgrid(torch.arange(64.0), torch.arange(64.0), indexing="ij")
+    with TextureTensor(texture, way) as follower:
+        for n in range(30):
+            program["n"] = n
+            framebuffer.use()
+            array.render(moderngl.TRIANGLES, vertices=3)
+            got = follower.update().cpu()
+            assert torch.equal(got[..., 0], columns)
+            assert torch.equal(got[..., 1], rows)
+            assert (got[..., 2] == n).all(), n
+
+
+def test_nothing_piles_up(ctx: moderngl.Context, way: str) -> None:
+    texture = ctx.texture((512, 512), 4)
+
+    def turn(count: int) -> tuple[int, int]:
+        with TextureTensor(texture, way) as follower:
+            for _ in range(count):
+                follower.write(follower.update())
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), torch.cuda.mem_get_info()[0] if way != "host" else 0
+
+    turn(3)
+    descriptors, free = turn(20)
+    for _ in range(8):
+        later = turn(100 if way != "host" else 10)
+    assert later[0] <= descriptors
+    assert later[1] >= free - (4 << 20)
+    texture.release()
+
+
+def test_what_cannot_be_followed(ctx: moderngl.Context) -> None:
+    with pytest.raises(ValueError, match="dtype 'u4'; legal are f1, f2, f4 and depth"):
+        TextureTensor(ctx.texture((4, 4), 1, dtype="u4"))
+    with pytest.raises(ValueError, match="4 samples per pixel: resolve it first"):
+        TextureTensor(ctx.renderbuffer((4, 4), samples=4))
+    with pytest.raises(SharingError, match="'fast' is no way"):
+        TextureTensor(ctx.texture((4, 4), 4), "fast")
+    with pytest.raises(ValueError, match=r"a int32 tensor \(4, 4\); legal are"):
+        splatview.gl.texture(torch.zeros(4, 4, dtype=torch.int32), ctx)
+    with pytest.raises(ValueError, match=r"\(4, 4, 5\); legal are"):
+        splatview.gl.texture(torch.zeros(4, 4, 5), ctx)
+    with TextureTensor(ctx.texture((4, 4), 4), "host") as follower:
+        for wrong in (torch.zeros(4, 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8), torch.zeros(4, 4)):
+            with pytest.raises(ValueError, match=r"the texture takes uint8 \(4, 4, 4\)"):
+                follower.write(wrong)
+
+
+def test_the_choice_and_its_reasons(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
+    texture = ctx.texture((4, 4), 4)
+    with TextureTensor(texture) as follower:
+        nvidia = "NVIDIA" in ctx.info["GL_VENDOR"]
+        assert follower.way == ("import" if nvidia else "host")
+        assert set(follower.reasons) == (set() if nvidia else {"import", "register"})
+    monkeypatch.setenv("SPLATVIEW_INTEROP", "host")
+    with TextureTensor(texture) as follower:
+        assert (follower.way, follower.reasons) == ("host", {})
+
+
+def test_importing_it_loads_no_torch(processes: Processes) -> None:
+    done = processes.code("import sys, splatview.gl; print('torch' in sys.modules)")
+    assert done.communicate(timeout=60)[0].strip() == "False"
