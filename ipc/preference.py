@@ -25,7 +25,7 @@ class Place:
         try:
             # The very tensors of the last time stay where they are, unless somebody assigns to `.data`.
             addresses = tuple(map(_address, tensors))
-            if addresses == self._addresses and all(map(is_, tensors, self._tensors)):
+            if addresses == self._addresses and (tensors is self._tensors or all(map(is_, tensors, self._tensors))):
                 return True
             key = tuple((t.data_ptr(), t.dtype, t.shape, t.stride()) for t in tensors)
         except AttributeError:  # arrays of another library

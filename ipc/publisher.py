@@ -78,17 +78,23 @@ class Publisher:
         if self._on_fault is not None:
             self._on_fault(error)
 
-    def close(self) -> None:
-        """End the run and give everything back. Idempotent; never raises."""
+    def close(self, ending: bool = False) -> None:
+        """End the run and give everything back. Idempotent; never raises.
+
+        `ending`: with it ends the process, which gives the memory back by itself; until then viewers keep what they
+        have mapped, and the last scene goes on being seen.
+        """
         if self not in _open_publishers:
             return
         _open_publishers.remove(self)
         if os.getpid() != self.pid:
             return
         self._helper.close()
+        self.folder.remove()
+        if ending:
+            return
         for stream in list(self.streams.values()):
             stream.close()
-        self.folder.remove()
         self.board.close()
 
 
@@ -111,7 +117,7 @@ def _after_fork_in_child() -> None:
 
 def _at_exit() -> None:
     for publisher in list(_open_publishers):
-        publisher.close()
+        publisher.close(ending=True)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -111,6 +111,7 @@ class Stream:
         self._words = run.board.words
         self._word = Board.version_word(index)
         self._outlets: dict[str, Outlet] = {}
+        """By way. Never changed in place, since two threads look at it."""
         self._lock = threading.Lock()
         self._preference = Preference(kind)
         self._ways: tuple[str, ...] = CPU_WAYS
@@ -197,7 +198,7 @@ class Stream:
             if self._preference.saw(self._place.number):
                 self._order_ways()
                 self._run.announce()
-        for outlet in tuple(self._outlets.values()):
+        for outlet in self._outlets.values():
             if frame is None and outlet.place == self._place.number and outlet.writer is not None:
                 outlet.writer.touch(form.meta(meta), version)  # type: ignore[attr-defined]
                 outlet.version = version
@@ -305,7 +306,7 @@ class Stream:
 
     def behind(self) -> bool:
         """Whether a reader waits for a version that it has not been given."""
-        return self.readers > 0 and self.value is not None and any(map(self._lacks, tuple(self._outlets.values())))
+        return self.readers > 0 and self.value is not None and any(map(self._lacks, self._outlets.values()))
 
     def _lacks(self, outlet: Outlet) -> bool:
         return outlet.way in self._ways and (
@@ -328,7 +329,7 @@ class Stream:
                     stack.enter_context(behind(self._gpu_index, self._stream))
                 self._place.same(value[0])
                 tensors, meta = form.unpack(value)
-                for outlet in tuple(self._outlets.values()):
+                for outlet in self._outlets.values():
                     if self._lacks(outlet):
                         self._catch_up(outlet, tensors, meta)
         self._words[self._word] = self.version

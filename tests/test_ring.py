@@ -14,8 +14,8 @@ from ipc.errors import SharingError
 from ipc.messages import SegmentRef
 from ipc.segments import PAGE
 from ipc.source import OwnSource
+from ipc.ways.layout import data_bytes
 from ipc.ways.ring import RingReader, RingWriter
-from ipc.ways.slots import data_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,8 @@ from ipc.errors import SharingError
 from ipc.frames import DeviceTensor
 from ipc.messages import DeviceRingRef, FdMemory
 from ipc.ways.gpu_slots import GpuSlotWriter
-from ipc.ways.slots import SlotReader, data_bytes
+from ipc.ways.layout import data_bytes
+from ipc.ways.slots import SlotReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

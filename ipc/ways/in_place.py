@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from ipc import descriptors, limits
 from ipc.errors import SharingError
 from ipc.messages import InPlaceRef, VersionHeader
-from ipc.ways.slots import OLDEST_KEPT, SlotWriter, encoded, full_fence
+from ipc.ways.layout import OLDEST_KEPT, encoded, full_fence
+from ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,9 +117,7 @@ class InPlaceWriter(SlotWriter):
             self._meta = dict(meta)
         self._event.record(self._stream_of(self._index))
         slot = (self._last + 1) % self.slots
-        whole = self.begin(slot)
-        self.set_done(slot, whole)
-        self.end(slot, whole, self._header, version)
+        self.put(slot, self._header, version)
         return True
 
     def _begin(self, tensors: dict[str, torch.Tensor]) -> None:

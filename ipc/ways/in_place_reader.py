@@ -13,7 +13,8 @@ from ipc.errors import SharingError
 from ipc.frames import DeviceTensor, Frame
 from ipc.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
 from ipc.ways.base import NotYet
-from ipc.ways.slots import OLDEST_KEPT, SlotReader, full_fence
+from ipc.ways.layout import OLDEST_KEPT, full_fence
+from ipc.ways.slots import SlotReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +146,8 @@ class InPlaceReader(SlotReader):
                 if raw != self._header_bytes:
                     self._version_header, self._header_bytes = decode_version_header(raw), raw
                 header, current = self._version_header, self._current
-                if current is None or header.generation != current.number:
+                if (current is None or header.generation != current.number
+                        or self._words[OLDEST_KEPT] > current.number):
                     return None  # its tensors have not been offered yet, or are gone already
                 kinds.check_frame(header.kind, current.specs, header.meta)
             except (*DecodeError, ValueError):

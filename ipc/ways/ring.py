@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ipc.errors import SharingError
 from ipc.frames import RemoteTensor
 from ipc.messages import RingRef
-from ipc.ways.slots import SlotReader, SlotWriter, data_bytes
+from ipc.ways.layout import data_bytes
+from ipc.ways.slots import SlotReader, SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

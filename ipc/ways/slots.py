@@ -1,9 +1,6 @@
 """Slots that a writer fills in turn: the base of every way, one writer that never waits, any number of readers.
 
-The control segment: one control page, then per slot one page with an encoded header, and after it the slot's data
-where these lie in the segment too (`in_segment`); else they lie somewhere else, slot after slot.
-Control page, in 64-bit words: magic, slots, bytes of data per slot, oldest generation kept (in-place only); from word
-16 on, eight words per slot: sequence number, done, version, time in ns since the epoch, bytes of the header.
+Where things stand is said in `ipc.ways.layout`.
 
 Invariants
 - A slot's sequence number is odd while the writer is in it and grows by two with each frame. `done` becomes that even
@@ -20,16 +17,33 @@ from __future__ import annotations
 
 import mmap
 import os
-import platform
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from ipc import kinds, limits
 from ipc.errors import SharingError
 from ipc.frames import Frame
-from ipc.messages import DecodeError, FrameHeader, TensorHeader, decode_frame_header, encode
+from ipc.messages import DecodeError, FrameHeader, TensorHeader, decode_frame_header
 from ipc.segments import PAGE, Segment, close_map, round_up
+from ipc.ways.layout import (
+    ALIGN,
+    CAPACITY,
+    DONE,
+    FIRST_SLOT,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_WORD,
+    SEQ,
+    SLOTS,
+    TIME,
+    VERSION,
+    WORDS_PER_SLOT,
+    data_bytes,
+    dtype_name,
+    encoded,
+    full_fence,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,32 +53,6 @@ if TYPE_CHECKING:
     from ipc.frames import DeviceTensor, RemoteTensor
     from ipc.messages import Ref, SegmentRef
     from ipc.ways.base import Source
-
-_MAGIC = 0x32_47_4E_49_52_54_4C_50  # "PLTRING2"
-_MAGIC_WORD, _SLOTS, _CAPACITY, OLDEST_KEPT = range(4)
-_FIRST_SLOT, _WORDS_PER_SLOT = 16, 8
-_SEQ, _DONE, _VERSION, _TIME, _HEADER = range(5)
-_HEADER_BYTES = PAGE
-ALIGN = 256
-"""Bytes to which tensors in a slot are aligned."""
-
-_fence_lock = threading.Lock()
-_WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
-
-
-def full_fence() -> None:
-    """Order all memory accesses before it against all after it, on every processor.
-
-    One lock-unlock pair lets accesses slip into the critical section from both sides on ARM; two pairs of the same
-    lock do not, since a release is ordered before the acquire that follows it. On x86, where locking is a full fence,
-    one is enough.
-    """
-    with _fence_lock:
-        pass
-    if _WEAKLY_ORDERED:
-        with _fence_lock:
-            pass
-
 
 class SlotWriter:
     """The trainer's side. Calls must not overlap: the stream's lock sees to that.
@@ -89,12 +77,12 @@ class SlotWriter:
         self.slots = slots
         self.leased = leased
         self.capacity = round_up(capacity, PAGE)
-        self._stride = _HEADER_BYTES + (self.capacity if self.in_segment else 0)
+        self._stride = HEADER_BYTES + (self.capacity if self.in_segment else 0)
         self.segment = Segment(PAGE + slots * self._stride, label)
         self._words = memoryview(self.segment.map).cast("Q")
         self._bytes = memoryview(self.segment.map)
-        self._words[_SLOTS], self._words[_CAPACITY] = slots, self.capacity
-        self._words[_MAGIC_WORD] = _MAGIC
+        self._words[SLOTS], self._words[CAPACITY] = slots, self.capacity
+        self._words[MAGIC_WORD] = MAGIC
         self._layout: tuple[Any, ...] | None = None
         self._meta: dict[str, Any] | None = None
         self._tensor_headers: tuple[TensorHeader, ...] = ()
@@ -127,15 +115,15 @@ class SlotWriter:
 
     def data_offset(self, slot: int) -> int:
         """Bytes from the segment's start to a slot's data, or, for data elsewhere, from the start of those."""
-        return PAGE + slot * self._stride + _HEADER_BYTES if self.in_segment else slot * self.capacity
+        return PAGE + slot * self._stride + HEADER_BYTES if self.in_segment else slot * self.capacity
 
     @staticmethod
     def done_offset(slot: int) -> int:
         """Bytes from the segment's start to a slot's `done` word."""
-        return 8 * (_FIRST_SLOT + slot * _WORDS_PER_SLOT + _DONE)
+        return 8 * (FIRST_SLOT + slot * WORDS_PER_SLOT + DONE)
 
     def set_done(self, slot: int, whole: int) -> None:
-        self._words[_FIRST_SLOT + slot * _WORDS_PER_SLOT + _DONE] = whole
+        self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + DONE] = whole
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         return data_bytes(tensors) <= self.capacity
@@ -178,11 +166,11 @@ class SlotWriter:
         if not self.at_once:
             newest, best = -1, 0
             for slot in range(self.slots):
-                base = _FIRST_SLOT + slot * _WORDS_PER_SLOT
-                if words[base + _DONE] != words[base + _SEQ]:
+                base = FIRST_SLOT + slot * WORDS_PER_SLOT
+                if words[base + DONE] != words[base + SEQ]:
                     busy.append(slot)
-                elif words[base + _VERSION] > best:
-                    newest, best = slot, words[base + _VERSION]
+                elif words[base + VERSION] > best:
+                    newest, best = slot, words[base + VERSION]
         start = self._last + 1
         free = [s for i in range(self.slots) if (s := (start + i) % self.slots) != newest and s not in busy]
         leased = self.leased()
@@ -193,7 +181,7 @@ class SlotWriter:
 
     def begin(self, slot: int) -> int:
         """Go into a slot; the even number that `done` must become."""
-        index = _FIRST_SLOT + slot * _WORDS_PER_SLOT + _SEQ
+        index = FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ
         number = self._words[index] + 1
         self._words[index] = number
         full_fence()
@@ -201,18 +189,36 @@ class SlotWriter:
 
     def end(self, slot: int, whole: int, header: bytes, version: int) -> None:
         """Come out of a slot; readers may have it when it is done. Version 0: nobody gets it."""
-        words, base = self._words, _FIRST_SLOT + slot * _WORDS_PER_SLOT
+        words, base = self._words, FIRST_SLOT + slot * WORDS_PER_SLOT
         if self._headers[slot] is not header:
             start = PAGE + slot * self._stride
             self._bytes[start : start + len(header)] = header
             self._headers[slot] = header
-            words[base + _HEADER] = len(header)
-        words[base + _VERSION] = version
-        words[base + _TIME] = time.time_ns()
+            words[base + HEADER] = len(header)
+        words[base + VERSION] = version
+        words[base + TIME] = time.time_ns()
         full_fence()
-        words[base + _SEQ] = whole
+        words[base + SEQ] = whole
         if version:
             self._last = slot
+
+    def put(self, slot: int, header: bytes, version: int) -> None:
+        """`begin`, `set_done` and `end` in one, for a slot that holds nothing but its header."""
+        words, base = self._words, FIRST_SLOT + slot * WORDS_PER_SLOT
+        whole = words[base + SEQ] + 2
+        words[base + SEQ] = whole - 1
+        full_fence()
+        if self._headers[slot] is not header:
+            start = PAGE + slot * self._stride
+            self._bytes[start : start + len(header)] = header
+            self._headers[slot] = header
+            words[base + HEADER] = len(header)
+        words[base + DONE] = whole
+        words[base + VERSION] = version
+        words[base + TIME] = time.time_ns()
+        full_fence()
+        words[base + SEQ] = whole
+        self._last = slot
 
     def _lay_out(self, tensors: dict[str, torch.Tensor]) -> None:
         if not self.fits(tensors):
@@ -253,9 +259,9 @@ class SlotReader:
         finally:
             os.close(fd)
         self._words = memoryview(self._map)[:PAGE].cast("Q")
-        self.slots, self.capacity = self._words[_SLOTS], self._words[_CAPACITY]
-        self._stride = _HEADER_BYTES + (self.capacity if self.in_segment else 0)
-        if (self._words[_MAGIC_WORD] != _MAGIC or not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS
+        self.slots, self.capacity = self._words[SLOTS], self._words[CAPACITY]
+        self._stride = HEADER_BYTES + (self.capacity if self.in_segment else 0)
+        if (self._words[MAGIC_WORD] != MAGIC or not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS
                 or PAGE + self.slots * self._stride > ref.size):
             SlotReader.close(self)
             raise SharingError("the announced ring is not one")
@@ -278,7 +284,7 @@ class SlotReader:
 
     def data_offset(self, slot: int) -> int:
         """As `SlotWriter.data_offset`."""
-        return PAGE + slot * self._stride + _HEADER_BYTES if self.in_segment else slot * self.capacity
+        return PAGE + slot * self._stride + HEADER_BYTES if self.in_segment else slot * self.capacity
 
     def follow(self, ref: Ref) -> bool:
         return False  # a ring is one for all its life
@@ -304,27 +310,27 @@ class SlotReader:
         """The slot with the highest whole version over `after`, and its sequence number; slot -1: there is none."""
         words, found, best = self._words, (-1, 0), after
         for slot in range(self.slots):
-            base = _FIRST_SLOT + slot * _WORDS_PER_SLOT
-            seq = words[base + _SEQ]
-            if seq % 2 == 0 and words[base + _DONE] == seq and words[base + _VERSION] > best:
-                found, best = (slot, seq), words[base + _VERSION]
+            base = FIRST_SLOT + slot * WORDS_PER_SLOT
+            seq = words[base + SEQ]
+            if seq % 2 == 0 and words[base + DONE] == seq and words[base + VERSION] > best:
+                found, best = (slot, seq), words[base + VERSION]
         return found
 
     def stamp(self, slot: int) -> tuple[int, int]:
         """A slot's version and time."""
-        base = _FIRST_SLOT + slot * _WORDS_PER_SLOT
-        return self._words[base + _VERSION], self._words[base + _TIME]
+        base = FIRST_SLOT + slot * WORDS_PER_SLOT
+        return self._words[base + VERSION], self._words[base + TIME]
 
     def raw_header(self, slot: int) -> bytes:
         """The bytes of a slot's header, as they stand there."""
         start = PAGE + slot * self._stride
-        size = min(self._words[_FIRST_SLOT + slot * _WORDS_PER_SLOT + _HEADER], _HEADER_BYTES)
+        size = min(self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + HEADER], HEADER_BYTES)
         return self._map[start : start + size]
 
     def unchanged(self, slot: int, seq: int) -> bool:
         """Whether the slot is still what it was when its number was `seq`."""
         full_fence()
-        return self._words[_FIRST_SLOT + slot * _WORDS_PER_SLOT + _SEQ] == seq
+        return self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ] == seq
 
     def _frame(self, slot: int, seq: int, version: int, time_ns: int) -> Frame | None:
         try:
@@ -374,21 +380,3 @@ class SlotReader:
         """Unmap; a frame still held keeps its memory. Idempotent."""
         self._words.release()
         close_map(self._map)
-
-
-def encoded(header: Any) -> bytes:
-    """A header as it stands in a slot. Raises SharingError when it is too long."""
-    raw = encode(header)
-    if len(raw) > _HEADER_BYTES:
-        raise SharingError(f"metadata of {len(raw)} bytes; the limit is {_HEADER_BYTES}")
-    return raw
-
-
-def data_bytes(tensors: dict[str, torch.Tensor]) -> int:
-    """Bytes of a slot's data that these tensors take, alignment included."""
-    return sum(round_up(t.numel() * t.element_size(), ALIGN) for t in tensors.values())
-
-
-def dtype_name(tensor: torch.Tensor) -> str:
-    """"float32" for torch.float32."""
-    return str(tensor.dtype).rpartition(".")[2]

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ipc.kinds import SH_REST
-from ipc.ways.slots import dtype_name
+from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, shape_text
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -110,7 +110,7 @@ class GaussianForm:
                 self._active_degree = getattr(value, "active_sh_degree", None)
             # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
             if all(map(is_, tensors, self._last)) and tensors[0].shape == self._looks[0][0]:
-                return tensors
+                return self._last  # the same tuple: whoever compares sees it at once
             for tensor, (shape, dtype, device) in zip(tensors, self._looks, strict=True):
                 if tensor.shape != shape or tensor.dtype is not dtype or tensor.device != device:
                     return None
@@ -138,9 +138,10 @@ class GaussianForm:
         return fields, self.meta(meta)
 
     def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        degree = meta.get("sh_degree", self._stored if self._active_degree is None else self._active_degree)
+        degree = meta.get("sh_degree", self._active_degree)
+        stored = self._stored
         return {"antialiased": False, **meta, "color": self.color, "activated": self.activated,
-                "sh_degree": min(int(degree), self._stored)}
+                "sh_degree": stored if degree is None or degree > stored else int(degree)}
 
 
 def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianForm:

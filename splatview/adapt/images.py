@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
-from ipc.ways.slots import dtype_name
+from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, is_array, shape_text
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)

@@ -70,8 +70,8 @@ def _run(run: RemoteRun) -> dict[str, Any]:
 
 def _stream(stream: RemoteStream) -> dict[str, Any]:
     return {"name": stream.name, "kind": stream.kind, "version": stream.version, "shape": list(stream.shape),
-            "dtype": stream.dtype, "device": stream.device, "sharing": stream.sharing,
-            "rate_hz": round(stream.rate_hz, 2)}
+            "dtype": stream.dtype, "device": stream.device, "sharing": stream.sharing, "ways": list(stream.info.ways),
+            "why": stream.info.why, "gpu": stream.gpu, "live": stream.live, "rate_hz": round(stream.rate_hz, 2)}
 
 
 def _lines(run: dict[str, Any]) -> list[str]:
@@ -82,6 +82,8 @@ def _lines(run: dict[str, Any]) -> list[str]:
         shape = "x".join(map(str, s["shape"]))
         lines.append(f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "
                      f"{shape} {s['dtype']} on {s['device']}, shared by {s['sharing']}")
+        if s["why"]:
+            lines.append(f"    {dim}not by {s['why']}{end}")
     faults = {k: v for k, v in run["counters"].items() if v and k != "copies"}
     if faults:
         lines.append("  " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in faults.items()))

@@ -1,0 +1,63 @@
+"""Where things stand in the segments of slots.
+
+The control segment: one control page, then per slot one page with an encoded header, and after it the slot's data
+where these lie in the segment too (`in_segment`); else they lie somewhere else, slot after slot.
+Control page, in 64-bit words: magic, slots, bytes of data per slot, oldest generation kept (in-place only); from word
+16 on, eight words per slot: sequence number, done, version, time in ns since the epoch, bytes of the header.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+from typing import TYPE_CHECKING, Any
+
+from ipc.errors import SharingError
+from ipc.messages import encode
+from ipc.segments import PAGE, round_up
+
+if TYPE_CHECKING:
+    import torch
+
+MAGIC = 0x32_47_4E_49_52_54_4C_50  # "PLTRING2"
+MAGIC_WORD, SLOTS, CAPACITY, OLDEST_KEPT = range(4)
+FIRST_SLOT, WORDS_PER_SLOT = 16, 8
+SEQ, DONE, VERSION, TIME, HEADER = range(5)
+HEADER_BYTES = PAGE
+ALIGN = 256
+"""Bytes to which tensors in a slot are aligned."""
+
+_fence_lock = threading.Lock()
+_WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
+
+
+def full_fence() -> None:
+    """Order all memory accesses before it against all after it, on every processor.
+
+    One lock-unlock pair lets accesses slip into the critical section from both sides on ARM; two pairs of the same
+    lock do not, since a release is ordered before the acquire that follows it. On x86, where locking is a full fence,
+    one is enough.
+    """
+    with _fence_lock:
+        pass
+    if _WEAKLY_ORDERED:
+        with _fence_lock:
+            pass
+
+
+def encoded(header: Any) -> bytes:
+    """A header as it stands in a slot. Raises SharingError when it is too long."""
+    raw = encode(header)
+    if len(raw) > HEADER_BYTES:
+        raise SharingError(f"metadata of {len(raw)} bytes; the limit is {HEADER_BYTES}")
+    return raw
+
+
+def data_bytes(tensors: dict[str, torch.Tensor]) -> int:
+    """Bytes of a slot's data that these tensors take, alignment included."""
+    return sum(round_up(t.numel() * t.element_size(), ALIGN) for t in tensors.values())
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """"float32" for torch.float32."""
+    return str(tensor.dtype).rpartition(".")[2]
