@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from ipc import limits
-from ipc.cuda import driver
+from ipc.cuda import driver, retiring
 from ipc.cuda.export import Export, describe, export_fd
 from ipc.cuda.tensors import check_within, contiguous, tensor_at
 from ipc.errors import SharingError
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
     from ipc.frames import Piece
     from ipc.messages import FdMemory, IpcMemory
+
+
+_CAPTURE = 1.0
+"""Seconds within which a CUDA graph has been captured."""
 
 
 class _Counted:
@@ -55,7 +60,12 @@ class _Counted:
             self._ticket.pop()
         except IndexError:
             return
-        if os.getpid() == self._pid:  # CUDA does not survive a fork; what the parent has stays the parent's
+        if os.getpid() != self._pid:  # CUDA does not survive a fork; what the parent has stays the parent's
+            return
+        if driver.is_capturing():  # waiting for the device would spoil the capture
+            over = time.monotonic() + _CAPTURE
+            retiring.retire(lambda: time.monotonic() > over, self._free)
+        else:
             self._free()
 
     def close(self) -> None:

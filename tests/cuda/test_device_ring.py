@@ -18,7 +18,7 @@ from ipc.cuda import retiring
 from ipc.errors import SharingError
 from ipc.frames import DeviceTensor
 from ipc.source import OwnSource
-from ipc.ways import slots
+from ipc.ways import layout
 from ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
 
 if TYPE_CHECKING:
@@ -184,8 +184,8 @@ class Hasty(DeviceRingReader):
     def newest(self, after: int) -> tuple[int, int]:
         found, best = (-1, 0), after
         for slot in range(self.slots):
-            base = slots._FIRST_SLOT + slot * slots._WORDS_PER_SLOT
-            seq, version = self._words[base + slots._SEQ], self._words[base + slots._VERSION]
+            base = layout.FIRST_SLOT + slot * layout.WORDS_PER_SLOT
+            seq, version = self._words[base + layout.SEQ], self._words[base + layout.VERSION]
             if seq % 2 == 0 and version > best:
                 found, best = (slot, seq), version
         return found
