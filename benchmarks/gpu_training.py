@@ -138,7 +138,9 @@ def _row(what: str, target: str, ratio: float, pace: Pace, report: dict[str, Any
     if report is not None and state is not None:
         sizes = ", ".join(f"{size} ({count})" for size, count in report["sizes"])
         row |= {"images/s": f"{report['renders_s']:.1f} ({report['moved_s']:.1f} from a new place)",
-                "their size": sizes, "longest gap ms": f"{report['gap_ms']:.0f}", "way": " > ".join(state["path"])}
+                "their size": sizes, "longest gap ms": f"{report['gap_ms']:.0f}",
+                "GPU share by itself": f"{report['gpu_share']:.0%}" if report["gpu_share"] is not None else "no limit",
+                "way": " > ".join(state["path"])}
     return row
 
 

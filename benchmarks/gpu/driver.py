@@ -5,7 +5,7 @@ mouse on request. Commands come as lines of JSON, {"do": NAME, ...}, and each is
 
 | do | what |
 |---|---|
-| state | what is shown: fault, version, path, details, timings, the camera's distance |
+| state | what is shown: fault, version, path, notes, details, timings, the camera's distance |
 | hands, how=rest, drag or burst | keep still; drag without pause; 1 s of dragging and 1 s of rest in turn |
 | key, name= | press and let go of a key |
 | closer, distance= | turn the wheel until the camera is that far from its target |
@@ -132,7 +132,8 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
                 "details": view.details if view is not None else [],
                 "timings": view.timings if view is not None else {},
                 "distance": orbit.distance if orbit is not None else 0.0,
-                "notices": app.state.notices if app is not None else [],
+                "notes": [*app.state.notices, *slot.source.notes, *view.extras]
+                if app is not None and slot is not None and view is not None else [],
                 "torch": "torch" in sys.modules, "cuda": _has_cuda_context()}
 
     def _do_hands(self, how: str) -> None:
@@ -157,6 +158,7 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
         self._begin = time.monotonic()
 
     def _do_report(self) -> dict[str, Any]:
+        assert self.app is not None
         now = time.monotonic()
         seconds = now - self._begin
         sizes = collections.Counter(f"{w}x{h}" for w, h, _ in self._renders)
@@ -164,7 +166,8 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
         return {"seconds": seconds, "pictures_s": len(self._shown) / seconds,
                 "renders_s": len(self._renders) / seconds,
                 "moved_s": sum(moved for *_, moved in self._renders) / seconds, "sizes": sizes.most_common(4),
-                "gap_ms": max(b - a for a, b in itertools.pairwise(moments)) * 1e3}
+                "gap_ms": max(b - a for a, b in itertools.pairwise(moments)) * 1e3,
+                "gpu_share": self.app.state.timings.gpu_share}
 
     def _do_pixel(self) -> dict[str, Any]:
         return {"rgb": self._middle()}

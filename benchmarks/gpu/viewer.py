@@ -61,6 +61,7 @@ class Viewer:
             if time.monotonic() - asked > 0.25:
                 state = self.ask("state", timeout=timeout)
                 if state["shows"]:
+                    print("  viewer:", ", ".join(state["path"]), *state["notes"], sep="; ", file=sys.stderr, flush=True)
                     self.ask("key", name="h")  # the panel away: the picture fills the screen
                     return state
                 if state["fault"]:
