@@ -135,18 +135,18 @@ class _Finder:
             raise SharingError("managed memory (cudaMallocManaged) cannot be shared with another process; publish with "
                                "copy=True")
         types = _attribute(_HANDLE_TYPES, start)
-        if types & _POSIX_FD:
-            at = start
-            while at < end:
-                chunk = next((c for c in self._chunks if c[0] <= at < c[0] + c[1]), None) or chunk_at(at)
-                self._chunks.add(chunk)
-                at = chunk[0] + chunk[1]
-        elif _attribute(_IS_IPC_CAPABLE, start):
+        if _attribute(_IS_IPC_CAPABLE, start):
             base, size = (int(n) for n in driver.call("cuMemGetAddressRange", start))
             if not base <= start or end > base + size:
                 raise SharingError(f"a tensor at {start:#x} to {end:#x} reaches beyond its allocation of {size} bytes "
                                    f"at {base:#x}")
             self._ipc.add((base, size))
+        elif types & _POSIX_FD:
+            at = start
+            while at < end:
+                chunk = next((c for c in self._chunks if c[0] <= at < c[0] + c[1]), None) or chunk_at(at)
+                self._chunks.add(chunk)
+                at = chunk[0] + chunk[1]
         else:
             reason = f"handle types {types:#x}" if types else "no way to export it"
             raise SharingError(f"this GPU memory was not made to be shared ({reason}); publish with copy=True, or use "
