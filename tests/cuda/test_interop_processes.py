@@ -1,0 +1,271 @@
+"""OpenGL reads another process's GPU memory in place: every pixel, live, with no CUDA in the process that looks."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from interop_cases import OwnMemory, expected, same
+from sharing import Peer
+
+from ipc import SharingError
+from ipc.frames import DeviceTensor
+from ipc.interop.direct import DirectBridge
+from ipc.interop.probe import AutoBridge
+from ipc.interop.readback import read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import moderngl
+    from conftest import Processes
+
+    Start = Callable[..., Peer]
+
+pytestmark = pytest.mark.cuda
+
+MB = 1 << 20
+
+PATTERN = """
+import torch
+def pattern(shape, dtype, k):
+    count = 1
+    for n in shape:
+        count *= n
+    values = torch.arange(count, dtype=torch.int64).mul_(k * 2 + 1).remainder_(251)
+    return values.to(getattr(torch, dtype)).view(shape)
+"""
+PICTURES = {
+    # name: shape, dtype, layout; together they lie in several chunks, and the large ones span some
+    "hd": ((1080, 1920, 4), "uint8", "HWC"),
+    "rgb": ((1001, 1503, 3), "uint8", "HWC"),
+    "planes": ((3, 700, 901), "float32", "CHW"),
+    "floats": ((1500, 1501, 3), "float32", "HWC"),
+    "half": ((600, 801, 4), "float16", "HWC"),
+    "thin": ((333, 77, 3), "bfloat16", "HWC"),
+}
+TRAINER = PATTERN + """
+import json
+from ipc.cuda.memory import Allocation
+pictures, own = json.loads(sys.argv[2]), sys.argv[3] == "own"
+made = {}
+if own:
+    room = Allocation(96 << 20, 0)
+    at = 0
+for name, (shape, dtype, layout) in pictures.items():
+    if own:
+        made[name] = room.tensor(dtype, shape, at)
+        at += -(-made[name].numel() * made[name].element_size() // 512) * 512
+    else:
+        pad = torch.zeros(3 << 20, dtype=torch.uint8, device="cuda")
+        made[name] = torch.zeros(shape, dtype=getattr(torch, dtype), device="cuda")
+made["turned"] = made["half"].transpose(0, 1)
+made["part"] = made["rgb"][1::2, 3:, :2]
+def fill(k):
+    for name, (shape, dtype, layout) in pictures.items():
+        made[name].copy_(pattern(shape, dtype, k))
+    torch.cuda.synchronize()
+fill(0)
+share(made)
+while True:
+    text = hear()
+    if text == "free":
+        del made
+        if own:
+            room.close()
+        import gc
+        gc.collect()
+        torch.cuda.empty_cache()
+        say(str(torch.cuda.mem_get_info()[0]))
+    elif text == "end":
+        break
+    elif text == "memory":
+        say(str(torch.cuda.mem_get_info()[0]))
+    else:
+        fill(int(text))
+        say("filled")
+"""
+
+
+def pattern(shape: tuple[int, ...], dtype: str, k: int) -> torch.Tensor:
+    namespace: dict[str, Callable[..., torch.Tensor]] = {}
+    exec(PATTERN, namespace)
+    return namespace["pattern"](shape, dtype, k)
+
+
+@pytest.fixture(params=["own", "expandable"])
+def trainer(request: pytest.FixtureRequest, processes: Processes, tmp_path: Path) -> Iterator[Peer]:
+    """A process with the pictures: in memory of cuMemCreate, or in torch's expandable segments."""
+    conf = "expandable_segments:True" if request.param == "expandable" else ""
+    peer = Peer(processes, tmp_path, TRAINER, json.dumps(PICTURES), request.param, PYTORCH_CUDA_ALLOC_CONF=conf)
+    yield peer
+    peer.close()
+
+
+def device_tensors(peer: Peer) -> dict[str, DeviceTensor]:
+    memories, refs = peer.memories()
+    return {name: DeviceTensor(ref.dtype, tuple(ref.shape), tuple(ref.strides), memories[ref.memory], ref.offset)
+            for name, ref in refs.items()}
+
+
+def wanted(name: str, k: int) -> tuple[torch.Tensor, str]:
+    if name == "turned":
+        return pattern(*PICTURES["half"][:2], k).transpose(0, 1), "HWC"
+    if name == "part":
+        return pattern(*PICTURES["rgb"][:2], k)[1::2, 3:, :2], "HWC"
+    shape, dtype, layout = PICTURES[name]
+    return pattern(shape, dtype, k), layout
+
+
+def close_all(tensors: dict[str, DeviceTensor]) -> None:
+    for memory in {id(t.memory): t.memory for t in tensors.values()}.values():
+        memory.close()
+
+
+def test_every_pixel_in_place_and_live(trainer: Peer, ctx: moderngl.Context, request: pytest.FixtureRequest) -> None:
+    tensors = device_tensors(trainer)
+    bridge = DirectBridge(ctx)
+    sources = {name: bridge.put(tensor, wanted(name, 0)[1]) for name, tensor in tensors.items()}
+    spanned = max(len(source.access.pieces) for source in sources.values())
+    assert spanned == 1 if request.node.callspec.params["trainer"] == "own" else spanned > 1
+    for k in (0, 1, 2, 3):
+        if k:
+            trainer.say(str(k))
+            assert trainer.hear() == "filled"
+        for name, source in sources.items():  # not put again: the shader sees the trainer's newest bytes
+            tensor, layout = wanted(name, k)
+            got = read_source(ctx, source)
+            assert same(got, expected(tensor, layout), tensors[name].dtype), (name, k, source.access)
+    trainer.say("end")
+    trainer.process.wait(timeout=60)
+    for name, source in sources.items():
+        tensor, layout = wanted(name, 3)
+        assert same(read_source(ctx, source), expected(tensor, layout), tensors[name].dtype), f"{name} after the end"
+    bridge.close()
+    close_all(tensors)
+    assert ctx.error == "GL_NO_ERROR"
+
+
+def test_memory_goes_back(trainer: Peer, ctx: moderngl.Context) -> None:
+    """What OpenGL imported is let go of when the memory is closed and collected, or the bridge is closed."""
+    tensors = device_tensors(trainer)
+    other = torch.zeros(4, 4, 3, dtype=torch.uint8)
+    bridge = DirectBridge(ctx)
+    for name in tensors:
+        read_source(ctx, bridge.put(tensors[name], wanted(name, 0)[1]), (0, 0, 1, 1))
+    trainer.say("free")
+    held = int(trainer.hear())  # the trainer let go, we did not
+    close_all(tensors)
+    tensors.clear()
+    gc.collect()
+    memory = OwnMemory(1 << 20)
+    for _ in range(3):  # what the last two sources read is kept, the rest is not
+        bridge.put(memory.device_tensor(other), "HWC")
+    ctx.finish()
+    trainer.say("memory")
+    assert int(trainer.hear()) > held + 24 * MB
+    assert len(bridge._memories) == 1
+    bridge.close()
+    memory.close()
+    trainer.say("end")
+
+
+def test_thousands_of_pictures(trainer: Peer, ctx: moderngl.Context) -> None:
+    tensors = device_tensors(trainer)
+    names = list(tensors)
+    auto = AutoBridge(ctx)
+
+    def turn(count: int) -> tuple[int, int]:
+        for k in range(count):
+            name = names[k // 20 % len(names)]
+            source = auto.put(tensors[name], wanted_layouts[name])
+            if k % 10 == 0:
+                read_source(ctx, source, (0, 0, 1, 1))
+        ctx.finish()
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), torch.cuda.mem_get_info()[0]
+
+    wanted_layouts = {name: PICTURES.get(name, (0, 0, "HWC"))[2] for name in names}
+    descriptors, free = turn(500)
+    later, free_later = turn(5000)
+    assert auto.name == "direct"
+    assert later <= descriptors
+    assert free_later >= free - 4 * MB
+    auto.close()
+    close_all(tensors)
+    trainer.say("end")
+
+
+def test_memory_without_descriptors_is_copied(processes: Processes, tmp_path: Path, ctx: moderngl.Context) -> None:
+    """cudaMalloc memory: OpenGL cannot import it, CUDA opens it and copies once."""
+    peer = Peer(processes, tmp_path, TRAINER, json.dumps(PICTURES), "cudaMalloc",
+                PYTORCH_CUDA_ALLOC_CONF="")
+    tensors = device_tensors(peer)
+    assert all(tensor.memory.pieces == () for tensor in tensors.values())
+    with pytest.raises(SharingError, match="file descriptors only"):
+        DirectBridge(ctx).put(tensors["hd"], "HWC")
+    for forced in (None, "import", "register", "host"):
+        auto = AutoBridge(ctx, forced)
+        for name, tensor in tensors.items():
+            picture, layout = wanted(name, 0)
+            source = auto.put(tensor, layout)
+            assert same(read_source(ctx, source), expected(picture, layout), tensor.dtype), (forced, name)
+        assert auto.name == (forced or "import")
+        auto.close()
+    torch.cuda.synchronize()
+    close_all(tensors)
+    peer.say("end")
+    peer.close()
+
+
+VIEWER = """
+import socket, sys
+import msgspec
+from ipc.cuda.memory import open_memory
+from ipc.frames import DeviceTensor
+from ipc.interop.probe import AutoBridge
+from ipc.interop.readback import read_source
+from ipc.messages import MemoryRef, TensorRef
+from viewer_app.screens.offscreen import create_context
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.settimeout(60)
+s.connect(sys.argv[1])
+body, fds, _, _ = socket.recv_fds(s, 1 << 18, 250)
+refs, tensors = msgspec.msgpack.decode(body, type=tuple[tuple[MemoryRef, ...], tuple[TensorRef, ...]])
+memories = []
+for ref in refs:
+    memories.append(open_memory(ref, fds[:len(ref.pieces)]))
+    fds = fds[len(ref.pieces):]
+ctx = create_context(memories[0].gpu)
+auto = AutoBridge(ctx)
+ref = next(t for t in tensors if t.name == "hd")
+source = auto.put(DeviceTensor(ref.dtype, ref.shape, ref.strides, memories[ref.memory], ref.offset), "HWC")
+got = read_source(ctx, source)
+loaded = sorted(m for m in sys.modules if m == "torch" or m.startswith("cuda."))
+s.send(repr((auto.name, auto.reasons, loaded, ctx.error)).encode())
+for k in range(0, 1080, 120):
+    s.send((got[k:k + 120] * 255).round().astype("u1").tobytes()[:100000])
+"""
+
+
+def test_a_viewer_of_images_needs_no_cuda(trainer: Peer, processes: Processes, tmp_path: Path) -> None:
+    """The trainer's descriptors go to a process that loads neither torch nor CUDA; it sees the right pixels."""
+    folder = tmp_path / "viewer"
+    folder.mkdir()
+    viewer = Peer(processes, folder, VIEWER, begin="")
+    body, fds = trainer._receive()
+    socket.send_fds(viewer.socket, [body], fds)
+    assert viewer.hear() == repr(("direct", {}, [], "GL_NO_ERROR"))
+    picture = pattern((1080, 1920, 4), "uint8", 0).numpy()
+    for k in range(0, 1080, 120):
+        got = np.frombuffer(viewer._receive()[0], np.uint8)
+        assert np.array_equal(got, picture[k:k + 120].reshape(-1)[:100000]), k
+    viewer.close()
+    trainer.say("end")
