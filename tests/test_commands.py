@@ -77,7 +77,8 @@ def test_status_tells_streams_and_viewers(processes: Processes, wait_until: Call
     assert found["viewers"] == [{"pid": os.getpid(), "client": "a test"}]
     render, gaussians = found["streams"]
     assert render == {"name": "render", "kind": "image", "version": 1, "shape": [4, 6, 3], "dtype": "float32",
-                      "device": "cpu", "sharing": "ring", "rate_hz": 0.0}
+                      "device": "cpu", "gpu": "", "sharing": "ring", "ways": ["ring"], "why": "",
+                      "live": False, "rate_hz": 0.0}
     assert gaussians["kind"] == "gaussians"
     assert gaussians["shape"] == [5, 3]
     assert 20 < gaussians["rate_hz"] < 110

@@ -1,6 +1,6 @@
 """What this machine can draw with: run as a program, so that a driver that crashes takes nobody along.
 
-`python -m viewer_app.probe egl|window` prints one JSON object: {"ok": bool, "detail": str, "mend": str}.
+`python -m viewer_app.probe egl|window|interop` prints one JSON object: {"ok": bool, "detail": str, "mend": str}.
 """
 
 from __future__ import annotations
@@ -8,6 +8,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+
+    import moderngl
 
 EGL_MEND = "apt-get install libegl1 libgl1-mesa-dri"
 GL_MEND = "apt-get install libgl1 libglx-mesa0 libgl1-mesa-dri"
@@ -62,5 +68,113 @@ def probe_window() -> dict[str, object]:
     return {"ok": True, "detail": f"display {display}, {renderer}", "mend": ""}
 
 
+def probe_interop() -> dict[str, object]:
+    """Which bridges bring CUDA tensors to OpenGL here (`ipc.interop`), tried with pictures that really go there."""
+    from ipc.errors import SharingError
+    from ipc.interop.glapi import gl_device_uuid
+    from ipc.interop.probe import forced_bridge, probe
+    from viewer_app.errors import GraphicsError
+    from viewer_app.screens.offscreen import create_context
+
+    try:
+        forced_bridge()
+        ctx = create_context()
+    except (GraphicsError, SharingError) as e:
+        return {"ok": False, "detail": str(e), "mend": ""}
+    same, mend = _same_gpu(gl_device_uuid(ctx))
+    reasons = probe(ctx)
+    if not reasons["direct"]:
+        reasons["direct"] = _draw_anothers_memory(ctx)
+    works = [name for name, why in reasons.items() if not why]
+    words = [same, f"{', '.join(works)} {'work' if len(works) > 1 else 'works'}"]
+    words += [f"{name} does not: {why}" for name, why in reasons.items() if why]
+    return {"ok": not any(reasons.values()), "detail": "; ".join(words), "mend": mend}
+
+
+def _same_gpu(drawn_on: str | None) -> tuple[str, str]:
+    """Whether OpenGL draws on a GPU that CUDA sees, and what to do if not."""
+    from ipc.cuda import driver
+    from ipc.errors import SharingError
+
+    mend = ("let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
+            "__NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia)")
+    if drawn_on is None:
+        return "OpenGL does not say which GPU it draws on, so it is not NVIDIA's", mend
+    try:
+        index = driver.device_of(drawn_on)
+    except SharingError as e:
+        return f"CUDA cannot be asked ({e})", ""
+    if index is None:
+        return f"OpenGL draws on GPU {drawn_on}, which CUDA does not see", "check CUDA_VISIBLE_DEVICES"
+    return f"OpenGL draws on CUDA's GPU {index}", ""
+
+
+_OTHER = """
+import socket, sys
+from ipc.cuda.driver import here
+from ipc.cuda.memory import Allocation
+import torch
+end = socket.socket(fileno=int(sys.argv[1]))
+memory = Allocation(1 << 21, here(sys.argv[2]))
+picture = memory.tensor("uint8", (24, 32, 4), 0)
+picture.copy_(torch.arange(24 * 32 * 4).remainder(251).to(torch.uint8).view(24, 32, 4))
+torch.cuda.synchronize()
+socket.send_fds(end, [str(memory.size).encode()], [memory.fd()])
+end.recv(1)
+"""
+
+
+def _draw_anothers_memory(ctx: moderngl.Context) -> str:
+    """Have another process fill GPU memory and draw that in place: "" when it is right, or what went wrong."""
+    import socket
+    import subprocess
+
+    import numpy as np
+
+    from ipc.cuda.memory import open_memory
+    from ipc.errors import SharingError
+    from ipc.frames import DeviceTensor
+    from ipc.interop.direct import DirectBridge
+    from ipc.interop.glapi import gl_device_uuid
+    from ipc.interop.readback import read_source
+    from ipc.messages import FdMemory
+
+    uuid = gl_device_uuid(ctx) or ""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        ours.settimeout(50)
+        other = subprocess.Popen([sys.executable, "-c", _OTHER, str(theirs.fileno()), uuid],
+                                 pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True)
+        theirs.close()
+        memory = bridge = None
+        try:
+            size, fds, _, _ = socket.recv_fds(ours, 64, 1)
+            if not fds:
+                return "another process could not make memory to share: " + _last_line(other)
+            memory = open_memory(FdMemory("probe", (int(size),), uuid), fds)
+            bridge = DirectBridge(ctx)
+            tensor = DeviceTensor("uint8", (24, 32, 4), (128, 4, 1), memory, 0)
+            seen = np.rint(read_source(ctx, bridge.put(tensor, "HWC")) * 255).astype(int)
+            expected = (np.arange(24 * 32 * 4) % 251).reshape(24, 32, 4)
+            return "" if np.array_equal(seen, expected) else "another process's picture came out different"
+        except (SharingError, OSError) as e:
+            return str(e)
+        finally:
+            other.kill()
+            other.wait()
+            if other.stderr is not None:
+                other.stderr.close()
+            if bridge is not None:
+                bridge.close()
+            if memory is not None:
+                memory.close()
+
+
+def _last_line(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    lines = process.stderr.read().strip().splitlines()
+    return lines[-1] if lines else f"exit code {process.wait()}"
+
+
 if __name__ == "__main__":
-    print(json.dumps({"egl": probe_egl, "window": probe_window}[sys.argv[1]]()))
+    print(json.dumps({"egl": probe_egl, "window": probe_window, "interop": probe_interop}[sys.argv[1]]()))

@@ -84,11 +84,21 @@ def check_cuda() -> Finding:
                        "on a machine with an NVIDIA GPU: pip install torch, from pytorch.org")
     if not torch.cuda.is_available():
         return Finding("cuda", "absent", "no GPU that torch can use", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
-    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    names = [f"{torch.cuda.get_device_name(i)} ({_uuid(i)})" for i in range(torch.cuda.device_count())]
     total = float(torch.ones(1000, device="cuda").sum())
     if total != 1000:
         return Finding("cuda", "broken", f"{names[0]} computes 1000 ones to {total}", "check the driver")
     return Finding("cuda", "ok", ", ".join(names))
+
+
+def _uuid(index: int) -> str:
+    from ipc.cuda.driver import gpu_uuid
+    from ipc.errors import SharingError
+
+    try:
+        return gpu_uuid(index)
+    except SharingError as e:
+        return str(e)
 
 
 def check_ipc() -> Finding:
@@ -110,6 +120,105 @@ def check_ipc() -> Finding:
         return Finding("shared memory", "broken", (done.stderr.strip().splitlines() or ["no answer"])[-1],
                        "allow /proc/PID/fd between processes of one user (container options, hidepid)")
     return Finding("shared memory", "ok", "a segment written here was read in another process")
+
+
+_PUBLISH = """
+import sys, time, torch, splatview
+image = torch.arange(64 * 64 * 4, device="cuda").remainder(251).to(torch.uint8).view(64, 64, 4)
+end = time.monotonic() + 100
+while time.monotonic() < end:
+    splatview.publish(image, "probe", copy=sys.argv[1] == "device-ring")
+    time.sleep(0.02)
+"""
+_READ = """
+import sys, time, torch
+from ipc import Subscriber
+end = time.monotonic() + 50
+expected = torch.arange(64 * 64 * 4).remainder(251).to(torch.uint8).view(64, 64, 4)
+with Subscriber(client="doctor", ways=[sys.argv[1]]) as subscriber:
+    while time.monotonic() < end:
+        subscriber.poll()
+        for stream in subscriber.streams:
+            stream.open()
+            if stream.fault:
+                raise SystemExit(stream.fault)
+            frame = stream.read()
+            if frame is None:
+                continue
+            with frame:
+                tensor = frame.tensors["image"].torch()
+                frame.wait(torch.cuda.current_stream(tensor.device).cuda_stream)
+                same = torch.equal(tensor.cpu(), expected)
+                if frame.intact():
+                    raise SystemExit(0 if same else "other bytes arrived than were published")
+        time.sleep(0.01)
+raise SystemExit("nothing arrived within 50 s")
+"""
+_SHARED = {
+    "cudaMalloc memory in place": ("in-place", "expandable_segments:False"),
+    "expandable segments in place": ("in-place", "expandable_segments:True"),
+    "ring in GPU memory": ("device-ring", ""),
+}
+"""What is shared between two processes: the way, and how torch's allocator is set."""
+
+
+def check_cuda_ipc() -> Finding:
+    """GPU memory published by one process and opened in another, as a viewer would, in each way that there is."""
+    import tempfile
+
+    import torch
+
+    if not torch.cuda.is_available():
+        return Finding("cuda sharing", "absent", "no CUDA; tensors are shared through host memory")
+    with tempfile.TemporaryDirectory(prefix="sv-doctor-") as folder:
+        results = _share(folder)
+    works = [name for name, why in results.items() if not why]
+    words = [f"another process opened: {', '.join(works)}"] if works else []
+    words += [f"{name} not: {why}" for name, why in results.items() if why]
+    if len(works) == len(results):
+        return Finding("cuda sharing", "ok", "; ".join(words))
+    return Finding("cuda sharing", "absent", "; ".join(words) + "; such tensors go through pinned host memory",
+                   "in containers, start both with --ipc=host --pid=host; MIG and WSL2 cannot share GPU memory")
+
+
+def _share(folder: str) -> dict[str, str]:
+    """Why each of _SHARED does not work; "" where it does. All at a time: each loads torch and CUDA twice."""
+    pairs: dict[str, tuple[subprocess.Popen[str], subprocess.Popen[str]]] = {}
+    results = {}
+    try:
+        for i, (name, (way, allocator)) in enumerate(_SHARED.items()):
+            env = {**os.environ, "SPLATVIEW_RUNTIME_DIR": os.path.join(folder, str(i)), "SPLATVIEW_STRICT": "1"}
+            env.pop("SPLATVIEW_DISABLE", None)
+            if allocator:
+                env["PYTORCH_CUDA_ALLOC_CONF"] = allocator
+            pairs[name] = (_start(_PUBLISH, way, env), _start(_READ, way, env))
+        for name, (writer, reader) in pairs.items():
+            try:
+                _, err = reader.communicate(timeout=100)
+            except subprocess.TimeoutExpired:
+                err = "no answer within 100 s"
+            if reader.returncode == 0:
+                results[name] = ""
+            elif writer.poll() is not None and writer.stderr is not None:
+                results[name] = _last(writer.stderr.read(), writer)
+            else:
+                results[name] = _last(err, reader)
+    finally:
+        for process in (p for pair in pairs.values() for p in pair):
+            process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+    return results
+
+
+def _start(program: str, way: str, env: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", program, way], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                            text=True, env=env)
+
+
+def _last(err: str, process: subprocess.Popen[str]) -> str:
+    return (err.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
 
 
 def check_gsplat() -> Finding:
@@ -146,7 +255,8 @@ def check_interop() -> Finding:
 
     if not torch.cuda.is_available():
         return Finding("cuda to opengl", "absent", "no CUDA; pictures are uploaded from shared memory")
-    return Finding("cuda to opengl", "absent", "GPU tensors are copied through the host in this version")
+    ok, detail, mend = _probe("interop")
+    return Finding("cuda to opengl", "ok" if ok else "absent", detail, mend)
 
 
 def check_display() -> Finding:
@@ -167,8 +277,8 @@ def check_runtime_folder() -> Finding:
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
-    check_python, check_torch, check_cuda, check_ipc, check_gsplat, check_gl, check_interop, check_display,
-    check_runtime_folder)
+    check_python, check_torch, check_cuda, check_ipc, check_cuda_ipc, check_gsplat, check_gl, check_interop,
+    check_display, check_runtime_folder)
 
 
 def _safely(check: Callable[[], Finding]) -> Finding:
@@ -180,8 +290,8 @@ def _safely(check: Callable[[], Finding]) -> Finding:
 
 def _probe(what: str) -> tuple[bool, str, str]:
     """Ask the viewer program, in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "viewer_app.probe", what], capture_output=True, text=True, timeout=60,
-                          check=False)
+    done = subprocess.run([sys.executable, "-m", "viewer_app.probe", what], capture_output=True, text=True,
+                          timeout=120, check=False)
     try:
         d = json.loads(done.stdout.strip().splitlines()[-1])
         return bool(d["ok"]), str(d["detail"]), str(d["mend"])

@@ -15,6 +15,7 @@ from ipc.errors import SharingError
 from ipc.interop.base import fragment_head
 from ipc.interop.host import HostBridge
 from ipc.interop.probe import AutoBridge
+from ipc.interop.readback import read_source
 from viewer_app.controls import PanZoom, Rect
 from viewer_app.errors import ViewerError
 from viewer_app.events import PointerLeave, PointerMove
@@ -77,8 +78,6 @@ class ImageView:
         self._count_due = False
         self._counting: tuple[moderngl.Framebuffer, int, int] | None = None
         self._stopwatch = Stopwatch()
-        self._probe_texture = ctx.texture((1, 1), 4, dtype="f4")
-        self._probe = ctx.framebuffer([self._probe_texture])
         self._closed = False
 
     def update(self, value: Frame | GaussianScene | np.ndarray) -> bool:
@@ -232,12 +231,7 @@ class ImageView:
         """The stored values at a pixel: integers as such, floats before any tone mapping. Waits for the GPU."""
         source = self._source
         assert source is not None
-        array = self._vertex_array((*source.defines, "PROBE"))
-        array.program["u_at"] = (x, y)
-        source.bind(array.program, 0)
-        with self._ctx.scope(self._probe, moderngl.NOTHING):
-            array.render(moderngl.TRIANGLES, vertices=3)
-        values = np.frombuffer(self._probe.read(components=4, dtype="f4"), np.float32)[: source.channels]
+        values = read_source(self._ctx, source, (x, y, 1, 1))[0, 0, : source.channels]
         top = INTEGERS.get(source.dtype)
         return tuple(float(v) if top is None else round(float(v) * top) for v in values)
 
@@ -347,8 +341,6 @@ class ImageView:
             array.program.release()
             array.release()
         self._arrays.clear()
-        self._probe.release()
-        self._probe_texture.release()
 
 
 def _finish_copy(tensor: Any) -> None:

@@ -1,5 +1,5 @@
 // Resolves an image from wherever its bytes lie. ipc/interop/shaders/fetch.glsl comes first: it gives `stored` and
-// `source_size`, and CHANNELS. Of three programs one is compiled: PROBE, COUNT, or the picture.
+// `source_size`, and CHANNELS. With COUNT it counts broken values, otherwise it draws the picture.
 
 // Straight (not premultiplied) colour and alpha: grey, grey + alpha, RGB or RGBA.
 vec4 rgba(ivec2 p) {
@@ -19,14 +19,7 @@ vec4 rgba(ivec2 p) {
 bool broken(float v) { return (floatBitsToUint(v) & 0x7f800000u) == 0x7f800000u; }
 bool broken(vec4 v) { return broken(v.r) || broken(v.g) || broken(v.b) || broken(v.a); }
 
-#ifdef PROBE
-
-uniform ivec2 u_at;
-out vec4 f_value;
-
-void main() { f_value = stored(u_at); }
-
-#elif defined(COUNT)
+#ifdef COUNT
 
 // How many values of a block of COUNT by COUNT pixels are NaN or infinite.
 out float f_count;
