@@ -12,8 +12,7 @@ from sharing import Peer, open_fds, tensor_of
 
 from ipc import limits
 from ipc.cuda import driver, memory
-from ipc.cuda.events import InterprocessEvent, OpenedEvent, Stopwatch
-from ipc.cuda.tensors import tensor_at
+from ipc.cuda.events import OpenedEvent
 from ipc.errors import SharingError
 from ipc.messages import FdMemory, IpcMemory
 
@@ -296,125 +295,6 @@ hear()
     assert int(torch.ones(5, device="cuda").sum()) == 5, "CUDA goes on after a refusal"
     peer.say()
     peer.close()
-
-
-@pytest.mark.parametrize("dtype", limits.ITEM_SIZE)
-def test_memory_of_our_own(dtype: str) -> None:
-    kind = getattr(torch, dtype)
-    own = memory.Allocation(5 * MB, 0)
-    assert own.size == 6 * MB
-    assert own.gpu == driver.gpu_uuid(0)
-    t = own.tensor(dtype, (100, 7), offset=512)
-    values = (torch.rand(100, 7) * 200).to(kind)
-    t.copy_(values)
-    opened = memory.open_memory(FdMemory("t-1", (own.size,), own.gpu), [own.fd()])
-    torch.cuda.synchronize()
-    again = opened.tensor(dtype, (7, 100), (1, 7), 512)
-    assert torch.equal(again.cpu(), values.t())
-    with pytest.raises(SharingError, match="does not lie within"):
-        own.tensor(dtype, (6 * MB,), offset=512)
-    opened.close()
-    own.close()
-    del again
-    assert torch.equal(t.cpu(), values), "the tensor keeps it"
-
-
-def test_memory_of_our_own_is_given_back() -> None:
-    torch.zeros(1, device="cuda")
-    torch.cuda.synchronize()
-    fds, free = open_fds(), torch.cuda.mem_get_info()[0]
-    for _ in range(20):
-        own = memory.Allocation(256 * MB, 0)
-        t = own.tensor("uint8", (256 * MB,))
-        t.fill_(1)
-        own.close()
-        assert free - torch.cuda.mem_get_info()[0] >= 256 * MB
-        del t
-        gc.collect()
-    assert open_fds() == fds
-    assert free - torch.cuda.mem_get_info()[0] < 8 * MB
-
-
-def test_no_memory_is_an_error_that_says_so() -> None:
-    with pytest.raises(SharingError, match="cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY"):
-        memory.Allocation(1 << 41, 0)
-    assert int(torch.ones(5, device="cuda").sum()) == 5
-
-
-def test_a_view_at_an_address_checks_alignment_and_takes_empty_shapes() -> None:
-    t = torch.arange(64, dtype=torch.uint8, device="cuda")
-    assert torch.equal(tensor_at(t.data_ptr() + 3, "uint8", (5, 2), (2, 1), 0, t).flatten(), t[3:13])
-    with pytest.raises(ValueError, match="not a multiple of 4"):
-        tensor_at(t.data_ptr() + 2, "float32", (2,), (1,), 0)
-    assert tensor_at(0, "float16", (0, 3), (3, 1), 0).shape == (0, 3)
-
-
-def test_devices_are_known_by_uuid_without_a_context(processes: Processes) -> None:
-    child = processes.code("""
-from ipc.cuda import driver
-uuid = driver.gpu_uuid(0)
-assert driver.device_of(uuid) == 0
-assert driver.device_of("0" * 32) is None
-assert int(driver.call("cuCtxGetCurrent")) == 0
-state = driver.call("cuDevicePrimaryCtxGetState", driver.device(0))
-print(uuid, int(state[1]))
-""")
-    out, err = child.communicate(timeout=60)
-    assert out.split() == [str(torch.cuda.get_device_properties(0).uuid).replace("-", ""), "0"], err
-
-
-def test_no_visible_gpu_is_no_device(processes: Processes) -> None:
-    child = processes.code(f"""
-from ipc.cuda import driver
-print(driver.device_of({driver.gpu_uuid(0)!r}))
-""", CUDA_VISIBLE_DEVICES="")
-    out, err = child.communicate(timeout=60)
-    assert out == "None\n", err
-
-
-def test_a_thread_without_a_context_gets_the_primary_one_for_as_long_as_it_needs() -> None:
-    import threading
-
-    t = torch.zeros(4, dtype=torch.int64, device="cuda")
-    torch.cuda.synchronize()
-    seen: list[Any] = []
-
-    def work() -> None:
-        seen.append(int(driver.call("cuCtxGetCurrent")))
-        driver.write_value(0, 0, t.data_ptr(), 77)
-        with driver.context(0):
-            seen.append(int(driver.call("cuCtxGetCurrent")) == int(driver.primary_context(0)))
-        event = InterprocessEvent(0)
-        event.record(0)
-        event.close()
-        seen.append(int(driver.call("cuCtxGetCurrent")))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(30)
-    torch.cuda.synchronize()
-    assert seen == [0, True, 0]
-    assert t.tolist() == [77, 0, 0, 0]
-
-
-def test_a_stopwatch_does_not_wait() -> None:
-    a = torch.rand(8192, 8192, device="cuda")
-    b = a @ a
-    torch.cuda.synchronize()
-    watch = Stopwatch(0)
-    stream = driver.current_stream(0)
-    watch.start(stream)
-    for _ in range(20):
-        torch.mm(a, a, out=b)
-    watch.stop(stream)
-    begun = time.monotonic()
-    assert watch.seconds() is None
-    assert time.monotonic() - begun < 0.1
-    torch.cuda.synchronize()
-    seconds = watch.seconds()
-    assert seconds is not None
-    assert 0.005 < seconds < 10
-    watch.close()
 
 
 @pytest.mark.skipif("not torch.cuda.is_available() or torch.cuda.device_count() < 2", reason="needs two GPUs")

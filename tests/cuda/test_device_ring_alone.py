@@ -1,0 +1,249 @@
+"""The ring in GPU memory, both sides in one process: exact, in the order of streams, out of the way of graphs."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from sharing import open_fds
+
+from ipc import limits
+from ipc.cuda import retiring
+from ipc.errors import SharingError
+from ipc.frames import DeviceTensor
+from ipc.source import OwnSource
+from ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+MB = 1 << 20
+META = {"layout": "HWC"}
+
+
+@pytest.fixture
+def own() -> Iterator[tuple[DeviceRingWriter, DeviceRingReader]]:
+    writer = DeviceRingWriter(0, 9 * MB)
+    reader = DeviceRingReader.make(writer.ref, OwnSource(), lambda slot: None)
+    yield writer, reader
+    reader.close()
+    writer.close()
+    assert retiring.settle(20)
+
+
+def newest(reader: DeviceRingReader, after: int = 0) -> Any:
+    torch.cuda.synchronize()
+    frame = reader.read(after)
+    assert frame is not None
+    return frame
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32"])
+def test_types_views_and_meta_arrive(own: tuple[DeviceRingWriter, DeviceRingReader], dtype: str) -> None:
+    writer, reader = own
+    base = (torch.rand(60, 70, 4, device="cuda") * 200).to(getattr(torch, dtype))
+    images = [base, base[::2, 1:, :3], base.permute(2, 0, 1)[:3], base[:, :, :1].expand(60, 70, 3), base.flip(0)]
+    for version, image in enumerate(images, 1):
+        layout = "CHW" if image.shape[0] == 3 else "HWC"
+        assert writer.write("image", {"image": image}, {"layout": layout, "step": version}, version)
+        with newest(reader, version - 1) as frame:
+            t = frame.tensors["image"].torch()
+            assert (frame.version, frame.meta) == (version, {"layout": layout, "step": version})
+            assert t.dtype == image.dtype
+            assert torch.equal(t, image)
+            assert (frame.tensors["image"].to_float32() == image.float().cpu().numpy()).all()
+            assert frame.intact()
+
+
+def test_work_is_ordered_on_the_stream_that_is_current(own: tuple[DeviceRingWriter, DeviceRingReader]) -> None:
+    writer, reader = own
+    a = torch.rand(8192, 8192, device="cuda")
+    b = a @ a
+    side = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    begun = time.monotonic()
+    with torch.cuda.stream(side):
+        image = torch.zeros(100, 100, 3, device="cuda")
+        for _ in range(20):
+            torch.mm(a, a, out=b)
+        image.fill_(0.5)
+        assert writer.write("image", {"image": image}, META, 1)
+    assert time.monotonic() - begun < 0.15, "publishing does not wait for the GPU"
+    assert reader.read() is None, "the frame is not there before the work in front of it has ended"
+    torch.cuda.current_stream().synchronize()  # another stream: nothing to wait for
+    with newest(reader) as frame:
+        assert bool((frame.tensors["image"].torch() == 0.5).all())
+
+
+def test_a_late_copy_is_waited_for_and_may_be_unwanted(own: tuple[DeviceRingWriter, DeviceRingReader]) -> None:
+    writer, reader = own
+    a = torch.rand(8192, 8192, device="cuda")
+    for _ in range(10):
+        a = a @ a
+    image = torch.full((10, 10, 3), 0.25, device="cuda")
+    assert writer.write("image", {"image": image}, META, 1, lambda: True)
+    frame = reader.read()
+    assert frame is not None, "with `still_wanted` the copy has ended when write returns"
+    frame.close()
+    assert not writer.write("image", {"image": image}, META, 2, lambda: False)
+    torch.cuda.synchronize()
+    assert reader.read(1) is None
+
+
+def test_a_capture_is_left_alone(own: tuple[DeviceRingWriter, DeviceRingReader]) -> None:
+    writer, reader = own
+    x = torch.ones(8, 8, 3, device="cuda")
+    y = x * 2
+    assert writer.write("image", {"image": y}, META, 1)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    others = []
+    with torch.cuda.graph(graph):
+        y = x * 2
+        assert not writer.write("image", {"image": y}, META, 2)
+        others.append(DeviceRingWriter(0, MB))  # a viewer comes just now
+        z = y + 1
+    others.pop().close()
+    x.fill_(5)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert bool((z == 11).all())
+    with newest(reader) as frame:
+        assert frame.version == 1
+    assert writer.write("image", {"image": z}, META, 3)
+    with newest(reader, 1) as frame:
+        assert bool((frame.tensors["image"].torch() == 11).all())
+
+
+def test_a_thread_that_retires_memory_does_not_spoil_a_capture() -> None:
+    x = torch.ones(8, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    writer = DeviceRingWriter(0, MB)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        y = x * 3
+        writer.close()
+        assert retiring.settle(20)
+        y = y + 1
+    graph.replay()
+    torch.cuda.synchronize()
+    assert y.tolist() == [4.0] * 8
+
+
+def test_everything_is_given_back_also_in_the_midst_of_work() -> None:
+    image = torch.rand(500, 500, 3, device="cuda")
+    a = torch.rand(8192, 8192, device="cuda")
+    b = a @ a
+
+    def cycle(work: int) -> None:
+        writer = DeviceRingWriter(0, 64 * MB)
+        reader = DeviceRingReader.make(writer.ref, OwnSource(), lambda slot: None)
+        for _ in range(work):
+            torch.mm(a, a, out=b)
+        assert writer.write("image", {"image": image}, META, 1)
+        begun = time.monotonic()
+        writer.close()
+        assert time.monotonic() - begun < 0.05, "closing does not wait for the GPU"
+        assert retiring.settle(20)
+        torch.cuda.synchronize()
+        frame = reader.read()
+        assert frame is not None
+        with frame:
+            assert torch.equal(frame.tensors["image"].torch(), image), "the reader's mapping outlives the writer"
+        reader.close()
+        gc.collect()
+
+    cycle(0)
+    torch.cuda.synchronize()
+    fds, free = open_fds(), torch.cuda.mem_get_info()[0]
+    for i in range(20):
+        cycle(5 if i % 5 == 0 else 0)
+    assert open_fds() == fds
+    assert free - torch.cuda.mem_get_info()[0] < 8 * MB
+
+
+@pytest.mark.parametrize("way", ["device_ring.DeviceRingWriter", "host.HostWriter"])
+@pytest.mark.parametrize("end", ["", "atexit.register(writer.close)", "writer.close()", "torch.cuda.synchronize()"])
+def test_a_process_that_ends_in_the_midst_of_it_ends_well(processes: Processes, way: str, end: str) -> None:
+    module, name = way.split(".")
+    child = processes.code(f"""
+import atexit, time, torch
+from ipc.ways.{module} import {name}
+image = torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")
+a = torch.rand(4096, 4096, device="cuda")
+b = a @ a
+torch.cuda.synchronize()
+writer = {name}(0, 4 << 20)
+while not writer.write("image", {{"image": image}}, {{"layout": "HWC"}}, 1):
+    time.sleep(1e-3)
+torch.cuda.synchronize()
+for _ in range(50):
+    torch.mm(a, a, out=b)
+time.sleep(0.1)
+writer.write("image", {{"image": image}}, {{"layout": "HWC"}}, 2)
+{end}
+""")
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (0, "", "")
+
+
+def test_what_does_not_fit(own: tuple[DeviceRingWriter, DeviceRingReader]) -> None:
+    writer, _ = own
+    assert not writer.fits({"image": torch.zeros(10 * MB, dtype=torch.uint8, device="cuda")})
+    assert not writer.fits({"image": torch.zeros(10, 10)})
+    assert writer.fits({"image": torch.zeros(10, 10, device="cuda")})
+    with pytest.raises(SharingError, match="takes CUDA tensors"):
+        DeviceRingWriter.make({"image": torch.zeros(4, 4)}, 1.0, bytes)
+    assert limits.MIN_SLOTS <= writer.slots <= limits.MAX_SLOTS
+
+
+def test_what_a_publish_costs_the_calling_thread(own: tuple[DeviceRingWriter, DeviceRingReader]) -> None:
+    writer, _ = own
+    image = torch.zeros(1080, 1920, 4, dtype=torch.uint8, device="cuda")
+    tensors = {"image": image}
+    costs: list[float] = []
+    pending: deque[torch.cuda.Event] = deque()
+    for version in range(1, 3001):
+        begun = time.perf_counter()
+        written = writer.write("image", tensors, META, version)
+        if written:
+            costs.append(time.perf_counter() - begun)
+        pending.append(torch.cuda.Event())
+        pending[-1].record()
+        if len(pending) > 2:
+            pending.popleft().synchronize()
+    costs.sort()
+    median, p99 = costs[len(costs) // 2] * 1e6, costs[len(costs) * 99 // 100] * 1e6
+    print(f"{len(costs)} written; median {median:.1f} us, p99 {p99:.1f} us")
+    assert len(costs) > 2000
+    assert median < 60
+
+
+@pytest.mark.skipif("not torch.cuda.is_available() or torch.cuda.device_count() < 2", reason="needs two GPUs")
+def test_a_ring_on_another_gpu_than_the_current_one() -> None:
+    image = torch.full((100, 100, 3), 7, dtype=torch.uint8, device="cuda:1")
+    writer = DeviceRingWriter.make({"image": image}, 1.0, bytes)
+    reader = DeviceRingReader.make(writer.ref, OwnSource(), lambda slot: None)
+    assert torch.cuda.current_device() == 0
+    for version in range(1, 6):
+        image.fill_(version)
+        assert writer.write("image", {"image": image}, META, version)
+        torch.cuda.synchronize(1)
+        frame = reader.read(version - 1)
+        assert frame is not None, "`done` was written on the GPU that copied"
+        with frame:
+            t = frame.tensors["image"]
+            assert isinstance(t, DeviceTensor)
+            assert t.torch().device == torch.device("cuda", 1)
+            assert torch.equal(t.torch(), image)
+    reader.close()
+    writer.close()
+    assert retiring.settle(20)

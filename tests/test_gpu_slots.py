@@ -1,0 +1,219 @@
+"""Rings that a GPU fills, as far as they can be checked without one: what is whole, what is skipped, who waits."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from ipc.cuda import retiring
+from ipc.errors import SharingError
+from ipc.frames import DeviceTensor
+from ipc.messages import DeviceRingRef, FdMemory, RingRef, TensorHeader
+from ipc.segments import open_segment
+from ipc.ways.device_ring import DeviceRingReader
+from ipc.ways.gpu_slots import GpuSlotWriter
+from ipc.ways.host import HostWriter
+from ipc.ways.ring import RingReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ipc.messages import SegmentRef
+
+GPU = "0123456789abcdef" * 2
+META = {"layout": "HW"}
+
+
+def open_fds() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+class Writer(GpuSlotWriter):
+    """A writer whose GPU is the test: `done` comes when `gpu_does` is called."""
+
+    in_segment = False
+
+    def __init__(self, capacity: int, slots: int = 4):
+        super().__init__(-1, capacity, slots, bytes)
+        self.pending: list[tuple[int, int]] = []
+
+    @property
+    def ref(self) -> DeviceRingRef:
+        return DeviceRingRef(self.segment.ref, FdMemory("t-1", (self.slots * self.capacity,), GPU))
+
+    def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
+        return [torch.empty(h.shape) for h in headers]
+
+    def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
+        self.pending.append((slot, whole))
+
+    def gpu_does(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.set_done(*self.pending.pop(0))
+
+
+class OneMemory:
+    """A source with a memfd in place of GPU memory: nothing here maps it."""
+
+    def segment(self, ref: SegmentRef) -> int:
+        return open_segment(ref, os.getpid())
+
+    def descriptors(self, token: str, count: int) -> list[int]:
+        return [os.memfd_create("not-cuda", os.MFD_CLOEXEC) for _ in range(count)]
+
+
+@pytest.fixture
+def ring() -> Iterator[tuple[Writer, DeviceRingReader]]:
+    before = open_fds()
+    writer = Writer(100_000)
+    reader = DeviceRingReader.make(writer.ref, OneMemory(), lambda slot: None)
+    yield writer, reader
+    reader.close()
+    writer.gpu_does(len(writer.pending))
+    writer.close()
+    assert retiring.settle()
+    assert open_fds() == before
+
+
+def publish(writer: Any, version: int) -> bool:
+    return writer.write("image", {"image": torch.zeros(9, 7)}, META, version)
+
+
+def test_a_frame_is_there_when_the_gpu_says_so_and_not_before(ring: tuple[Writer, DeviceRingReader]) -> None:
+    writer, reader = ring
+    assert publish(writer, 1)
+    assert reader.read() is None
+    writer.gpu_does()
+    assert publish(writer, 2)
+    frame = reader.read()
+    assert frame is not None
+    with frame:
+        assert (frame.version, frame.on_gpu, frame.intact()) == (1, True, True)
+        image = frame.tensors["image"]
+        assert isinstance(image, DeviceTensor)
+        assert (image.dtype, image.shape, image.strides, image.memory.gpu) == ("float32", (9, 7), (7, 1), GPU)
+        assert image.offset + 9 * 7 * 4 <= image.memory.size
+    assert reader.read(after=1) is None
+    writer.gpu_does()
+    second = reader.read(after=1)
+    assert second is not None
+    assert second.version == 2
+    second.close()
+
+
+def test_a_writer_far_ahead_of_the_gpu_skips_and_leaves_the_newest_frame_alone(
+        ring: tuple[Writer, DeviceRingReader]) -> None:
+    writer, reader = ring
+    assert publish(writer, 1)
+    writer.gpu_does()
+    frame = reader.read()
+    assert frame is not None
+    taken = [publish(writer, version) for version in range(2, 12)]
+    assert taken == [True] * 3 + [False] * 7
+    assert frame.intact()
+    assert reader.read(after=1) is None
+    writer.gpu_does(2)
+    newer = reader.read(after=1)
+    assert newer is not None
+    assert newer.version == 3
+    frame.close()
+    newer.close()
+
+
+def test_a_frame_outlives_its_reader(ring: tuple[Writer, DeviceRingReader]) -> None:
+    writer, _ = ring
+    reader = DeviceRingReader.make(writer.ref, OneMemory(), lambda slot: None)
+    publish(writer, 1)
+    writer.gpu_does()
+    frame = reader.read()
+    assert frame is not None
+    image = frame.tensors["image"]
+    assert isinstance(image, DeviceTensor)
+    (piece,) = image.memory.pieces
+    reader.close()
+    os.fstat(piece.fd)
+    frame.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(piece.fd)
+
+
+def test_rings_that_do_not_fit_their_memory_are_refused() -> None:
+    writer = Writer(100_000)
+    before = open_fds()
+    small = DeviceRingRef(writer.segment.ref, FdMemory("t-1", (writer.capacity,), GPU))
+    with pytest.raises(SharingError, match=r"4 slots of \d+ bytes were announced in \d+ bytes"):
+        DeviceRingReader.make(small, OneMemory(), lambda slot: None)
+    with pytest.raises(SharingError, match="announced as RingRef"):
+        DeviceRingReader.make(RingRef(writer.segment.ref), OneMemory(), lambda slot: None)
+    assert open_fds() == before
+    writer.close()
+
+
+@pytest.fixture
+def host() -> Iterator[HostWriter]:
+    writer = HostWriter(-1, 1 << 20)  # -1 is what torch calls the CPU: there is nothing to pin memory for
+    yield writer
+    writer.close()
+    assert retiring.settle()
+
+
+def test_where_memory_cannot_be_pinned_copies_are_plain_and_it_is_said(host: HostWriter) -> None:
+    image = torch.rand(50, 60).t()
+    assert host._ready.wait(10)
+    assert host.write("image", {"image": image}, META, 1, lambda: True)
+    assert host.note.startswith("copies wait for the GPU: ")
+    reader = RingReader.make(host.ref, OneMemory(), lambda slot: None)
+    frame = reader.read()
+    assert frame is not None
+    assert torch.equal(torch.from_numpy(frame.tensors["image"].to_float32()), image)
+    frame.close()
+    reader.close()
+
+
+def test_copies_through_the_host_are_spaced(host: HostWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("ipc.ways.host.time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert host._ready.wait(10)
+
+    set_done = host.set_done
+
+    def slowly(slot: int, whole: int) -> None:
+        now[0] += 0.02
+        set_done(slot, whole)
+
+    monkeypatch.setattr(host, "set_done", slowly)  # the last thing that a plain copy does
+    assert publish(host, 1)
+    now[0] = 100.15
+    assert not publish(host, 2)
+    now[0] = 100.21
+    assert publish(host, 3)
+
+
+def test_nobody_waits_until_memory_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(HostWriter, "_pin", lambda self, size: go_on.wait(30))
+    writer = HostWriter(-1, 1 << 20)
+    begun = time.monotonic()
+    assert not publish(writer, 1)
+    assert not writer.write("image", {"image": torch.zeros(9, 7)}, META, 1, lambda: True)
+    writer.close()
+    assert time.monotonic() - begun < 5
+    assert not retiring.settle(0.05), "its memory stays while it is being pinned"
+    go_on.set()
+    assert retiring.settle()
+
+
+def test_a_host_writer_takes_only_tensors_that_fit_and_of_its_device(host: HostWriter) -> None:
+    assert host.fits({"a": torch.zeros(10)})
+    assert not host.fits({"a": torch.zeros(1 << 19)})
+    host.index = 0
+    assert not host.fits({"a": torch.zeros(10)})
+    host.index = -1
+    with pytest.raises(SharingError, match="takes CUDA tensors"):
+        HostWriter.make({"a": torch.zeros(10)}, 1.0, bytes)
