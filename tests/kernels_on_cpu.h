@@ -34,6 +34,7 @@ static inline int max(int a, int b) { return a > b ? a : b; }
 static inline int min(int a, int b) { return a < b ? a : b; }
 static inline long long min(long long a, long long b) { return a < b ? a : b; }
 #define __logf logf
+#define __expf expf
 static inline float rsqrtf(float v) { return 1.0f / sqrtf(v); }
 static inline float __int_as_float(int bits) { float v; memcpy(&v, &bits, 4); return v; }
 static inline void __syncwarp() { pthread_barrier_wait(&warp); }
@@ -45,6 +46,8 @@ static inline unsigned __ballot_sync(unsigned, bool vote) {
     pthread_barrier_wait(&warp);
     return bits;
 }
+static inline bool __all_sync(unsigned lanes, bool vote) { return __ballot_sync(lanes, vote) == 0xffffffffu; }
+static inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 static inline unsigned short host_half_bits(float v) {  // no subnormals, no infinity: enough for colours
     unsigned bits;
     memcpy(&bits, &v, 4);

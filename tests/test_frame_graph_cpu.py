@@ -35,6 +35,7 @@ SOURCE = """
 #define ON(kernel, lockstep) if (!strcmp(name, #kernel)) return run(kernel, lockstep, grid, block, args), 0;
 extern "C" int launch(const char *name, int grid, int block, void **args) {
     ON(set_frame, false) ON(shade, true) ON(fill, false) ON(gather, false) ON(pack, false)
+    ON(blend, true)
     return 1;
 }
 """
@@ -161,8 +162,9 @@ class Drawn:
     kind: Kind
 
 
-def drawn(own: OnCpu, scene: GaussianScene, camera: Camera, options: RenderOptions, slots: int = 4096,
-          dtype: torch.dtype = torch.float32) -> Drawn:
+def drawn(own: OnCpu, scene: GaussianScene, camera: Camera, options: RenderOptions, *, slots: int = 4096,
+          dtype: torch.dtype = torch.float32, exact: bool = True) -> Drawn:
+    """`exact`: the rasteriser is the stand-in for gsplat's, otherwise the viewer's."""
     t = {k: torch.from_numpy(np.array(getattr(scene, k))) for k in ("means", "quats", "scales", "opacities")}
     if not scene.activated:
         t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
@@ -175,7 +177,7 @@ def drawn(own: OnCpu, scene: GaussianScene, camera: Camera, options: RenderOptio
     own.launch("set_frame", 1, 64, Parameters.of(camera, rgba, depth, needed.data_ptr()), parameters)
     degree = tensors.degree if options.sh_degree is None else options.sh_degree
     kind = Kind(camera.width, camera.height, camera.model, camera.near, camera.far, options.mode == "antialiased",
-                options.depth, degree, rgba.element_size(), slots)
+                options.depth, degree, rgba.element_size(), slots, exact)
     rules = GsplatRules()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Kind, "key_type", own.key)  # both kinds are tried with small pictures
@@ -217,12 +219,13 @@ def test_tiles_that_a_slanted_gaussian_misses_are_left_out(own: OnCpu) -> None:
     assert d.needed < 0.8 * sum(map(len, d.rules.expected_lists(*d.kind.tiles)))
 
 
+@pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 @pytest.mark.parametrize("options", [RenderOptions(), RenderOptions(mode="antialiased", depth=False)],
                          ids=["classic", "antialiased"])
-def test_the_picture_is_the_reference_s(own: OnCpu, degree: int, options: RenderOptions) -> None:
+def test_the_picture_is_the_reference_s(own: OnCpu, degree: int, options: RenderOptions, exact: bool) -> None:
     scene, view = random_scene(degree, Chance(n=150, sh_degree=degree)), looking_at_origin(70, 45)
-    d = drawn(own, scene, view, options)
+    d = drawn(own, scene, view, options, exact=exact)
     reference = ReferenceRenderer()
     reference.load(scene)
     expected = reference.render(view, options).pixels()
@@ -230,6 +233,18 @@ def test_the_picture_is_the_reference_s(own: OnCpu, degree: int, options: Render
     assert psnr(d.rgba[..., 3].numpy(), expected.alpha) > 80
     if d.depth is not None and expected.depth is not None:
         assert psnr(d.depth.numpy(), expected.depth) > 70
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("mode", ["classic", "antialiased"])
+def test_both_rasterisers_agree(own: OnCpu, name: str, mode: Any) -> None:
+    """What the viewer's leaves out for eight by four pixels shows in none of them."""
+    scene, view = random_scene(3, SCENES[name]), looking_at_origin(75, 50)
+    exact, quick = (drawn(own, scene, view, RenderOptions(mode=mode), exact=e) for e in (True, False))
+    assert (quick.rgba - exact.rgba).abs().max() < 1e-5
+    assert quick.depth is not None
+    assert exact.depth is not None
+    assert (quick.depth - exact.depth).abs().max() < 1e-4
 
 
 def test_a_lower_degree_than_the_scene_s(own: OnCpu) -> None:
@@ -241,14 +256,15 @@ def test_a_lower_degree_than_the_scene_s(own: OnCpu) -> None:
                 reference.render(view, options).pixels().color) > 80
 
 
+@pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float16, 1e-3), (torch.uint8, 0.51 / 255)])
-def test_other_dtypes_of_the_picture(own: OnCpu, dtype: torch.dtype, error: float) -> None:
+def test_other_dtypes_of_the_picture(own: OnCpu, dtype: torch.dtype, error: float, exact: bool) -> None:
     scene, view = random_scene(2, Chance(n=100)), looking_at_origin(37, 21)
-    exact = drawn(own, scene, view, RenderOptions()).rgba
-    got = drawn(own, scene, view, RenderOptions(), dtype=dtype).rgba
+    whole = drawn(own, scene, view, RenderOptions(), exact=exact).rgba
+    got = drawn(own, scene, view, RenderOptions(), dtype=dtype, exact=exact).rgba
     if dtype == torch.uint8:
-        exact, got = exact.clamp(0, 1), got.float() / 255
-    assert ((got.float() - exact).abs() <= error * exact.abs().clamp_min(1)).all()
+        whole, got = whole.clamp(0, 1), got.float() / 255
+    assert ((got.float() - whole).abs() <= error * whole.abs().clamp_min(1)).all()
 
 
 @pytest.mark.parametrize("slots", [1, 64, 200])
@@ -270,11 +286,12 @@ def test_exactly_enough_slots(own: OnCpu) -> None:
 
 def test_nothing_in_sight(own: OnCpu) -> None:
     view = camera(20, 20)
-    d = drawn(own, random_scene(3, Chance(n=33, spread=0.01)), view.__class__(
-        np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, -50], [0, 0, 0, 1.0]]), view.K, 20, 20), RenderOptions())
+    view.viewmat[2, 3] = -50
+    d = drawn(own, random_scene(3, Chance(n=33, spread=0.01)), view, RenderOptions())
     assert d.needed == 0
     assert not any(d.rules.lists)
     assert (d.rgba == 0).all()
+    assert not drawn(own, random_scene(3, Chance(n=33, spread=0.01)), view, RenderOptions(), exact=False).rgba.any()
 
 
 def test_equal_depths_stay_in_the_scene_s_order(own: OnCpu) -> None:

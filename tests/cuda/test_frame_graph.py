@@ -31,11 +31,11 @@ DRAWS = 5
 """Enough that the last ones come from a graph."""
 
 
-@pytest.fixture(scope="module")
-def module_graph() -> Iterator[FrameGraph]:
+@pytest.fixture(scope="module", params=[False, True], ids=["own rasteriser", "gsplat's rasteriser"])
+def module_graph(request: pytest.FixtureRequest) -> Iterator[FrameGraph]:
     from viewer_app.renderers.frame_graph import FrameGraph
 
-    graph = FrameGraph(torch.device("cuda", 0))
+    graph = FrameGraph(torch.device("cuda", 0), exact=request.param)
     yield graph
     graph.close()
 
@@ -81,22 +81,25 @@ def draw(graph: FrameGraph, camera: Camera, options: RenderOptions, rgba: torch.
     raise AssertionError("the picture is never whole")
 
 
-def assert_gsplat_s(got: tuple[torch.Tensor, torch.Tensor | None],
+def assert_gsplat_s(graph: FrameGraph, got: tuple[torch.Tensor, torch.Tensor | None],
                     expected: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
-    """Coverage and depth come from gsplat's own arithmetic, bit for bit. Colours pass through our harmonics, in the
-    direction from a camera whose position gsplat finds by inverting a matrix in float32."""
+    """With gsplat's rasteriser coverage and depth are the same bit for bit. Otherwise a compiler may round the same
+    formulas differently, and colours pass through our harmonics, in the direction from a camera whose position gsplat
+    finds by inverting a matrix in float32. Where a Gaussian is at the limit of showing, that can decide."""
     rgba, depth = got
-    color, alpha, far = expected
-    differ = (rgba[..., 3] != alpha).sum().item()
-    assert differ == 0, f"alpha differs at {differ} pixels, by up to {(rgba[..., 3] - alpha).abs().max().item()}"
-    if depth is not None:
-        assert torch.equal(depth, far), f"depth differs by up to {(depth - far).abs().max().item()}"
-    error = (rgba[..., :3] - color).abs() / color.abs().clamp_min(1)
-    shares = {limit: (error < limit).float().mean().item() for limit in (1e-5, 1e-4)}
-    assert shares[1e-5] > 0.99, f"colours: share of values within a limit {shares}, worst {error.max().item()}"
-    assert shares[1e-4] > 0.999, f"colours: share of values within a limit {shares}, worst {error.max().item()}"
-    assert error.max().item() < 1e-2
-    assert psnr(rgba[..., :3].cpu().numpy(), color.cpu().numpy()) > 80
+    for name, values, wanted in [("colour", rgba[..., :3], expected[0]), ("alpha", rgba[..., 3], expected[1]),
+                                 ("depth", depth, expected[2])]:
+        if values is None:
+            continue
+        error = (values - wanted).abs() / wanted.abs().clamp_min(1)
+        found = f"{name}: " + ", ".join(f"{(error < e).float().mean().item():.5%} within {e}" for e in (1e-5, 1e-4))
+        found += f", worst {error.max().item():.2g}"
+        if graph.exact and name != "colour":
+            assert torch.equal(values, wanted), found
+        assert (error < 1e-5).float().mean().item() > 0.99, found
+        assert (error < 1e-4).float().mean().item() > 0.999, found
+        assert error.max().item() < 2e-2, found
+    assert psnr(rgba[..., :3].cpu().numpy(), expected[0].cpu().numpy()) > 80
 
 
 @pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
@@ -109,7 +112,7 @@ def test_random_scenes(graph: FrameGraph, model: Any, mode: Any, degree: int) ->
     expected = gsplat_draws(t, camera, options)
     assert expected[1].max() > 0.5
     for _ in range(DRAWS):
-        assert_gsplat_s(draw(graph, camera, options), expected)
+        assert_gsplat_s(graph, draw(graph, camera, options), expected)
     assert graph.captured > 0
 
 
@@ -126,7 +129,7 @@ def test_hard_scenes(graph: FrameGraph, n: int, chance: Chance, mode: Any) -> No
         graph.load(**t)
         for _ in range(DRAWS):
             got = draw(graph, camera, options)
-        assert_gsplat_s(got, gsplat_draws(t, camera, options))
+        assert_gsplat_s(graph, got, gsplat_draws(t, camera, options))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (16, 16), (17, 1), (1, 50), (640, 480), (1919, 1079), (4096, 2304)], ids=str)
@@ -139,7 +142,7 @@ def test_sizes(graph: FrameGraph, size: tuple[int, int]) -> None:
     camera, options = replace(base, width=size[0], height=size[1], K=K), RenderOptions()
     expected = gsplat_draws(t, camera, options)
     for _ in range(DRAWS):
-        assert_gsplat_s(draw(graph, camera, options), expected)
+        assert_gsplat_s(graph, draw(graph, camera, options), expected)
 
 
 @pytest.mark.parametrize("name", ["playbot_0", "playbot_0_aa", "playbot_1", "playbot_2", "random_0", "random_1"])
@@ -150,7 +153,7 @@ def test_cameras_of_the_reference(graph: FrameGraph, data_dir: Path, name: str) 
     options = RenderOptions(mode=drawn.mode, sh_degree=drawn.sh_degree)
     for _ in range(DRAWS):
         got = draw(graph, drawn.camera, options)
-    assert_gsplat_s(got, gsplat_draws(t, drawn.camera, options))
+    assert_gsplat_s(graph, got, gsplat_draws(t, drawn.camera, options))
     assert psnr(got[0][..., :3].cpu().numpy(), drawn.color) > 70
 
 
@@ -173,7 +176,7 @@ def test_garden(graph: FrameGraph, data_dir: Path) -> None:
             options = RenderOptions(mode=mode)
             for _ in range(DRAWS):
                 got = draw(graph, camera, options)
-            assert_gsplat_s(got, gsplat_draws(t, camera, options))
+            assert_gsplat_s(graph, got, gsplat_draws(t, camera, options))
 
 
 def test_a_lower_degree_and_no_depth(graph: FrameGraph) -> None:
@@ -185,7 +188,7 @@ def test_a_lower_degree_and_no_depth(graph: FrameGraph) -> None:
         for _ in range(DRAWS):
             rgba, depth = draw(graph, camera, options)
         assert depth is None
-        assert_gsplat_s((rgba, None), gsplat_draws(t, camera, options))
+        assert_gsplat_s(graph, (rgba, None), gsplat_draws(t, camera, options))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.uint8])
@@ -229,7 +232,7 @@ def test_none_and_one_gaussian_and_none_in_sight(graph: FrameGraph) -> None:
     for _ in range(DRAWS):
         got = draw(graph, camera, options)
     assert got[0].any()
-    assert_gsplat_s(got, gsplat_draws(t, camera, options))
+    assert_gsplat_s(graph, got, gsplat_draws(t, camera, options))
     away = replace(camera, viewmat=np.diag([-1.0, 1, -1, 1]) @ camera.viewmat)
     for _ in range(DRAWS):
         assert not draw(graph, away, options)[0].any()
@@ -251,7 +254,7 @@ def test_overflow_is_told_and_mended() -> None:
     assert not graph.overflowed(), "asked again about the same frame"
     for _ in range(DRAWS):
         got = draw(graph, near, options)
-        assert_gsplat_s(got, gsplat_draws(t, near, options))
+        assert_gsplat_s(graph, got, gsplat_draws(t, near, options))
     assert graph.failure == ""
     graph.close()
     graph.close()
@@ -301,7 +304,7 @@ def test_rendering_is_queued_behind_other_work(graph: FrameGraph) -> None:
     torch.cuda.synchronize()
     assert busy, f"the host waited: {took * 1e3:.1f} ms"
     for camera, frame in zip(cameras, frames, strict=True):
-        assert_gsplat_s(frame, gsplat_draws(t, camera, options))
+        assert_gsplat_s(graph, frame, gsplat_draws(t, camera, options))
 
 
 def test_a_graph_shows_what_is_written_into_the_scene(graph: FrameGraph) -> None:
@@ -311,21 +314,21 @@ def test_a_graph_shows_what_is_written_into_the_scene(graph: FrameGraph) -> None
         t["means"].add_(0.01)
         t["opacities"].mul_(0.97)
         graph.load(**t)  # the same storage: the graph stays
-        assert_gsplat_s(draw(graph, camera, options), gsplat_draws(t, camera, options))
+        assert_gsplat_s(graph, draw(graph, camera, options), gsplat_draws(t, camera, options))
         assert graph.captured > 0 or step < DRAWS
     for k in t:
         t[k] = t[k].clone()[:2000].contiguous()
     graph.load(**t)
     assert graph.captured == 0
     for _ in range(DRAWS):
-        assert_gsplat_s(draw(graph, camera, options), gsplat_draws(t, camera, options))
+        assert_gsplat_s(graph, draw(graph, camera, options), gsplat_draws(t, camera, options))
 
 
 def test_graph_and_single_launches_agree(graph: FrameGraph) -> None:
     from viewer_app.renderers.frame_graph import FrameGraph
 
     t = on_gpu(random_scene(1, Chance(n=3000)))
-    single = FrameGraph(torch.device("cuda", 0), graphs=False)
+    single = FrameGraph(torch.device("cuda", 0), graphs=False, exact=graph.exact)
     camera, options = looking_at_origin(200, 150), RenderOptions()
     for g in (graph, single):
         g.load(**t)
@@ -365,32 +368,3 @@ def test_memory_stays_the_same() -> None:
     graph.close()
     torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() < before
-
-
-def test_how_long_a_frame_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    """Prints only: other work on the GPU decides."""
-    from viewer_app.renderers.frame_graph import FrameGraph
-
-    t = on_gpu(random_scene(1, Chance(n=300_000, log_scale=(-5.0, 0.5), spread=0.6)))
-    camera, options = looking_at_origin(1920, 1080), RenderOptions(depth=False)
-    lines = []
-    for name, graphs in (("graph", True), ("single launches", False)):
-        frame = FrameGraph(torch.device("cuda", 0), graphs=graphs)
-        frame.load(**t)
-        target = torch.empty(1080, 1920, 4, dtype=torch.float16, device="cuda")
-        lines.append(f"{name} {milliseconds(lambda f=frame, p=target: draw(f, camera, options, p)):.2f} ms")
-        frame.close()
-    lines.append(f"gsplat.rasterization {milliseconds(lambda: gsplat_draws(t, camera, options)):.2f} ms")
-    with capsys.disabled():
-        print("\n300,000 Gaussians, 1080p:", ", ".join(lines))
-
-
-def milliseconds(frame: Any) -> float:
-    for _ in range(10):
-        frame()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(50):
-        frame()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - begin) * 20

@@ -2,8 +2,8 @@
 
 `gsplat.rasterization` reads the number of (Gaussian, tile) pairs back to the host in the middle of a frame, and
 starts some fifteen kernels from Python. Beside a training process, which shares the GPU by time slices, both cost
-the trainer more than the drawing itself. Here gsplat's own projection and rasteriser stay as they are, so the
-picture is gsplat's; what lies between them works with a fixed number of slots for pairs (`kernels/frame.cu`).
+the trainer more than the drawing itself. Here gsplat's own projection stays as it is; what follows works with a
+fixed number of slots for pairs and by gsplat's rules (`kernels/frame.cu`), so the picture is gsplat's.
 A frame that needs more slots says so afterwards and is drawn again:
 
     graph = FrameGraph(torch.device("cuda", 0))
@@ -49,16 +49,18 @@ _UNKNOWN = -1
 class FrameGraph:
     """Draws one scene at a time, on torch's current stream, which must be the same or ordered between frames."""
 
-    def __init__(self, device: torch.device, *, graphs: bool = True):
+    def __init__(self, device: torch.device, *, graphs: bool = True, exact: bool = False):
         """Compiles the viewer's kernels if that was not done yet, about a second.
 
-        `graphs`: off to launch every kernel of each frame by itself, for comparison.
+        `graphs`: off to launch every kernel of each frame by itself, for comparison. `exact`: have gsplat's own
+        rasteriser draw, for the same bits as `gsplat.rasterization`.
 
         Raises RendererError: gsplat has no kernels here, or the viewer's own do not compile.
         """
         self._device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         self._gsplat = _gsplat_kernels()
         self._own("short")
+        self.exact = exact
         self._scene: Scene | None = None
         self._capacity = Capacity()
         with torch.cuda.device(self._device):
@@ -142,7 +144,7 @@ class FrameGraph:
             degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
             kind = Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
                          options.mode == "antialiased", options.depth, degree, rgba.element_size(),
-                         self._capacity.slots)
+                         self._capacity.slots, self.exact)
             self._needed_array[self._drawn % IN_FLIGHT] = _UNKNOWN
             needed = self._needed.data_ptr() + 8 * (self._drawn % IN_FLIGHT)
             self._own(kind.key_type).launch(

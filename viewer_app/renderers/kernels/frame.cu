@@ -1,10 +1,11 @@
-// What gsplat's own kernels leave between projection and picture, without ever asking the host.
+// What lies between gsplat's projection and the picture, without ever asking the host.
 //
 // A frame: gsplat projects every Gaussian; `shade` finds colour, depth key and the number of tiles of each; a sort by
 // depth and a running sum (torch) give each Gaussian its place; `fill` writes (tile, Gaussian) pairs in depth order;
-// a stable sort by tile (torch) groups them; `gather` turns them into the lists that gsplat's rasteriser reads; `pack`
-// writes its picture where the caller wants it. Arrays hold a fixed number of pairs, so that all sizes are known
-// beforehand; the true number goes to memory that the host can read.
+// a stable sort by tile (torch) groups them; `gather` turns them into a list per tile; `blend` draws it by the rules
+// of gsplat's rasteriser, or that one itself does, and `pack` writes its picture where the caller wants it. Arrays
+// hold a fixed number of pairs, so that all sizes are known beforehand; the true number goes to memory that the host
+// can read.
 //
 // KEY (short or int: the type of a tile's number in a sort) is defined by whoever compiles this.
 
@@ -28,60 +29,66 @@ struct Frame {
     u64 needed;                      // i64: how many pairs the frame has, in pinned host memory
 };
 
-// Which pixels a Gaussian can reach: where sigma, half the squared Mahalanobis distance, is at most `level`.
+// A projected Gaussian.
 struct __align__(16) Footprint {
     float x, y;                      // centre in pixels
     float a, b, c;                   // conic: sigma = (a dx^2 + c dy^2) / 2 + b dx dy
-    float level;                     // below 0: every tile of the box counts
+    float opacity;
     u16 x0, y0, x1, y1;              // box of tiles, ends excluded
 };
 
 struct Span { int begin, end; };     // tile columns, end excluded
+struct Extent { float left, right; };  // of pixel columns; left > right: none
 
 __device__ float clamped(float v, float low, float high) { return fminf(fmaxf(v, low), high); }
 
-// The tiles of one row that hold the centre of a pixel in reach. Never too few: `level` and the 0.02 pixels allow
-// for rounding. An ellipse is convex, so they are neighbours. Not inlined: `shade` counts what `fill` writes, and a
-// compiler may round the same formula differently in two places.
-__device__ __noinline__ Span row_span(const Footprint f, int row) {
-    if (f.level < 0.0f) return {f.x0, f.x1};
+// How far left and right of its centre a Gaussian shows between two heights, as differences to the centre. Shows: has
+// an alpha of ALPHA_MIN or more, so sigma, half the squared Mahalanobis distance, is at most `level`. Never too
+// little. Rounding shifts sigma by a few units in the last place of its terms, which cancel the more the thinner the
+// ellipse: 1.001 covers that down to the thinness tested here, and thinner ones count as endless.
+__device__ Extent extent(const Footprint &f, float top, float bottom) {
     const float determinant = f.a * f.c - f.b * f.b;
-    const float scaled = 2.0f * f.level / determinant;
+    if (!(determinant > 0.0f && determinant >= 1e-3f * f.a * f.c)) return {-3e38f, 3e38f};
+    const float level = fmaxf(__logf(f.opacity / ALPHA_MIN), 0.0f) * 1.001f + 1e-3f;
+    const float scaled = 2.0f * level / determinant;
     const float reach_x = sqrtf(scaled * f.c), reach_y = sqrtf(scaled * f.a);
-    const float top = fmaxf(row * TILE + 0.48f - f.y, -reach_y);
-    const float bottom = fminf(row * TILE + (TILE - 0.48f) - f.y, reach_y);
-    if (top > bottom) return {0, 0};
+    top = fmaxf(top, -reach_y);
+    bottom = fminf(bottom, reach_y);
+    if (top > bottom) return {1.0f, -1.0f};
     const float slant = -f.b / f.c * reach_x;  // dy of the rightmost point; the leftmost is opposite
     const float right_y = clamped(slant, top, bottom), left_y = clamped(-slant, top, bottom);
-    const float lead = 2.0f * f.level * f.a;
-    const float right = (-f.b * right_y + sqrtf(fmaxf(lead - determinant * right_y * right_y, 0.0f))) / f.a;
-    const float left = (-f.b * left_y - sqrtf(fmaxf(lead - determinant * left_y * left_y, 0.0f))) / f.a;
-    const float first = ceilf(f.x + left - 0.52f), last = floorf(f.x + right - 0.48f);  // pixel columns
+    const float lead = 2.0f * level * f.a;
+    return {(-f.b * left_y - sqrtf(fmaxf(lead - determinant * left_y * left_y, 0.0f))) / f.a,
+            (-f.b * right_y + sqrtf(fmaxf(lead - determinant * right_y * right_y, 0.0f))) / f.a};
+}
+
+// The tiles of one row that hold the centre of a pixel where the Gaussian shows; 0.02 pixels allow for rounding. An
+// ellipse is convex, so they are neighbours. Not inlined: `shade` counts what `fill` writes, and a compiler may round
+// the same formula differently in two places.
+__device__ __noinline__ Span row_span(const Footprint f, int row) {
+    const Extent e = extent(f, row * TILE + 0.48f - f.y, row * TILE + (TILE - 0.48f) - f.y);
+    const float first = ceilf(f.x + e.left - 0.52f), last = floorf(f.x + e.right - 0.48f);  // pixel columns
     if (!(first <= last)) return {0, 0};
     const int begin = (int)clamped(floorf(first / TILE), f.x0, f.x1);
     const int end = (int)clamped(floorf(last / TILE) + 1.0f, f.x0, f.x1);
     return {begin, end};
 }
 
+// With the box that gsplat fills with pairs.
 __device__ Footprint footprint(const float *mean, const float *conic, const int *radius, float opacity,
                                int tiles_x, int tiles_y) {
+    const float x = mean[0] / TILE, y = mean[1] / TILE, rx = (float)radius[0] / TILE, ry = (float)radius[1] / TILE;
     Footprint f;
     f.x = mean[0];
     f.y = mean[1];
     f.a = conic[0];
     f.b = conic[1];
     f.c = conic[2];
-    // The box that gsplat fills with pairs.
-    const float x = f.x / TILE, y = f.y / TILE, rx = (float)radius[0] / TILE, ry = (float)radius[1] / TILE;
+    f.opacity = opacity;
     f.x0 = (u16)clamped(floorf(x - rx), 0.0f, (float)tiles_x);
     f.y0 = (u16)clamped(floorf(y - ry), 0.0f, (float)tiles_y);
     f.x1 = (u16)clamped(ceilf(x + rx), 0.0f, (float)tiles_x);
     f.y1 = (u16)clamped(ceilf(y + ry), 0.0f, (float)tiles_y);
-    // Rounding shifts sigma by a few units in the last place of its terms, which cancel the more the thinner the
-    // ellipse: 1.001 covers that down to the thinness tested here, and thinner ones keep their box.
-    const float determinant = f.a * f.c - f.b * f.b;
-    const bool sound = determinant > 0.0f && determinant >= 1e-3f * f.a * f.c;
-    f.level = sound ? fmaxf(__logf(opacity / ALPHA_MIN), 0.0f) * 1.001f + 1e-3f : -1.0f;
     return f;
 }
 
@@ -214,17 +221,82 @@ __device__ u16 half_bits(float v) {
 
 __device__ u8 byte(float v) { return (u8)(clamped(v, 0.0f, 1.0f) * 255.0f + 0.5f); }
 
-// One thread per pixel. `bytes`: of a channel of the picture, 1 (uint8), 2 (float16) or 4 (float32).
+// `bytes`: of a channel of the picture, 1 (uint8), 2 (float16) or 4 (float32).
+__device__ void store(const Frame *frame, int bytes, int pixel, float4 v) {
+    if (bytes == 4) ((float4 *)frame->rgba)[pixel] = v;
+    if (bytes == 2)
+        ((uint2 *)frame->rgba)[pixel] = make_uint2(half_bits(v.x) | (u32)half_bits(v.y) << 16,
+                                                   half_bits(v.z) | (u32)half_bits(v.w) << 16);
+    if (bytes == 1) ((uchar4 *)frame->rgba)[pixel] = make_uchar4(byte(v.x), byte(v.y), byte(v.z), byte(v.w));
+}
+
+// The picture of gsplat's rasteriser to where it is wanted, one thread per pixel.
 extern "C" __global__ void pack(int pixels, int channels, int bytes, const float *colors, const float *alphas,
                                 const Frame *frame) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= pixels) return;
     const float *const c = colors + (i64)i * channels;
-    const float a = alphas[i];
-    if (bytes == 4) ((float4 *)frame->rgba)[i] = make_float4(c[0], c[1], c[2], a);
-    if (bytes == 2)
-        ((uint2 *)frame->rgba)[i] = make_uint2(half_bits(c[0]) | (u32)half_bits(c[1]) << 16,
-                                               half_bits(c[2]) | (u32)half_bits(a) << 16);
-    if (bytes == 1) ((uchar4 *)frame->rgba)[i] = make_uchar4(byte(c[0]), byte(c[1]), byte(c[2]), byte(a));
+    store(frame, bytes, i, make_float4(c[0], c[1], c[2], alphas[i]));
     if (channels == 4 && frame->depth) ((float *)frame->depth)[i] = c[3];
+}
+
+// gsplat's rasteriser (RasterizeToPixels3DGSFwd.cu), a block of 256 per tile. Each warp has 8 x 4 pixels of its own
+// and leaves out what does not show there: a small Gaussian shows in few of a tile's eight. `colors`: n, 4 with depth.
+extern "C" __global__ void __launch_bounds__(256) blend(
+    int width, int height, int tiles_x, int bytes, const int *starts, const int *ids, const Footprint *footprints,
+    const float4 *colors, const Frame *frame) {
+    __shared__ float4 geometry[256], conics[256], tints[256];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = warp * 32;
+    const int left = blockIdx.x % tiles_x * TILE + warp % 2 * 8, top = blockIdx.x / tiles_x * TILE + warp / 2 * 4;
+    const int column = left + lane % 8, row = top + lane / 8;
+    const float px = (float)column + 0.5f, py = (float)row + 0.5f;
+    const bool inside = column < width && row < height;
+    const int end = starts[blockIdx.x + 1];
+    bool done = !inside;
+    float T = 1.0f, red = 0.0f, green = 0.0f, blue = 0.0f, depth = 0.0f;
+    for (int begin = starts[blockIdx.x]; begin < end; begin += 32) {
+        if (__all_sync(0xffffffffu, done)) break;
+        Footprint f;
+        int g = 0;
+        bool shows = false;
+        if (begin + lane < end) {
+            g = ids[begin + lane];
+            f = footprints[g];
+            const Extent e = extent(f, top + 0.48f - f.y, top + 3.52f - f.y);
+            shows = e.left <= e.right && f.x + e.right >= left + 0.48f && f.x + e.left <= left + 7.52f;
+        }
+        const u32 which = __ballot_sync(0xffffffffu, shows);
+        if (shows) {
+            const int place = first + __popc(which & ((1u << lane) - 1u));
+            geometry[place] = make_float4(f.x, f.y, f.opacity, 0.0f);
+            conics[place] = make_float4(f.a, f.b, f.c, 0.0f);
+            tints[place] = colors[g];
+        }
+        __syncwarp();
+        const int count = __popc(which);
+        for (int t = 0; t < count && !done; ++t) {
+            const float4 xy_opacity = geometry[first + t], conic = conics[first + t];
+            const float dx = xy_opacity.x - px, dy = xy_opacity.y - py;
+            const float sigma = 0.5f * (conic.x * dx * dx + conic.z * dy * dy) + conic.y * dx * dy;
+            const float alpha = fminf(0.999f, xy_opacity.z * __expf(-sigma));
+            if (sigma < 0.0f || alpha < ALPHA_MIN) continue;
+            const float next = T * (1.0f - alpha);
+            if (next <= 1e-4f) {
+                done = true;
+                break;
+            }
+            const float4 tint = tints[first + t];
+            const float visible = alpha * T;
+            red += tint.x * visible;
+            green += tint.y * visible;
+            blue += tint.z * visible;
+            depth += tint.w * visible;
+            T = next;
+        }
+        __syncwarp();
+    }
+    if (!inside) return;
+    const int pixel = row * width + column;
+    store(frame, bytes, pixel, make_float4(red, green, blue, 1.0f - T));
+    if (frame->depth) ((float *)frame->depth)[pixel] = depth;
 }

@@ -1,4 +1,4 @@
-"""One frame from gsplat's projection to its rasteriser: the order of the kernels of frame.cu and torch's sorts.
+"""One frame from gsplat's projection to the picture: the order of the kernels of frame.cu and torch's sorts.
 
 Nothing here asks the device for anything, and memory comes from torch's allocator alone, so that a CUDA graph can
 record it.
@@ -65,6 +65,8 @@ class Kind:
     """Bytes of a channel of the picture: 1 (uint8), 2 (float16) or 4 (float32)."""
     slots: int
     """How many pairs of Gaussian and tile there is room for."""
+    exact: bool = False
+    """Whether gsplat's own rasteriser draws: the same bits, in more time. The viewer's follows the same rules."""
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -133,7 +135,7 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     """
     n, slots, device = len(scene.means), kind.slots, scene.means.device
     columns, rows = kind.tiles
-    channels = 4 if kind.depth else 3
+    channels = 4 if kind.depth or not kind.exact else 3
 
     def new(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
@@ -143,7 +145,7 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
         parameters[16:25].view(1, 3, 3), kind.width, kind.height, EPS_2D, kind.near, kind.far, 0.0, kind.antialiased,
         getattr(gsplat.CameraModelType, kind.model.upper()))
     footprints, keys, counts, colors = new(n, 8), new(n), new(n, dtype=torch.int64), new(1, n, channels)
-    weights = new(1, n) if kind.antialiased else None
+    weights = new(1, n) if kind.antialiased and kind.exact else None
     own.launch("shade", blocks(n, 128), 128, _int(n), parameters, scene.means, scene.opacities,
                compensations if kind.antialiased else _NULL, scene.sh0, _long(scene.sh0.stride(0)), scene.shN,
                _long(scene.shN.stride(0)), _int(kind.degree), radii, means2d, conics, depths, _int(columns),
@@ -155,13 +157,17 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     tiles, gaussians = new(slots, dtype=_KEY_TYPES[kind.key_type]), new(slots, dtype=torch.int32)
     own.launch("fill", blocks(max(n, slots), 256), 256, _int(n), _int(slots), order, sorted_counts, ends, footprints,
                _int(columns), tiles, gaussians)
-    del keys, counts, order, sorted_counts, footprints
+    del keys, counts, order, sorted_counts
     tiles, places = torch.sort(tiles, stable=True)
     # gsplat reads a tile's end from the next one's start, and the last one's from the number of slots. A row of
     # tiles below the picture, which it leaves at once, gives every real tile a next one.
     ids, starts = new(slots, dtype=torch.int32), new(1, rows + 1, columns, dtype=torch.int32)
     own.launch("gather", blocks(slots, 256), 256, _int(n), _int(slots), _int(columns * rows), tiles, places, gaussians,
                ends, parameters, ids, starts)
+    if not kind.exact:
+        own.launch("blend", columns * rows, 256, _int(kind.width), _int(kind.height), _int(columns),
+                   _int(kind.element_size), starts, ids, footprints, colors, parameters)
+        return
     picture, alphas, _ = gsplat.rasterize_to_pixels_3dgs_fwd(
         means2d, conics, colors, scene.opacities.view(1, n) if weights is None else weights, None, None,
         kind.width, kind.height, TILE, starts, ids)
