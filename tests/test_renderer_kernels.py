@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
@@ -138,6 +139,19 @@ def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(tmp_path: Path, p
     first.kill()
     second = processes.code(BUILDER, str(tmp_path), COMPILES)
     assert second.communicate(timeout=30)[0] == "there\n"
+
+
+def test_waiting_for_another_viewer_is_told(tmp_path: Path) -> None:
+    waits = []
+
+    def another_is_done() -> None:
+        waits.append(1)
+        os.close(fd)
+
+    fd = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with gsplat_kernels._lock(tmp_path / "lock", another_is_done):
+        assert waits == [1]
 
 
 def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,7 @@ def test_bad_numbers_on_the_gpu(renderer: GsplatRenderer) -> None:
     for i, name in enumerate(FIELDS):
         getattr(s, name)[i].fill_(float("nan" if i % 2 else "inf"))
     p = pixels(renderer, s)
-    assert renderer.skipped == 6 and np.array_equal(p.color, good.color)
+    assert renderer.skipped == 6 and psnr(p.color, good.color) > 100
     for options in (RenderOptions("antialiased"), RenderOptions(sh_degree=0)):
         assert np.isfinite(renderer.render(VIEW, options).pixels().color).all()
 

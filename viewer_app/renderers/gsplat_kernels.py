@@ -22,6 +22,10 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 log = logging.getLogger("splatview")
 
@@ -179,17 +183,22 @@ class Kernels:
         load_library(library)
 
     def _make(self, library: Path, theirs: Path, package: Path) -> None:
-        with _lock(library.parent / "lock") as fd:
+        with _lock(library.parent / "lock", self._will_take_long) as fd:
             if library.exists():  # another viewer was quicker
                 return
             for left in library.parent.glob("build-*"):  # by a viewer that was killed
                 shutil.rmtree(left, ignore_errors=True)
             if adopt(theirs, library, package):
                 return
+            self._will_take_long()
+            build(library, fd)
+
+    def _will_take_long(self) -> None:
+        """They are being compiled, here or by another viewer."""
+        if not self.building:
             self.building = True
             self._moved.set()
             log.info("building gsplat's kernels, about a minute; drawing with OpenGL meanwhile")
-            build(library, fd)
 
 
 def load_prebuilt() -> bool:
@@ -268,8 +277,9 @@ def build(library: Path, lock: int) -> None:
 class _lock:  # noqa: N801  (used like a function)
     """Holds a lock file that all viewers of a user know: one builds, the others wait."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, waiting: Callable[[], None] = lambda: None) -> None:
+        """`waiting` is called, often, while another viewer has it."""
+        self._path, self._waiting = path, waiting
 
     def __enter__(self) -> int:
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -282,6 +292,7 @@ class _lock:  # noqa: N801  (used like a function)
                 if time.monotonic() > end:
                     os.close(self._fd)
                     raise KernelsError("another viewer has been building gsplat's kernels for too long") from None
+                self._waiting()
                 time.sleep(0.2)
 
     def __exit__(self, *_: object) -> None:
