@@ -157,7 +157,9 @@ def test_everything_is_given_back_also_in_the_midst_of_work() -> None:
         frame = reader.read()
         assert frame is not None
         with frame:
-            assert torch.equal(frame.tensors["image"].torch(), image), "the reader's mapping outlives the writer"
+            seen: Any = frame.tensors["image"]
+            assert torch.equal(seen.torch(), image), "the reader's mapping outlives the writer"
+            del seen
         reader.close()
         gc.collect()
 

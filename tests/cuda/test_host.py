@@ -291,7 +291,8 @@ def test_nothing_is_torn_while_the_trainer_hurries(host: tuple[HostWriter, RingR
         frame = reader.read(last)
         if frame is not None:
             with frame:
-                pixels = frame.tensors["image"].array
+                seen: Any = frame.tensors["image"]
+                pixels = seen.array
                 extremes = {int(pixels.min()), int(pixels.max())}
                 if frame.intact():
                     assert extremes == {frame.version % 251}
