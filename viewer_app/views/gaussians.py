@@ -39,6 +39,8 @@ _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 _LARGE = 400_000
 """Gaussians beyond which the first picture of a scene is coarse: something to see at once, wherever it is drawn."""
+_REPLACED = 1.0
+"""Seconds within which a scene that was overwritten while it was read is replaced, if its trainer lives."""
 _LOOK_PERIOD = 5.0
 """Seconds between looks at where a scene's Gaussians are; on a GPU a look waits for it."""
 UPS: dict[str, tuple[float, float, float]] = {
@@ -80,6 +82,7 @@ class GaussianView:
         self._looked_at = -math.inf
         self._background: Color | None = None
         self._loading: Frame | None = None
+        self._stale_at = -math.inf
         self._loads = 0
         self._on_gpu = False
         self._framed = orbit is not None
@@ -132,16 +135,16 @@ class GaussianView:
 
     def _loaded(self, *, wait: bool = False) -> bool:
         """Whether the renderer has read its scene, whole; with `wait` it is waited for. False for one that was
-        overwritten meanwhile: the view is stale then, and shows what it showed before."""
+        overwritten meanwhile: the view is stale then, and shows what it showed before until a whole one comes."""
         frame = self._loading
-        if frame is None:
-            return not self.stale
+        if frame is None:  # one of a trainer that has died may have to do
+            return not self.stale or time.monotonic() - self._stale_at > _REPLACED
         while self._renderer.reading:
             if not wait:
                 return False
             time.sleep(0.0002)
         self._loading = None
-        self.stale = not frame.intact()
+        self.stale, self._stale_at = not frame.intact(), time.monotonic()
         frame.close()
         return not self.stale
 

@@ -347,8 +347,5 @@ def _finish_copy(tensor: Any) -> None:
     """Wait until the CUDA copy of a tensor of this device has ended: only then it can be told whether it was whole."""
     import torch
 
-    from ipc.cuda import driver
-
-    index = driver.device_of(tensor.memory.gpu)
-    if index is not None and torch.cuda.is_initialized():
-        torch.cuda.current_stream(index).synchronize()
+    if torch.cuda.is_initialized():
+        torch.cuda.current_stream(tensor.torch().device).synchronize()

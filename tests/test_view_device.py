@@ -1,0 +1,330 @@
+"""What views do with frames on a GPU, as far as it can be told without one: which frames are held, for how long, and
+what happens when one is overwritten. The tensors' memory is a stand-in on the host; tests/cuda has the real thing."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from frames import cloud
+from view_cases import H, W, module_screen, screen_fixture, shown  # noqa: F401
+
+from ipc.errors import SharingError
+from ipc.frames import DeviceTensor, Frame
+from ipc.interop.host import HostBridge
+from viewer_app.catalogue import Slot
+from viewer_app.renderers.gl import GlRenderer
+from viewer_app.sources import StreamSource
+from viewer_app.state import Entry
+from viewer_app.views.gaussians import GaussianView
+from viewer_app.views.image import ImageView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from viewer_app.scene import GaussianScene
+    from viewer_app.screens.offscreen import OffscreenScreen
+
+
+class Memory:
+    """What stands in for GPU memory."""
+
+    gpu = "0" * 32
+    pieces = ()
+
+    def __init__(self, tensor: torch.Tensor):
+        self.values = tensor
+        self.size = tensor.numel() * tensor.element_size()
+
+    def pointer(self) -> int:
+        return self.values.data_ptr()
+
+    def tensor(self, *_: Any) -> torch.Tensor:
+        return self.values
+
+    def close(self) -> None:
+        pass
+
+
+class Shared:
+    """A frame on a GPU and what became of it."""
+
+    def __init__(self, kind: str, tensors: dict[str, torch.Tensor], wait: Callable[[int], None] | None = None,
+                 **meta: Any):
+        self.whole = True
+        self.released = False
+        device = {name: DeviceTensor(str(t.dtype).removeprefix("torch."), tuple(t.shape), t.stride(), Memory(t), 0)
+                  for name, t in tensors.items()}
+        more = {} if wait is None else {"wait": wait}
+        self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release, **more)  # type: ignore[arg-type]
+
+    def _release(self) -> None:
+        self.released = True
+
+    def show(self, view: Any) -> bool:
+        """As a source does."""
+        with self.frame:
+            return view.update(self.frame)
+
+
+def picture(value: int, **more: Any) -> Shared:
+    return Shared("image", {"image": torch.full((H, W, 3), value, dtype=torch.uint8)}, layout="HWC", **more)
+
+
+@pytest.fixture(autouse=True)
+def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
+
+
+class InPlace(HostBridge):
+    """Stands in for the bridge that copies nothing."""
+
+    name = "direct"  # type: ignore[misc]
+    reasons: dict[str, str] = {}  # noqa: RUF012
+
+
+@pytest.fixture
+def image(screen: OffscreenScreen) -> Iterator[ImageView]:
+    v = ImageView(screen.ctx)
+    yield v
+    v.close()
+
+
+@pytest.fixture
+def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
+    monkeypatch.setattr("viewer_app.views.image.AutoBridge", InPlace)
+    return image
+
+
+# -- images --------------------------------------------------------------------------------------------------
+
+
+def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(image: ImageView, screen: OffscreenScreen) -> None:
+    shared = picture(77)
+    assert shared.show(image)
+    assert (shown(image, screen) == 77).all()
+    assert shared.released
+    assert image.path == ["texture upload"]
+    reasons = " ".join(image.extras)
+    for bridge in ("import", "register"):
+        assert f"{bridge} does not work here" in reasons
+
+
+def test_what_is_drawn_in_place_is_held_until_the_next_frame_is_drawn(in_place: ImageView, screen: OffscreenScreen
+                                                                     ) -> None:
+    first, second = picture(50), picture(90)
+    assert first.show(in_place)
+    assert (shown(in_place, screen) == 50).all()
+    assert not in_place.tick(time.monotonic())
+    assert not first.released
+    assert second.show(in_place)
+    assert (shown(in_place, screen) == 90).all()
+    in_place.tick(time.monotonic())
+    assert first.released
+    assert not second.released
+    assert in_place.path == ["drawn in place"]
+    in_place.close()
+    assert second.released
+
+
+def test_a_frame_that_is_overwritten_while_it_is_drawn_is_stale(in_place: ImageView, screen: OffscreenScreen) -> None:
+    first, second = picture(50), picture(90)
+    first.show(in_place)
+    shown(in_place, screen)
+    in_place.tick(time.monotonic())
+    assert not in_place.stale
+    shown(in_place, screen)
+    first.whole = False
+    in_place.tick(time.monotonic())
+    assert in_place.stale
+    assert second.show(in_place)
+    assert not in_place.stale
+
+
+def test_a_frame_that_is_torn_when_it_comes_is_not_taken(in_place: ImageView, screen: OffscreenScreen) -> None:
+    first, torn = picture(50), picture(90)
+    first.show(in_place)
+    torn.whole = False
+    assert not torn.show(in_place)
+    assert torn.released
+    assert (shown(in_place, screen) == 50).all()
+    assert not first.released
+
+
+def test_data_that_may_come_later_is_drawn_again(in_place: ImageView, screen: OffscreenScreen) -> None:
+    """In place nobody tells, without CUDA, when the trainer's GPU has written what was announced."""
+    picture(50, wait=lambda stream: None).show(in_place)
+    shown(in_place, screen)
+    now = time.monotonic()
+    again = [t for t in np.arange(0, 3, 0.01) if in_place.tick(now + t)]
+    assert len(again) == 3
+    assert again[0] < 0.05
+    assert again[-1] > 0.4
+    picture(60).show(in_place)  # a ring's frame is complete
+    assert not in_place.tick(now + 60)
+
+
+def test_gpu_and_host_frames_may_follow_each_other(in_place: ImageView, screen: OffscreenScreen) -> None:
+    for value in (10, 20):
+        shared = picture(value)
+        shared.show(in_place)
+        assert (shown(in_place, screen) == value).all()
+        in_place.update(np.full((H, W), value + 100, np.uint8))
+        assert (shown(in_place, screen) == value + 100).all()
+        in_place.tick(time.monotonic())
+        assert shared.released
+
+
+def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: ImageView, screen: OffscreenScreen,
+                                                   wait_until: Callable[..., Any]) -> None:
+    values = torch.full((3, 61, 77), 0.5)
+    values[0, 3, 5], values[2, 60, 76], values[1, 60, 76] = float("nan"), float("inf"), -float("inf")
+    Shared("image", {"image": values}, layout="CHW").show(in_place)
+    shown(in_place, screen)
+    wait_until(lambda: in_place.tick(time.monotonic()))
+    assert "3 NaN or inf (magenta)" in in_place.details
+
+
+class Stream:
+    """Stands in for a stream that brings one GPU frame."""
+
+    live = False
+    version = 1
+    run = SimpleNamespace(alive=True)
+
+    def __init__(self, frame: Frame):
+        self.frame = frame
+        self.refused = ""
+
+    def read(self, after: int = 0) -> Frame:
+        return self.frame
+
+    def refuse(self, reason: str) -> None:
+        self.refused = reason
+
+
+def test_a_frame_that_cannot_come_to_opengl_is_asked_for_in_another_way(image: ImageView,
+                                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise SharingError("no such luck")
+
+    monkeypatch.setattr("ipc.interop.probe.AutoBridge.put", fail)
+    stream = Stream(picture(5).frame)
+    source = StreamSource(stream)  # type: ignore[arg-type]
+    assert not source.feed(image)
+    assert stream.refused == "no such luck"
+    assert image.empty
+    assert source.has_news()
+
+
+def test_a_live_stream_is_looked_at_again_and_again(in_place: ImageView) -> None:
+    stream = Stream(picture(5).frame)
+    stream.live = True
+    source = StreamSource(stream)  # type: ignore[arg-type]
+    assert source.feed(in_place)
+    assert not source.has_news()
+    time.sleep(0.05)
+    assert source.has_news()
+    stream.frame = picture(6).frame
+    assert source.feed(in_place)
+
+
+def test_a_stale_picture_makes_its_stream_hand_out_the_newest_again(in_place: ImageView) -> None:
+    source = StreamSource(Stream(picture(5).frame))  # type: ignore[arg-type]
+    slot = Slot(Entry("k", "g", "n", "image"), source)
+    assert slot.source.feed(in_place)
+    assert not slot.source.has_news()
+    slot.source.again()
+    assert slot.source.has_news()
+
+
+# -- Gaussians -----------------------------------------------------------------------------------------------
+
+
+class Reader(GlRenderer):
+    """Stands in for a renderer that reads scenes on a GPU, for as long as the test says."""
+
+    name = "gsplat"
+    busy = False
+
+    @property
+    def wants_gpu(self) -> bool:
+        return True
+
+    @property
+    def reading(self) -> bool:
+        return self.busy
+
+    def load(self, scene: GaussianScene, ready: Any = None) -> None:
+        assert scene.on_gpu
+        super().load(scene.to_host(), None)
+
+
+@pytest.fixture
+def reader(screen: OffscreenScreen) -> Reader:
+    return Reader(screen.ctx)
+
+
+@pytest.fixture
+def gaussians(screen: OffscreenScreen, reader: Reader) -> Iterator[GaussianView]:
+    v = GaussianView(screen.ctx, renderer=reader)
+    yield v
+    v.close()
+
+
+def scene(seed: int = 0, **more: Any) -> Shared:
+    meta = {"color": "sh", "activated": False, "sh_degree": 0, "antialiased": False} | more
+    return Shared("gaussians", cloud(seed=seed), **meta)
+
+
+def test_a_scene_is_held_only_while_it_is_read(gaussians: GaussianView, reader: Reader,
+                                               screen: OffscreenScreen) -> None:
+    shared = scene()
+    assert shared.show(gaussians)
+    assert shared.released
+    assert shown(gaussians, screen).max() > 50
+    assert gaussians.path == ["parameters read in place", "gsplat renderer"]
+    before = shown(gaussians, screen)
+    reader.busy, second = True, scene(seed=5)
+    assert second.show(gaussians)
+    assert gaussians.busy
+    assert not second.released
+    assert not gaussians.tick(time.monotonic())
+    np.testing.assert_array_equal(shown(gaussians, screen), before)  # not before it is read
+    assert not scene(seed=6).show(gaussians)
+    reader.busy = False
+    assert gaussians.tick(time.monotonic())
+    assert second.released
+    assert not gaussians.busy
+    assert (shown(gaussians, screen) != before).any()
+
+
+def test_a_scene_that_is_overwritten_while_it_is_read_is_never_seen(gaussians: GaussianView, reader: Reader,
+                                                                    screen: OffscreenScreen) -> None:
+    scene().show(gaussians)
+    before = shown(gaussians, screen)
+    reader.busy, torn = True, scene(seed=5)
+    torn.show(gaussians)
+    reader.busy = torn.whole = False
+    assert not gaussians.tick(time.monotonic())
+    assert gaussians.stale
+    np.testing.assert_array_equal(shown(gaussians, screen), before)
+    assert scene(seed=5).show(gaussians)
+    assert not gaussians.stale
+    assert (shown(gaussians, screen) != before).any()
+
+
+def test_another_renderer_draws_the_scene_anew(gaussians: GaussianView, reader: Reader, screen: OffscreenScreen,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    scene().show(gaussians)
+    shown(gaussians, screen)
+    picture = gaussians._picture
+    monkeypatch.setattr(Reader, "tick", lambda self: True)
+    assert gaussians.tick(time.monotonic())
+    reader._drawn = None
+    shown(gaussians, screen)
+    assert gaussians._picture is not picture
