@@ -63,6 +63,9 @@ def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer, processes: Proc
     steps = [d for d in view.details if d.startswith("step ")]
     viewer.until(lambda: [d for d in view.details if d.startswith("step ")] > steps)  # and it moves on
     viewer.until(lambda: entry(viewer, "render").rate_hz > 1)
+    latency = viewer.state.timings.latency_ms
+    assert latency is not None
+    assert 0 < latency < 1000  # from publish to the screen
 
 
 def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, processes: Processes) -> None:
@@ -202,12 +205,22 @@ def test_serve_without_a_display_says_what_to_do(processes: Processes, tmp_path,
     (["--window"], "no window could be opened"),
     (["--offscreen", "--size", "12"], "is not WIDTHxHEIGHT"),
     (["--offscreen", "--max-fps", "0"], "--max-fps is 0"),
+    (["--offscreen", "--gpu-budget", "1.5"], "--gpu-budget is 1.5"),
 ])
 def test_what_cannot_be_served_is_told(processes: Processes, args: list[str], message: str) -> None:
     program = serve(processes, *args, DISPLAY="", WAYLAND_DISPLAY="")
     _, err = program.communicate(timeout=60)
     assert program.returncode == 2
     assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", [("serve", "--offscreen"), ("shot", "out.png")])
+def test_a_variable_that_names_no_bridge_is_told(processes: Processes, command: tuple[str, ...]) -> None:
+    program = processes.python("-m", "viewer_app", *command, SPLATVIEW_INTEROP="magic")
+    _, err = program.communicate(timeout=60)
+    assert program.returncode == 2
+    assert "SPLATVIEW_INTEROP='magic'; legal are direct, import, register, host" in err
     assert "Traceback" not in err
 
 
