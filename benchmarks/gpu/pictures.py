@@ -49,7 +49,8 @@ def garden() -> tuple[GaussianScene, list[Camera]]:
     nearest = torch.cat([torch.cdist(part, points).topk(4, largest=False).values[:, 1:].mean(1)
                          for part in points.split(4096)])
     n = len(means)
-    scales = nearest.clamp(1e-4, 1.0).log().cpu().numpy()[:, None].repeat(3, 1)
+    radius = 0.6 * nearest.clamp(1e-4, 2 * float(nearest.median()))
+    scales = radius.log().cpu().numpy()[:, None].repeat(3, 1)
     quats = np.zeros((n, 4), np.float32)
     quats[:, 0] = 1
     scene = GaussianScene(means.astype(np.float32), quats, np.ascontiguousarray(scales, np.float32),
