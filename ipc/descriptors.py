@@ -68,15 +68,20 @@ def copies(token: str) -> list[int]:
     """Duplicates, the caller's, of what is offered under a token in this very process. Raises SharingError."""
     with _lock:  # not withdrawn and closed while we duplicate
         fds, _ = _offers.get(token, ((), False))
-        made: list[int] = []
-        try:
-            made.extend(os.dup(fd) for fd in fds)
-        except OSError as e:
-            for fd in made:
-                os.close(fd)
-            raise SharingError(f"no more file descriptors ({e.strerror}): raise the limit (ulimit -n)") from None
-    if not fds:
-        raise SharingError("what the token stood for is not offered any more")
+        if not fds:
+            raise SharingError("what the token stood for is not offered any more")
+        return duplicates(fds)
+
+
+def duplicates(fds: Sequence[int]) -> list[int]:
+    """Raises SharingError when this process may not have so many."""
+    made: list[int] = []
+    try:
+        made.extend(os.dup(fd) for fd in fds)
+    except OSError as e:
+        for fd in made:
+            os.close(fd)
+        raise SharingError(f"no more file descriptors ({e.strerror}): raise the limit (ulimit -n)") from None
     return made
 
 

@@ -140,8 +140,8 @@ class RemoteStream:
         """Ask for the best way that the run offers and this process can take."""
         if not self._opened or not self.run.alive:
             return
-        unfit = {w: f"this process cannot open memory of GPU {self.info.gpu or '?'}" for w in self.info.ways
-                 if w not in self._failed and not self.run._can_take(w, self.info.gpu)}
+        unfit = {w: reason for w in self.info.ways
+                 if w not in self._failed and (reason := self.run._unfit(w, self.info.gpu))}
         way = next((w for w in self.info.ways if w not in self._failed and w not in unfit), "")
         reasons = {**unfit, **self._failed}
         better = self.info.ways[: self.info.ways.index(way)] if way else self.info.ways
@@ -270,6 +270,12 @@ class RemoteRun:
         """Press or release the pause button; a trainer that asks for it waits."""
         self._send(messages.Pause(paused))
 
+    def _unfit(self, way: str, gpu: str) -> str:
+        """Why this process cannot take frames in a way; "" when it can."""
+        if way == "in-place" and self.pid == os.getpid():
+            return "a process cannot open its own GPU memory a second time"
+        return "" if self._can_take(way, gpu) else f"this process cannot open memory of GPU {gpu}"
+
     def _lease(self, stream: int, slot: int) -> None:
         if self._board is not None:
             self._board.lease(stream, slot)
@@ -347,13 +353,14 @@ class RemoteRun:
             self._welcome, self.refused = None, str(e)
             return True
         self._welcome = None
-        if self._board is not None:  # an answer to a hello that was sent twice
-            self._board.close()
-        self._board = board
+        again, self._board = self._board, board
         for stream in self.streams.values():
-            stream._drop_reader()  # its leases were on the old board
-            stream._way, stream._ref = "", None
+            if again is not None:  # the trainer has forgotten what we opened, and our leases were on the old board
+                stream._drop_reader()
+                stream._way, stream._ref = "", None
             stream._choose()
+        if again is not None:
+            again.close()
         return True
 
     def _end(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 from ipc import descriptors
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from ipc.messages import SegmentRef
 
 
+_KEPT = 4.0
+"""Seconds for which an answer is kept: whoever needs several asks again for all of them until the last has come."""
+
+
 class RunSource:
     """A `Source` for one run."""
 
@@ -23,10 +28,11 @@ class RunSource:
         self._pid = pid
         self._folder = folder
         self._fetches: dict[str, descriptors.Fetch] = {}
+        self._answers: dict[str, tuple[list[int], float]] = {}
 
     def segment(self, ref: SegmentRef) -> int:
         try:
-            if ref.token not in self._fetches:
+            if ref.token not in self._fetches and ref.token not in self._answers:
                 return open_segment(ref, self._pid)
         except UnreachableError:  # another PID namespace, or /proc is closed to us
             pass
@@ -35,22 +41,22 @@ class RunSource:
         return fd
 
     def descriptors(self, token: str, count: int) -> list[int]:
-        fetch = self._fetches.get(token)
-        try:
-            if fetch is None:
-                fetch = self._fetches[token] = descriptors.Fetch(self._folder, token)
-            fds = fetch.poll()
-        except SharingError:
-            self._fetches.pop(token, None)
-            raise
-        if fds is None:
-            raise NotYet
-        del self._fetches[token]
+        if token not in self._answers:
+            try:
+                if token not in self._fetches:
+                    self._fetches[token] = descriptors.Fetch(self._folder, token)
+                fds = self._fetches[token].poll()
+            except SharingError:
+                self._fetches.pop(token, None)
+                raise
+            if fds is None:
+                raise NotYet
+            del self._fetches[token]
+            self._answers[token] = fds, time.monotonic() + _KEPT
+        fds, _ = self._answers[token]
         if len(fds) != count:
-            for fd in fds:
-                os.close(fd)
             raise SharingError(f"the trainer handed over {len(fds)} descriptors, not {count}")
-        return fds
+        return descriptors.duplicates(fds)
 
     def tidy(self) -> None:
         """Drop answers that nobody asks for any more. To be called now and then."""
@@ -58,12 +64,20 @@ class RunSource:
             if fetch.overdue:
                 fetch.close()
                 del self._fetches[token]
+        now = time.monotonic()
+        for token, (fds, until) in list(self._answers.items()):
+            if now > until:
+                _close(fds)
+                del self._answers[token]
 
     def close(self) -> None:
         """Give up what is on its way. Idempotent."""
         for fetch in self._fetches.values():
             fetch.close()
+        for fds, _ in self._answers.values():
+            _close(fds)
         self._fetches.clear()
+        self._answers.clear()
 
 
 class OwnSource:
@@ -75,7 +89,11 @@ class OwnSource:
     def descriptors(self, token: str, count: int) -> list[int]:
         fds = descriptors.copies(token)
         if len(fds) != count:
-            for fd in fds:
-                os.close(fd)
+            _close(fds)
             raise SharingError(f"{len(fds)} descriptors are offered, not {count}")
         return fds
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -246,8 +246,11 @@ class Helper:
     def _open(self, viewer: _Viewer, index: int, way: str) -> None:
         stream = self._stream(index)
         before = viewer.opened.get(index)
-        if stream is None or (before is not None and before.way == way):
+        if stream is None:
             self._board.count_dropped()
+            return
+        if before is not None and before.way == way:
+            before.ref = None  # it lost what we told it
             return
         viewer.opened[index] = _Opened(way)
         stream.open(way)

@@ -150,7 +150,8 @@ def test_a_segment_that_proc_does_not_show_is_handed_over(server: Server, tmp_pa
         get(SegmentRef(segment.fd, segment.size, other))
     descriptors.withdraw(other)
     segment.close()
-    with pytest.raises(SharingError):
+    source.close()
+    with pytest.raises(SharingError, match="offer"):
         get(segment.ref)
     source.close()
 

@@ -32,7 +32,7 @@ class Source(Protocol):
     def descriptors(self, token: str, count: int) -> list[int]:
         """`count` file descriptors, the caller's, that the trainer offers under a token. Raises SharingError, NotYet.
 
-        They are asked for at the first call, and handed out once."""
+        They are asked for at the first call; who needs several things asks again for all until the last has come."""
         ...
 
 

@@ -6,6 +6,7 @@ the last frame in them is closed.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ipc import kinds, limits
@@ -112,6 +113,8 @@ class InPlaceReader(SlotReader):
                         missing = True
                         continue
                     self._open[memory] = _Shared(open_memory(memory, fds))
+                    if _uses_cuda():  # what cannot be mapped is better known now than when it is drawn
+                        self._open[memory].memory.pointer()
         except SharingError:
             self._wanted = frozenset()
             self._close_unused()
@@ -206,6 +209,12 @@ class InPlaceReader(SlotReader):
             self._event.close()
             self._event = None
         super().close()
+
+
+def _uses_cuda() -> bool:
+    """Whether this process has a CUDA context anyway."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized()
 
 
 class _NoMemory:
