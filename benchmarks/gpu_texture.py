@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Rows = list[dict[str, str]]
-    Frame = Callable[[int], Any]
+    Frame = Callable[[Any], Any]
 
 SIZE, FRAMES, DISTINCT = 1024, 360, 12
 PRINTED = 22_086
@@ -42,7 +42,9 @@ def run() -> Rows:
         if name != "direct":  # which needs another process's memory, and copies nothing: see gpu_image
             rows += tried(f"tensor to OpenGL: {name}", lambda name=name: _bridge(ctx, frames, name, floor))
     for way in WAYS:
-        rows += tried(f"tensor and texture: {way}", lambda way=way: _texture_tensor(ctx, frames, way, floor))
+        rows += tried(f"TextureTensor, {way}", lambda way=way: _texture_tensor(ctx, frames, way, floor))
+    for order in (None, "host"):
+        rows += tried(f"SharedTexture, order: {order or 'the best that works'}", lambda order=order: _shared_texture(ctx, frames, order, floor))
     ctx.release()
     return rows
 
@@ -121,35 +123,53 @@ def _bridge(ctx: moderngl.Context, frames: list[torch.Tensor], name: str, floor:
 
 
 def _texture_tensor(ctx: moderngl.Context, frames: list[torch.Tensor], way: str, floor: dict[str, float]) -> Rows:
-    """`splatview.gl.TextureTensor`: written, read, and both in turn."""
+    """`splatview.gl.TextureTensor`, over a texture of the program's own."""
     reason = probe(ctx, way)[way]
     if reason:
         return [{"what": "tensor to texture and back", "way": way, "verified": f"not here: {reason}"}]
     texture = ctx.texture((SIZE, SIZE), 4)
     link = TextureTensor(texture, way)
-
-    def both(i: int) -> None:
-        link.write(frames[i % DISTINCT])
-        link.update()
-
     try:
-        for frame in frames:
-            link.write(frame)
-            _same(np.frombuffer(texture.read(), np.uint8).reshape(SIZE, SIZE, 4), frame)
-            _same(link.update().cpu().numpy(), frame)
-        writing = _rate(ctx, lambda i: link.write(frames[i % DISTINCT]))
-        _same(np.frombuffer(texture.read(), np.uint8).reshape(SIZE, SIZE, 4), frames[(FRAMES - 1) % DISTINCT])
-        reading = _rate(ctx, lambda _: link.update())
-        _same(link.tensor.cpu().numpy(), frames[(FRAMES - 1) % DISTINCT])
-        turns = _rate(ctx, both)
-        _same(link.tensor.cpu().numpy(), frames[(FRAMES - 1) % DISTINCT])
+        return _to_and_fro(ctx, frames, (texture, link.write, link.update), f"TextureTensor, {way}", floor)
     finally:
         link.close()
         texture.release()
-    verified = f"{DISTINCT} frames"
-    return [_row("tensor to texture", f"TextureTensor, {way}", writing, floor, verified),
-            _row("texture to tensor", f"TextureTensor, {way}", reading, floor, verified),
-            _row("both in turn", f"TextureTensor, {way}", turns, floor, verified)]
+
+
+def _shared_texture(ctx: moderngl.Context, frames: list[torch.Tensor], order: str | None,
+                    floor: dict[str, float]) -> Rows:
+    """A texture of ours that both sides know. `order`: "host" to wait; by default semaphores on the GPU, if they work
+    (which is tried out first: waiting for one that never comes would not end)."""
+    from ipc.interop.shared_texture import SharedTexture
+
+    with SharedTexture(ctx, (SIZE, SIZE), order=order) as link:
+        kept = "waiting" if order == "host" else link.reason or "the best way to keep order"
+        label = f"SharedTexture, {link.way}, {kept}"
+        return _to_and_fro(ctx, frames, (link.texture, link.write, link.read), label, floor)
+
+
+def _to_and_fro(ctx: moderngl.Context, frames: list[torch.Tensor], link: tuple[moderngl.Texture, Frame, Any],
+                label: str, floor: dict[str, float]) -> Rows:
+    """Written, read, and both in turn. `link`: the texture, what writes it, what reads it into a tensor."""
+    texture, write, read = link
+    last = frames[(FRAMES - 1) % DISTINCT]
+
+    def both(i: int) -> None:
+        write(frames[i % DISTINCT])
+        read()
+
+    for frame in frames:
+        write(frame)
+        _same(np.frombuffer(texture.read(), np.uint8).reshape(SIZE, SIZE, 4), frame)
+        _same(read().cpu().numpy(), frame)
+    writing = _rate(ctx, lambda i: write(frames[i % DISTINCT]))
+    _same(np.frombuffer(texture.read(), np.uint8).reshape(SIZE, SIZE, 4), last)
+    reading = _rate(ctx, lambda _: read())
+    _same(read().cpu().numpy(), last)
+    turns = _rate(ctx, both)
+    _same(read().cpu().numpy(), last)
+    return [_row(what, label, rate, floor, f"{DISTINCT} frames")
+            for what, rate in (("tensor to texture", writing), ("texture to tensor", reading), ("both in turn", turns))]
 
 
 # -- the bare driver API -------------------------------------------------------------------------------------
