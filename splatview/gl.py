@@ -4,6 +4,9 @@
     frame.update()                                  # frame.tensor has what was drawn
     shown = splatview.gl.texture(tensor, ctx)       # shown.texture; shown.update() after the tensor changed
 
+    canvas = splatview.gl.SharedTexture(ctx, size)  # a texture of ours: canvas.texture to draw from or into,
+    canvas.write(tensor); canvas.read()             # and the fastest way for tensors into it and out of it
+
 Row 0 of a tensor is OpenGL's row 0. Loading this module loads moderngl; torch is loaded when it is needed.
 """
 
@@ -11,13 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ipc.interop.shared_texture import SharedTexture
 from ipc.interop.texture_tensor import TensorTexture, TextureTensor
 
 if TYPE_CHECKING:
     import moderngl
     import torch
 
-__all__ = ["TensorTexture", "TextureTensor", "texture"]
+__all__ = ["SharedTexture", "TensorTexture", "TextureTensor", "texture"]
 
 
 def texture(tensor: torch.Tensor, ctx: moderngl.Context) -> TensorTexture:
