@@ -44,7 +44,8 @@ def run() -> Rows:
     for way in WAYS:
         rows += tried(f"TextureTensor, {way}", lambda way=way: _texture_tensor(ctx, frames, way, floor))
     for order in (None, "host"):
-        rows += tried(f"SharedTexture, order: {order or 'the best that works'}", lambda order=order: _shared_texture(ctx, frames, order, floor))
+        rows += tried(f"SharedTexture, order: {order or 'best'}",
+                      lambda order=order: _shared_texture(ctx, frames, order, floor))
     ctx.release()
     return rows
 
