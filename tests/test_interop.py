@@ -14,8 +14,10 @@ from interop_cases import CASES, Case, OwnMemory, expected, remote, same
 
 import ipc.interop
 from ipc import SharingError
+from ipc.cuda.driver import gpu_uuid
 from ipc.interop.base import Form
 from ipc.interop.canvas import CANVASES, make_canvas
+from ipc.interop.glapi import gl_device_uuid
 from ipc.interop.probe import BRIDGES, AutoBridge, bridge_class, make_bridge, probe, suitable
 from ipc.interop.readback import read_source
 
@@ -290,6 +292,27 @@ def test_canvases(name: str, ctx: moderngl.Context) -> None:
     assert same(read_source(ctx, before[0]), expected(before[1], "HWC"), before[0].dtype)
     canvas.close()
     canvas.close()
+    assert ctx.error == "GL_NO_ERROR"
+
+
+@pytest.mark.cuda
+def test_what_another_gpu_draws(ctx: moderngl.Context) -> None:
+    """Canvas and bridges with CUDA on a GPU that OpenGL does not use: one copy from the one to the other."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    other = next(k for k in range(torch.cuda.device_count()) if gpu_uuid(k) != gl_device_uuid(ctx))
+    canvas = make_canvas(ctx, gpu_uuid(other))
+    assert (canvas.name, canvas.device) == ("import", other)
+    bridge = bridge_class("import")(ctx)
+    for k in range(8):
+        drawn = Case("float16", "HWC", 4, "contiguous", 640, 480).tensor(k)
+        target = canvas.begin(480, 640)
+        assert target.device.index == other
+        target.copy_(drawn)
+        assert same(read_source(ctx, canvas.show()), expected(drawn, "HWC"), "float16"), k
+        assert same(read_source(ctx, bridge.put(drawn.to(target.device), "HWC")), expected(drawn, "HWC"), "float16"), k
+    canvas.close()
+    bridge.close()
     assert ctx.error == "GL_NO_ERROR"
 
 

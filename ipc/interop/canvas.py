@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from ipc.errors import SharingError
 from ipc.interop.base import Form
+from ipc.interop.glapi import gl_device_uuid
 from ipc.interop.host import HostBridge
 from ipc.interop.probe import bridge_class, forced_bridge, probe
 
@@ -25,8 +26,11 @@ class Canvas(Protocol):
     A source stays valid until the next `show` but one.
     """
 
-    name: ClassVar[str]
-    """The bridge behind it: import, register or host."""
+    @property
+    def name(self) -> str:
+        """The bridge behind it: import, register or host."""
+        ...
+
     device: int
     """The ordinal of the GPU on which to draw."""
     timings: dict[str, float]
@@ -99,6 +103,45 @@ class HostCanvas:
         self._drawn = None
 
 
+class PeerCanvas:
+    """A canvas for CUDA on another GPU than OpenGL's: each picture is copied from the one to the other."""
+
+    def __init__(self, inner: Canvas, device: int) -> None:
+        """`inner`: the canvas on OpenGL's GPU; `device`: the ordinal of the GPU on which to draw."""
+        self.name = inner.name
+        self.device = device
+        self.timings = inner.timings
+        self._inner = inner
+        self._drawn: dict[Form, torch.Tensor] = {}
+        self._form: Form | None = None
+
+    def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
+        import torch
+
+        self._form = form = Form.of((height, width, channels), dtype, "HWC")
+        if form not in self._drawn:
+            self._drawn = {form: torch.empty((height, width, channels), dtype=getattr(torch, dtype),
+                                             device=torch.device("cuda", self.device))}
+        return self._drawn[form]
+
+    def show(self, layout: str = "HWC") -> PixelSource:
+        form, self._form = self._form, None
+        if form is None:
+            raise SharingError("show() without begin()")
+        target = self._inner.begin(form.height, form.width, form.channels, form.dtype)
+        # torch orders this after the current stream of the one GPU and before that of the other. Not into the target
+        # at once: the other GPU cannot write into it.
+        target.copy_(self._drawn[form].to(target.device, non_blocking=True))
+        return self._inner.show(layout)
+
+    def undo(self) -> None:
+        self._inner.undo()
+
+    def close(self) -> None:
+        self._inner.close()
+        self._drawn.clear()
+
+
 CANVASES = {"import": "imported:ImportedCanvas", "register": "registered:RegisteredCanvas",
             "host": "canvas:HostCanvas"}
 """Every canvas by name, best first, and where its class is."""
@@ -119,7 +162,17 @@ def make_canvas(ctx: moderngl.Context, gpu_uuid: str | None = None, forced: str 
         failed[name] = probe(ctx, name)[name]
         if not failed[name]:
             try:
-                return bridge_class(name, CANVASES)(ctx, gpu_uuid)
+                return _canvas(name, ctx, gpu_uuid)
             except SharingError as e:
                 failed[name] = str(e)
     raise SharingError("; ".join(f"{n}: {why}" for n, why in failed.items()))
+
+
+def _canvas(name: str, ctx: moderngl.Context, gpu_uuid: str | None) -> Canvas:
+    made = bridge_class(name, CANVASES)
+    if name == "host" or gpu_uuid in (None, gl_device_uuid(ctx)):
+        return made(ctx, gpu_uuid)
+    from ipc.cuda.driver import here
+
+    device = here(str(gpu_uuid))
+    return PeerCanvas(made(ctx), device)

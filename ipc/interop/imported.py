@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ipc.errors import SharingError
 from ipc.interop.base import Form
 from ipc.interop.buffers import ITEM_SIZE, BufferSource, GlMemory, Limits, import_memory
 from ipc.interop.direct import require_import
 from ipc.interop.glapi import GL
+from ipc.interop.order import CudaMark
 from ipc.interop.readback import round_trip
 from ipc.interop.tensors import cuda_tensor, dtype_name, fewest_values, height_width_channels
 
@@ -67,6 +68,27 @@ class SharedBuffer:
         self.allocation.close()
 
 
+class _Slot:
+    """One of the places in a canvas's memory: who still uses it, and what was made over it."""
+
+    def __init__(self, number: int, device: int) -> None:
+        self.number = number
+        self.mark = CudaMark(device)
+        self.fence: int | None = None
+        self.due = False
+        """Whether the mark was set and not waited for yet."""
+        self.tensors: dict[Form, torch.Tensor] = {}
+        self.sources: dict[Form, BufferSource] = {}
+
+    def forget(self) -> None:
+        """Of the memory, and what OpenGL was to do with it."""
+        if self.fence is not None:
+            GL.current().glDeleteSync(self.fence)
+            self.fence = None
+        self.tensors.clear()
+        self.sources.clear()
+
+
 class ImportedCanvas:
     """A canvas (see `canvas.Canvas`) whose pictures OpenGL reads where CUDA wrote them."""
 
@@ -85,14 +107,12 @@ class ImportedCanvas:
         self._buffer: SharedBuffer | None = None
         self._old: list[SharedBuffer] = []
         self._slot_size = 0
-        self._fences: list[int | None] = [None] * _SLOTS
-        self._events: list[Any] = []
-        self._front = self._before = self._begun = -1
-        self._form: Form | None = None
+        self._slots = [_Slot(k, self.device) for k in range(_SLOTS)]
+        self._front: _Slot | None = None
+        self._before: _Slot | None = None
+        self._begun: tuple[_Slot, Form] | None = None
 
     def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
-        import torch
-
         form = Form.of((height, width, channels), dtype, "HWC")
         room = fewest_values(form)
         size = -(-height * width * room * ITEM_SIZE[dtype] // _PAGE) * _PAGE
@@ -101,79 +121,73 @@ class ImportedCanvas:
         if self._buffer is None or size != self._slot_size:
             fresh = SharedBuffer(size * _SLOTS, self.device)
             if self._buffer is not None:
-                self._old.append(self._buffer)  # the front picture may lie in it until the next one is shown
+                self._old.append(self._buffer)  # the front picture may lie in it until two others were shown
             self._buffer, self._slot_size = fresh, size
-            self._drop_fences()
-            self._front = self._before = -1
-        if not self._events:
-            with torch.cuda.device(self.device):
-                self._events = [torch.cuda.Event() for _ in range(_SLOTS)]
-        if self._front >= 0:  # everything that reads it has been drawn or is about to be drawn before the next turn
-            if (earlier := self._fences[self._front]) is not None:
-                gl.glDeleteSync(earlier)
-            self._fences[self._front] = gl.fence()
-        slot = next(k for k in range(_SLOTS) if k not in (self._front, self._before))
+            for slot in self._slots:
+                slot.forget()
+            self._front = self._before = None
+        front = self._front
+        if front is not None:  # everything that reads it has been drawn by now, or will be before the next turn
+            if front.fence is not None:
+                gl.glDeleteSync(front.fence)
+            front.fence = gl.fence()
+        slot = next(s for s in self._slots if s is not front and s is not self._before)
         start = time.perf_counter()
-        if (fence := self._fences[slot]) is not None:
-            self._fences[slot] = None
+        fence, slot.fence = slot.fence, None
+        if fence is not None:
             gl.wait_fence(fence)
         self.timings["fence"] = (time.perf_counter() - start) * 1e3
-        self._begun, self._form = slot, form
-        return self._buffer.tensor(dtype, (height, width, room), slot * size)[..., :channels]
+        self._begun = slot, form
+        if form not in slot.tensors:
+            whole = self._buffer.tensor(dtype, (height, width, room), slot.number * size)
+            slot.tensors[form] = whole[..., :channels]
+        return slot.tensors[form]
 
     def show(self, layout: str = "HWC") -> BufferSource:
-        import torch
-
-        if self._begun < 0 or self._form is None or self._buffer is None:
+        if self._begun is None or self._buffer is None:
             raise SharingError("show() without begin()")
-        slot, form, buffer = self._begun, self._form, self._buffer
-        event = self._events[slot]
-        event.record(torch.cuda.current_stream(self.device))
-        room = fewest_values(form)
-        strides = form.width * room, room, 1
-        waited = False
-
-        def ready() -> None:
-            nonlocal waited
-            if not waited:
-                start = time.perf_counter()
-                event.synchronize()
-                self.timings["wait"] = (time.perf_counter() - start) * 1e3
-                waited = True
-
-        source = BufferSource(buffer.gl, form, strides, slot * self._slot_size, self._limits, ready)
+        (slot, form), self._begun = self._begun, None
+        slot.mark.record()
+        slot.due = True
+        if form not in slot.sources:
+            room = fewest_values(form)
+            strides = form.width * room, room, 1
+            slot.sources[form] = BufferSource(self._buffer.gl, form, strides, slot.number * self._slot_size,
+                                              self._limits, lambda: self._wait(slot))
+        source = slot.sources[form]
         source.layout = layout
-        self._front, self._before, self._begun = slot, self._front, -1
+        self._front, self._before = slot, self._front
         return source
+
+    def _wait(self, slot: _Slot) -> None:
+        if slot.due:
+            start = time.perf_counter()
+            slot.mark.wait()
+            slot.due = False
+            self.timings["wait"] = (time.perf_counter() - start) * 1e3
 
     def undo(self) -> None:
         """As `Bridge.undo`."""
-        self._front, self._before = self._before, -1
+        self._front, self._before = self._before, None
 
     def _retire(self) -> None:
-        """Release the buffer before the one in use, once two pictures have been shown from the new one."""
-        if self._old and self._front >= 0 and self._before >= 0:
+        """Release the buffers before the one in use, once two pictures have been shown from the new one."""
+        if self._old and self._front is not None and self._before is not None:
             for buffer in self._old:
                 buffer.release()
             self._old.clear()
 
-    def _drop_fences(self) -> None:
-        for k, fence in enumerate(self._fences):
-            if fence is not None:
-                GL.current().glDeleteSync(fence)
-            self._fences[k] = None
-
     def close(self) -> None:
-        self._drop_fences()
-        for event in self._events:
-            event.synchronize()
-        self._events = []
+        for slot in self._slots:
+            slot.forget()
+            slot.mark.close()
+        self._slots.clear()
         for buffer in (self._buffer, *self._old):
             if buffer is not None:
                 buffer.release()
         self._buffer = None
         self._old.clear()
-        self._front = self._before = self._begun = -1
+        self._front = self._before = self._begun = None
 
 
 class ImportBridge:

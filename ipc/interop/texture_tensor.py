@@ -213,28 +213,24 @@ class _Imported:
     """OpenGL reads and writes pixels of a buffer that is CUDA's memory as well."""
 
     def __init__(self, owner: TextureTensor) -> None:
-        import torch
-
         from ipc.cuda.driver import here
         from ipc.interop.direct import require_import
         from ipc.interop.imported import SharedBuffer
+        from ipc.interop.order import CudaMark
 
         self._owner = owner
         self._device = here(require_import(owner.texture.ctx))
         self._size = -(-owner._bytes // 4096) * 4096
         self._buffer = SharedBuffer(self._size * (1 + _SLOTS), self._device)
         self.tensor = self._buffer.tensor(owner.dtype, owner.shape, 0)
-        with torch.cuda.device(self._device):
-            self._event = torch.cuda.Event()
+        self._mark = CudaMark(self._device)
         self._slots = [self._buffer.tensor(owner.dtype, owner.shape, self._size * (k + 1)) for k in range(_SLOTS)]
         self._fences: list[int | None] = [None] * _SLOTS
         self._next = 0
 
     def _wait_for_cuda(self) -> None:
-        import torch
-
-        self._event.record(torch.cuda.current_stream(self._device))
-        self._event.synchronize()
+        self._mark.record()
+        self._mark.wait()
 
     def pull(self) -> None:
         gl, owner = GL.current(), self._owner
@@ -274,6 +270,7 @@ class _Imported:
                 gl.glDeleteSync(fence)
         self._slots.clear()
         del self.tensor
+        self._mark.close()
         self._buffer.release()
 
 
