@@ -43,7 +43,8 @@ class Viewer(App):
 
     def do(self, *events: Any, seconds: float = 30.0) -> None:
         """Take these events in and draw until nothing is left to draw."""
-        self.screen.push(*events)
+        if events:
+            self.screen.push(*events)
         self.turn()
         end = time.monotonic() + seconds
         while self._dirty:

@@ -198,6 +198,7 @@ class WindowScreen:
     def pixels(self) -> np.ndarray:
         width, height = self.size
         data = self.framebuffer.read(viewport=(0, 0, width, height), components=4, alignment=1)
+        _ = self.ctx.error  # moderngl names a buffer that only framebuffers of one's own have; the right one is read
         picture = np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
         picture[..., 3] = 255  # a window is opaque whatever its buffer holds
         return picture
