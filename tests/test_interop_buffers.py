@@ -73,6 +73,7 @@ def test_alignment_decides() -> None:
     assert access((9, 7, 4), "uint8", "HWC", rows, offset=2) == ("FETCH_WORDS", 0x8236)
     assert access((9, 7, 4), "float16", "HWC", rows, offset=4) == ("FETCH_WORDS", 0x8236)
     assert access((9, 7, 3), "float32", "HWC", offset=512) == ("FETCH_TEXEL", 0x8815), "its texture starts there"
+    assert access((9, 7, 3), "float32", "HWC", limits=Limits(1 << 27, 16, False)) == ("FETCH_ELEMENT", 0x822E)
     assert access((9, 7, 3), "float32", "HWC", offset=4) == ("FETCH_ELEMENT", 0x822E)
     assert access((9, 7, 3), "float32", "HWC", offset=512, limits=Limits(1 << 27, 0)) == ("FETCH_ELEMENT", 0x822E)
 

@@ -90,9 +90,9 @@ def test_the_order_of_work_is_kept(ctx: moderngl.Context, order: str | None) -> 
         count = 200 if first.way == "vulkan" else 20
         for k in range(count):
             first.write(pictures[k % 8])
-            framebuffer.use()
-            first.texture.use(0)
-            array.render(moderngl.TRIANGLES, vertices=3)
+            with ctx.scope(framebuffer, moderngl.NOTHING):
+                first.texture.use(0)
+                array.render(moderngl.TRIANGLES, vertices=3)
             wrong += (second.read() != 255 - pictures[k % 8]).sum()
         assert int(wrong) == 0
         framebuffer.release()

@@ -179,8 +179,8 @@ def test_what_is_drawn_is_in_the_tensor(ctx: moderngl.Context, way: str) -> None
     with TextureTensor(texture, way) as follower:
         for n in range(30):
             program["n"] = n
-            framebuffer.use()
-            array.render(moderngl.TRIANGLES, vertices=3)
+            with ctx.scope(framebuffer, moderngl.NOTHING):
+                array.render(moderngl.TRIANGLES, vertices=3)
             got = follower.update().cpu()
             assert torch.equal(got[..., 0], columns)
             assert torch.equal(got[..., 1], rows)

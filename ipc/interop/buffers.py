@@ -48,13 +48,16 @@ class Limits:
     """Of one buffer texture."""
     alignment: int
     """Bytes that the start of a buffer texture within its buffer is a multiple of; 0 where it is always 0."""
+    rgb: bool = True
+    """Whether a texel can have three values (OpenGL 3.3 alone does not say so)."""
 
     @classmethod
     def of(cls, ctx: moderngl.Context) -> Limits:
         gl = GL.current()
         ranged = ctx.version_code >= 430 or "GL_ARB_texture_buffer_range" in ctx.extensions
         return cls(gl.integer(glapi.MAX_TEXTURE_BUFFER_SIZE),
-                   gl.integer(glapi.TEXTURE_BUFFER_OFFSET_ALIGNMENT) if ranged else 0)
+                   gl.integer(glapi.TEXTURE_BUFFER_OFFSET_ALIGNMENT) if ranged else 0,
+                   ctx.version_code >= 400 or "GL_ARB_texture_buffer_object_rgb32" in ctx.extensions)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def plan_access(form: Form, strides: tuple[int, ...], offset: int, sizes: Sequen
     offset, end = offset - before, end - before
     adjacent = form.channels == 1 or plane == 1
     for values in (1, 2, 3, 4) if adjacent else ():
-        if values < form.channels or (form.dtype, values) not in _FORMATS:
+        if values < form.channels or (form.dtype, values) not in _FORMATS or (values == 3 and not limits.rgb):
             continue
         texel = values * item
         if row * item % texel or column * item % texel:

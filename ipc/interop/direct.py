@@ -8,7 +8,7 @@ knows that its data is there, and keeps the frame for as long as the source is d
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ipc.errors import SharingError
 from ipc.interop.base import Form
@@ -35,6 +35,9 @@ def require_import(ctx: moderngl.Context) -> str:
     return uuid
 
 
+_MAX_SOURCES = 64
+
+
 class DirectBridge:
     name: ClassVar[str] = "direct"
 
@@ -43,6 +46,7 @@ class DirectBridge:
         self._uuid = require_import(ctx)
         self._limits = Limits.of(ctx)
         self._memories: list[tuple[weakref.ref[DeviceMemory], GlMemory]] = []
+        self._sources: dict[tuple[Any, ...], BufferSource] = {}  # a ring's slots come again and again
         self._in_use: list[GlMemory] = []  # what the last two sources read
 
     @staticmethod
@@ -59,7 +63,13 @@ class DirectBridge:
             raise SharingError(f"the tensor is on GPU {memory.gpu}, OpenGL draws on {self._uuid}")
         form = Form.of(tensor.shape, tensor.dtype, layout)  # type: ignore[arg-type]  # a DeviceTensor has memory
         imported = self._imported(memory)
-        source = BufferSource(imported, form, tensor.strides, tensor.offset, self._limits)  # type: ignore[union-attr]
+        strides, offset = tuple(tensor.strides), tensor.offset  # type: ignore[union-attr]
+        key = id(imported), form, strides, offset
+        source = self._sources.get(key)
+        if source is None:
+            if len(self._sources) >= _MAX_SOURCES:
+                self._sources.clear()
+            source = self._sources[key] = BufferSource(imported, form, strides, offset, self._limits)
         self._in_use = [*self._in_use[-1:], imported]
         self._sweep()
         return source
@@ -82,6 +92,7 @@ class DirectBridge:
         for memory, imported in self._memories:
             if memory() is None and not any(imported is used for used in self._in_use):
                 imported.release()
+                self._sources.clear()
             else:
                 kept.append((memory, imported))
         self._memories = kept
@@ -90,4 +101,5 @@ class DirectBridge:
         for _, imported in self._memories:
             imported.release()
         self._memories.clear()
+        self._sources.clear()
         self._in_use.clear()

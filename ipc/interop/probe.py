@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ipc.errors import SharingError
+from ipc.interop.glapi import GL
 
 if TYPE_CHECKING:
     import moderngl
@@ -60,8 +61,7 @@ def _trial(ctx: moderngl.Context, name: str) -> str:
     except Exception as e:  # a driver or library in a state that nobody foresaw: another bridge does the work
         return f"{type(e).__name__}: {e}"
     finally:
-        while ctx.error != "GL_NO_ERROR":
-            pass
+        GL.current().clear_errors()
     return ""
 
 

@@ -1,0 +1,50 @@
+"""Which GPU the offscreen screen draws on."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipc.interop.glapi import gl_device_uuid
+from viewer_app.screens._egl import Device, candidates, current_context, devices, let_go
+from viewer_app.screens.offscreen import OffscreenScreen, create_context
+
+A, B = "a" * 32, "b" * 32
+
+
+def test_candidates() -> None:
+    mesa, known, other, silent = Device(None, False), Device(A, True), Device(B, True), Device(None, True)
+    assert candidates([known, other, mesa], B) == [1], "the one that says so"
+    assert candidates([known, other, mesa], None) == [], "EGL's own choice"
+    assert candidates([silent, mesa, silent], A) == [0, 2], "each that may be it"
+    assert candidates([known, silent], B) == [1]
+    assert candidates([mesa], A) == candidates([], A) == []
+
+
+def test_devices_are_those_that_moderngl_counts() -> None:
+    found = devices()
+    assert found, "EGL names no device"
+    for device in found:
+        assert device.uuid is None or len(bytes.fromhex(device.uuid)) == 16
+
+
+def test_a_gpu_that_is_not_there_is_no_fault() -> None:
+    ctx = create_context(A)
+    held = current_context()
+    assert ctx.error == "GL_NO_ERROR"
+    ctx.release()
+    let_go(held)
+
+
+@pytest.mark.cuda
+def test_every_gpu_of_cuda_can_be_drawn_on() -> None:
+    import torch
+
+    from ipc.cuda.driver import gpu_uuid
+
+    assert any(device.nvidia for device in devices()), devices()
+    for index in range(torch.cuda.device_count()):
+        screen = OffscreenScreen(64, 48, gpu_uuid=gpu_uuid(index))
+        assert gl_device_uuid(screen.ctx) == gpu_uuid(index), devices()
+        screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
+        assert (screen.pixels() == (0, 255, 0, 255)).all()
+        screen.close()
