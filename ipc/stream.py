@@ -258,7 +258,8 @@ class Stream:
         _close(outlet)
         self._order_ways()
         self._run.announce()
-        self._run.fault(error)
+        told = SharingError(f"stream {self.name!r} cannot be shared by {outlet.way}, and goes by {self._ways[0]}: {error}")
+        self._run.fault(told)
 
     def _order_ways(self) -> None:
         ways = CPU_WAYS if self._device == "cpu" else self._preference.ways()

@@ -170,7 +170,7 @@ def _fault(error: BaseException) -> None:
     text = f"{type(error).__name__}: {error}"
     if text not in _said and len(_said) < 100:
         _said.add(text)
-        _log.warning("splatview cannot show this run, training goes on: %s", text)
+        _log.warning("splatview met a fault, training goes on: %s", text)
 
 
 def _check_name(name: Any) -> None:

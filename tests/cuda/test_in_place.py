@@ -1,0 +1,220 @@
+"""Tensors shared where they lie, between two processes: live, never of two generations, and given back."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from trainers import ALLOCATORS, Trainer, next_frame, open_files, stream_of, values
+
+from ipc import DeviceTensor, Subscriber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+ALONE = "PYTEST_XDIST_WORKER" not in os.environ
+"""Whether nobody else uses the GPU meanwhile, as far as we know."""
+
+
+@pytest.fixture
+def subscriber() -> Iterator[Subscriber]:
+    torch.zeros(1, device="cuda")  # a viewer that draws with CUDA has a context of its own
+    with Subscriber() as s:
+        yield s
+
+
+@pytest.fixture(params=ALLOCATORS)
+def trainer(request: pytest.FixtureRequest, processes: Processes) -> Trainer:
+    return Trainer(processes, ALLOCATORS[request.param])
+
+
+@pytest.fixture
+def one_trainer(processes: Processes) -> Trainer:
+    return Trainer(processes)
+
+
+def test_contents_change_under_the_viewer(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    """No copy and no message: what the viewer opened once is the trainer's own memory."""
+    trainer.do("scene = make(1000, 1); splatview.publish(scene, step=1)")
+    stream = stream_of(subscriber, wait_until)
+    with next_frame(subscriber, stream) as frame:
+        frame.hold()
+    assert stream.sharing == "in-place", (stream.sharing, stream.fallback)
+    assert stream.fallback == ""
+    assert frame.on_gpu
+    assert frame.meta["step"] == 1
+    assert stream.gpu == next(iter(frame.tensors.values())).memory.gpu  # type: ignore[union-attr]
+    seen = {name: t.torch() for name, t in frame.tensors.items() if isinstance(t, DeviceTensor)}
+    assert {name: tuple(t.shape) for name, t in seen.items()} == {
+        "means": (1000, 3), "quats": (1000, 4), "scales": (1000, 3), "opacities": (1000,), "sh0": (1000, 3),
+        "shN": (1000, 15, 3)}
+    copies = stream.run.counters["copies"]
+    for value in (1, 2, 3):
+        trainer.do(f"fill(scene, {value}); torch.cuda.synchronize()")
+        assert all(bool((t == value).all()) for t in seen.values())
+    assert stream.version == 1
+    assert stream.run.counters["copies"] == copies, "nothing was published"
+    assert frame.intact()
+    trainer.do("splatview.publish(scene, step=2)")
+    with next_frame(subscriber, stream, frame.version) as newer:
+        assert newer.meta["step"] == 2
+        again = {name: t.torch() for name, t in newer.tensors.items() if isinstance(t, DeviceTensor)}
+        assert [t.data_ptr() for t in again.values()] == [t.data_ptr() for t in seen.values()]
+    frame.close()
+
+
+def test_views_and_slices_of_larger_storages(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    wanted = trainer.do("""
+base = torch.arange(50_000 * 64, dtype=torch.float32, device="cuda").reshape(50_000, 64)
+big = torch.randn(3_000_000, 16, device="cuda")
+scene = {"means": base[100:1100, 3:6], "quats": base[100:1100, 8:12], "scales": base[100:2100:2, 40:43],
+         "opacities": base[7:1007, 60:61], "sh0": base[0:1000, 20:23].unsqueeze(1),
+         "shN": big[-45_000:, 0].reshape(15, 3000)[:, :1000].t().unsqueeze(2).expand(1000, 15, 3)}
+splatview.publish(scene)
+answer = {k: v.cpu()[:50].double().tolist() for k, v in scene.items()}
+""")
+    stream = stream_of(subscriber, wait_until)
+    with next_frame(subscriber, stream) as frame:
+        assert stream.sharing == "in-place", stream.fallback
+        got = values(frame)
+        for name, value in wanted.items():
+            assert np.array_equal(got[name][:50], np.asarray(value, np.float32).reshape(got[name][:50].shape)), name
+        assert frame.tensors["shN"].shape == (1000, 15, 3)
+        memories = {id(t.memory) for t in frame.tensors.values()}  # type: ignore[union-attr]
+        assert len(memories) <= 2, "several tensors in one allocation open it once"
+
+
+def test_no_gaussians_at_all(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do("splatview.publish(make(0, 3), 'gaussians')")
+    stream = stream_of(subscriber, wait_until)
+    version = 0
+    before = 0
+    for n in (5, 0, 7, 0):
+        with next_frame(subscriber, stream, version) as frame:
+            version = frame.version
+            assert all(len(v) == before and (v == 3).all() for v in values(frame).values())
+        trainer.do(f"splatview.publish(make({n}, 3))")
+        before = n
+
+
+def test_a_stream_waits_for_the_work_before_the_publish(
+        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    one_trainer.do("""
+scene = make(100_000, 0)
+side = torch.cuda.Stream()
+splatview.publish(scene)
+""")
+    stream = stream_of(subscriber, wait_until)
+    version = next_frame(subscriber, stream).version
+    for value in range(1, 6):
+        one_trainer.do(f"""
+with torch.cuda.stream(side if {value} % 2 else torch.cuda.default_stream()):
+    torch.cuda._sleep(200_000_000)  # about a tenth of a second
+    fill(scene, {value})
+    splatview.publish(scene)
+""")
+        with next_frame(subscriber, stream, version) as frame:
+            version = frame.version
+            frame.wait(torch.cuda.current_stream().cuda_stream)
+            copies = [t.torch().clone() for t in frame.tensors.values() if isinstance(t, DeviceTensor)]
+            torch.cuda.synchronize()
+            assert frame.intact()
+            assert all(bool((c == value).all()) for c in copies)
+
+
+DENSIFY = """
+import random
+random.seed(0)
+def run(steps, every):
+    scene, n = make(1000, 1000), 1000
+    for step in range(steps):
+        if step % every == 0:
+            n = random.choice([0, 7, 1000, 5000, 20_000, 60_000])
+            scene = make(n, n)
+        fill(scene, n)
+        splatview.publish(scene, step=step, n=n)
+        time.sleep(0.002)
+    return scene
+"""
+
+
+def test_no_two_generations_are_ever_mixed(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    """A hundred densifications, N changing: each frame is of one of them, and no memory is left over."""
+    trainer.do(DENSIFY + "scene = run(1, 1)")
+    stream = stream_of(subscriber, wait_until)
+    next_frame(subscriber, stream).close()
+    trainer.do("scene = run(60, 6); splatview.publish(scene)")
+    next_frame(subscriber, stream, stream.version - 1).close()
+    before, files = trainer.do("scene = make(1000, 1); splatview.publish(scene); time.sleep(1.5); "
+                               "answer = [memory(), open_files()]")
+    ours = open_files()
+    trainer.start("scene = run(700, 7)")
+    seen: dict[int, int] = {}
+    last = given_up = 0
+    while not trainer.finished():
+        subscriber.poll()
+        frame = stream.read(last)
+        if frame is None:
+            time.sleep(0.0005)
+            continue
+        with frame:
+            got = values(frame)
+            if not frame.intact():
+                given_up += 1
+                continue
+            n = frame.meta["n"]
+            last = frame.version
+            seen[n] = seen.get(n, 0) + 1
+            assert all(len(v) == n for v in got.values()), {k: v.shape for k, v in got.items()}
+            assert all((v == n).all() for v in got.values()), f"not all of version {last} is {n}"
+    trainer.finish()
+    assert stream.sharing == "in-place", (stream.sharing, stream.fallback)
+    assert sum(seen.values()) > 50, (seen, given_up)
+    assert len(seen) >= 5, seen
+    trainer.do("scene = make(1000, 1); splatview.publish(scene)")
+    next_frame(subscriber, stream, last).close()
+    for _ in range(200):
+        subscriber.poll()
+        time.sleep(0.01)
+    after, files_after = trainer.do("answer = [memory(), open_files()]")
+    assert trainer.do("answer = len(writer()._generations)") == 1
+    assert after[0] == before[0], "torch has as much allocated as before"
+    assert not ALONE or abs(after[1] - before[1]) <= 64 << 20, f"the GPU had {before[1]} bytes in use, now {after[1]}"
+    assert files_after <= files + 4, f"descriptors of the trainer went from {files} to {files_after}"
+    assert open_files() <= ours + 4, f"descriptors of the viewer went from {ours} to {open_files()}"
+
+
+def test_publishing_adds_no_memory(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do("scene = make(200_000, 1); torch.cuda.synchronize(); start = memory()[0]; splatview.publish(scene)")
+    stream = stream_of(subscriber, wait_until)
+    next_frame(subscriber, stream).close()
+    first = trainer.do("answer = [start, *memory(), open_files(), len(os.listdir('/proc/self/task'))]")
+    assert first[1] == first[0], "exporting allocates nothing"
+    costs = trainer.do("""
+costs = []
+for step in range(10_000):
+    begin = time.perf_counter_ns()
+    splatview.publish(scene, step=step)
+    costs.append(time.perf_counter_ns() - begin)
+costs.sort()
+answer = [costs[5000] / 1e3, costs[9900] / 1e3]
+""")
+    print(f"publish in place: median {costs[0]:.1f} us, p99 {costs[1]:.1f} us")
+    assert costs[0] < 50
+    second = trainer.do("answer = [start, *memory(), open_files(), len(os.listdir('/proc/self/task'))]")
+    assert second[:2] == first[:2]
+    assert not ALONE or abs(second[2] - first[2]) <= 32 << 20, f"the GPU had {first[2]} bytes in use, now {second[2]}"
+    assert second[3:] == first[3:], "descriptors and threads"
+    with next_frame(subscriber, stream, 10_000) as frame:
+        assert frame.meta["step"] == 9_999

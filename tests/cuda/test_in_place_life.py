@@ -1,0 +1,270 @@
+"""Sharing in place when something ends, fails, or is different: the picture stays, and the reason is named."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
+
+from ipc import DeviceTensor, Subscriber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+
+@pytest.fixture
+def subscriber() -> Iterator[Subscriber]:
+    torch.zeros(1, device="cuda")  # a viewer that draws with CUDA has a context of its own
+    with Subscriber() as s:
+        yield s
+
+
+@pytest.fixture(params=ALLOCATORS)
+def trainer(request: pytest.FixtureRequest, processes: Processes) -> Trainer:
+    return Trainer(processes, ALLOCATORS[request.param])
+
+
+@pytest.fixture
+def one_trainer(processes: Processes) -> Trainer:
+    return Trainer(processes)
+
+
+VIEWER = """
+import time, torch
+from ipc import Subscriber
+with Subscriber() as sub:
+    last = 0
+    while True:
+        sub.poll()
+        for s in sub.streams:
+            s.open()
+            frame = s.read(last)
+            if frame is not None:
+                value = {k: t.to_float32() for k, t in frame.tensors.items()}
+                if not last:
+                    print(s.sharing, flush=True)
+                last = frame.version
+        time.sleep(0.002)
+"""
+"""It never closes its frames: what it opened stays open."""
+
+
+def test_two_viewers_one_of_them_killed(
+        trainer: Trainer, subscriber: Subscriber, processes: Processes, wait_until: Callable[..., Any]) -> None:
+    trainer.do("scene = make(1000, 1); splatview.publish(scene)")
+    other = processes.code(VIEWER)
+    assert other.stdout is not None
+    stream = stream_of(subscriber, wait_until)
+    next_frame(subscriber, stream).close()
+    assert other.stdout.readline() == "in-place\n"
+    assert trainer.do("answer = stream().readers") == 2
+    other.send_signal(signal.SIGKILL)
+    other.wait(10)
+    trainer.do("until(lambda: stream().readers == 1)")
+    for value in range(2, 12):
+        trainer.do(f"scene = make(500 + {value}, {value})\nfor i in range(5): splatview.publish(scene)")
+        with next_frame(subscriber, stream, stream.version - 1) as frame:
+            got = values(frame)
+            assert all(len(v) == 500 + value and (v == value).all() for v in got.values())
+    subscriber.poll()
+    trainer.start("until(lambda: len(writer()._generations) == 1, 5)")
+    while not trainer.finished():
+        subscriber.poll()
+        time.sleep(0.002)
+    trainer.finish()
+    stream.release()
+    trainer.do("until(lambda: stream().readers == 0); from ipc import descriptors; "
+               "until(lambda: not any(t.startswith('fds-') for t in descriptors._offers))")
+
+
+def test_a_killed_trainer_leaves_its_last_scene(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do("scene = make(1000, 7); splatview.publish(scene); torch.cuda.synchronize()")
+    stream = stream_of(subscriber, wait_until)
+    frame = next_frame(subscriber, stream)
+    views = [t.torch() for t in frame.tensors.values() if isinstance(t, DeviceTensor)]
+    assert len(views) == 6
+    trainer.process.kill()
+    trainer.process.wait(10)
+    wait_until(lambda: (subscriber.poll(), not stream.run.alive)[-1])
+    ballast = torch.full((1 << 28,), 9.0, device="cuda")  # a gigabyte that must not land there
+    torch.cuda.synchronize()
+    assert all(bool((v == 7).all()) for v in views)
+    assert frame.intact()
+    again = stream.read()
+    assert again is not None, "the last scene of a dead run can still be read"
+    assert all((v == 7).all() for v in values(again).values())
+    again.close()
+    frame.close()
+    del views, ballast
+    stream.release()
+
+
+def test_a_trainer_that_ends_leaves_its_last_scene(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do("scene = make(1000, 7); splatview.publish(scene); torch.cuda.synchronize()")
+    stream = stream_of(subscriber, wait_until)
+    frame = next_frame(subscriber, stream)
+    assert trainer.process.stdin is not None
+    begin = time.monotonic()
+    trainer.process.stdin.close()
+    assert trainer.process.wait(20) == 0
+    assert time.monotonic() - begin < 10
+    wait_until(lambda: (subscriber.poll(), not stream.run.alive)[-1])
+    assert frame.intact()
+    assert all((v == 7).all() for v in values(frame).values())
+    frame.close()
+
+
+@pytest.mark.parametrize(("options", "way"), [("", "device-ring"), (", copy=False", "host")])
+def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
+        processes: Processes, subscriber: Subscriber, wait_until: Callable[..., Any], options: str, way: str) -> None:
+    trainer = Trainer(processes, "backend:cudaMallocAsync")
+    trainer.do(f"""
+import logging
+said = []
+class Keep(logging.Handler):
+    def emit(self, record): said.append(record.getMessage())
+logging.getLogger("splatview").addHandler(Keep())
+scene = make(1000, 1)
+for i in range(3): splatview.publish(scene{options})
+""")
+    stream = stream_of(subscriber, wait_until)
+    version = next_frame(subscriber, stream).version
+    assert stream.sharing == way, (stream.sharing, stream.fallback)
+    assert "cudaMallocAsync" in stream.info.why
+    assert "cudaMallocAsync" in stream.fallback
+    for value in range(2, 6):
+        trainer.do(f"fill(scene, {value}); splatview.publish(scene{options})")
+        with next_frame(subscriber, stream, version) as frame:
+            version = frame.version
+            assert all((v == value).all() for v in values(frame).values())
+    said = trainer.do("answer = said")
+    assert len([s for s in said if "cudaMallocAsync" in s]) == 1, said
+
+
+@pytest.mark.parametrize("way", ["in-place", "device-ring", "host"])
+def test_a_viewer_takes_what_it_can(
+        trainer: Trainer, wait_until: Callable[..., Any], way: str) -> None:
+    trainer.do("scene = make(3000, 4); splatview.publish(scene)")
+    with Subscriber(ways=(way,)) as subscriber:
+        stream = stream_of(subscriber, wait_until)
+        with next_frame(subscriber, stream) as frame:
+            assert stream.sharing == way
+            assert frame.on_gpu == (way != "host")
+            assert all(len(v) == 3000 and (v == 4).all() for v in values(frame).values())
+        assert (stream.fallback == "") == (way == "in-place")
+        trainer.do("fill(scene, 5); splatview.publish(scene)")
+        with next_frame(subscriber, stream, 1) as frame:
+            assert all((v == 5).all() for v in values(frame).values())
+
+
+def test_what_cannot_be_used_is_refused_and_the_next_way_taken(
+        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    one_trainer.do("scene = make(300, 4); splatview.publish(scene)")
+    stream = stream_of(subscriber, wait_until)
+    next_frame(subscriber, stream).close()
+    stream.refuse("the test does not like it")
+    wait_until(lambda: (subscriber.poll(), stream.sharing == "device-ring" and stream.read() is not None)[-1])
+    assert "in-place: the test does not like it" in stream.fallback
+    one_trainer.do("until(lambda: set(stream()._outlets) == {'device-ring'})")
+    assert one_trainer.do("fill(scene, 5); splatview.publish(scene); answer = stream().readers") == 1
+    with next_frame(subscriber, stream, 1) as frame:
+        assert all((v == 5).all() for v in values(frame).values())
+
+
+def test_the_way_follows_how_tensors_come(
+        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    one_trainer.do("""
+def new(value): splatview.publish(torch.full((64, 64, 3), float(value), device="cuda"), "image")
+new(0)
+""")
+    stream = stream_of(subscriber, wait_until, "image")
+    version = next_frame(subscriber, stream).version
+    assert stream.sharing == "device-ring"
+
+    def arrives(code: str, value: float, way: str) -> None:
+        nonlocal version
+        one_trainer.do(code)
+        wanted = stream.version
+        wait_until(lambda: (subscriber.poll(), stream.sharing == way)[-1], 20, what=f"{way}, not {stream.sharing}")
+        with next_frame(subscriber, stream, wanted - 1) as frame:
+            assert (values(frame)["image"] == value).all()
+            version = frame.version
+
+    arrives("new(0.5)", 0.5, "device-ring")
+    arrives("same = torch.zeros(64, 64, 3, device='cuda')\n"
+            "for i in range(6): splatview.publish(same.fill_(i), 'image'); time.sleep(0.05)", 5, "in-place")
+    arrives("new(0.25)", 0.25, "in-place")
+    arrives("splatview.publish(same.fill_(6), 'image')", 6, "in-place")
+    arrives("for i in range(8): new(i); time.sleep(0.05)", 7, "device-ring")
+
+
+def test_a_graph_that_is_captured_is_left_alone(
+        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    one_trainer.do("scene = make(300, 1); splatview.publish(scene); torch.cuda.synchronize()")
+    stream = stream_of(subscriber, wait_until)
+    next_frame(subscriber, stream).close()
+    skipped, version = one_trainer.do("""
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    for p in scene.values(): p.data.add_(1)
+    splatview.publish(scene)
+    image = torch.zeros(8, 8, device="cuda")
+    time.sleep(0.3)  # the helper thread may have something to do meanwhile
+for i in range(5): graph.replay()
+splatview.publish(scene)
+torch.cuda.synchronize()
+answer = [publishing._publisher.board.counters()["skipped"], stream().version]
+""")
+    assert (skipped, version) == (1, 2)
+    with next_frame(subscriber, stream, 1) as frame:
+        assert all((v == 6).all() for v in values(frame).values())
+    assert one_trainer.do("answer = publishing._publisher.board.counters()['faults']") == 0
+
+
+def test_a_viewer_may_come_while_a_graph_is_captured(
+        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    """The helper thread then works on the GPU, and must not spoil the capture."""
+    one_trainer.do("scene = make(300, 1); splatview.publish(scene); torch.cuda.synchronize()")
+    one_trainer.start("""
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    for p in scene.values(): p.data.add_(1)
+    time.sleep(2)
+graph.replay()
+torch.cuda.synchronize()
+""")
+    time.sleep(0.5)
+    stream = stream_of(subscriber, wait_until)
+    for _ in range(100):
+        subscriber.poll()
+        frame = stream.read()
+        if frame is not None:
+            frame.close()
+        time.sleep(0.01)
+    one_trainer.finish()
+    with next_frame(subscriber, stream) as frame:
+        assert all((v == 2).all() for v in values(frame).values())
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_gpus_are_told_apart_by_uuid(
+        processes: Processes, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer = Trainer(processes, CUDA_VISIBLE_DEVICES="1")
+    trainer.do("scene = make(300, 3); splatview.publish(scene)")
+    stream = stream_of(subscriber, wait_until)
+    with next_frame(subscriber, stream) as frame:
+        assert stream.device == "cuda:0"
+        tensor = frame.tensors["means"]
+        assert isinstance(tensor, DeviceTensor)
+        assert tensor.torch().device == torch.device("cuda:1")
+        assert (tensor.to_float32() == 3).all()

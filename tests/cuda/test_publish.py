@@ -1,0 +1,190 @@
+"""What must hold on a GPU, however frames travel: CUDA tensors arrive whole and exact."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from trainers import Trainer, next_frame, stream_of, values
+
+import splatview
+from ipc import Subscriber
+from splatview import publishing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+WAYS = ["device-ring", "host"]
+"""The ways that this process can take from itself."""
+
+
+@pytest.fixture(params=WAYS)
+def subscriber(request: pytest.FixtureRequest) -> Iterator[Subscriber]:
+    torch.zeros(1, device="cuda")
+    with Subscriber(ways=(request.param,)) as s:
+        yield s
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
+def test_a_cuda_image(subscriber: Subscriber, wait_until: Callable[..., Any], dtype: torch.dtype) -> None:
+    image = (torch.rand(3, 37, 53, device="cuda") * 200).to(dtype).permute(1, 2, 0)
+    splatview.publish(image, "image")
+    stream = stream_of(subscriber, wait_until, "image")
+    with next_frame(subscriber, stream) as frame:
+        assert np.array_equal(values(frame)["image"], image.float().cpu().numpy())
+        assert frame.tensors["image"].dtype == str(dtype).removeprefix("torch.")
+        assert frame.on_gpu == (stream.sharing == "device-ring")
+    assert stream.device == "cuda:0"
+    assert stream.sharing in WAYS
+    assert len(stream.gpu) == 32
+    splatview.publish(image.flip(0), "image")
+    with next_frame(subscriber, stream, 1) as frame:
+        assert np.array_equal(values(frame)["image"], image.flip(0).float().cpu().numpy())
+        assert frame.intact()
+
+
+def test_cuda_gaussians_on_a_stream_of_their_own(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    n = 200_000
+    with torch.cuda.stream(torch.cuda.Stream()):
+        scene = {"means": torch.zeros(n, 3, device="cuda"), "quats": torch.zeros(n, 4, device="cuda"),
+                 "scales": torch.zeros(n, 3, device="cuda"), "opacities": torch.zeros(n, device="cuda"),
+                 "sh0": torch.zeros(n, 1, 3, device="cuda"), "shN": torch.zeros(n, 15, 3, device="cuda")}
+        splatview.publish(scene)
+        stream = stream_of(subscriber, wait_until)
+        version = next_frame(subscriber, stream).version
+        for value in range(1, 20):
+            for t in scene.values():
+                t.fill_(value)
+            splatview.publish(scene)
+            with next_frame(subscriber, stream, version) as frame:
+                version = frame.version
+                got = values(frame)
+                assert frame.intact()
+            assert {float(extreme) for t in got.values() for extreme in (t.min(), t.max())} == {value}
+
+
+def test_a_late_viewer_sees_the_last_value_of_a_silent_trainer(
+        subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    for value in range(5):
+        splatview.publish(torch.full((40, 50), float(value), device="cuda"))
+    torch.cuda.synchronize()
+    stream = stream_of(subscriber, wait_until, "image")
+    with next_frame(subscriber, stream) as frame:
+        assert frame.version == 5
+        assert (values(frame)["image"] == 4).all()
+
+
+def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    image = torch.zeros(40, 50, device="cuda")
+    splatview.publish(image, live=True)
+    stream = stream_of(subscriber, wait_until, "image")
+    version = next_frame(subscriber, stream).version
+    assert stream.live
+    image.fill_(0.5)
+
+    def seen() -> bool:
+        nonlocal version
+        with next_frame(subscriber, stream, version) as frame:
+            version = frame.version
+            return bool((values(frame)["image"] == 0.5).all())
+
+    wait_until(seen)
+
+
+def test_what_a_process_cannot_open_of_its_own_is_copied(wait_until: Callable[..., Any]) -> None:
+    scene = {"means": torch.rand(50, 3, device="cuda"), "quats": torch.rand(50, 4, device="cuda"),
+             "scales": torch.rand(50, 3, device="cuda"), "opacities": torch.rand(50, device="cuda"),
+             "sh0": torch.rand(50, 3, device="cuda")}
+    splatview.publish(scene)
+    with Subscriber() as subscriber:
+        stream = stream_of(subscriber, wait_until)
+        with next_frame(subscriber, stream) as frame:
+            assert stream.sharing == "device-ring"
+            assert "cannot open its own" in stream.fallback
+            assert all(np.array_equal(v, scene[k].cpu().numpy()) for k, v in values(frame).items())
+
+
+def test_nothing_is_made_on_the_gpu_while_nobody_looks(wait_until: Callable[..., Any]) -> None:
+    image = torch.zeros(1080, 1920, 4, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    for _ in range(100):
+        splatview.publish(image)
+    publisher = publishing._publisher
+    assert publisher is not None
+    assert publisher.streams["image"].ref("device-ring") is None
+    with Subscriber() as subscriber:
+        stream = stream_of(subscriber, wait_until, "image")
+        next_frame(subscriber, stream).close()
+        stream.release()
+        wait_until(lambda: publisher.streams["image"].readers == 0)
+        assert publisher.streams["image"]._outlets == {}
+        copies = publisher.board.counters()["copies"]
+        splatview.publish(image)
+        assert publisher.board.counters()["copies"] == copies
+
+
+def test_mixed_devices_are_refused() -> None:
+    scene = {"means": torch.zeros(5, 3, device="cuda"), "quats": torch.zeros(5, 4), "scales": torch.zeros(5, 3),
+             "opacities": torch.zeros(5), "sh0": torch.zeros(5, 3)}
+    with pytest.raises(ValueError, match=r"quats lies on cpu, means on cuda:0"):
+        splatview.publish(scene)
+
+
+def test_a_stream_may_move_between_devices(wait_until: Callable[..., Any]) -> None:
+    with Subscriber() as subscriber:
+        splatview.publish(torch.full((8, 8), 0.0))
+        stream = stream_of(subscriber, wait_until, "image")
+        version = 0
+        for value, device, way in [(1, "cpu", "ring"), (2, "cuda", "device-ring"), (3, "cpu", "ring"),
+                                   (4, "cuda", "device-ring")]:
+            splatview.publish(torch.full((8, 8), float(value), device=device))
+            wanted = stream.version
+            wait_until(lambda way=way: (subscriber.poll(), stream.sharing == way)[-1], what=way)
+            with next_frame(subscriber, stream, wanted - 1) as frame:
+                assert (values(frame)["image"] == value).all()
+                version = frame.version
+        assert version >= 5
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_torn_cuda_frame(processes: Processes, wait_until: Callable[..., Any], way: str) -> None:
+    trainer = Trainer(processes)
+    trainer.start("""
+frames = [torch.zeros(800, 800, 4, dtype=torch.uint8, device="cuda") for _ in range(2)]
+stop = threading.Event()
+def work():
+    for i in range(10**9):
+        splatview.publish(frames[i % 2].fill_(i % 251), "frames", copy=True)
+        if stop.is_set():
+            break
+threading.Thread(target=work, daemon=True).start()
+""")
+    trainer.finish()
+    shown = torn = last = 0
+    torch.zeros(1, device="cuda")
+    with Subscriber(ways=(way,)) as subscriber:
+        stream = stream_of(subscriber, wait_until, "frames")
+        end = time.monotonic() + 30
+        while shown < 100 and time.monotonic() < end:
+            subscriber.poll()
+            frame = stream.read(last)
+            if frame is None:
+                time.sleep(0.0005)
+                continue
+            with frame:
+                image = values(frame)["image"]
+                if not frame.intact():
+                    torn += 1
+                    continue
+                assert image.min() == image.max(), f"version {frame.version} is torn"
+                last, shown = frame.version, shown + 1
+        assert stream.sharing == way
+    assert shown >= 30, f"{shown} frames shown, {torn} given up"
+    trainer.do("stop.set(); time.sleep(0.1)")
