@@ -125,7 +125,8 @@ class GaussianView:
         if frame is not None and self._renderer.reading:
             frame.hold()
             self._loading = frame
-        if self._scene is None and len(scene) > _LARGE and self.settings.coarse_ms < math.inf:
+        slow = not self._renderer.wants_gpu and len(scene) > _LARGE and self.settings.coarse_ms < math.inf
+        if self._scene is None and slow:
             self._coarse = max(math.sqrt(_LARGE / len(scene)), 0.25)
             self._moved_at = now
         self._scene, self._sight, self._background = _Facts.of(scene), sight, background
