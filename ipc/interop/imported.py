@@ -77,6 +77,8 @@ class _Slot:
         self.fence: int | None = None
         self.due = False
         """Whether the mark was set and not waited for yet."""
+        self.bound = False
+        """Whether OpenGL was told to read it since the last fence."""
         self.tensors: dict[Form, torch.Tensor] = {}
         self.sources: dict[Form, BufferSource] = {}
 
@@ -126,12 +128,12 @@ class ImportedCanvas:
             for slot in self._slots:
                 slot.forget()
             self._front = self._before = None
-        front = self._front
-        if front is not None:  # everything that reads it has been drawn by now, or will be before the next turn
-            if front.fence is not None:
-                gl.glDeleteSync(front.fence)
-            front.fence = gl.fence()
-        slot = next(s for s in self._slots if s is not front and s is not self._before)
+        for drawn in self._slots:
+            if drawn.bound:  # behind everything that reads it
+                if drawn.fence is not None:
+                    gl.glDeleteSync(drawn.fence)
+                drawn.fence, drawn.bound = gl.fence(), False
+        slot = next(s for s in self._slots if s is not self._front and s is not self._before)
         start = time.perf_counter()
         fence, slot.fence = slot.fence, None
         if fence is not None:
@@ -160,6 +162,7 @@ class ImportedCanvas:
         return source
 
     def _wait(self, slot: _Slot) -> None:
+        slot.bound = True
         if slot.due:
             start = time.perf_counter()
             slot.mark.wait()
