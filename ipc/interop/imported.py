@@ -71,24 +71,45 @@ class SharedBuffer:
 class _Slot:
     """One of the places in a canvas's memory: who still uses it, and what was made over it."""
 
-    def __init__(self, number: int, device: int) -> None:
-        self.number = number
+    def __init__(self, memory: _Memory, offset: int, device: int) -> None:
+        self.memory = memory
+        self.offset = offset
         self.mark = CudaMark(device)
-        self.fence: int | None = None
         self.due = False
         """Whether the mark was set and not waited for yet."""
+        self.fence: int | None = None
         self.bound = False
         """Whether OpenGL was told to read it since the last fence."""
         self.tensors: dict[Form, torch.Tensor] = {}
         self.sources: dict[Form, BufferSource] = {}
 
-    def forget(self) -> None:
-        """Of the memory, and what OpenGL was to do with it."""
-        if self.fence is not None:
-            GL.current().glDeleteSync(self.fence)
-            self.fence = None
-        self.tensors.clear()
-        self.sources.clear()
+    def set_fence(self) -> None:
+        """Behind everything that reads it, if anything does."""
+        if self.bound:
+            self.drop_fence()
+            self.fence, self.bound = GL.current().fence(), False
+
+    def drop_fence(self) -> None:
+        fence, self.fence = self.fence, None
+        if fence is not None:
+            GL.current().glDeleteSync(fence)
+
+
+class _Memory:
+    """Three slots for pictures of one size."""
+
+    def __init__(self, slot_size: int, device: int) -> None:
+        self.slot_size = slot_size
+        self.shared = SharedBuffer(slot_size * _SLOTS, device)
+        self.slots = [_Slot(self, k * slot_size, device) for k in range(_SLOTS)]
+
+    def release(self) -> None:
+        for slot in self.slots:
+            slot.drop_fence()
+            slot.tensors.clear()
+            slot.sources.clear()
+            slot.mark.close()
+        self.shared.release()
 
 
 class ImportedCanvas:
@@ -106,10 +127,7 @@ class ImportedCanvas:
         self.device = here(uuid)
         self.timings: dict[str, float] = {}
         self._limits = Limits.of(ctx)
-        self._buffer: SharedBuffer | None = None
-        self._old: list[SharedBuffer] = []
-        self._slot_size = 0
-        self._slots = [_Slot(k, self.device) for k in range(_SLOTS)]
+        self._memories: list[_Memory] = []  # the last is the one in use; others hold pictures shown before
         self._front: _Slot | None = None
         self._before: _Slot | None = None
         self._begun: tuple[_Slot, Form] | None = None
@@ -118,47 +136,37 @@ class ImportedCanvas:
         form = Form.of((height, width, channels), dtype, "HWC")
         room = fewest_values(form)
         size = -(-height * width * room * ITEM_SIZE[dtype] // _PAGE) * _PAGE
-        gl = GL.current()
-        self._retire()
-        if self._buffer is None or size != self._slot_size:
-            fresh = SharedBuffer(size * _SLOTS, self.device)
-            if self._buffer is not None:
-                self._old.append(self._buffer)  # the front picture may lie in it until two others were shown
-            self._buffer, self._slot_size = fresh, size
-            for slot in self._slots:
-                slot.forget()
-            self._front = self._before = None
-        for drawn in self._slots:
-            if drawn.bound:  # behind everything that reads it
-                if drawn.fence is not None:
-                    gl.glDeleteSync(drawn.fence)
-                drawn.fence, drawn.bound = gl.fence(), False
-        slot = next(s for s in self._slots if s is not self._front and s is not self._before)
+        if not self._memories or self._memories[-1].slot_size != size:
+            self._sweep()
+            self._memories.append(_Memory(size, self.device))
+        for slot in (slot for memory in self._memories for slot in memory.slots):
+            slot.set_fence()
+        slot = next(s for s in self._memories[-1].slots if s is not self._front and s is not self._before)
         start = time.perf_counter()
         fence, slot.fence = slot.fence, None
         if fence is not None:
-            gl.wait_fence(fence)
+            GL.current().wait_fence(fence)
         self.timings["fence"] = (time.perf_counter() - start) * 1e3
         self._begun = slot, form
         if form not in slot.tensors:
-            whole = self._buffer.tensor(dtype, (height, width, room), slot.number * size)
-            slot.tensors[form] = whole[..., :channels]
+            slot.tensors[form] = slot.memory.shared.tensor(dtype, (height, width, room), slot.offset)[..., :channels]
         return slot.tensors[form]
 
     def show(self, layout: str = "HWC") -> BufferSource:
-        if self._begun is None or self._buffer is None:
+        if self._begun is None:
             raise SharingError("show() without begin()")
         (slot, form), self._begun = self._begun, None
         slot.mark.record()
         slot.due = True
         if form not in slot.sources:
             room = fewest_values(form)
-            strides = form.width * room, room, 1
-            slot.sources[form] = BufferSource(self._buffer.gl, form, strides, slot.number * self._slot_size,
+            slot.sources[form] = BufferSource(slot.memory.shared.gl, form, (form.width * room, room, 1), slot.offset,
                                               self._limits, lambda: self._wait(slot))
         source = slot.sources[form]
         source.layout = layout
         self._front, self._before = slot, self._front
+        if len(self._memories) > 1:
+            self._sweep()
         return source
 
     def _wait(self, slot: _Slot) -> None:
@@ -173,23 +181,19 @@ class ImportedCanvas:
         """As `Bridge.undo`."""
         self._front, self._before = self._before, None
 
-    def _retire(self) -> None:
-        """Release the buffers before the one in use, once two pictures have been shown from the new one."""
-        if self._old and self._front is not None and self._before is not None:
-            for buffer in self._old:
-                buffer.release()
-            self._old.clear()
+    def _sweep(self) -> None:
+        """Give back the memory of other sizes that holds neither of the last two pictures."""
+        shown = [slot.memory for slot in (self._front, self._before) if slot is not None]
+        kept = [m for k, m in enumerate(self._memories) if m in shown or k == len(self._memories) - 1]
+        for memory in self._memories:
+            if memory not in kept:
+                memory.release()
+        self._memories = kept
 
     def close(self) -> None:
-        for slot in self._slots:
-            slot.forget()
-            slot.mark.close()
-        self._slots.clear()
-        for buffer in (self._buffer, *self._old):
-            if buffer is not None:
-                buffer.release()
-        self._buffer = None
-        self._old.clear()
+        for memory in self._memories:
+            memory.release()
+        self._memories.clear()
         self._front = self._before = self._begun = None
 
 
