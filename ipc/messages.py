@@ -203,6 +203,8 @@ class Offer(_Message, frozen=True):
     index: Index
     way: Way
     ref: Ref
+    note: Text = ""
+    """What is worse about the way here than it usually is, for people."""
 
 
 class Refused(_Message, frozen=True):

@@ -44,7 +44,7 @@ class RemoteStream:
         self.fault: str | None = None
         """Why its data cannot be read, for people."""
         self.fallback = ""
-        """Why a way that the run prefers is not in use, for people; "" when the first is."""
+        """Why a better way is not in use, and what is worse about the one that is than usually, for people."""
         self._opened = False
         self._way = ""
         """The way that was asked for."""
@@ -53,6 +53,8 @@ class RemoteStream:
         self._ref: Ref | None = None
         """Where the frames lie now, as the run said."""
         self._followed: Ref | None = None
+        self._note = ""
+        """What the run said of the way in use."""
         self._patience = 0.0
         self._taken = 0
         self._failed: dict[str, str] = {}
@@ -143,10 +145,11 @@ class RemoteStream:
         unfit = {w: reason for w in self.info.ways
                  if w not in self._failed and (reason := self.run._unfit(w, self.info.gpu))}
         way = next((w for w in self.info.ways if w not in self._failed and w not in unfit), "")
-        reasons = {**unfit, **self._failed}
         better = self.info.ways[: self.info.ways.index(way)] if way else self.info.ways
         reasons = [f"{w}: {(unfit | self._failed)[w]}" for w in better]
-        self.fallback = "; ".join(filter(None, [self.info.why, *reasons]))
+        self._note = self._note if way == self._way else ""
+        note = self._note and f"{way}: {self._note}"
+        self.fallback = "; ".join(filter(None, [self.info.why, *reasons, note]))
         if not way:
             self.fault = self.fallback or None
         elif way != self._way:
@@ -156,13 +159,17 @@ class RemoteStream:
     def _fail(self, way: str, reason: str) -> None:
         self._failed[way] = reason
         if way == self._way:
-            self._way, self._ref = "", None
+            self._way, self._ref, self._note = "", None, ""
         self._choose()
 
     def _offered(self, offer: messages.Offer) -> None:
         if offer.way == self._way:
-            self._ref = offer.ref
-            self._patience = time.monotonic() + _PATIENCE
+            if offer.ref != self._ref:
+                self._ref = offer.ref
+                self._patience = time.monotonic() + _PATIENCE
+            if offer.note != self._note:
+                self._note = offer.note
+                self._choose()
             self._follow()
 
     def _follow(self) -> None:

@@ -258,8 +258,8 @@ class Stream:
         _close(outlet)
         self._order_ways()
         self._run.announce()
-        told = SharingError(f"stream {self.name!r} cannot be shared by {outlet.way}, and goes by {self._ways[0]}: {error}")
-        self._run.fault(told)
+        self._run.fault(SharingError(f"stream {self.name!r} cannot be shared by {outlet.way}, and goes by "
+                                     f"{self._ways[0]}: {error}"))
 
     def _order_ways(self) -> None:
         ways = CPU_WAYS if self._device == "cpu" else self._preference.ways()
@@ -282,6 +282,12 @@ class Stream:
         outlet = self._outlets.get(way)
         writer = outlet.writer if outlet is not None else None
         return writer.ref if writer is not None else None
+
+    def note(self, way: str) -> str:
+        """What is worse about a way here than usually, for people (`FrameWriter.note`)."""
+        outlet = self._outlets.get(way)
+        writer = outlet.writer if outlet is not None else None
+        return writer.note[:MAX_META_TEXT] if writer is not None else ""
 
     # The helper thread.
 

@@ -124,9 +124,13 @@ class Subscriber:
         return w is None or d.id.startswith(w) or w in (d.name, str(d.pid))
 
 
-def can_take(way: str, gpu: str) -> bool:
-    """Whether this process can read frames of a way: in GPU memory only where CUDA sees that GPU. Makes no context."""
-    if way in ("ring", "host"):
+def can_take(way: str, gpu: str, draws_on: str | None = None) -> bool:
+    """Whether this process can read frames of a way: in GPU memory only where CUDA sees that GPU or OpenGL draws on it.
+
+    `draws_on` is the UUID of the GPU that OpenGL draws on, which imports memory by itself: CUDA is not even looked for
+    then. Makes no context.
+    """
+    if way in ("ring", "host") or (gpu and gpu == draws_on):
         return True
     from ipc.cuda import driver
 

@@ -325,7 +325,8 @@ class Helper:
                 ref = stream.ref(opened.way) if stream is not None else None
                 if ref is None or ref is opened.ref:
                     continue
-                if self._send(viewer, messages.Offer(index, opened.way, ref)):  # type: ignore[arg-type]
+                offer = messages.Offer(index, opened.way, ref, stream.note(opened.way))  # type: ignore
+                if self._send(viewer, offer):
                     if opened.ref is None and isinstance(ref, messages.InPlaceRef):
                         opened.taken = ref.generation  # it never heard of older ones
                     opened.ref = ref

@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from ipc.cuda import retiring
+import splatview
+from ipc import Subscriber
+from ipc.cuda import driver, retiring
 from ipc.errors import SharingError
 from ipc.frames import DeviceTensor
 from ipc.messages import DeviceRingRef, FdMemory, RingRef, TensorHeader
 from ipc.segments import open_segment
+from ipc.subscriber import can_take
 from ipc.ways.device_ring import DeviceRingReader
 from ipc.ways.gpu_slots import GpuSlotWriter
 from ipc.ways.host import HostWriter
 from ipc.ways.ring import RingReader
+from ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ipc.messages import SegmentRef
 
@@ -165,9 +169,12 @@ def host() -> Iterator[HostWriter]:
 
 def test_where_memory_cannot_be_pinned_copies_are_plain_and_it_is_said(host: HostWriter) -> None:
     image = torch.rand(50, 60).t()
+    before = host.ref
     assert host._ready.wait(10)
     assert host.write("image", {"image": image}, META, 1, lambda: True)
     assert host.note.startswith("copies wait for the GPU: ")
+    assert host.ref == before
+    assert host.ref is not before, "viewers are told again"
     reader = RingReader.make(host.ref, OneMemory(), lambda slot: None)
     frame = reader.read()
     assert frame is not None
@@ -217,3 +224,71 @@ def test_a_host_writer_takes_only_tensors_that_fit_and_of_its_device(host: HostW
     host.index = -1
     with pytest.raises(SharingError, match="takes CUDA tensors"):
         HostWriter.make({"a": torch.zeros(10)}, 1.0, bytes)
+
+
+def test_what_is_worse_about_a_way_than_usually_reaches_its_viewers_once_it_is_known(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    splatview.publish(torch.zeros(8, 8, 3), "picture")
+    with Subscriber() as subscriber:
+        def found() -> Any:
+            subscriber.poll()
+            return next(iter(subscriber.streams), None)
+
+        def read(after: int) -> Any:
+            subscriber.poll()
+            return stream.read(after)
+
+        stream = wait_until(found)
+        stream.open()
+        wait_until(lambda: read(0)).close()
+        assert stream.fallback == ""
+        reader = stream._reader
+        write = SlotWriter.write
+
+        def noting(writer: Any, *args: Any) -> bool:
+            writer.note = "it is slow today"
+            writer._ref = RingRef(writer.segment.ref)
+            return write(writer, *args)
+
+        monkeypatch.setattr(SlotWriter, "write", noting)
+        splatview.publish(torch.ones(8, 8, 3), "picture")
+        wait_until(lambda: read(1)).close()
+
+        def told() -> bool:
+            subscriber.poll()
+            return stream.fallback == "ring: it is slow today"
+
+        wait_until(told)
+        assert stream._reader is reader, "the same memory is not opened again"
+
+
+@pytest.mark.parametrize("old", [0, 2, 2**32 - 4, 2**32 - 2, 2**32, 2**40 - 2, 2**63 - 4])
+def test_a_number_written_in_halves_is_never_taken_for_another(monkeypatch: pytest.MonkeyPatch, old: int) -> None:
+    memory = bytearray(old.to_bytes(8, "little"))
+    seen = []
+
+    def memset(index: int, stream: int, name: str, address: int, value: int, count: int, on: Any) -> None:
+        assert (index, stream, name, count, on) == (0, 5, "cuMemsetD32Async", 1, "stream 5")
+        memory[address - 4096 : address - 4092] = value.to_bytes(4, "little")
+        seen.append(int.from_bytes(memory, "little"))
+
+    monkeypatch.setattr(driver, "stream_writes", lambda index: False)
+    monkeypatch.setattr(driver, "stream_object", lambda stream: f"stream {stream}")
+    monkeypatch.setattr(driver, "in_stream", memset)
+    new = old + 2
+    driver.write_value(0, 5, 4096, new)
+    between, last = seen
+    assert last == new
+    assert between not in (new - 1, new), "what the sequence number may be meanwhile"
+
+
+def test_a_gpu_that_opengl_draws_on_needs_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(driver, "device_of", asked.append)
+    assert can_take("device-ring", GPU, GPU)
+    assert can_take("host", GPU)
+    assert can_take("ring", "")
+    assert not asked
+    assert not can_take("device-ring", GPU, "f" * 32)
+    assert not can_take("device-ring", GPU)
+    assert asked == [GPU, GPU]

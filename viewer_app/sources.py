@@ -41,7 +41,7 @@ def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewe
     drawn_on = gl_device_uuid(ctx)
 
     def fits(way: str, gpu: str) -> bool:
-        return gpu == drawn_on or can_take(way, gpu)
+        return can_take(way, gpu, drawn_on)
 
     return Subscriber(run=run, client=client, ways=fits)
 

@@ -231,15 +231,25 @@ def stream_object(stream: int) -> Any:
     return made
 
 
+@functools.cache
 def stream_writes(index: int) -> bool:
-    """Whether the device can write single values into memory in the order of a stream (`write_value`)."""
+    """Whether the device can write 64 bits at once in the order of a stream (cuStreamWriteValue64)."""
     return bool(device_attribute("CAN_USE_64_BIT_STREAM_MEM_OPS", index))
 
 
 def write_value(index: int, stream: int, address: int, value: int) -> None:
     """Have the GPU write a 64-bit value at a device address when all earlier work of a stream of device `index` has
-    ended and its writes can be seen everywhere. Never waits. Costs a microsecond or two."""
-    in_stream(index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0)
+    ended and its writes can be seen everywhere. Never waits. Costs a microsecond or two.
+
+    Where `stream_writes` says no, its two halves are written one after the other, the upper first. So whoever compares
+    the whole with a value that it expects must not expect the new upper half beside the old lower one.
+    """
+    if stream_writes(index):
+        in_stream(index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0)
+        return
+    for part in (1, 0):
+        in_stream(index, stream, "cuMemsetD32Async", address + 4 * part, value >> 32 * part & 0xFFFFFFFF, 1,
+                  stream_object(stream))
 
 
 def in_stream(index: int, stream: int, name: str, *args: Any) -> None:

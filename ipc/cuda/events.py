@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import weakref
 from typing import Any
 
 from ipc.cuda import driver
 from ipc.errors import SharingError
 
 _GONE = ("CUDA_ERROR_DEINITIALIZED", "CUDA_ERROR_CONTEXT_IS_DESTROYED")
+
+_own: weakref.WeakValueDictionary[bytes, InterprocessEvent] = weakref.WeakValueDictionary()
+"""Events made here, by handle: CUDA opens none in the process that made it."""
 
 
 class InterprocessEvent:
@@ -34,6 +38,7 @@ class InterprocessEvent:
             except SharingError:
                 driver.release("cuEventDestroy", self._event)
                 raise
+        _own[self.handle] = self
 
     def record(self, stream: int) -> None:
         """Mark what a stream of the device has been given so far. Costs a microsecond or two. Never waits."""
@@ -44,8 +49,8 @@ class InterprocessEvent:
         driver.in_stream(self.index, stream, "cuEventRecord", self._event, driver.stream_object(stream))
 
     def done(self) -> bool:
-        """Whether the work before the newest record has ended."""
-        return _event_done(self._event, self.index)
+        """Whether the work before the newest record has ended; of a closed one it counts as such."""
+        return self._event is None or _event_done(self._event, self.index)
 
     def close(self) -> None:
         """Destroy it; work that already waits for it is not disturbed. Idempotent."""
@@ -90,13 +95,17 @@ class Stopwatch:
 
 
 class OpenedEvent:
-    """An event of another process."""
+    """An event of another process, or one of this process by its handle."""
 
     def __init__(self, handle_bytes: bytes, index: int):
         """Makes the device's context. Raises SharingError."""
         if len(handle_bytes) != 64:
             raise SharingError(f"an event handle of {len(handle_bytes)} bytes; it has 64")
         self.index = index
+        self._ours = _own.get(handle_bytes)
+        if self._ours is not None:
+            self._event = self._ours._event
+            return
         ipc_handle = driver.bindings().CUipcEventHandle()
         ipc_handle.reserved = handle_bytes
         with driver.context(index):
@@ -104,18 +113,20 @@ class OpenedEvent:
 
     def wait(self, stream: int) -> None:
         """Make a stream wait for what was newest recorded when this is called. Never waits itself."""
-        if self._event is None:
+        if self._event is None or (self._ours is not None and self._ours._event is None):
             raise SharingError("the event is closed")
         driver.in_stream(self.index, stream, "cuStreamWaitEvent", driver.stream_object(stream), self._event, 0)
 
     def done(self) -> bool:
         """Whether the work before the newest record has ended."""
+        if self._ours is not None:
+            return self._ours.done()
         return self._event is None or _event_done(self._event, self.index)
 
     def close(self) -> None:
         """Idempotent."""
         event, self._event = self._event, None
-        if event is not None:
+        if event is not None and self._ours is None:
             with contextlib.suppress(SharingError), driver.context(self.index):
                 driver.release("cuEventDestroy", event)
 

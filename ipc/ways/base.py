@@ -42,6 +42,9 @@ class FrameWriter(Protocol):
     Writers for CUDA tensors queue their work on torch's current stream of the tensors' device.
     """
 
+    note: str
+    """What is worse about this way here than it usually is, and why, for people; "" if nothing. It comes with `ref`."""
+
     @property
     def ref(self) -> Ref:
         """What readers are told. Another object whenever they have to be told again."""

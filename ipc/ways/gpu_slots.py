@@ -2,6 +2,11 @@
 
 The segment's control page is pinned, and behind each copy the GPU writes the slot's number into its `done` word there.
 Nobody waits, and no reader needs CUDA to know that a frame is complete.
+
+Where the GPU can only write half a word at a time, `done` passes through one value more, of the new upper half and the
+old lower one. No reader takes that for whole: it compares with the slot's sequence number, which from before the copy
+on is the new number, or that less one; and the intermediate value is either the old number (the upper half did not
+change) or, once in two thousand million frames of a slot, far above the new one.
 """
 
 from __future__ import annotations
@@ -42,9 +47,8 @@ class GpuSlotWriter(SlotWriter):
         from torch._C import _cuda_getCurrentRawStream, _cuda_getDevice  # type: ignore[attr-defined]
 
         self._stream_of, self._device = _cuda_getCurrentRawStream, _cuda_getDevice
+        self._writes_64 = driver.stream_writes(self.index)
         self._write_value = driver.bindings().cuStreamWriteValue64
-        if not driver.stream_writes(self.index):
-            raise SharingError("this GPU or its driver cannot write single values in the order of a stream")
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
         on_device = driver.register_host(address, max(size, PAGE), self.index)
         self._pinned = address
@@ -63,7 +67,8 @@ class GpuSlotWriter(SlotWriter):
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source, non_blocking=True)
         stream = self._stream_of(self.index)
-        if stream or self._device() == self.index:  # the common cases, in as few calls as possible
+        # The common cases, in as few calls as possible.
+        if self._writes_64 and (stream or self._device() == self.index):
             error = self._write_value(driver.stream_object(stream), self._done[slot], whole, 0)[0]
             if not int(error):
                 return

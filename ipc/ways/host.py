@@ -2,7 +2,7 @@
 
 Viewers read it like the ring of a CPU tensor. Copies are queued on the trainer's current stream and end there later;
 one is under way at a time, and frames are skipped so that copies take at most a tenth of the time. Where memory cannot
-be pinned, the copies are plain ones that wait for the GPU, spaced in the same way; `note` then says why.
+be pinned, the copies are plain ones that wait for the GPU, spaced in the same way; `note` then says so.
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ class HostWriter(GpuSlotWriter):
         """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
         super().__init__(index, max(capacity, 1), slots, leased)
         self._ref = RingRef(self.segment.ref)
-        self.note = ""
-        """Why copies wait for the GPU, where they do; for people."""
         self._stopwatch: Stopwatch | None = None
         self._copied_at: float | None = None
         self._rests_until = 0.0
+        self._said = False
         # Pinning takes a millisecond per 3 MB: not on the thread that trains.
         self._ready = threading.Event()
         threading.Thread(target=self._prepare, name="splatview-pinning", daemon=True).start()
@@ -66,6 +65,8 @@ class HostWriter(GpuSlotWriter):
             return False  # before anything else: asking how a copy goes would spoil the capture
         if not self._ready.is_set() and (still_wanted is None or not self._ready.wait(_PINNING)):
             return False
+        if self.note and not self._said:
+            self._said, self._ref = True, RingRef(self.segment.ref)  # another object: viewers are told again
         if not self._rested():
             return False
         return super().write(kind, tensors, meta, version, still_wanted)

@@ -15,6 +15,7 @@ Invariants
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ KEEP = 1.0
 """Seconds for which a replaced generation is kept for viewers that still read it."""
 _MOST_KEPT = 2
 _NONE_KEPT = 2**63 - 1
+_numbers = itertools.count(1)
+"""Of all generations of this process: what a viewer said of one writer's means nothing to the next one's."""
 
 
 class _Kept:
@@ -136,15 +139,16 @@ class InPlaceWriter(SlotWriter):
             memories.append(export.ref(token))
             if token:
                 tokens.append(token)
-        self._number += 1
+        self._number = next(_numbers)
         if self._generations:
             self._generations[-1].until = time.monotonic() + KEEP
         # Tensors over the same memory: the storages stay, whatever the caller assigns to `.data` of its own.
         self._generations.append(_Kept(self._number, tuple(t.detach() for t in tensors.values()), tokens))
         self._key, self._meta = _key(tensors), None
         self._ref = InPlaceRef(self.segment.ref, self._gpu, self._number, tuple(memories), refs, self._event.handle)
-        if len(self._generations) > 1 + _MOST_KEPT:
-            self.forget(self._number - _MOST_KEPT)
+        with contextlib.suppress(IndexError):  # the helper thread forgets as well
+            while len(self._generations) > 1 + _MOST_KEPT:
+                self.forget(self._generations[1].number)
 
     @property
     def due(self) -> float | None:
@@ -171,7 +175,8 @@ class InPlaceWriter(SlotWriter):
             first.drop()
 
     def close(self) -> None:
-        self._words[OLDEST_KEPT] = _NONE_KEPT
+        with contextlib.suppress(ValueError):  # closed already
+            self._words[OLDEST_KEPT] = _NONE_KEPT
         full_fence()
         while self._generations:
             self._generations.popleft().drop()

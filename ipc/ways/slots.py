@@ -65,6 +65,8 @@ class SlotWriter:
     """Whether the data lie in the control segment: at `data_offset(slot)`."""
     at_once = True
     """Whether a copy has ended when `_copy` returns. If not, it is the GPU that writes `done`."""
+    note = ""
+    """As `FrameWriter.note`."""
 
     def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes, label: str = "ring"):
         """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). `leased` is asked before each
