@@ -251,3 +251,13 @@ def _short(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{fd}/{path.name}"
     finally:
         os.close(fd)
+
+
+def _after_fork_in_child() -> None:
+    """What the parent offers is not the child's to give, or to close."""
+    global _lock
+    _lock = threading.Lock()
+    _offers.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
