@@ -21,6 +21,7 @@ from renderer_cases import Chance, camera, looking_at_origin, random_scene
 
 from viewer_app.errors import RendererError
 from viewer_app.renderers.base import RenderOptions
+from viewer_app.renderers.kernels import frame
 from viewer_app.renderers.kernels.capacity import SLOTS_MAX, Capacity
 from viewer_app.renderers.kernels.frame import TILE, Kind, Parameters, Scene, draw
 from viewer_app.renderers.reference import ReferenceRenderer
@@ -282,6 +283,19 @@ def test_exactly_enough_slots(own: OnCpu) -> None:
     exact = drawn(own, scene, view, RenderOptions(), slots=whole.needed)
     assert exact.rules.lists == whole.rules.lists
     assert torch.equal(exact.rgba, whole.rgba)
+
+
+@pytest.mark.parametrize("part", [64, 128, 700])
+@pytest.mark.parametrize("slots", [4096, 4001, 130, 64])
+def test_sorted_in_parts(own: OnCpu, monkeypatch: pytest.MonkeyPatch, part: int, slots: int) -> None:
+    """The same picture, bit for bit, whether the pairs fill the last part or end long before it."""
+    scene, view = random_scene(3, SCENES["usual"]), looking_at_origin(75, 50)
+    whole = drawn(own, scene, view, RenderOptions(), slots=slots, exact=False)
+    assert whole.rgba.any()
+    monkeypatch.setattr(frame, "PART", part)
+    parts = drawn(own, scene, view, RenderOptions(), slots=slots, exact=False)
+    assert torch.equal(parts.rgba, whole.rgba) and parts.needed == whole.needed
+    assert parts.depth is not None and whole.depth is not None and torch.equal(parts.depth, whole.depth)
 
 
 def test_nothing_in_sight(own: OnCpu) -> None:

@@ -41,6 +41,8 @@ CAPTURES = 16
 """All graphs share one memory pool, which never shrinks; after so many captures it is given back and begun anew."""
 FAILURES = 3
 """Captures that may fail before no more are tried."""
+SPARE = 1 << 21
+"""From so many slots on, the memory that frames took before the capture is given back after it."""
 IN_FLIGHT = 16
 """Frames whose numbers of pairs may be outstanding at a time."""
 _UNKNOWN = -1
@@ -75,6 +77,7 @@ class FrameGraph:
         self._pool: Any = None
         self._side: torch.cuda.Stream | None = None
         self._captures = 0
+        self._spare = False
         self._failures = 0 if graphs else FAILURES
         self.failure = "" if graphs else "switched off"
         """Why frames are not captured; "" when they are."""
@@ -170,6 +173,9 @@ class FrameGraph:
             self._stream.synchronize()
         needed = int(self._needed_array[self._drawn % IN_FLIGHT])
         self._judged = True
+        if self._spare:  # here, where the GPU is done: giving back memory waits for it
+            self._spare = False
+            torch.cuda.empty_cache()
         return self._capacity.saw(needed)
 
     def close(self) -> None:
@@ -223,6 +229,7 @@ class FrameGraph:
                 self._pool = None  # torch takes no pool back that lost its last graph
             return None
         self._captures += 1
+        self._spare = self._spare or kind.slots >= SPARE
         self._graphs[kind] = graph
         self.failure = ""
         return graph

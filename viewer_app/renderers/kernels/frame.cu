@@ -2,10 +2,10 @@
 //
 // A frame: gsplat projects every Gaussian; `shade` finds colour, depth key and the number of tiles of each; a sort by
 // depth and a running sum (torch) give each Gaussian its place; `fill` writes (tile, Gaussian) pairs in depth order;
-// a stable sort by tile (torch) groups them; `gather` turns them into a list per tile; `blend` draws it by the rules
-// of gsplat's rasteriser, or that one itself does, and `pack` writes its picture where the caller wants it. Arrays
-// hold a fixed number of pairs, so that all sizes are known beforehand; the true number goes to memory that the host
-// can read.
+// stable sorts by tile (torch) group them, one part of the pairs after the other, since a sort takes five times the
+// room of what it sorts; `gather` turns each part into a list per tile; `blend` draws them by the rules of gsplat's
+// rasteriser, or that one itself does, and `pack` writes its picture where the caller wants it. Arrays hold a fixed
+// number of pairs, so that all sizes are known beforehand; the true number goes to memory that the host can read.
 //
 // KEY (short or int: the type of a tile's number in a sort) is defined by whoever compiles this.
 
@@ -194,18 +194,19 @@ extern "C" __global__ void fill(int n, int slots, const i64 *order, const i64 *s
     for (; slot < end; ++slot) tiles[slot] = NO_TILE;  // never, as long as both count alike; no garbage in any case
 }
 
-// One thread per slot. `tiles` sorted, `places`: where each was before; `starts` (n_tiles + 1): a tile's first slot,
-// and one more that ends the last tile. `ids`: the Gaussians of each slot.
-extern "C" __global__ void gather(int n, int slots, int n_tiles, const KEY *tiles, const i64 *places,
+// One thread per slot of a part, which begins at slot `first`. `tiles` sorted, `places`: where each was before, from the
+// part's begin on; `starts` (n_tiles + 1): a tile's first slot, and one more that ends the last tile. `ids`: the
+// Gaussians of each slot.
+extern "C" __global__ void gather(int n, int first, int slots, int n_tiles, const KEY *tiles, const i64 *places,
                                   const int *gaussians, const i64 *ends, const Frame *frame, int *ids, int *starts) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= slots) return;
-    if (i == 0) *(volatile i64 *)frame->needed = ends[n - 1];
+    if (i == 0 && first == 0) *(volatile i64 *)frame->needed = ends[n - 1];
     const int tile = min((int)tiles[i], n_tiles);
     const int before = i ? min((int)tiles[i - 1], n_tiles) : -1;
-    for (int t = before + 1; t <= tile; ++t) starts[t] = i;
+    for (int t = before + 1; t <= tile; ++t) starts[t] = first + i;
     if (i == slots - 1)
-        for (int t = tile + 1; t <= n_tiles; ++t) starts[t] = slots;
+        for (int t = tile + 1; t <= n_tiles; ++t) starts[t] = first + slots;
     if (tile < n_tiles) ids[i] = gaussians[places[i]];
 }
 
@@ -241,21 +242,26 @@ extern "C" __global__ void pack(int pixels, int channels, int bytes, const float
 }
 
 // gsplat's rasteriser (RasterizeToPixels3DGSFwd.cu), a block of 256 per tile. Each warp has 8 x 4 pixels of its own
-// and leaves out what does not show there: a small Gaussian shows in few of a tile's eight. `colors`: n, 4 with depth.
+// and leaves out what does not show there: a small Gaussian shows in few of a tile's eight. `starts`: of each part, in
+// the order of depth, `pitch` apart. `colors`: n, 4 with depth.
 extern "C" __global__ void __launch_bounds__(256) blend(
-    int width, int height, int tiles_x, int bytes, const int *starts, const int *ids, const Footprint *footprints,
-    const float4 *colors, const Frame *frame) {
+    int width, int height, int tiles_x, int bytes, int parts, int pitch, const int *starts, const int *ids,
+    const Footprint *footprints, const float4 *colors, const Frame *frame) {
     __shared__ float4 geometry[256], conics[256], tints[256];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = warp * 32;
     const int left = blockIdx.x % tiles_x * TILE + warp % 2 * 8, top = blockIdx.x / tiles_x * TILE + warp / 2 * 4;
     const int column = left + lane % 8, row = top + lane / 8;
     const float px = (float)column + 0.5f, py = (float)row + 0.5f;
     const bool inside = column < width && row < height;
-    const int end = starts[blockIdx.x + 1];
     bool done = !inside;
     float T = 1.0f, red = 0.0f, green = 0.0f, blue = 0.0f, depth = 0.0f;
-    for (int begin = starts[blockIdx.x]; begin < end; begin += 32) {
-        if (__all_sync(0xffffffffu, done)) break;
+    int part = 0, begin = starts[blockIdx.x], end = starts[blockIdx.x + 1];
+    while (!__all_sync(0xffffffffu, done)) {
+        if (begin >= end) {
+            if (++part == parts) break;
+            begin = starts[part * pitch + blockIdx.x], end = starts[part * pitch + blockIdx.x + 1];
+            continue;
+        }
         Footprint f;
         int g = 0;
         bool shows = false;
@@ -293,6 +299,7 @@ extern "C" __global__ void __launch_bounds__(256) blend(
             depth += tint.w * visible;
             T = next;
         }
+        begin += 32;
         __syncwarp();
     }
     if (!inside) return;

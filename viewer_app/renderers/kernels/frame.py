@@ -22,6 +22,8 @@ TILE = 16
 """Pixels a side of gsplat's tiles."""
 SHORT_TILES = 32766
 """Up to so many tiles, a tile's number is sorted as 16 bits, in half the time."""
+PART = 1 << 23
+"""Pairs sorted by tile at a time, at most: what a sort needs beside them is ten times their keys."""
 
 
 class Launcher(Protocol):
@@ -151,25 +153,39 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
                _long(scene.shN.stride(0)), _int(kind.degree), radii, means2d, conics, depths, _int(columns),
                _int(rows), _int(channels), footprints, keys, counts, colors, _NULL if weights is None else weights)
     del radii, depths, compensations  # what is not needed again makes room for what comes
+    kept = (means2d, conics) if kind.exact else None
+    del means2d, conics
     order = torch.sort(keys, stable=True).indices  # equal depths stay in the Gaussians' order, as in gsplat
+    del keys
     sorted_counts = counts.index_select(0, order)
+    del counts
     ends = sorted_counts.cumsum(0)
-    tiles, gaussians = new(slots, dtype=_KEY_TYPES[kind.key_type]), new(slots, dtype=torch.int32)
+    # A part's list replaces the pairs of the part before.
+    most = slots if kind.exact else 64 * blocks(blocks(slots, blocks(slots, PART)), 64)
+    parts = blocks(slots, most)
+    tiles, pairs = new(slots, dtype=_KEY_TYPES[kind.key_type]), new(slots + most, dtype=torch.int32)
+    ids, gaussians = pairs[:slots], pairs[most:]
     own.launch("fill", blocks(max(n, slots), 256), 256, _int(n), _int(slots), order, sorted_counts, ends, footprints,
                _int(columns), tiles, gaussians)
-    del keys, counts, order, sorted_counts
-    tiles, places = torch.sort(tiles, stable=True)
+    del order, sorted_counts
     # gsplat reads a tile's end from the next one's start, and the last one's from the number of slots. A row of
     # tiles below the picture, which it leaves at once, gives every real tile a next one.
-    ids, starts = new(slots, dtype=torch.int32), new(1, rows + 1, columns, dtype=torch.int32)
-    own.launch("gather", blocks(slots, 256), 256, _int(n), _int(slots), _int(columns * rows), tiles, places, gaussians,
-               ends, parameters, ids, starts)
+    starts = new(parts, rows + 1, columns, dtype=torch.int32)
+    for part in range(parts):
+        first, end = part * most, min((part + 1) * most, slots)
+        grouped, places = torch.sort(tiles[first:end], stable=True)
+        own.launch("gather", blocks(end - first, 256), 256, _int(n), _int(first), _int(end - first),
+                   _int(columns * rows), grouped, places, gaussians[first:], ends, parameters, ids[first:],
+                   starts[part])
+        del grouped, places
     if not kind.exact:
         own.launch("blend", columns * rows, 256, _int(kind.width), _int(kind.height), _int(columns),
-                   _int(kind.element_size), starts, ids, footprints, colors, parameters)
+                   _int(kind.element_size), _int(parts), _int((rows + 1) * columns), starts, ids, footprints, colors,
+                   parameters)
         return
+    assert kept is not None
     picture, alphas, _ = gsplat.rasterize_to_pixels_3dgs_fwd(
-        means2d, conics, colors, scene.opacities.view(1, n) if weights is None else weights, None, None,
+        *kept, colors, scene.opacities.view(1, n) if weights is None else weights, None, None,
         kind.width, kind.height, TILE, starts, ids)
     pixels = kind.width * kind.height
     own.launch("pack", blocks(pixels, 256), 256, _int(pixels), _int(channels), _int(kind.element_size), picture,
