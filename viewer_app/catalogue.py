@@ -135,6 +135,9 @@ class Catalogue:
         view = slot.view
         if view is not None and view.stale:
             slot.source.again()
+        if view is not None and view.busy and slot.entry.fault:  # nobody else asks it while a fault is shown
+            with self.guard(slot):
+                view.tick(now)
         if not slot.source.has_news():
             return False
         if now >= slot.next_feed and not (view is not None and (view.busy or now < self._next_version(view))):

@@ -173,7 +173,7 @@ class StreamSource:
     @property
     def notes(self) -> list[str]:
         stream = self.stream
-        out = [f"not shared better because {stream.fallback}"] if stream.fallback else []
+        out = [f"sharing: {stream.fallback}"] if stream.fallback else []
         return out if stream.device == "cpu" else [*out, f"tensors on {stream.device}"]
 
     def close(self) -> None:

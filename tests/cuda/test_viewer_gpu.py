@@ -30,7 +30,7 @@ from viewer_programs import VIEWER
 
 from viewer_app.events import PointerMove
 from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.base import BRIDGE_WORDS
+from viewer_app.views.base import BRIDGE_WORDS, CANVAS_WORDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,6 +135,8 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
     view = wait_for_scene(viewer, trainer, want)
     print(f"{renderer} {bridge}: {psnr(viewer.pixels(), want):.1f} dB; {about(viewer)}")
     assert view.path[1] == f"{renderer} renderer"
+    if bridge:
+        assert view.path[2] == CANVAS_WORDS[bridge]
     if renderer == "gsplat":
         assert view.path[0] == "parameters read in place"
         slot = viewer.catalogue.shown

@@ -107,6 +107,11 @@ class ChosenRenderer:
         return None if self._held is None else self._held.gpu_ms
 
     @property
+    def bridge(self) -> str:
+        """How its pictures come to OpenGL: a name of `ipc.interop`'s, or "" for OpenGL's own."""
+        return getattr(self._held, "bridge", "")
+
+    @property
     def timings(self) -> dict[str, float]:
         return {} if self._held is None else self._held.timings
 

@@ -167,6 +167,11 @@ class GsplatRenderer:
         return self._gpu_ms
 
     @property
+    def bridge(self) -> str:
+        """How its pictures come to OpenGL: a name of `ipc.interop`'s; "" before the first one did."""
+        return "" if self._canvas_held is None else self._canvas_held.name
+
+    @property
     def timings(self) -> dict[str, float]:
         """Milliseconds: activate (last load) and draw (last render), on the processor, which waits for nothing;
         gpu: what the last finished picture took there."""

@@ -31,7 +31,10 @@ void main() {  // one triangle over everything
 """
 BRIDGE_WORDS = {"direct": "drawn in place", "import": "CUDA copy into memory of OpenGL's",
                 "register": "CUDA copy into a texture", "host": "texture upload"}
-"""How pixels come to OpenGL, by the name of the bridge (`ipc.interop`)."""
+"""How a stream's pixels come to OpenGL, by the name of the bridge (`ipc.interop`)."""
+CANVAS_WORDS = {"import": "CUDA draws into memory of OpenGL's", "register": "CUDA draws into a texture",
+                "host": "pictures go through the host"}
+"""How a renderer's pixels come to OpenGL, likewise."""
 
 
 class View(Protocol):

@@ -24,7 +24,7 @@ from viewer_app.scene import GaussianScene
 from viewer_app.state import GaussianSettings
 from viewer_app.views._depth import DepthPicture
 from viewer_app.views._gaussian_frames import Sight, background_of, device_scene_of, scene_of
-from viewer_app.views.base import VERTEX, Stopwatch
+from viewer_app.views.base import CANVAS_WORDS, VERTEX, Stopwatch
 
 if TYPE_CHECKING:
     from ipc import Frame
@@ -355,7 +355,8 @@ class GaussianView:
     @property
     def path(self) -> list[str]:
         how = "parameters read in place" if self._on_gpu else "parameters uploaded"
-        return [how, f"{self._renderer.name} renderer"]
+        canvas = CANVAS_WORDS.get(getattr(self._renderer, "bridge", ""), "")
+        return [how, f"{self._renderer.name} renderer", *([canvas] if canvas else [])]
 
     @property
     def timings(self) -> dict[str, float]:
