@@ -7,6 +7,7 @@ context on the calling thread.
 from __future__ import annotations
 
 import ctypes
+import functools
 from contextlib import contextmanager
 from ctypes import POINTER, c_float, c_int, c_ssize_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,7 @@ class GL:
     @classmethod
     def current(cls) -> GL:
         """For the context that is current on this thread. Raises SharingError when no library can be asked."""
-        kind = "egl" if _egl_context() else "glx"
+        kind = "egl" if _egl_current()() else "glx"
         if kind not in cls._loaded:
             cls._loaded[kind] = cls(_loader(kind))
         return cls._loaded[kind]
@@ -184,13 +185,14 @@ _BINDINGS = {ARRAY_BUFFER: ARRAY_BUFFER_BINDING, TEXTURE_BUFFER: TEXTURE_BUFFER_
              PIXEL_PACK_BUFFER: PIXEL_PACK_BUFFER_BINDING, PIXEL_UNPACK_BUFFER: PIXEL_UNPACK_BUFFER_BINDING}
 
 
-def _egl_context() -> int:
+@functools.cache
+def _egl_current() -> Callable[[], int | None]:
     try:
-        egl = ctypes.CDLL("libEGL.so.1")
-    except OSError:
-        return 0
-    egl.eglGetCurrentContext.restype = c_void_p
-    return egl.eglGetCurrentContext() or 0
+        current = ctypes.CDLL("libEGL.so.1").eglGetCurrentContext
+    except (OSError, AttributeError):
+        return lambda: None
+    current.restype = c_void_p
+    return current
 
 
 def _loader(kind: str) -> Callable[[bytes], int | None]:
