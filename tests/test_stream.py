@@ -1,0 +1,220 @@
+"""A stream and its outlets: several ways at once, ways that fail, versions that come later than their publish."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import splatview
+from ipc import Subscriber
+from ipc.errors import SharingError
+from ipc.messages import RingRef
+from ipc.ways import WAYS
+from ipc.ways.base import NotYet, Way
+from ipc.ways.ring import RingReader, RingWriter
+from splatview import publishing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from ipc import RemoteStream, Stream
+
+RING = WAYS["ring"]
+
+
+def published(name: str = "image") -> Stream:
+    assert publishing._publisher is not None
+    return publishing._publisher.streams[name]
+
+
+def shown(subscriber: Subscriber, value: int, wait_until: Callable[..., Any]) -> RemoteStream:
+    """The stream, once a viewer sees this value of it."""
+    last: list[Any] = []
+
+    def sees() -> RemoteStream | None:
+        subscriber.poll()
+        for stream in subscriber.streams:
+            stream.open()
+            frame = stream.read()
+            if frame is not None:
+                with frame:
+                    last[:] = [int(frame.tensors["image"].to_float32().max())]
+                    if last == [value] and frame.intact():
+                        return stream
+        return None
+
+    return wait_until(sees, what=f"{value}, not {last}")
+
+
+def publish(value: int) -> None:
+    splatview.publish(torch.full((8, 8), value, dtype=torch.uint8), "image")
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, **ways: Way) -> None:
+    """Let CPU tensors go by these ways, the best first."""
+    names = tuple(name.replace("_", "-") for name in ways)
+    monkeypatch.setattr("ipc.stream.CPU_WAYS", names)
+    for name, way in zip(names, ways.values(), strict=True):
+        monkeypatch.setitem(WAYS, name, way)
+
+
+class Moody(RingWriter):
+    """Takes nothing while it is busy."""
+
+    busy = False
+
+    def write(self, *args: Any, **more: Any) -> bool:
+        return not type(self).busy and super().write(*args, **more)
+
+
+def test_a_version_that_found_no_slot_comes_later(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    offer(monkeypatch, ring=Way(Moody.make, RING.reader, ""))
+    publish(1)
+    with Subscriber() as subscriber:
+        shown(subscriber, 1, wait_until)
+        monkeypatch.setattr(Moody, "busy", True)
+        for value in range(2, 6):
+            publish(value)
+        time.sleep(0.3)
+        assert shown(subscriber, 1, wait_until).version == 5
+        monkeypatch.setattr(Moody, "busy", False)
+        shown(subscriber, 5, wait_until)
+        assert not published().behind()
+        wait_until(lambda: not published().late)
+
+
+def test_a_version_published_while_the_helper_thread_is_at_it_comes_later(wait_until: Callable[..., Any]) -> None:
+    publish(1)
+    with Subscriber() as subscriber:
+        shown(subscriber, 1, wait_until)
+        with published()._lock:
+            begin = time.monotonic()
+            publish(2)
+            assert time.monotonic() - begin < 0.1, "it does not wait"
+        shown(subscriber, 2, wait_until)
+
+
+def _no_writer(*args: Any) -> Any:
+    raise SharingError("this GPU has no memory to share")
+
+
+def _no_reader(*args: Any) -> Any:
+    raise SharingError("permission denied")
+
+
+def _never(*args: Any) -> Any:
+    raise NotYet
+
+
+def test_a_way_that_fails_in_the_trainer_is_given_up_and_said_once(
+        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wait_until: Callable[..., Any]) -> None:
+    offer(monkeypatch, device_ring=Way(_no_writer, RING.reader, ""), ring=RING)
+    with Subscriber(ways=("device-ring", "ring")) as subscriber, caplog.at_level(logging.WARNING, "splatview"):
+        publish(1)
+        stream = shown(subscriber, 1, wait_until)
+        for value in range(2, 20):
+            publish(value)
+        shown(subscriber, 19, wait_until)
+        assert stream.sharing == "ring"
+        assert stream.info.ways == ("ring",)
+        assert stream.info.why == stream.fallback == "device-ring: this GPU has no memory to share"
+        assert stream.fault is None
+    assert len(caplog.records) == 1
+    assert "cannot be shared by device-ring, and goes by ring" in caplog.text
+    publisher = publishing._publisher
+    assert publisher is not None
+    assert publisher.board.counters()["faults"] == 1
+
+
+def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    failing = Way(RING.writer, _no_reader, "")
+    offer(monkeypatch, device_ring=failing, ring=failing, host=Way(RING.writer, RING.reader, ""))
+    publish(1)
+    with Subscriber(ways=tuple(WAYS)) as subscriber:
+        stream = shown(subscriber, 1, wait_until)
+        assert stream.sharing == "host"
+        assert stream.fallback == "device-ring: permission denied; ring: permission denied"
+        assert stream.fault is None
+        wait_until(lambda: set(published()._outlets) == {"host"})
+        assert published().readers == 1
+        stream.refuse("cannot be drawn")
+        assert stream.fault == stream.fallback
+        assert "host: cannot be drawn" in stream.fallback
+
+
+def test_memory_that_never_comes_is_not_waited_for(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    monkeypatch.setattr("ipc.remote._PATIENCE", 0.3)
+    offer(monkeypatch, device_ring=Way(RING.writer, _never, ""), ring=RING)
+    publish(1)
+    with Subscriber(ways=tuple(WAYS)) as subscriber:
+        stream = shown(subscriber, 1, wait_until)
+        assert stream.sharing == "ring"
+        assert "device-ring: its memory did not come" in stream.fallback
+
+
+def test_a_way_that_a_viewer_cannot_take_is_not_asked_for(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    offer(monkeypatch, device_ring=Way(_no_writer, _no_reader, ""), ring=RING)
+    publish(1)
+    with Subscriber(ways=lambda way, gpu: way == "ring") as subscriber:
+        stream = shown(subscriber, 1, wait_until)
+        assert stream.sharing == "ring"
+        assert "cannot open memory of GPU" in stream.fallback
+        assert set(published()._outlets) == {"ring"}
+    with Subscriber(ways=()) as subscriber:
+        def refused() -> str | None:
+            subscriber.poll()
+            for stream in subscriber.streams:
+                stream.open()
+                return stream.fault
+            return None
+
+        assert "ring: " in wait_until(refused)
+
+
+def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    offer(monkeypatch, ring=RING, host=Way(RING.writer, RING.reader, ""))
+    publish(1)
+    with Subscriber(ways=("ring",)) as first, Subscriber(ways=("host",)) as second:
+        for value in range(1, 20):
+            publish(value)
+            a, b = shown(first, value, wait_until), shown(second, value, wait_until)
+            assert (a.sharing, b.sharing) == ("ring", "host")
+        stream = published()
+        assert stream.readers == 2
+        refs = {way: stream.ref(way) for way in ("ring", "host")}
+        assert all(isinstance(ref, RingRef) for ref in refs.values())
+        a.release()
+        wait_until(lambda: stream.readers == 1)
+        assert stream.ref("ring") is None
+        assert stream.ref("host") is refs["host"], "the other goes on undisturbed"
+        publish(20)
+        shown(second, 20, wait_until)
+        b.release()
+        wait_until(lambda: stream.readers == 0)
+        assert stream._outlets == {}
+
+
+def test_the_sum_of_all_viewers_is_kept_when_one_changes_its_way(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    offer(monkeypatch, device_ring=Way(RingWriter.make, RingReader.make, ""), ring=RING)
+    publish(1)
+    with Subscriber(ways=("device-ring", "ring")) as subscriber:
+        stream = shown(subscriber, 1, wait_until)
+        assert stream.sharing == "device-ring"
+        stream.refuse("no more")
+        wait_until(lambda: (subscriber.poll(), stream.sharing == "ring")[-1])
+        shown(subscriber, 1, wait_until)
+        assert published().readers == 1
+        assert set(published()._outlets) == {"ring"}
+        publish(2)
+        shown(subscriber, 2, wait_until)
+    wait_until(lambda: published().readers == 0)
