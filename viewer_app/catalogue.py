@@ -140,14 +140,15 @@ class Catalogue:
                 view.tick(now)
         if not slot.source.has_news():
             return False
-        if now >= slot.next_feed and not (view is not None and (view.busy or now < self._next_version(view))):
+        if now >= slot.next_feed and not (view is not None and (view.busy or now < self._next_version(slot, view))):
             self._feed(slot, now)
         return True
 
-    def _next_version(self, view: View) -> float:
+    def _next_version(self, slot: Slot, view: View) -> float:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""
-        governor = self._work.governor
-        return governor.next_version(view.moving) if view.kind == "gaussians" else 0.0
+        if view.kind != "gaussians":
+            return 0.0
+        return self._work.governor.next_version(slot.entry.rate_hz, view.moving)
 
     def gpu_is_needed(self, now: float) -> bool:
         """Whether a run that is shown works on the GPU that the viewer uses: it publishes from there.

@@ -21,7 +21,9 @@ SCALES = (1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35)
 SMOOTH, FLUENT = 60.0, 52.0
 """Pictures a second to aim for while somebody moves, and with how few a resolution is kept once it was chosen."""
 VERSIONS_AT_REST, VERSIONS_MOVING = 30.0, 10.0
-"""New versions of a scene a second, at most."""
+"""New versions of a scene a second, at most, where they come fast and while somebody moves."""
+SLOW = 40.0
+"""Versions a second up to which each is shown as soon as the share allows it."""
 _BURST = 0.05
 """Seconds of its share that may be saved up, so that the first picture after a rest comes at once."""
 _MEMORY = 10.0
@@ -125,11 +127,14 @@ class Governor:
         debt = -self._balance(now)
         return now + debt / (self.share * 1e3) if debt > 0 else 0.0
 
-    def next_version(self, moving: bool = False) -> float:
-        """When the next version of a scene may be loaded, by the clock. `moving`: somebody moves the camera."""
+    def next_version(self, rate_hz: float, moving: bool = False) -> float:
+        """When the next version of a scene may be loaded, by the clock; 0 means now.
+
+        `rate_hz`: how many come in a second. `moving`: somebody moves the camera, whose pictures come first.
+        """
         if not self.limited:
             return 0.0
-        pace = VERSIONS_MOVING if moving else VERSIONS_AT_REST
+        pace = VERSIONS_MOVING if moving else VERSIONS_AT_REST if rate_hz > SLOW else SLOW * 10
         return max(self.next_picture(), self._version_at + 1 / pace)
 
     def loads_version(self) -> None:

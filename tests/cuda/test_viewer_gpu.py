@@ -144,6 +144,12 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
         assert slot.source.path == "in place (zero-copy)"
     trainer.next()
     wait_for_scene(viewer, trainer, after)
+    if renderer == "gsplat":  # where the Gaussians are is looked at anew now and then, without waiting
+        view._looked_at, before = -1e9, view._sight
+        viewer.until(lambda: view._sight is not before, 20)
+        assert view._sight is not None
+        sample = np.sort(view._sight.means[:, 0])
+        assert np.allclose(sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6)
     assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.details
 
 

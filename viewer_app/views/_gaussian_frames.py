@@ -25,6 +25,8 @@ _VISIBLE = 0.05
 """Gaussians of at most this opacity do not count when a scene is framed."""
 _SAMPLE = 200_000
 """Gaussians that are looked at to frame a scene."""
+_SAMPLE_LATER = 50_000
+"""The same, of later versions on a GPU."""
 
 
 def scene_of(frame: Frame) -> GaussianScene:
@@ -105,6 +107,27 @@ class Sight:
         """`ready` makes a CUDA stream wait for the data. Waits for the GPU where the scene lies on one."""
         means, opacities = scene.sample(_SAMPLE, ready)
         return cls(np.array(means, np.float32), np.array(opacities, np.float32))
+
+    @classmethod
+    def later(cls, scene: GaussianScene, ready: Callable[[int], None]) -> Callable[[], Sight | None]:
+        """As `of` for a scene on a GPU, but waits for nothing: what is returned gives it, once it has come.
+
+        Reads the scene on torch's current stream.
+        """
+        import torch
+
+        step = max(-(-len(scene) // _SAMPLE_LATER), 1)
+        with torch.no_grad(), torch.cuda.device(scene.gpu):
+            ready(torch.cuda.current_stream().cuda_stream)
+            means, opacities = (t[::step].detach().float() for t in (scene.means, scene.opacities))  # type: ignore[union-attr]
+            opacities = opacities if scene.activated else opacities.sigmoid()
+            copies = [t.to("cpu", non_blocking=True) for t in (means, opacities)]  # into pinned memory
+            done = torch.cuda.current_stream().record_event()
+
+        def ask() -> Sight | None:
+            return cls(copies[0].numpy(), copies[1].numpy()) if done.query() else None
+
+        return ask
 
     @property
     def weights(self) -> np.ndarray | None:

@@ -27,6 +27,8 @@ from viewer_app.views._gaussian_frames import Sight, background_of, device_scene
 from viewer_app.views.base import CANVAS_WORDS, VERTEX, Stopwatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipc import Frame
     from ipc.interop.base import PixelSource
     from viewer_app.cameras import Camera
@@ -42,7 +44,7 @@ _LARGE = 400_000
 _REPLACED = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if its trainer lives."""
 _LOOK_PERIOD = 5.0
-"""Seconds between looks at where a scene's Gaussians are; on a GPU a look waits for it."""
+"""Seconds between looks at where the Gaussians of a scene on a GPU are."""
 UPS: dict[str, tuple[float, float, float]] = {
     "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
 }
@@ -64,8 +66,8 @@ class _Facts:
 
 
 class GaussianView:
-    """Scenes on a GPU are read where they lie if the renderer can: such a frame is held until that has ended, and
-    only then drawn, so that nothing is seen that the writer overwrote meanwhile."""
+    """Scenes on a GPU are read where they lie if the renderer can: such a frame is held until that has ended. One that
+    could be overwritten meanwhile is only then drawn."""
 
     kind: ClassVar[str] = "gaussians"
 
@@ -82,7 +84,11 @@ class GaussianView:
         self._looked_at = -math.inf
         self._background: Color | None = None
         self._loading: Frame | None = None
+        self._wait_for_it = False
+        """Whether it is drawn only when it has been read: a slot of a ring may be overwritten meanwhile, what is shared
+        in place is kept for long enough."""
         self._stale_at = -math.inf
+        self._look: Callable[[], Sight | None] | None = None
         self._loads = 0
         self._on_gpu = False
         self._framed = orbit is not None
@@ -117,14 +123,15 @@ class GaussianView:
                 return False
         now = time.monotonic()
         sight = self._sight
-        if sight is None or not self._framed or not scene.on_gpu or now - self._looked_at > _LOOK_PERIOD:
-            sight = Sight.of(scene, ready)
-            self._looked_at = now
+        if sight is None or not self._framed or not scene.on_gpu:
+            sight, self._looked_at = Sight.of(scene, ready), now
+        elif ready is not None and now - self._looked_at > _LOOK_PERIOD:
+            self._look, self._looked_at = Sight.later(scene, ready), now
         with self._stopwatch("load"):
             self._renderer.load(scene, ready)
         if frame is not None and self._renderer.reading:
             frame.hold()
-            self._loading = frame
+            self._loading, self._wait_for_it = frame, frame.complete
         slow = not self._renderer.wants_gpu and len(scene) > _LARGE and self.settings.coarse_ms < math.inf
         if self._scene is None and slow:
             self._coarse = max(math.sqrt(_LARGE / len(scene)), 0.25)
@@ -186,7 +193,7 @@ class GaussianView:
         """Draw the scene, unless the picture that is there shows just this."""
         s, scene = self.settings, self._scene
         assert scene is not None
-        if not self._loaded(wait=self._picture is None):
+        if (self._loading is None or self._wait_for_it) and not self._loaded(wait=self._picture is None):
             return
         size = rect.width, rect.height
         scale = min(self._coarse, self._work.governor.scale("scene", size)) if self.moving else 1.0
@@ -279,7 +286,9 @@ class GaussianView:
         if again:
             self._loads += 1
         if self._loading is not None:
-            again |= self._loaded()
+            again |= self._loaded() and self._wait_for_it
+        if self._look is not None and (sight := self._look()) is not None:
+            self._sight, self._look = sight, None
         return again or (self._scale < 1.0 and now - self._moved_at >= _REST)
 
     def panel(self) -> bool:
