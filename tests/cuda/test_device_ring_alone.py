@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from gpu_memory import used
 from sharing import open_fds
 
 from ipc import limits
-from ipc.cuda import retiring
+from ipc.cuda import driver, retiring
 from ipc.errors import SharingError
 from ipc.frames import DeviceTensor
 from ipc.source import OwnSource
@@ -165,36 +166,73 @@ def test_everything_is_given_back_also_in_the_midst_of_work() -> None:
 
     cycle(0)
     torch.cuda.synchronize()
-    fds, free = open_fds(), torch.cuda.mem_get_info()[0]
+    fds, before = open_fds(), used()
     for i in range(20):
         cycle(5 if i % 5 == 0 else 0)
     assert open_fds() == fds
-    assert free - torch.cuda.mem_get_info()[0] < 8 * MB
+    assert used() < before + 8 * MB
 
 
-@pytest.mark.parametrize("way", ["device_ring.DeviceRingWriter", "host.HostWriter"])
-@pytest.mark.parametrize("end", ["", "atexit.register(writer.close)", "writer.close()", "torch.cuda.synchronize()"])
-def test_a_process_that_ends_in_the_midst_of_it_ends_well(processes: Processes, way: str, end: str) -> None:
-    module, name = way.split(".")
-    child = processes.code(f"""
+ENDS = ("", "atexit.register(end)", "end()", "torch.cuda.synchronize()")
+
+
+def test_a_process_that_ends_in_the_midst_of_it_ends_well(processes: Processes) -> None:
+    started = [processes.code(f"""
 import atexit, time, torch
-from ipc.ways.{module} import {name}
-image = torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")
+from ipc.ways.device_ring import DeviceRingWriter
+from ipc.ways.host import HostWriter
+tensors = {{"image": torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")}}
 a = torch.rand(4096, 4096, device="cuda")
 b = a @ a
 torch.cuda.synchronize()
-writer = {name}(0, 4 << 20)
-while not writer.write("image", {{"image": image}}, {{"layout": "HWC"}}, 1):
-    time.sleep(1e-3)
+writers = [DeviceRingWriter(0, 4 << 20), HostWriter(0, 4 << 20)]
+def end():
+    for writer in writers:
+        writer.close()
+for writer in writers:
+    while not writer.write("image", tensors, {{"layout": "HWC"}}, 1):
+        time.sleep(1e-3)
 torch.cuda.synchronize()
 for _ in range(50):
     torch.mm(a, a, out=b)
 time.sleep(0.1)
-writer.write("image", {{"image": image}}, {{"layout": "HWC"}}, 2)
+for writer in writers:
+    writer.write("image", tensors, {{"layout": "HWC"}}, 2)
 {end}
-""")
-    out, err = child.communicate(timeout=60)
-    assert (child.returncode, out, err) == (0, "", "")
+""") for end in ENDS]
+    for end, child in zip(ENDS, started, strict=True):
+        out, err = child.communicate(timeout=60)
+        assert (child.returncode, out, err) == (0, "", ""), end
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_nothing_is_torn_while_the_trainer_hurries(monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
+    """A thousand frames, whether the GPU can write 64 bits at once or not."""
+    monkeypatch.setattr(driver, "stream_writes", lambda index: at_once)
+    writer = DeviceRingWriter(0, 4 * MB)
+    reader = DeviceRingReader.make(writer.ref, OwnSource(), lambda slot: None)
+    image = torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")
+    side = torch.cuda.Stream()  # what is read is not ordered behind what is written
+    shown = last = version = 0
+    end = time.monotonic() + 10
+    while shown < 1000 and time.monotonic() < end:
+        for _ in range(2):
+            version += 1
+            image.fill_(version % 251)
+            writer.write("image", {"image": image}, META, version)
+        frame = reader.read(last)
+        if frame is not None:
+            with frame, torch.cuda.stream(side):
+                seen: Any = frame.tensors["image"]
+                extremes = torch.stack(torch.aminmax(seen.torch())).tolist()
+                if frame.intact():
+                    assert extremes == [frame.version % 251] * 2
+                    last, shown = frame.version, shown + 1
+    print(f"{shown} shown of {version}")
+    assert shown == 1000
+    reader.close()
+    writer.close()
+    assert retiring.settle(20)
 
 
 def test_what_does_not_fit(own: tuple[DeviceRingWriter, DeviceRingReader]) -> None:

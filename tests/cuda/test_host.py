@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from gpu_memory import used
 from sharing import open_fds
 
+import splatview
+from ipc import Subscriber
 from ipc.cuda import driver, retiring
 from ipc.errors import SharingError
 from ipc.frames import RemoteTensor
@@ -20,7 +23,7 @@ from ipc.ways.host import HostWriter
 from ipc.ways.ring import RingReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.cuda
 
@@ -213,6 +216,47 @@ def test_where_memory_cannot_be_pinned_copies_wait_and_it_is_said(monkeypatch: p
     assert retiring.settle(20)
 
 
+def test_the_viewer_is_told(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    def refuse(*args: Any) -> int:
+        raise driver.CudaError("cuMemHostRegister", "CUDA_ERROR_NOT_SUPPORTED")
+
+    monkeypatch.setattr(driver, "register_host", refuse)
+    image = torch.rand(100, 100, 3, device="cuda")
+    splatview.publish(image, "image")
+    with Subscriber(ways=("host",)) as subscriber:
+        def stream() -> Any:
+            subscriber.poll()
+            return next(iter(subscriber.streams), None)
+
+        def frame() -> Any:
+            subscriber.poll()
+            return seen.read()
+
+        seen = wait_until(stream)
+        seen.open()
+        with wait_until(frame) as first:
+            assert np.array_equal(first.tensors["image"].to_float32(), image.cpu().numpy())
+        wait_until(lambda: stream() and "host: copies wait for the GPU: cuMemHostRegister" in seen.fallback, 10,
+                   what="the reason")
+        assert seen.sharing == "host"
+        image.fill_(0.25)
+        splatview.publish(image, "image")
+        with wait_until(lambda: stream() and seen.read(first.version)) as second:
+            assert (second.tensors["image"].to_float32() == 0.25).all()
+
+
+def test_a_gpu_that_writes_half_a_word_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "stream_writes", lambda index: False)
+    monkeypatch.setattr(host_module, "SHARE", 1e9)
+    writer, reader = made(9 * MB)
+    assert writer._ready.wait(30)
+    assert writer.note == ""
+    hurry(writer, reader, 200)
+    reader.close()
+    writer.close()
+    assert retiring.settle(20)
+
+
 def test_a_capture_is_left_alone(host: tuple[HostWriter, RingReader]) -> None:
     writer, reader = host
     x = torch.ones(8, 8, 3, device="cuda")
@@ -263,7 +307,7 @@ def test_everything_is_given_back_also_in_the_midst_of_copies(monkeypatch: pytes
     cycle(True)
     gc.collect()
     torch.cuda.synchronize()
-    fds, free, mapped = open_fds(), torch.cuda.mem_get_info()[0], segments()
+    fds, before, mapped = open_fds(), used(), segments()
     for i in range(12):
         cycle(i % 4 == 0)
     with pytest.raises(SharingError):
@@ -274,17 +318,21 @@ def test_everything_is_given_back_also_in_the_midst_of_copies(monkeypatch: pytes
     gc.collect()
     torch.cuda.synchronize()
     assert open_fds() == fds
-    assert free - torch.cuda.mem_get_info()[0] < 8 * MB
+    assert used() < before + 8 * MB
     assert segments() == mapped, "no segment stays mapped"
 
 
 def test_nothing_is_torn_while_the_trainer_hurries(host: tuple[HostWriter, RingReader]) -> None:
-    writer, reader = host
+    hurry(*host, 1000)
+
+
+def hurry(writer: HostWriter, reader: RingReader, enough: int) -> None:
+    """Write without a pause until so many frames were seen whole."""
     image = torch.zeros(500, 500, 4, dtype=torch.uint8, device="cuda")
     shown = last = 0
     end = time.monotonic() + 10
     version = 0
-    while shown < 500 and time.monotonic() < end:
+    while shown < enough and time.monotonic() < end:
         version += 1
         image.fill_(version % 251)
         writer.write("image", {"image": image}, META, version)
@@ -297,4 +345,4 @@ def test_nothing_is_torn_while_the_trainer_hurries(host: tuple[HostWriter, RingR
                 if frame.intact():
                     assert extremes == {frame.version % 251}
                     last, shown = frame.version, shown + 1
-    assert shown == 500
+    assert shown == enough
