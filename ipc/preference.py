@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from operator import is_, methodcaller
+from operator import is_
 from typing import Any
 
 _ENOUGH = 3
 """Publishes in a row that change our mind."""
-_address = methodcaller("data_ptr")
 
 
 class Place:
     """Notices when the tensors of a stream come to lie somewhere else."""
 
     def __init__(self) -> None:
+        from torch import Tensor
+
+        self._address = Tensor.data_ptr
         self.number = 0
         """Counts the places."""
         self._tensors: tuple[Any, ...] = ()
@@ -24,11 +26,11 @@ class Place:
         """Whether these lie where the last ones lay, and in the same shape. Costs about a microsecond."""
         try:
             # The very tensors of the last time stay where they are, unless somebody assigns to `.data`.
-            addresses = tuple(map(_address, tensors))
+            addresses = tuple(map(self._address, tensors))
             if addresses == self._addresses and (tensors is self._tensors or all(map(is_, tensors, self._tensors))):
                 return True
             key = tuple((t.data_ptr(), t.dtype, t.shape, t.stride()) for t in tensors)
-        except AttributeError:  # arrays of another library
+        except (AttributeError, TypeError):  # arrays of another library
             addresses, key = (), (object(),)
         same = key == self._key
         self._tensors, self._addresses, self._key = tensors, addresses, key
@@ -50,6 +52,8 @@ class Preference:
         self._in_place = kind == "gaussians"
         self._place = -1
         self._against = 0
+        self.calm = False
+        """Whether tensors that stay where they are would change nothing: `saw` need not be called for them."""
 
     def saw(self, place: int) -> bool:
         """Take in where the tensors of a publish lie; whether this changes `ways`.
@@ -60,11 +64,13 @@ class Preference:
         stayed, self._place = place == self._place, place
         if stayed == self._in_place:
             self._against = 0
+            self.calm = stayed
             return False
         self._against += 1
+        self.calm = False
         if self._against < _ENOUGH:
             return False
-        self._in_place, self._against = stayed, 0
+        self._in_place, self._against, self.calm = stayed, 0, stayed
         return self.wishes == (None, False)
 
     def ways(self) -> tuple[str, ...]:

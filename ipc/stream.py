@@ -193,9 +193,10 @@ class Stream:
         tensors, meta = value
         frame: Unpacked | None = None
         if self._raw_stream is not None:
-            if not self._place.same(tensors):
+            same = self._place.same(tensors)
+            if not same:
                 frame = form.unpack(value)
-            if self._preference.saw(self._place.number):
+            if not (same and self._preference.calm) and self._preference.saw(self._place.number):
                 self._order_ways()
                 self._run.announce()
         for outlet in self._outlets.values():
