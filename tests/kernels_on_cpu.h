@@ -1,5 +1,5 @@
 // CUDA C++ as plain C++: a launch runs the blocks one after another, the lanes of a warp as 32 threads, so that
-// __ballot_sync and __syncwarp mean what they mean on a GPU. Only what viewer_app/renderers/kernels/frame.cu uses.
+// __ballot_sync and __syncwarp mean what they mean on a GPU. Only what viewer_app/renderers/kernels/*.cu use.
 #include <pthread.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@
 
 struct Index { unsigned x; };
 static thread_local Index threadIdx, blockIdx;
-static Index blockDim;
+static Index blockDim, gridDim;
 static pthread_barrier_t warp;
 static bool votes[32];
 
@@ -37,6 +37,11 @@ static inline long long min(long long a, long long b) { return a < b ? a : b; }
 #define __expf expf
 static inline float rsqrtf(float v) { return 1.0f / sqrtf(v); }
 static inline float __int_as_float(int bits) { float v; memcpy(&v, &bits, 4); return v; }
+static inline int __float_as_int(float v) { int bits; memcpy(&bits, &v, 4); return bits; }
+static inline unsigned atomicOr(unsigned *at, unsigned v) { return __atomic_fetch_or(at, v, __ATOMIC_SEQ_CST); }
+static inline unsigned atomicAdd(unsigned *at, unsigned v) { return __atomic_fetch_add(at, v, __ATOMIC_SEQ_CST); }
+static inline unsigned atomicExch(unsigned *at, unsigned v) { return __atomic_exchange_n(at, v, __ATOMIC_SEQ_CST); }
+static inline void __threadfence() {}
 static inline void __syncwarp() { pthread_barrier_wait(&warp); }
 static inline unsigned __ballot_sync(unsigned, bool vote) {
     votes[threadIdx.x % 32] = vote;
@@ -48,6 +53,11 @@ static inline unsigned __ballot_sync(unsigned, bool vote) {
 }
 static inline bool __all_sync(unsigned lanes, bool vote) { return __ballot_sync(lanes, vote) == 0xffffffffu; }
 static inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+static inline float host_half_value(unsigned short bits) {
+    _Float16 v;
+    memcpy(&v, &bits, 2);
+    return (float)v;
+}
 static inline unsigned short host_half_bits(float v) {  // no subnormals, no infinity: enough for colours
     unsigned bits;
     memcpy(&bits, &v, 4);
@@ -66,6 +76,7 @@ static void call(void (*kernel)(A...), void **args, std::index_sequence<I...>) {
 template <class... A>
 static void run(void (*kernel)(A...), bool lockstep, int grid, int block, void **args) {
     blockDim.x = block;
+    gridDim.x = grid;
     pthread_barrier_init(&warp, nullptr, 32);
     std::thread lanes[32];
     for (int lane = 0; lane < 32; ++lane)

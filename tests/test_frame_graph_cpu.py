@@ -7,16 +7,14 @@ gsplat's two kernels are stood in for by their rules in torch; that the whole ag
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from on_cpu import OnCpu
 from renderer_cases import Chance, camera, looking_at_origin, random_scene
 
 from viewer_app.errors import RendererError
@@ -30,45 +28,13 @@ if TYPE_CHECKING:
     from viewer_app.cameras import Camera
     from viewer_app.scene import GaussianScene
 
-SOURCE = """
-#include "kernels_on_cpu.h"
-#include "frame.cu"
-#define ON(kernel, lockstep) if (!strcmp(name, #kernel)) return run(kernel, lockstep, grid, block, args), 0;
-extern "C" int launch(const char *name, int grid, int block, void **args) {
-    ON(set_frame, false) ON(shade, true) ON(fill, false) ON(gather, false) ON(pack, false)
-    ON(blend, true)
-    return 1;
-}
-"""
+KERNELS = {"set_frame": False, "shade": True, "fill": False, "gather": False, "pack": False, "blend": True}
 ALPHA_MIN = 1 / 255
-
-
-class OnCpu:
-    """`compiler.Kernels` for tensors in host memory."""
-
-    def __init__(self, folder: Path, key: str):
-        self.key = key
-        source, library = folder / "kernels.cpp", folder / "kernels.so"
-        source.write_text(SOURCE)
-        tests = Path(__file__).parent
-        built = subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-Wall", "-Werror",
-                                "-Wno-unknown-pragmas", "-Wno-unused-function", f"-DKEY={key}", f"-I{tests}",
-                                f"-I{tests.parent / 'viewer_app/renderers/kernels'}", str(source), "-o", str(library)],
-                               capture_output=True, text=True)
-        assert built.returncode == 0, built.stderr
-        self._library = ctypes.CDLL(str(library))
-
-    def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
-        values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        assert self._library.launch(name.encode(), grid, block, pointers) == 0, f"no kernel {name}"
 
 
 @pytest.fixture(scope="module", params=["short", "int"])
 def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
-    if shutil.which("g++") is None:
-        pytest.skip("needs g++")
-    return OnCpu(tmp_path_factory.mktemp("kernels"), request.param)
+    return OnCpu(tmp_path_factory.mktemp("kernels"), "frame.cu", KERNELS, {"KEY": request.param})
 
 
 class GsplatRules:
@@ -181,7 +147,7 @@ def drawn(own: OnCpu, scene: GaussianScene, camera: Camera, options: RenderOptio
                 options.depth, degree, rgba.element_size(), slots, exact)
     rules = GsplatRules()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Kind, "key_type", own.key)  # both kinds are tried with small pictures
+        patch.setattr(Kind, "key_type", own.defines["KEY"])  # both kinds are tried with small pictures
         draw(kind, tensors, parameters, rules, own)
     return Drawn(rgba, depth, int(needed), rules, kind)
 

@@ -20,8 +20,9 @@ from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue] 
 
 from viewer_app.errors import RendererError
 
-FLAGS = ("--std=c++17", "--use_fast_math")
-"""As gsplat compiles its own kernels."""
+FLAGS = ("--std=c++17",)
+FAST = {"frame.cu": ("--use_fast_math",)}
+"""As gsplat compiles its own kernels; others are exact."""
 
 _kept: dict[tuple[str, tuple[str, ...], int], Kernels] = {}
 
@@ -37,17 +38,16 @@ def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernel
     key = (file, defines, device)
     if key not in _kept:
         source = (Path(__file__).parent / file).read_text(encoding="utf-8")
-        _kept[key] = Kernels(source, defines, device)
+        _kept[key] = Kernels(source, (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)), device)
     return _kept[key]
 
 
 class Kernels:
     """A loaded module. It stays loaded as long as the process lives."""
 
-    def __init__(self, source: str, defines: tuple[str, ...], device: int):
+    def __init__(self, source: str, flags: tuple[str, ...], device: int):
         nvrtc = Nvrtc()
         major, minor = torch.cuda.get_device_capability(device)
-        flags = (*FLAGS, *(f"--define-macro={d}" for d in defines))
         target = nvrtc.target(major * 10 + minor)
         digest = hashlib.sha256("\0".join((source, target, nvrtc.version, *flags)).encode()).hexdigest()
         cached = cache_folder() / f"{digest[:32]}.cubin"

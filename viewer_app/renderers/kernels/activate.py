@@ -1,0 +1,131 @@
+"""Activation of Gaussians that lie on a GPU: one kernel (activate.cu), and the same said in torch."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from viewer_app.renderers.kernels.frame import blocks
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from viewer_app.renderers.kernels.frame import Launcher
+
+THREADS = 128
+BLOCKS = 2048
+"""At most; as many as a large GPU runs at once. Each takes what is next until nothing is left."""
+TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
+"""What the kernel reads."""
+
+
+@dataclass(frozen=True)
+class Raw:
+    """N Gaussians as a trainer has them: of any floating dtypes and strides, on one device."""
+
+    means: torch.Tensor
+    """(N, 3)"""
+    quats: torch.Tensor
+    """(N, 4) w, x, y, z"""
+    scales: torch.Tensor
+    """(N, 3) natural logarithms, or world units if `activated`"""
+    opacities: torch.Tensor
+    """(N,) logits, or values in [0, 1] if `activated`"""
+    sh0: torch.Tensor
+    """(N, 3)"""
+    shN: torch.Tensor  # noqa: N815
+    """(N, K-1 or more, 3)"""
+    activated: bool
+
+
+@dataclass(frozen=True)
+class Active:
+    """N Gaussians to draw from: contiguous, float32, on one device. May be the very memory of a `Raw`."""
+
+    means: torch.Tensor
+    """(N, 3) relative to an origin"""
+    quats: torch.Tensor
+    """(N, 4); the largest component is 1 or -1"""
+    scales: torch.Tensor
+    """(N, 3) in world units"""
+    opacities: torch.Tensor
+    """(N,) in [0, 1]; 0 for a Gaussian that cannot be drawn: one with a NaN or an infinity in any field, a scale
+    beyond float32 or a quaternion of length zero. gsplat looks at nothing else of it"""
+    colors: torch.Tensor
+    """(N, K, 3); K is 1, 4, 9 or 16"""
+
+
+class _Array(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_uint64), ("strides", ctypes.c_int64 * 3), ("type", ctypes.c_int),
+                ("unused", ctypes.c_int))
+
+    @classmethod
+    def of(cls, t: torch.Tensor) -> _Array:
+        return cls(t.data_ptr(), (ctypes.c_int64 * 3)(*t.stride()), TYPES[t.dtype], 0)
+
+
+class _Source(ctypes.Structure):
+    _fields_ = (*((name, _Array) for name in ("means", "quats", "scales", "opacities", "sh0", "shN")),
+                ("origin", ctypes.c_float * 3), ("activated", ctypes.c_int))
+
+
+def activate_with_torch(raw: Raw, out: Active, origin: np.ndarray, skipped: torch.Tensor) -> None:
+    """The reference: some twenty-five kernels. `skipped`: (1,) int64, pinned or on the device, which will hold how
+    many Gaussians cannot be drawn. Nothing is waited for.
+    """
+    terms = out.colors.shape[1]
+    for to, values in ((out.means, raw.means), (out.quats, raw.quats), (out.scales, raw.scales),
+                       (out.opacities, raw.opacities), (out.colors[:, 0], raw.sh0),
+                       (out.colors[:, 1:], raw.shN[:, : terms - 1])):
+        if to.data_ptr() != values.data_ptr():
+            to.copy_(values)
+    # The largest magnitude among all numbers of a Gaussian: NaN or infinite if one of them is.
+    largest = _magnitude(out.means)
+    for values in (out.scales, out.opacities[:, None], out.colors.view(len(out.means), -1)):
+        torch.maximum(largest, _magnitude(values), out=largest)
+    if not raw.activated:
+        out.scales.exp_()
+        out.opacities.sigmoid_()
+        torch.maximum(largest, _magnitude(out.scales), out=largest)
+    # By the largest component first: the square of a tiny one would vanish. 0 / 0 is NaN.
+    out.quats.div_(_magnitude(out.quats)[:, None])
+    torch.maximum(largest, _magnitude(out.quats), out=largest)
+    bad = torch.isfinite(largest).logical_not_()
+    out.opacities.masked_fill_(bad, 0.0)
+    shift(out.means, -origin)
+    skipped.copy_(bad.sum().view(1), non_blocking=True)
+
+
+def activate(raw: Raw, out: Active, origin: np.ndarray, skipped: torch.Tensor, counters: torch.Tensor,
+             own: Launcher) -> None:
+    """The same, in one kernel.
+
+    Args:
+        raw: where a dtype is none of `TYPES`, that tensor is converted first.
+        out: may share memory with `raw`, each tensor with its own counterpart.
+        origin: (3,), subtracted from the means.
+        skipped: (1,) int64, pinned.
+        counters: (2,) int32 on the device, zeros.
+        own: the kernels of activate.cu.
+    """
+    n, terms = out.colors.shape[:2]
+    fields = [raw.means, raw.quats, raw.scales, raw.opacities, raw.sh0[:, None], raw.shN]
+    fields = [t if t.dtype in TYPES else t.float() for t in fields]
+    source = _Source(*map(_Array.of, fields), (ctypes.c_float * 3)(*origin.tolist()), int(raw.activated))
+    own.launch("activate", min(blocks(n, THREADS), BLOCKS), THREADS, ctypes.c_int(n), ctypes.c_int(terms), source,
+               out.means, out.quats, out.scales, out.opacities, out.colors, counters, skipped)
+
+
+def shift(means: torch.Tensor, by: np.ndarray) -> None:
+    """Add to each coordinate, in place."""
+    for axis, value in enumerate(by.tolist()):
+        if value:
+            means[:, axis].add_(value)
+
+
+def _magnitude(values: torch.Tensor) -> torch.Tensor:
+    """(N,) the largest absolute value of each row of (N, M); NaN where one is NaN."""
+    return torch.linalg.vector_norm(values, float("inf"), dim=1)
