@@ -336,6 +336,9 @@ def test_its_share_of_the_gpu_holds_while_a_run_needs_it(viewer: Viewer, picture
     drawn(0.5)
     assert 4 <= drawn(2.0) <= 12
     assert any(p.startswith("GPU share") and p.endswith("of 10%") for p in status_phrases(viewer.state, Shown()))
+    monkeypatch.setattr(viewer.work, "software", True)  # the processor draws: no GPU's time is taken
+    assert drawn(1.0) > 12
+    monkeypatch.setattr(viewer.work, "software", False)
     monkeypatch.setattr(viewer.catalogue, "gpu_is_needed", lambda now: False)
     assert drawn(1.0) > 12
 

@@ -155,7 +155,7 @@ class App:
             return False
         now = time.monotonic()
         self.work.collect()
-        self.governor.shared = not self.work.software and self.catalogue.gpu_is_needed(now)
+        self.governor.shared = self.catalogue.gpu_is_needed(now)
         if self.catalogue.poll(now):
             self._active_until = now + _ACTIVE_FOR
         slot = self.catalogue.shown

@@ -153,12 +153,12 @@ class Catalogue:
     def gpu_is_needed(self, now: float) -> bool:
         """Whether a run that is shown works on the GPU that the viewer uses: it publishes from there.
 
-        Images are drawn on OpenGL's GPU; scenes maybe on that where they lie.
+        That is OpenGL's GPU, and for what is drawn with CUDA the one where it lies.
         """
         slot = self.shown
         if slot is not None and isinstance(slot.source, StreamSource):
-            run, scenes = slot.source.stream.run, slot.source.stream.kind == "gaussians"
-            if run.alive and any(s.rate_hz > 0 and s.gpu and (scenes or s.gpu == self._gpu)
+            run, cuda = slot.source.stream.run, slot.view is not None and slot.view.cuda
+            if run.alive and any(s.rate_hz > 0 and s.gpu and (cuda or s.gpu == self._gpu)
                                  for s in run.streams.values()):
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until

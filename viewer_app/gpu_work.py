@@ -26,7 +26,8 @@ class GpuWork:
     """Times works on the GPU (`with work("image", 640, 480): ...`) and tells a governor.
 
     A work is timed by two timestamps in the stream of commands (OpenGL 3.3). Works do not lie in each other.
-    A software rasteriser's timestamps say little, and its drawing is the processor's work: there the end is waited for.
+    A software rasteriser's timestamps say little, and its drawing is the processor's work: there the end is waited for,
+    and the governor hears nothing of it.
     Belongs to the thread that holds the context.
     """
 
@@ -49,13 +50,17 @@ class GpuWork:
     @contextmanager
     def __call__(self, *work: object) -> Iterator[None]:
         """What is submitted inside is this work."""
-        self.governor.gives(work)
+        if not self.software:
+            self.governor.gives(work)
         if self._gl is None:
             since = time.perf_counter()
             yield
             self._ctx.finish()
             self.submitted = self.finished = self.submitted + 1
-            self.took(work, (time.perf_counter() - since) * 1e3)
+            ms = (time.perf_counter() - since) * 1e3
+            self.ms[work[0]] = ms
+            if not self.software:
+                self.governor.took(work, ms)
             return
         begin = self._stamp(self._gl)
         try:

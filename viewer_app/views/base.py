@@ -49,6 +49,11 @@ class View(Protocol):
         ...
 
     @property
+    def cuda(self) -> bool:
+        """Whether it draws with CUDA, on the GPU where its data lies."""
+        ...
+
+    @property
     def moving(self) -> bool:
         """Whether its user moves the camera just now."""
         ...

@@ -171,6 +171,10 @@ class GaussianView:
         return self._loading is not None
 
     @property
+    def cuda(self) -> bool:
+        return self._renderer.wants_gpu
+
+    @property
     def moving(self) -> bool:
         """Whether somebody moved the camera just now."""
         return time.monotonic() - self._moved_at < _REST

@@ -273,6 +273,10 @@ class ImageView:
         return False
 
     @property
+    def cuda(self) -> bool:
+        return False
+
+    @property
     def moving(self) -> bool:
         return False
 
