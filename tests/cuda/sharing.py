@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,12 @@ def share(tensors):
     for e in exports:
         e.close()
 def say(text): s.send(text.encode())
-def hear(): return s.recv(4096).decode()
+class Next(BaseException): pass
+def hear():
+    text = s.recv(1 << 16).decode()
+    if text.startswith("sys.argv"):  # the test that we were part of has failed
+        raise Next(text)
+    return text
 def views(dtype):
     base = torch.arange(-20, 100, dtype=torch.float32).abs().to(dtype).reshape(6, 5, 4)
     return {"whole": base, "sliced": base[1::2, 1:, ::3], "turned": base.permute(2, 0, 1), "row": base[3],
@@ -48,23 +54,70 @@ def views(dtype):
 """
 
 
+PIECES = """
+import gc, traceback
+def forget():  # what the last piece left behind
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+torch.zeros(1, device="cuda")
+begin, space, piece = dict(globals()), {}, ""
+while True:
+    if not piece:
+        s.settimeout(None)
+        try:
+            piece = s.recv(1 << 16).decode()
+        except OSError:
+            break
+        if not piece:
+            break
+    s.settimeout(60)
+    space = None
+    forget()
+    space = dict(begin)
+    code, piece = piece, ""
+    try:
+        exec(code, space)
+    except Next as e:
+        piece = str(e)
+    except BaseException:
+        s.send(b"!" + traceback.format_exc().encode())
+"""
+"""A program, to follow OWNER, that runs what it is told, piece by piece (`Peer.do`)."""
+
+
 class Peer:
     """The owner of GPU memory, seen from the process that opens it."""
 
     def __init__(self, processes: Processes, folder: Path, source: str, *args: str, begin: str = OWNER, **env: str):
-        """Starts a program, `begin` and then `source`, and waits for it to connect."""
-        self._folder = folder
+        """Starts a program, `begin` and then `source`, which connects; several can be on their way at once."""
         path = str(folder / "memory.sock")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-            server.bind(path)
-            server.listen(1)
-            server.settimeout(TIMEOUT)
-            self.process = processes.code(begin + source, path, *args, **env)
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server.bind(path)
+        self._server.listen(1)
+        self._server.settimeout(TIMEOUT)
+        self.process = processes.code(begin + source, path, *args, **env)
+        self._socket: socket.socket | None = None
+
+    @property
+    def socket(self) -> socket.socket:
+        """The connection to it."""
+        if self._socket is None:
             try:
-                self.socket, _ = server.accept()
+                self._socket, _ = self._server.accept()
             except TimeoutError:
                 raise AssertionError(f"the other process did not come: {self.last_words()}") from None
-        self.socket.settimeout(TIMEOUT)
+            self._socket.settimeout(TIMEOUT)
+            self._server.close()
+        return self._socket
+
+    def do(self, code: str, *args: str) -> None:
+        """Have a program of PIECES run this, with `args` as its sys.argv[2:]; what the last piece made is gone then."""
+        while select.select([self.socket], [], [], 0)[0]:  # what a test that failed did not ask for
+            _, fds, _, _ = socket.recv_fds(self.socket, 1 << 18, 250)
+            for fd in fds:
+                os.close(fd)
+        self.say(f"sys.argv[2:] = {list(args)!r}\n{code}")
 
     def last_words(self) -> str:
         self.process.kill()
@@ -82,6 +135,7 @@ class Peer:
         except TimeoutError:
             raise AssertionError(f"no answer: {self.last_words()}") from None
         assert body, f"the other process ended: {self.last_words()}"
+        assert body[:1] != b"!", f"in the other process:\n{body[1:].decode()}"
         return body, fds
 
     def memories(self) -> tuple[list[Any], dict[str, TensorRef]]:
@@ -107,7 +161,9 @@ class Peer:
         socket.send_fds(self.socket, [body], source.fds)
 
     def close(self) -> None:
-        self.socket.close()
+        self._server.close()
+        if self._socket is not None:
+            self._socket.close()
 
 
 class Received:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from sharing import Peer, open_fds, tensor_of
+from conftest import Processes
+from gpu_memory import used
+from sharing import PIECES, Peer, open_fds, tensor_of
 
 from ipc import limits
 from ipc.cuda import driver, memory
@@ -17,10 +19,8 @@ from ipc.errors import SharingError
 from ipc.messages import FdMemory, IpcMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from conftest import Processes
 
     Start = Callable[..., Peer]
 
@@ -30,15 +30,43 @@ ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
 MB = 1 << 20
 
 
+REFUSED = """
+from ipc.errors import SharingError
+try:
+    share({"t": torch.zeros(100, device="cuda")})
+except SharingError as e:
+    say(str(e))
+hear()
+"""
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Peer]]:
+    """Every program that these tests need, all started at once."""
+    started = Processes(tmp_path_factory.mktemp("owners"))
+
+    def start(conf: str, source: str) -> Peer:
+        return Peer(started, tmp_path_factory.mktemp("peer"), source, PYTORCH_CUDA_ALLOC_CONF=conf)
+
+    made = {name: start(conf, PIECES) for name, conf in ALLOCATORS.items()}
+    made |= {f"victim {name}": start(conf, PIECES) for name, conf in ALLOCATORS.items()}
+    made["async"] = start("backend:cudaMallocAsync", REFUSED)
+    yield made
+    for peer in made.values():
+        peer.close()
+    started.close()
+
+
 @pytest.fixture(params=ALLOCATORS)
 def allocator(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 @pytest.fixture
-def owner(processes: Processes, tmp_path: Path, allocator: str) -> Start:
-    def start(source: str, *args: str, **env: str) -> Peer:
-        return Peer(processes, tmp_path, source, *args, PYTORCH_CUDA_ALLOC_CONF=ALLOCATORS[allocator], **env)
+def owner(peers: dict[str, Peer], allocator: str) -> Start:
+    def start(source: str, *args: str) -> Peer:
+        peers[allocator].do(source, *args)
+        return peers[allocator]
 
     return start
 
@@ -76,7 +104,6 @@ hear()
     peer.say()
     for m in memories:
         m.close()
-    peer.close()
 
 
 def test_large_tensors_in_many_chunks_and_only_what_they_touch(owner: Start, allocator: str) -> None:
@@ -122,7 +149,6 @@ hear()
     peer.say()
     for m in [*memories, *part]:
         m.close()
-    peer.close()
 
 
 def test_nothing_is_left_after_many_openings(owner: Start) -> None:
@@ -144,24 +170,20 @@ hear()
         assert int(tensor_of(memories, refs["half"])[-1]) == 3
         for m in memories:
             m.close()
-        gc.collect()
 
     for _ in range(10):
         once()
-    torch.cuda.synchronize()
-    fds, free = open_fds(), torch.cuda.mem_get_info()[0]
+    fds, before = open_fds(), used()
     begun = time.monotonic()
-    for _ in range(200):
+    for _ in range(100):
         once()
-    print(f"{(time.monotonic() - begun) / 200 * 1e3:.2f} ms per cycle")
-    torch.cuda.synchronize()
+    print(f"{(time.monotonic() - begun) / 100 * 1e3:.2f} ms per cycle")
     assert open_fds() == fds
-    assert free - torch.cuda.mem_get_info()[0] < 8 * MB
+    assert used() < before + 8 * MB
     peer.say("end")
     early, late = peer.hear().split()
     assert early == late, "descriptors stay open in the owner"
     peer.say()
-    peer.close()
 
 
 def test_a_tensor_keeps_its_memory(owner: Start) -> None:
@@ -185,7 +207,6 @@ hear()
     with pytest.raises(SharingError, match="closed"):
         opened.pointer()
     peer.say()
-    peer.close()
 
 
 def test_updates_are_seen_and_an_event_orders_them(owner: Start) -> None:
@@ -231,11 +252,11 @@ event.close()
     event.close()
     opened.close()
     peer.say()
-    peer.close()
 
 
-def test_memory_outlives_its_owner(owner: Start) -> None:
-    peer = owner("""
+def test_memory_outlives_its_owner(peers: dict[str, Peer], allocator: str) -> None:
+    peer = peers[f"victim {allocator}"]
+    peer.do("""
 t = torch.arange(8 << 20, dtype=torch.int32, device="cuda").to(torch.uint8)
 torch.cuda.synchronize()
 share({"t": t})
@@ -250,23 +271,12 @@ hear()
     torch.full((256 * MB,), 5, dtype=torch.uint8, device="cuda")
     assert torch.equal(t, expected)
     opened.close()
-    peer.close()
 
 
-def test_memory_of_cuda_malloc_async_is_refused_with_the_reason(processes: Processes, tmp_path: Path) -> None:
-    peer = Peer(processes, tmp_path, """
-from ipc.errors import SharingError
-try:
-    share({"t": torch.zeros(100, device="cuda")})
-except SharingError as e:
-    say(str(e))
-hear()
-""", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
-    said = peer.hear()
+def test_memory_of_cuda_malloc_async_is_refused_with_the_reason(peers: dict[str, Peer]) -> None:
+    said = peers["async"].hear()
     assert "cudaMallocAsync cannot be shared" in said
     assert "copy=True" in said
-    peer.say()
-    peer.close()
 
 
 def test_announced_sizes_are_held_against_the_memory(owner: Start, allocator: str) -> None:
@@ -294,19 +304,18 @@ hear()
         memory.open_memory(IpcMemory(b"\7" * 64, 4096, driver.gpu_uuid(0)), ()).pointer()
     assert int(torch.ones(5, device="cuda").sum()) == 5, "CUDA goes on after a refusal"
     peer.say()
-    peer.close()
 
 
 @pytest.mark.skipif("not torch.cuda.is_available() or torch.cuda.device_count() < 2", reason="needs two GPUs")
-def test_gpus_are_matched_by_uuid_and_not_by_number(owner: Start) -> None:
+def test_gpus_are_matched_by_uuid_and_not_by_number(processes: Processes, tmp_path: Path, allocator: str) -> None:
     second = torch.cuda.get_device_properties(1).uuid
-    peer = owner("""
+    peer = Peer(processes, tmp_path, """
 assert torch.cuda.device_count() == 1
 t = torch.arange(1000, device="cuda:0").to(torch.uint8)
 torch.cuda.synchronize()
 share({"t": t})
 hear()
-""", CUDA_VISIBLE_DEVICES=f"GPU-{second}")
+""", CUDA_VISIBLE_DEVICES=f"GPU-{second}", PYTORCH_CUDA_ALLOC_CONF=ALLOCATORS[allocator])
     (opened,), refs = peer.memories()
     assert opened.gpu == driver.gpu_uuid(1)
     t = tensor_of([opened], refs["t"])
