@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 from frames import cloud
-from view_cases import H, W, module_screen, screen_fixture, shown  # noqa: F401
+from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 from ipc.errors import SharingError
 from ipc.frames import DeviceTensor, Frame
 from ipc.interop.host import HostBridge
 from viewer_app.catalogue import Slot
+from viewer_app.events import PointerMove
 from viewer_app.renderers.gl import GlRenderer
 from viewer_app.sources import StreamSource
 from viewer_app.state import Entry
@@ -187,6 +188,20 @@ def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: ImageView, screen: 
     shown(in_place, screen)
     wait_until(lambda: in_place.tick(time.monotonic()))
     assert "3 NaN or inf (magenta)" in in_place.details
+
+
+def test_a_value_on_a_gpu_is_looked_at_now_and_then_but_not_forgotten(in_place: ImageView,
+                                                                      wait_until: Callable[..., Any]) -> None:
+    picture(10).show(in_place)
+    in_place.handle(PointerMove(5, 6), RECT)
+    assert in_place.readout == "(5, 6)   10  10  10"
+    picture(20).show(in_place)
+    assert in_place.readout == "(5, 6)   10  10  10"  # looking waits for the GPU
+    wait_until(lambda: in_place.tick(time.monotonic()))
+    assert in_place.readout == "(5, 6)   20  20  20"
+    assert not in_place.tick(time.monotonic() + 60)
+    in_place.handle(PointerMove(7, 6), RECT)
+    assert in_place.readout == "(7, 6)   20  20  20"  # another pixel is looked at at once
 
 
 class Stream:

@@ -34,7 +34,7 @@ _COUNT_PERIOD = 0.5
 """Seconds between counts of NaNs: one costs about as much as an upload."""
 _COUNT_BLOCK = 8
 _READOUT_PERIOD = 0.05
-"""Seconds between looks at a value on a GPU, which wait for it."""
+"""Seconds between looks at a value on a GPU that changes, which wait for it."""
 _LATER = 0.02, 0.1, 0.5
 """Seconds after which a frame that is read in place is drawn again: without CUDA nobody tells when its data is there,
 which the trainer's GPU may write later than the frame was announced."""
@@ -76,7 +76,7 @@ class ImageView:
         self._broken = 0
         self._counted_at = -math.inf
         self._count_due = False
-        self._counting: tuple[moderngl.Framebuffer, int, int] | None = None
+        self._counting: tuple[moderngl.Framebuffer, int] | None = None
         self._stopwatch = Stopwatch()
         self._closed = False
 
@@ -195,15 +195,13 @@ class ImageView:
         """Counts NaNs of a frame that was not counted when it came. True when the number changed."""
         source = self._source
         if self._counting is not None:
-            framebuffer, number, upload = self._counting
+            framebuffer, number = self._counting
             if self._work.finished < number:
                 return False
             self._counting = None
             counts = np.frombuffer(framebuffer.read(components=1, dtype="f4"), np.float32)
             framebuffer.color_attachments[0].release()
             framebuffer.release()
-            if upload != self._uploads and self._held is not None:
-                return False  # of a frame that may have been overwritten
             before, self._broken = self._broken, int(counts.sum(dtype=np.float64))
             return self._broken != before
         if not self._count_due or source is None or now - self._counted_at < _COUNT_PERIOD:
@@ -216,7 +214,7 @@ class ImageView:
         with self._ctx.scope(framebuffer, moderngl.NOTHING), self._work("count", *source.size):
             array.render(moderngl.TRIANGLES, vertices=3)
         self._work.flush()
-        self._counting = framebuffer, self._work.submitted, self._uploads
+        self._counting = framebuffer, self._work.submitted
         return self._count(now)
 
     def _pixel(self) -> tuple[int, int] | None:
@@ -242,10 +240,14 @@ class ImageView:
             return ""
         key, now = (pixel, self._uploads), time.monotonic()
         before, text, at = self._readout
-        if before != key and not (self._on_gpu and text and now - at < _READOUT_PERIOD):
-            values = "  ".join(f"{v}" if isinstance(v, int) else f"{v:.4g}" for v in self.value_at(*pixel))
-            text = f"({pixel[0] * source.stride}, {pixel[1] * source.stride})   {values}"
-            self._readout = key, text, now
+        if before == key:
+            return text
+        if self._on_gpu and before and before[0] == pixel and now - at < _READOUT_PERIOD:
+            self._again_at = sorted({*self._again_at, at + _READOUT_PERIOD})  # the last one must not stay away
+            return text
+        values = "  ".join(f"{v}" if isinstance(v, int) else f"{v:.4g}" for v in self.value_at(*pixel))
+        text = f"({pixel[0] * source.stride}, {pixel[1] * source.stride})   {values}"
+        self._readout = key, text, now
         return text
 
     def panel(self) -> bool:
