@@ -291,6 +291,10 @@ def test_a_frame_keeps_its_memory_when_both_sides_close() -> None:
     frame = reader.read()
     assert frame is not None
     pixels = frame.tensors["image"].array
+    assert frame.intact()
     writer.close()
+    assert frame.intact(), "nobody writes there any more"
     reader.close()
+    assert not frame.intact(), "nobody looks any more"
     assert (pixels == 7).all()
+    frame.close()

@@ -163,23 +163,33 @@ class SlotWriter:
 
     def take(self) -> int:
         """A slot to write into; -1 when the GPU is still busy with all that may be written."""
-        words, busy = self._words, []
-        newest = self._last
-        if not self.at_once:
-            newest, best = -1, 0
-            for slot in range(self.slots):
-                base = FIRST_SLOT + slot * WORDS_PER_SLOT
-                if words[base + DONE] != words[base + SEQ]:
-                    busy.append(slot)
-                elif words[base + VERSION] > best:
-                    newest, best = slot, words[base + VERSION]
-        start = self._last + 1
-        free = [s for i in range(self.slots) if (s := (start + i) % self.slots) != newest and s not in busy]
-        leased = self.leased()
+        last, leased = self._last, self.leased()
+        start = (last + 1) % self.slots
+        if self._whole(last) and self._whole(start) and start + 1 not in leased:
+            return start  # nearly always: the newest frame is whole, and the slot that was written longest ago free
+        newest, best, busy = -1, 0, False
+        free: list[int] = []
+        for i in range(self.slots):
+            slot = (start + i) % self.slots
+            if not self._whole(slot):
+                busy = True
+                continue
+            free.append(slot)
+            version = self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + VERSION]
+            if version > best:
+                newest, best = slot, version
+        free = [slot for slot in free if slot != newest]
         for slot in free:
             if slot + 1 not in leased:
                 return slot
         return -1 if busy or not free else free[0]
+
+    def _whole(self, slot: int) -> bool:
+        """Whether no copy into a slot is under way."""
+        if self.at_once:
+            return slot >= 0
+        base = FIRST_SLOT + slot * WORDS_PER_SLOT
+        return slot >= 0 and self._words[base + DONE] == self._words[base + SEQ]
 
     def begin(self, slot: int) -> int:
         """Go into a slot; the even number that `done` must become."""
@@ -332,7 +342,10 @@ class SlotReader:
     def unchanged(self, slot: int, seq: int) -> bool:
         """Whether the slot is still what it was when its number was `seq`."""
         full_fence()
-        return self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ] == seq
+        try:
+            return self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ] == seq
+        except ValueError:  # this reader was closed: what becomes of the slot is not seen any more
+            return False
 
     def _frame(self, slot: int, seq: int, version: int, time_ns: int) -> Frame | None:
         try:
