@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Protocol
@@ -174,10 +175,26 @@ class StreamSource:
     def notes(self) -> list[str]:
         stream = self.stream
         out = [f"sharing: {stream.fallback}"] if stream.fallback else []
-        return out if stream.device == "cpu" else [*out, f"tensors on {stream.device}"]
+        if not stream.gpu:
+            return out
+        return [*out, f"tensors on {stream.device}" + (f", {name}" if (name := _gpu_name(stream.gpu)) else "")]
 
     def close(self) -> None:
         self.release()
+
+
+_names: dict[str, str] = {}
+
+
+def _gpu_name(uuid: str) -> str:
+    """What a GPU is called; "" while CUDA is not in use here, which is not begun for a name."""
+    torch = sys.modules.get("torch")
+    if uuid not in _names and torch is not None and torch.cuda.is_initialized():
+        from ipc.cuda.driver import device_of
+
+        index = device_of(uuid)
+        _names[uuid] = "" if index is None else str(torch.cuda.get_device_name(index))
+    return _names.get(uuid, "")
 
 
 class FileSource:
