@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ipc.errors import IpcError, RuntimeFolderError, SharingError
     from ipc.frames import DeviceTensor, Frame, RemoteTensor
     from ipc.publisher import Publisher
-    from ipc.remote import RemoteRun, RemoteStream
+    from ipc.remote import RemoteRun
+    from ipc.remote_stream import RemoteStream
     from ipc.stream import Stream
     from ipc.subscriber import Subscriber
 
@@ -24,7 +25,7 @@ _HOME = {
     "IpcError": "errors",
     "Publisher": "publisher",
     "RemoteRun": "remote",
-    "RemoteStream": "remote",
+    "RemoteStream": "remote_stream",
     "RemoteTensor": "frames",
     "RuntimeFolderError": "errors",
     "SharingError": "errors",

@@ -107,6 +107,11 @@ _open_publishers: list[Publisher] = []
 _inherited: list[Publisher] = []
 
 
+def is_own(run_id: str) -> bool:
+    """Whether a run is one of this very process."""
+    return any(p.run_id == run_id for p in _open_publishers)
+
+
 def _after_fork_in_child() -> None:
     """The run stays the parent's. The child lets go of its lock, and keeps the rest from being torn down."""
     for publisher in _open_publishers:

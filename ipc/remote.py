@@ -1,8 +1,9 @@
-"""Runs and their streams, as a viewer sees them."""
+"""Runs, as a viewer sees them."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -11,206 +12,20 @@ import zmq
 from ipc import limits, messages
 from ipc.board import BoardReader
 from ipc.errors import SharingError
+from ipc.remote_stream import RemoteStream
 from ipc.source import RunSource
 from ipc.transport import pid_namespace, socket_options
-from ipc.ways import WAYS
 from ipc.ways.base import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.frames import Frame
-    from ipc.messages import Ref, StreamInfo
     from ipc.runs import RunFolder
-    from ipc.ways.base import FrameReader
 
     CanTake = Callable[[str, str], bool]
 
 _HELLO_PERIOD = 1.0
-_RATE_PERIOD = 0.5
 _BURST = 64
-_PATIENCE = 3.0
-"""Seconds within which memory that was announced must be open."""
-
-
-class RemoteStream:
-    """One stream of a run, as a viewer sees it."""
-
-    def __init__(self, run: RemoteRun, info: StreamInfo):
-        self.run = run
-        self.info = info
-        self.rate_hz = 0.0
-        """Publishes per second, measured over the last half second."""
-        self.fault: str | None = None
-        """Why its data cannot be read, for people."""
-        self.fallback = ""
-        """Why a better way is not in use, and what is worse about the one that is than usually, for people."""
-        self._opened = False
-        self._way = ""
-        """The way that was asked for."""
-        self._reader: FrameReader | None = None
-        self._reader_way = ""
-        self._ref: Ref | None = None
-        """Where the frames lie now, as the run said."""
-        self._followed: Ref | None = None
-        self._note = ""
-        """What the run said of the way in use."""
-        self._patience = 0.0
-        self._taken = 0
-        self._failed: dict[str, str] = {}
-        self._last_version = 0
-        self._rate_mark: tuple[float, int] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.info.name
-
-    @property
-    def kind(self) -> str:
-        return self.info.kind
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.info.shape
-
-    @property
-    def dtype(self) -> str:
-        return self.info.dtype
-
-    @property
-    def device(self) -> str:
-        return self.info.device
-
-    @property
-    def gpu(self) -> str:
-        """UUID of the GPU that its tensors lie on, 32 hexadecimal digits; "" for the CPU."""
-        return self.info.gpu
-
-    @property
-    def live(self) -> bool:
-        """Whether its tensors change between two versions: whoever reads them in place redraws now and then."""
-        return self.info.live
-
-    @property
-    def sharing(self) -> str:
-        """Which of `ipc.ways.WAYS` brings its frames; before there are any, which one would."""
-        return self._reader_way or self._way or next(iter(self.info.ways), "")
-
-    @property
-    def version(self) -> int:
-        """The newest published version, read from shared memory."""
-        board = self.run._board
-        if board is not None:
-            self._last_version = board.version(self.info.index)
-        return self._last_version
-
-    def open(self) -> None:
-        """Ask the trainer to share this stream's data. Only opened streams cost it anything. Idempotent."""
-        if not self._opened:
-            self._opened = True
-            self._choose()
-
-    def release(self) -> None:
-        """The opposite of `open`. Idempotent."""
-        if self._opened:
-            self._opened = False
-            if self._way:
-                self.run._send(messages.Release(self.info.index))
-            self._way = ""
-            self._ref = None
-            self._failed.clear()
-            self._drop_reader()
-
-    def refuse(self, reason: str) -> None:
-        """What the way in use brings cannot be used here after all (`reason` is for people): take the next."""
-        self._fail(self._reader_way or self._way, reason)
-
-    def read(self, after: int = 0) -> Frame | None:
-        """The newest whole frame with a version over `after`; None when there is none yet.
-
-        Its tensors are views of the trainer's memory: see `Frame`. Works for an ended run as well.
-        """
-        self._follow()
-        return self._reader.read(after) if self._reader is not None else None
-
-    @property
-    def torn(self) -> int:
-        """Frames given up because the writer came back to them."""
-        return self._reader.torn if self._reader is not None else 0
-
-    def _choose(self) -> None:
-        """Ask for the best way that the run offers and this process can take."""
-        if not self._opened or not self.run.alive:
-            return
-        unfit = {w: reason for w in self.info.ways
-                 if w not in self._failed and (reason := self.run._unfit(w, self.info.gpu))}
-        way = next((w for w in self.info.ways if w not in self._failed and w not in unfit), "")
-        better = self.info.ways[: self.info.ways.index(way)] if way else self.info.ways
-        reasons = [f"{w}: {(unfit | self._failed)[w]}" for w in better]
-        self._note = self._note if way == self._way else ""
-        note = self._note and f"{way}: {self._note}"
-        self.fallback = "; ".join(filter(None, [self.info.why, *reasons, note]))
-        if not way:
-            self.fault = self.fallback or None
-        elif way != self._way:
-            self._way, self._ref, self._followed = way, None, None
-            self.run._send(messages.Open(self.info.index, way))  # type: ignore[arg-type]
-
-    def _fail(self, way: str, reason: str) -> None:
-        self._failed[way] = reason
-        if way == self._way:
-            self._way, self._ref, self._note = "", None, ""
-        self._choose()
-
-    def _offered(self, offer: messages.Offer) -> None:
-        if offer.way == self._way:
-            if offer.ref != self._ref:
-                self._ref = offer.ref
-                self._patience = time.monotonic() + _PATIENCE
-            if offer.note != self._note:
-                self._note = offer.note
-                self._choose()
-            self._follow()
-
-    def _follow(self) -> None:
-        """Open what was announced; what was open before stays readable until then."""
-        ref, index = self._ref, self.info.index
-        if ref is None or ref is self._followed or self.run._board is None or not self.run.alive:
-            return
-        try:
-            if self._reader is None or self._reader_way != self._way or not self._reader.follow(ref):
-                reader = WAYS[self._way].reader(ref, self.run._source, lambda slot: self.run._lease(index, slot))
-                self._drop_reader()
-                self._reader, self._reader_way = reader, self._way
-            self._followed, self.fault = ref, None
-        except NotYet:
-            if time.monotonic() > self._patience:
-                self._fail(self._way, f"its memory did not come within {_PATIENCE:.0f} s")
-        except SharingError as e:
-            self._fail(self._way, str(e))
-
-    def _look(self) -> None:
-        """Go on with what could not be finished at once. Called at each poll."""
-        self._follow()
-        taken = self._reader.taken if self._reader is not None else 0
-        if taken != self._taken and self.run.alive:
-            self._taken = taken
-            if taken:
-                self.run._send(messages.Took(self.info.index, taken))
-
-    def _drop_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-        self._reader, self._reader_way, self._followed, self._taken = None, "", None, 0
-
-    def _measure(self, now: float) -> None:
-        if self._rate_mark is None:  # what was published before we came is not a rate
-            self._rate_mark = (now, self.version)
-        since, version = self._rate_mark
-        if now - since >= _RATE_PERIOD:
-            current = self.version
-            self.rate_hz = max(0.0, (current - version) / (now - since))
-            self._rate_mark = (now, current)
 
 
 class RemoteRun:
@@ -279,7 +94,8 @@ class RemoteRun:
 
     def _unfit(self, way: str, gpu: str) -> str:
         """Why this process cannot take frames in a way; "" when it can."""
-        if way == "in-place" and self.pid == os.getpid():
+        publisher = sys.modules.get("ipc.publisher")
+        if way == "in-place" and publisher is not None and publisher.is_own(self.id):
             return "a process cannot open its own GPU memory a second time"
         return "" if self._can_take(way, gpu) else f"this process cannot open memory of GPU {gpu}"
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import zmq
 
 from ipc.errors import RuntimeFolderError, SharingError
-from ipc.remote import RemoteRun, RemoteStream
+from ipc.remote import RemoteRun
+from ipc.remote_stream import RemoteStream
 from ipc.runs import list_runs, remove_stale, runtime_folder
 
 if TYPE_CHECKING:

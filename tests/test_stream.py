@@ -151,7 +151,7 @@ def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(
 
 def test_memory_that_never_comes_is_not_waited_for(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    monkeypatch.setattr("ipc.remote._PATIENCE", 0.3)
+    monkeypatch.setattr("ipc.remote_stream._PATIENCE", 0.3)
     offer(monkeypatch, device_ring=Way(RING.writer, _never, ""), ring=RING)
     publish(1)
     with Subscriber(ways=tuple(WAYS)) as subscriber:
