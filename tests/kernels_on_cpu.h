@@ -42,6 +42,7 @@ static inline unsigned atomicOr(unsigned *at, unsigned v) { return __atomic_fetc
 static inline unsigned atomicAdd(unsigned *at, unsigned v) { return __atomic_fetch_add(at, v, __ATOMIC_SEQ_CST); }
 static inline unsigned atomicExch(unsigned *at, unsigned v) { return __atomic_exchange_n(at, v, __ATOMIC_SEQ_CST); }
 static inline void __threadfence() {}
+static inline void __threadfence_system() {}
 static inline void __syncwarp() { pthread_barrier_wait(&warp); }
 static inline unsigned __ballot_sync(unsigned, bool vote) {
     votes[threadIdx.x % 32] = vote;

@@ -12,7 +12,7 @@ from on_cpu import OnCpu
 from renderer_cases import Chance, random_scene
 
 from viewer_app.renderers.kernels import activate as module
-from viewer_app.renderers.kernels.activate import Active, Raw, activate, activate_with_torch
+from viewer_app.renderers.kernels.activate import SAMPLE, Active, Raw, Told, activate, activate_with_torch, step
 from viewer_app.scene import FIELDS
 
 if TYPE_CHECKING:
@@ -42,17 +42,19 @@ def room(n: int, terms: int) -> Active:
 def assert_same(own: OnCpu, r: Raw, terms: int, origin: np.ndarray = NOWHERE, out: Active | None = None) -> Active:
     """By both; returns what the kernel made."""
     n = len(r.means)
-    expected, skipped = room(n, terms), torch.full((2,), -1, dtype=torch.int64)
-    activate_with_torch(r, expected, origin, skipped[:1])
+    expected, there, here = room(n, terms), Told(pin_memory=False), Told(pin_memory=False)
+    activate_with_torch(r, expected, origin, there, 3)
     got, counters = out or room(n, terms), torch.zeros(2, dtype=torch.int32)
-    activate(r, got, origin, skipped[1:], counters, own)
+    activate(r, got, origin, here, 3, counters, own)
     good = expected.opacities != 0  # nobody looks at anything else of the others
     assert torch.equal(got.opacities != 0, good)
     for name in vars(got):
         a, b = getattr(got, name)[good], getattr(expected, name)[good]
         assert torch.allclose(a, b, rtol=3e-7, atol=0), f"{name}: {(a - b).abs().max()}"
     assert torch.equal(got.colors[good], expected.colors[good])
-    assert skipped[0] == skipped[1] and not counters.any()
+    assert here.skipped == there.skipped == (~good).sum() and here.version == there.version == 3
+    assert torch.allclose(here.points, there.points, rtol=0, atol=0, equal_nan=True) and not counters.any()
+    assert torch.equal(here.sample(n), r.means[::step(n)].float()) or r.means.isnan().any()
     return got
 
 
@@ -133,10 +135,17 @@ def test_bad_numbers(own: OnCpu, bad: float) -> None:
 
 def test_more_gaussians_than_threads(own: OnCpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCKS", 2)
-    r = raw(1000, 1)
+    monkeypatch.setattr(module, "SAMPLE", 100)
+    r = raw(1003, 1)
     r.means[::7] = float("nan")
     got = assert_same(own, r, 4)
-    assert (got.opacities == 0).sum() == 143
+    assert (got.opacities == 0).sum() == 144
+
+
+@pytest.mark.parametrize("n", [1, 1023, 1024, 1025, 2048, 2049, 1_000_000])
+def test_a_sample_is_spread_over_all(n: int) -> None:
+    count = len(Told(pin_memory=False).sample(n))
+    assert min(n, SAMPLE // 2) <= count <= SAMPLE and (count - 1) * step(n) < n <= count * step(n)
 
 
 def test_in_place(own: OnCpu) -> None:
@@ -147,7 +156,6 @@ def test_in_place(own: OnCpu) -> None:
         to.copy_(values)
     apart = assert_same(own, r, 16)
     inside = Raw(out.means, out.quats, out.scales, out.opacities, out.colors[:, 0], out.colors[:, 1:], False)
-    skipped, counters = torch.full((1,), -1, dtype=torch.int64), torch.zeros(2, dtype=torch.int32)
-    activate(inside, out, NOWHERE, skipped, counters, own)
+    activate(inside, out, NOWHERE, told := Told(pin_memory=False), 1, torch.zeros(2, dtype=torch.int32), own)
     assert all(torch.equal(getattr(out, name), getattr(apart, name)) for name in vars(out))
-    assert skipped == 0
+    assert told.skipped == 0

@@ -96,6 +96,11 @@ class HostReader:
         """None: not measured."""
         return None
 
+    @property
+    def load_gpu_ms(self) -> float | None:
+        """None: not measured."""
+        return None
+
     def tick(self) -> bool:
         """False: a picture changes with what it is drawn from only."""
         return False
@@ -151,7 +156,13 @@ class Renderer(Protocol):
 
     @property
     def gpu_ms(self) -> float | None:
-        """Milliseconds that the GPU took for the last picture it has finished; None where that is not measured."""
+        """Milliseconds that the GPU took for the last picture it has finished; None where that is not measured.
+        Never waits."""
+        ...
+
+    @property
+    def load_gpu_ms(self) -> float | None:
+        """The same of the last `load` it has finished."""
         ...
 
     @property

@@ -107,6 +107,10 @@ class ChosenRenderer:
         return None if self._held is None else self._held.gpu_ms
 
     @property
+    def load_gpu_ms(self) -> float | None:
+        return None if self._held is None else self._held.load_gpu_ms
+
+    @property
     def bridge(self) -> str:
         """How its pictures come to OpenGL: a name of `ipc.interop`'s, or "" for OpenGL's own."""
         return getattr(self._held, "bridge", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -36,16 +35,22 @@ class GsplatPicture:
     """What `GsplatRenderer.render` returns. Valid until it draws again or is closed."""
 
     def __init__(self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions) -> None:
+        """Drawn straight into what OpenGL reads, float16; as float32 tensors where there is no OpenGL context, or
+        depth, which is divided by alpha, is wanted too."""
         self._renderer, self._camera, self._options = renderer, camera, options
-        self._rgba, self._depth = renderer._draw(camera, options)
+        self._shown = None if options.depth else renderer._target(camera)
+        clock = renderer._clocks["render"]
+        clock.begin()  # only now: getting the target may have waited for OpenGL
+        self._rgba, self._depth = renderer._draw(camera, options, self._shown)
+        clock.end()
         self._whole = False
         self._source: PixelSource | None = None
         self._texture: moderngl.Texture | None = None
 
     def pixels(self) -> Pixels:
-        """float32, as gsplat drew it."""
+        """float32, drawn anew if the picture has another dtype."""
         with self._renderer._working():
-            self._make_whole(lambda: None)
+            self._make_exact()
             rgba = self._rgba.cpu().numpy()
             depth = None if self._depth is None else self._depth.cpu().numpy()
         return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
@@ -59,13 +64,20 @@ class GsplatPicture:
         return self._texture
 
     def source(self) -> PixelSource:
-        """Written into memory that OpenGL reads, where that is possible: see `ipc.interop`."""
+        """In memory that OpenGL reads, where that is possible: see `ipc.interop`."""
         if self._source is None:
             with self._renderer._working():
-                canvas = self._renderer._canvas()
-                target = canvas.begin(self._camera.height, self._camera.width, 4, self._renderer.dtype)
-                self._make_whole(lambda: target.copy_(self._rgba))
-                self._source = canvas.show()
+                target = self._shown
+                if target is None:
+                    target = self._renderer._target(self._camera)
+                    if target is None:
+                        raise RendererError("gsplat: made without an OpenGL context; only pixels() and texture() work")
+                    self._make_whole()
+                    target.copy_(self._rgba)
+                else:
+                    self._make_whole()
+                self._source = self._renderer._canvas().show()
+                self._shown = None  # from now on it belongs to the canvas
         assert self._source is not None
         return self._source
 
@@ -74,17 +86,22 @@ class GsplatPicture:
         """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
         renderer's stream is current."""
         with self._renderer._working():
-            self._make_whole(lambda: None)
+            self._make_exact()
             yield self._rgba, self._depth
 
-    def _make_whole(self, use: Callable[[], Any]) -> None:
-        """`use` the picture; once more if it turns out only afterwards that it had to be drawn again."""
-        use()
+    def _make_whole(self) -> None:
+        """Wait for it, and draw again what turns out to have had too little room."""
         while not self._whole:
             self._whole = not self._renderer._overflowed()
             if not self._whole:
-                self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
-                use()
+                self._rgba, self._depth = self._renderer._draw(self._camera, self._options, self._shown)
+
+    def _make_exact(self) -> None:
+        """Have float32 tensors. What is in OpenGL's memory stays there."""
+        self._make_whole()
+        while self._rgba.element_size() < 4 or not self._whole:
+            self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
+            self._whole = not self._renderer._overflowed()
 
 
 class GsplatRenderer:
@@ -111,8 +128,8 @@ class GsplatRenderer:
         import torch
 
         self.dtype = PRECISIONS[precision]
-        self.note = ""
-        """Why drawing is slower than it could be; "" where it is not."""
+        self._plainly = ""
+        """Why gsplat draws by itself."""
         self._torch = torch
         self._ctx = ctx
         self._plain = plain
@@ -126,9 +143,9 @@ class GsplatRenderer:
         self._read: torch.cuda.Event | None = None
         self._being_read: GaussianScene | None = None  # whose memory nobody else may get meanwhile
         self._timings: dict[str, float] = {}
-        self._clocks: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
-        self._idle_clocks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
-        self._gpu_ms: float | None = None
+        from viewer_app.renderers.gpu_clock import Clock
+
+        self._clocks = {"load": Clock(), "render": Clock()}
         self._drawn: tuple | None = None
         self._picture: GsplatPicture | None = None
         self._closed = False
@@ -160,11 +177,19 @@ class GsplatRenderer:
     @property
     def gpu_ms(self) -> float | None:
         """Of the last picture that is finished. Never waits."""
-        while self._clocks and self._clocks[0][1].query():
-            begin, end = self._clocks.popleft()
-            self._gpu_ms = begin.elapsed_time(end)
-            self._idle_clocks.append((begin, end))
-        return self._gpu_ms
+        return self._clocks["render"].ms
+
+    @property
+    def load_gpu_ms(self) -> float | None:
+        """Of the last `load` that is finished, without the time that it waited for the trainer. Never waits."""
+        return self._clocks["load"].ms
+
+    @property
+    def note(self) -> str:
+        """Why drawing is slower than it could be; "" where it is not."""
+        if self._plainly or self._closed:
+            return self._plainly
+        return "; ".join(filter(None, (self._frame.failure, self._gaussians.note)))
 
     @property
     def bridge(self) -> str:
@@ -174,9 +199,9 @@ class GsplatRenderer:
     @property
     def timings(self) -> dict[str, float]:
         """Milliseconds: activate (last load) and draw (last render), on the processor, which waits for nothing;
-        gpu: what the last finished picture took there."""
-        gpu = self.gpu_ms
-        return dict(self._timings) if gpu is None else {**self._timings, "gpu": gpu}
+        gpu, gpu load: what the last finished picture and load took there."""
+        gpu = {"gpu": self.gpu_ms, "gpu load": self.load_gpu_ms}
+        return {**self._timings, **{name: ms for name, ms in gpu.items() if ms is not None}}
 
     def tick(self) -> bool:
         """True when the scene turned out to lie far from the origin: pictures are exact from now on."""
@@ -196,7 +221,8 @@ class GsplatRenderer:
                 self._stream.wait_stream(callers)  # what this process wrote or made of it
                 if ready is not None:
                     ready(self._stream.cuda_stream)
-            self._gaussians.load(scene)
+            self._gaussians.load(scene, self._clocks["load"].begin)
+            self._clocks["load"].end()
             if scene.on_gpu:
                 self._read = self._read or self._torch.cuda.Event()
                 self._read.record()
@@ -217,13 +243,7 @@ class GsplatRenderer:
         begin = time.perf_counter()
         with self._working():
             self._gaussians.settle()
-            clock = self._idle_clocks.pop() if self._idle_clocks else (
-                self._torch.cuda.Event(enable_timing=True), self._torch.cuda.Event(enable_timing=True))
-            clock[0].record()
             picture = GsplatPicture(self, replace(camera, viewmat=camera.viewmat.copy(), K=camera.K.copy()), options)
-            clock[1].record()
-        if len(self._clocks) < 64:  # nobody asks for them otherwise
-            self._clocks.append(clock)
         self._timings["draw"] = (time.perf_counter() - begin) * 1e3
         self._picture, self._drawn = picture, wanted
         return picture
@@ -250,7 +270,6 @@ class GsplatRenderer:
         for texture in self._textures:
             texture.release()
         self._textures.clear()
-        self._clocks.clear()
 
     @contextmanager
     def _working(self) -> Iterator[None]:
@@ -271,30 +290,35 @@ class GsplatRenderer:
             self._drawn = self._picture = None
             raise RendererError(f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}") from e
 
-    def _draw(self, camera: Camera, options: RenderOptions) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _draw(self, camera: Camera, options: RenderOptions,
+              target: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """In `target` or new float32 tensors."""
         origin = self._gaussians.origin
         if origin.any():
             viewmat = camera.viewmat.copy()
             viewmat[:3, 3] += viewmat[:3, :3] @ origin
             camera = replace(camera, viewmat=viewmat)
         try:
-            return self._frame.render(camera, options)
+            return self._frame.render(camera, options, target)
         except (RendererError, RuntimeError, ValueError) as e:
             if isinstance(self._frame, self._plain_kind) or isinstance(e, self._torch.cuda.OutOfMemoryError):
                 raise
-            self.note = f"plain gsplat: {' '.join(str(e).split())[:160]}"
+            self._plainly = f"plain gsplat: {' '.join(str(e).split())[:160]}"
             self._frame.close()
             self._frame = self._plain_kind(self.device)
             self._show_frame()
-            return self._frame.render(camera, options)
+            return self._frame.render(camera, options, target)
 
     def _overflowed(self) -> bool:
         return self._frame.overflowed()
 
+    def _target(self, camera: Camera) -> torch.Tensor | None:
+        """Where OpenGL will read a picture; None without an OpenGL context."""
+        return None if self._ctx is None else self._canvas().begin(camera.height, camera.width, 4, self.dtype)
+
     def _canvas(self) -> Any:
         if self._canvas_held is None:
-            if self._ctx is None:
-                raise RendererError("gsplat: made without an OpenGL context; only pixels() and texture() work")
+            assert self._ctx is not None
             from ipc.cuda.driver import gpu_uuid
             from ipc.interop.canvas import make_canvas
 
@@ -328,10 +352,10 @@ class GsplatRenderer:
         self._device = device
         with torch.cuda.device(device):
             self._stream = torch.cuda.Stream(device, priority=-1)
-        self._gaussians = DeviceGaussians(device)
         self._picture = self._drawn = self._read = self._being_read = None
         with self._working():
-            self._frame, self.note = (PlainFrame(device), "") if self._plain else make_frame(device)
+            self._gaussians = DeviceGaussians(device, plain=self._plain)
+            self._frame, self._plainly = (PlainFrame(device), "") if self._plain else make_frame(device)
             self._plain_kind = PlainFrame
             self._show_frame()
 
@@ -342,8 +366,8 @@ class GsplatRenderer:
 
     def _leave(self) -> None:
         """Give back what is on the present GPU."""
-        self._clocks.clear()
-        self._idle_clocks.clear()
+        for clock in self._clocks.values():
+            clock.clear()
         if self._canvas_held is not None:
             self._canvas_held.close()
             self._canvas_held = None

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 class Frame(Protocol):
     """Draws activated Gaussians on torch's current CUDA stream."""
 
+    failure: str
+    """Why it is not as fast as it could be, in one line; "" when it is."""
+
     def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
              sh0: torch.Tensor, shN: torch.Tensor) -> None:
         """The scene from now on: (N, 3), (N, 4), (N, 3), (N,), (N, 3), (N, K-1, 3), float32. Nothing is copied."""
@@ -43,6 +46,7 @@ class PlainFrame:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self.failure = ""
         self._scene: tuple[torch.Tensor, ...] | None = None
         self._degree = 0
 

@@ -7,37 +7,50 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from viewer_app.errors import RendererError
+from viewer_app.renderers.kernels.activate import Active, Raw, Told, activate, activate_with_torch, shift, step
+from viewer_app.renderers.kernels.compiler import kernels
+from viewer_app.scene import FIELDS
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from viewer_app.renderers.kernels.frame import Launcher
     from viewer_app.scene import Array, GaussianScene
 
-SAMPLE = 1024
-"""Gaussians whose centres are looked at to find the scene's middle."""
 FAR = 64.0
 """A scene farther from the origin than this many times its own size is drawn relative to its middle."""
 
 
 class DeviceGaussians:
     """N Gaussians on one GPU. Everything happens on the CUDA stream that is current, and nothing waits for it,
-    except for the first scene or one from host memory.
+    except for the first scene.
 
     A Gaussian with a NaN or an infinity in any field, a scale beyond float32 or a quaternion of length zero gets
     opacity 0, which gsplat skips before it looks at anything else.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, plain: bool = False) -> None:
+        """`plain`: activate with torch instead of the viewer's own kernel."""
         self.device = device
         self.sh_degree = 0
         """The degree in use."""
         self.origin = np.zeros(3)
         """float64: what was subtracted from the means, so that a scene far away keeps its detail."""
+        self.note = ""
+        """Why loading is slower than it could be; "" where it is not."""
         self._buffers: dict[str, torch.Tensor] = {}
         self._n = 0
-        self._skipped = 0
+        self._loads = 0
         self._middle = np.zeros(3)
-        self._measuring, self._sampled = False, 0
-        self._measured: torch.cuda.Event | None = None
-        self._count = torch.zeros(1, dtype=torch.int64, pin_memory=True)
-        self._points = torch.zeros((SAMPLE, 3), dtype=torch.float32, pin_memory=True)
+        self._told, self._heard = Told(), 0
+        self._counters = torch.zeros(2, dtype=torch.int32, device=device)
+        self._own: Launcher | None = None
+        if not plain:
+            try:
+                self._own = kernels("activate.cu", device=device.index or 0)
+            except (RendererError, RuntimeError) as e:
+                self.note = f"activation with torch: {' '.join(str(e).split())[:160]}"
 
     def __len__(self) -> int:
         return self._n
@@ -70,89 +83,66 @@ class DeviceGaussians:
     @property
     def skipped(self) -> int:
         """How many cannot be drawn, as far as known: of the last load that the GPU has finished."""
-        self._read_measures(wait=False)
-        return self._skipped
+        return self._told.skipped if self._n else 0
 
-    def load(self, scene: GaussianScene) -> None:
-        """Activate into the buffers. The scene may lie here or in host memory."""
-        self._read_measures(wait=False)
-        first = self._n == 0 or not scene.on_gpu
-        self._n = n = len(scene)
-        if n == 0:
-            self._skipped, self._measuring = 0, False
+    def load(self, scene: GaussianScene, begin: Callable[[], object] = lambda: None) -> None:
+        """Activate into the buffers. The scene may lie here or in host memory. `begin` is called when everything that
+        has to be awaited has been, before the GPU is given work."""
+        self._listen()
+        before, self._n = self._n, len(scene)
+        if self._n == 0:
             return
+        self._loads += 1
         self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
-        k = (self.sh_degree + 1) ** 2
-        for name, size in (("means", 3), ("quats", 4), ("scales", 3), ("opacities", 1)):
-            self._room(name, n * size).view(n, size).copy_(_tensor(getattr(scene, name)).reshape(n, size))
-        self._room("colors", n * k * 3)
-        self.colors[:, 0].copy_(_tensor(scene.sh0).reshape(n, 3))
-        if k > 1:
-            self.colors[:, 1:].copy_(_tensor(scene.shN[:, : k - 1]))
-        bad = self._activate(scene.activated)
-        self._measure(bad)
-        if first:
-            self._read_measures(wait=True)
+        if not scene.on_gpu or before == 0:  # otherwise it is where it was, for a moment at least
+            self._middle = _middle(_to_host(scene.means[:: step(self._n)]))
+        begin()
+        raw, out = self._raw(scene), self._active()
+        if self._own is None:
+            activate_with_torch(raw, out, self._middle, self._told, self._loads)
+        else:
+            activate(raw, out, self._middle, self._told, self._loads, self._counters, self._own)
         self.origin = self._middle
-        if self.origin.any():
-            self._shift(self.origin)
 
     @property
     def rough(self) -> bool:
         """Whether the means turned out to lie far from `origin`, so that detail is lost; see `settle`."""
-        self._read_measures(wait=False)
+        self._listen()
         return self._n > 0 and not np.array_equal(self.origin, self._middle)
 
     def settle(self) -> None:
         """Take the origin that the means call for, as far as that is known."""
         if self.rough:
-            self._shift(self._middle - self.origin)
+            shift(self.means, self.origin - self._middle)
             self.origin = self._middle
 
-    def _shift(self, by: np.ndarray) -> None:
-        for axis, value in enumerate(by.tolist()):
-            self.means[:, axis].sub_(value)
+    def _listen(self) -> None:
+        """What the last load told, if it is done."""
+        if self._heard != self._told.version == self._loads and self._n:
+            self._heard = self._loads
+            self._middle = _middle(self._told.sample(self._n).numpy())
 
-    def _activate(self, activated: bool) -> torch.Tensor:
-        """In place. Returns which Gaussians cannot be drawn, (N,) bool."""
-        means, quats, scales, opacities = self.means, self.quats, self.scales, self.opacities
-        # The largest magnitude among all numbers of a Gaussian: NaN or infinite if one of them is.
-        largest = _magnitude(means)
-        for values in (scales, opacities[:, None], self.colors.view(self._n, -1)):
-            torch.maximum(largest, _magnitude(values), out=largest)
-        if not activated:
-            scales.exp_()
-            opacities.sigmoid_()
-            torch.maximum(largest, _magnitude(scales), out=largest)
-        # By the largest component first: the square of a tiny one would vanish. 0 / 0 is NaN.
-        quats.div_(_magnitude(quats)[:, None])
-        torch.maximum(largest, _magnitude(quats), out=largest)
-        bad = torch.isfinite(largest).logical_not_()
-        opacities.masked_fill_(bad, 0.0)
-        return bad
+    def _active(self) -> Active:
+        """The buffers, with room for the scene. Each grows with some to spare, as scenes in training do."""
+        k = (self.sh_degree + 1) ** 2
+        for name, size in (("means", 3), ("quats", 4), ("scales", 3), ("opacities", 1), ("colors", 3 * k)):
+            self._room(name, self._n * size)
+        return Active(self.means, self.quats, self.scales, self.opacities, self.colors)
 
-    def _measure(self, bad: torch.Tensor) -> None:
-        """Have the count of bad ones and a sample of the means copied to the host, some time; not while that is
-        still going on for an earlier load."""
-        if self._measuring:
-            return
-        sample = self.means[:: -(-self._n // SAMPLE)]
-        self._sampled = len(sample)
-        self._count.copy_(bad.sum().view(1), non_blocking=True)
-        self._points[: self._sampled].copy_(sample.contiguous(), non_blocking=True)
-        self._measured = self._measured or torch.cuda.Event()
-        self._measured.record()
-        self._measuring = True
-
-    def _read_measures(self, wait: bool) -> None:
-        if not self._measuring or self._measured is None:
-            return
-        if wait:
-            self._measured.synchronize()
-        elif not self._measured.query():
-            return
-        self._skipped, self._measuring = int(self._count[0]), False
-        self._middle = _middle(self._points[: self._sampled].numpy())
+    def _raw(self, scene: GaussianScene) -> Raw:
+        """Where it lies if it is here; what is not is copied to where it will stay."""
+        if scene.on_gpu:
+            tensors = {name: _tensor(getattr(scene, name)) for name in FIELDS}
+            tensors["opacities"] = tensors["opacities"].reshape(self._n)
+            return Raw(**tensors, activated=scene.activated)
+        to, rest = self._active(), (self.sh_degree + 1) ** 2 - 1
+        raw = Raw(to.means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:], scene.activated)
+        for name in FIELDS[:-1]:
+            values: torch.Tensor = getattr(raw, name)
+            values.copy_(_tensor(getattr(scene, name)).reshape(values.shape))
+        if rest:
+            raw.shN.copy_(_tensor(scene.shN[:, :rest]))
+        return raw
 
     def _room(self, name: str, size: int) -> torch.Tensor:
         """A flat buffer of `size` numbers. It grows with some room to spare, as scenes in training do."""
@@ -178,9 +168,8 @@ def _tensor(array: Array) -> torch.Tensor:
     return array.detach()
 
 
-def _magnitude(values: torch.Tensor) -> torch.Tensor:
-    """(N,) the largest absolute value of each row of (N, M); NaN where one is NaN."""
-    return torch.linalg.vector_norm(values, float("inf"), dim=1)
+def _to_host(points: Array) -> np.ndarray:
+    return points if isinstance(points, np.ndarray) else points.detach().float().cpu().numpy()
 
 
 def _middle(points: np.ndarray) -> np.ndarray:

@@ -81,11 +81,12 @@ __device__ void rows_of_any_type(const Array &from, float *to, int pitch, i64 fi
 }
 
 // Blocks of WARPS * 32; any number of them. `terms`: coefficients of a Gaussian, 1, 4, 9 or 16. `counters`: two zeros,
-// and zeros again at the end. `skipped`: how many cannot be drawn, in memory that the host can read. An output may lie
-// where its input lies.
+// and zeros again at the end. An output may lie where its input lies.
+// In memory that the host can read: `told`, how many Gaussians cannot be drawn, and then `version`, when everything
+// is written; `sample`, the centres of every `step`-th Gaussian as they came.
 extern "C" __global__ void __launch_bounds__(128) activate(
     int n, int terms, const Source source, float *means, float *quats, float *scales, float *opacities, float *colors,
-    u32 *counters, i64 *skipped) {
+    u32 *counters, int step, float *sample, i64 version, i64 *told) {
     __shared__ u32 masks[WARPS];
     const int lane = threadIdx.x % 32;
     u32 *const mask = masks + threadIdx.x / 32;
@@ -103,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(128) activate(
         __syncwarp();
         bool good = true;
         if (lane < count) {
-            const i64 i = first + lane;
+            const int i = (int)first + lane;
             good = !(*mask >> lane & 1);
             float q[4], largest = 0.0f;
             for (int k = 0; k < 4; ++k) {
@@ -113,17 +114,18 @@ extern "C" __global__ void __launch_bounds__(128) activate(
             }
             good = good && largest > 0.0f;
             // By the largest component first: the square of a tiny one would vanish.
-            for (int k = 0; k < 4; ++k) quats[4 * i + k] = q[k] / largest;
+            for (int k = 0; k < 4; ++k) quats[4 * (i64)i + k] = q[k] / largest;
             for (int k = 0; k < 3; ++k) {
                 const float v = load(source.means, i * source.means.strides[0] + k * source.means.strides[1]);
                 good = good && finite(v);
-                means[3 * i + k] = v - source.origin[k];
+                means[3 * (i64)i + k] = v - source.origin[k];
+                if (i % step == 0) ((volatile float *)sample)[i / step * 3 + k] = v;
             }
             for (int k = 0; k < 3; ++k) {
                 const float v = load(source.scales, i * source.scales.strides[0] + k * source.scales.strides[1]);
                 const float scale = source.activated ? v : expf(v);
                 good = good && finite(v) && finite(scale);
-                scales[3 * i + k] = scale;
+                scales[3 * (i64)i + k] = scale;
             }
             const float v = load(source.opacities, i * source.opacities.strides[0]);
             good = good && finite(v);
@@ -131,10 +133,14 @@ extern "C" __global__ void __launch_bounds__(128) activate(
         }
         total += __popc(__ballot_sync(ALL, !good));
     }
+    __threadfence_system();  // of what each lane wrote
+    __syncwarp();
     if (lane != 0) return;
     if (total) atomicAdd(counters, total);
     __threadfence();
     if (atomicAdd(counters + 1, 1u) + 1 < gridDim.x * WARPS) return;
-    *(volatile i64 *)skipped = atomicExch(counters, 0u);  // the last warp of all
+    ((volatile i64 *)told)[0] = atomicExch(counters, 0u);  // the last warp of all
     counters[1] = 0;
+    __threadfence_system();
+    ((volatile i64 *)told)[1] = version;
 }

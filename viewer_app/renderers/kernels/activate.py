@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from viewer_app.renderers.kernels.frame import Launcher
 
 THREADS = 128
-BLOCKS = 2048
-"""At most; as many as a large GPU runs at once. Each takes what is next until nothing is left."""
+BLOCKS = 8192
+"""At most: some ten times what a large GPU runs at once. Each takes what is next until nothing is left."""
+SAMPLE = 1024
+"""Gaussians whose centres are told."""
 TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
 """What the kernel reads."""
 
@@ -58,6 +60,34 @@ class Active:
     """(N, K, 3); K is 1, 4, 9 or 16"""
 
 
+class Told:
+    """What the host learns of a load, some time after it: pinned memory, which the GPU writes."""
+
+    def __init__(self, pin_memory: bool = True) -> None:
+        self.numbers = torch.zeros(2, dtype=torch.int64, pin_memory=pin_memory)
+        """How many Gaussians cannot be drawn; the version of the last load that is done."""
+        self.points = torch.zeros((SAMPLE, 3), dtype=torch.float32, pin_memory=pin_memory)
+        """Centres of Gaussians evenly spread over the arrays, before the origin is subtracted."""
+        self._array = self.numbers.numpy()
+
+    @property
+    def skipped(self) -> int:
+        return int(self._array[0])
+
+    @property
+    def version(self) -> int:
+        return int(self._array[1])
+
+    def sample(self, n: int) -> torch.Tensor:
+        """The points that come from N Gaussians."""
+        return self.points[: blocks(n, step(n))]
+
+
+def step(n: int) -> int:
+    """Of how many Gaussians one is in the sample."""
+    return max(blocks(n, SAMPLE), 1)
+
+
 class _Array(ctypes.Structure):
     _fields_ = (("data", ctypes.c_uint64), ("strides", ctypes.c_int64 * 3), ("type", ctypes.c_int),
                 ("unused", ctypes.c_int))
@@ -72,10 +102,8 @@ class _Source(ctypes.Structure):
                 ("origin", ctypes.c_float * 3), ("activated", ctypes.c_int))
 
 
-def activate_with_torch(raw: Raw, out: Active, origin: np.ndarray, skipped: torch.Tensor) -> None:
-    """The reference: some twenty-five kernels. `skipped`: (1,) int64, pinned or on the device, which will hold how
-    many Gaussians cannot be drawn. Nothing is waited for.
-    """
+def activate_with_torch(raw: Raw, out: Active, origin: np.ndarray, told: Told, version: int) -> None:
+    """The reference: some thirty kernels. Nothing is waited for. For the arguments see `activate`."""
     terms = out.colors.shape[1]
     for to, values in ((out.means, raw.means), (out.quats, raw.quats), (out.scales, raw.scales),
                        (out.opacities, raw.opacities), (out.colors[:, 0], raw.sh0),
@@ -95,11 +123,13 @@ def activate_with_torch(raw: Raw, out: Active, origin: np.ndarray, skipped: torc
     torch.maximum(largest, _magnitude(out.quats), out=largest)
     bad = torch.isfinite(largest).logical_not_()
     out.opacities.masked_fill_(bad, 0.0)
+    n = len(out.means)
+    told.sample(n).copy_(out.means[:: step(n)].contiguous(), non_blocking=True)
     shift(out.means, -origin)
-    skipped.copy_(bad.sum().view(1), non_blocking=True)
+    told.numbers.copy_(torch.stack([bad.sum(), torch.full((), version, device=bad.device)]), non_blocking=True)
 
 
-def activate(raw: Raw, out: Active, origin: np.ndarray, skipped: torch.Tensor, counters: torch.Tensor,
+def activate(raw: Raw, out: Active, origin: np.ndarray, told: Told, version: int, counters: torch.Tensor,
              own: Launcher) -> None:
     """The same, in one kernel.
 
@@ -107,7 +137,8 @@ def activate(raw: Raw, out: Active, origin: np.ndarray, skipped: torch.Tensor, c
         raw: where a dtype is none of `TYPES`, that tensor is converted first.
         out: may share memory with `raw`, each tensor with its own counterpart.
         origin: (3,), subtracted from the means.
-        skipped: (1,) int64, pinned.
+        told: written when it is done.
+        version: what it then says.
         counters: (2,) int32 on the device, zeros.
         own: the kernels of activate.cu.
     """
@@ -116,7 +147,8 @@ def activate(raw: Raw, out: Active, origin: np.ndarray, skipped: torch.Tensor, c
     fields = [t if t.dtype in TYPES else t.float() for t in fields]
     source = _Source(*map(_Array.of, fields), (ctypes.c_float * 3)(*origin.tolist()), int(raw.activated))
     own.launch("activate", min(blocks(n, THREADS), BLOCKS), THREADS, ctypes.c_int(n), ctypes.c_int(terms), source,
-               out.means, out.quats, out.scales, out.opacities, out.colors, counters, skipped)
+               out.means, out.quats, out.scales, out.opacities, out.colors, counters,
+               ctypes.c_int(step(n)), told.points, ctypes.c_int64(version), told.numbers)
 
 
 def shift(means: torch.Tensor, by: np.ndarray) -> None:
