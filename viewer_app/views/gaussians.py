@@ -128,6 +128,10 @@ class GaussianView:
         elif ready is not None and now - self._looked_at > _LOOK_PERIOD:
             self._look, self._looked_at = Sight.later(scene, ready), now
         with self._stopwatch("load"):
+            if self._on_gpu:
+                if (ms := self._renderer.load_gpu_ms) is not None:
+                    self._work.took(("load",), ms)
+                self._work.governor.gives(("load",))
             self._renderer.load(scene, ready)
         if frame is not None and self._renderer.reading:
             frame.hold()
