@@ -1,0 +1,188 @@
+"""The kernel that activates Gaussians on a GPU: what it computes, against torch, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene, read_source
+
+from viewer_app.renderers.base import RenderOptions
+from viewer_app.renderers.gsplat import GsplatRenderer
+from viewer_app.renderers.gsplat_scene import DeviceGaussians
+from viewer_app.scene import FIELDS, GaussianScene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import moderngl
+
+pytestmark = pytest.mark.cuda
+SHOWN = RenderOptions(depth=False)
+"""What a view asks for that shows colours."""
+VIEW = looking_at_origin()
+
+
+@pytest.fixture
+def renderer(ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
+    made = GsplatRenderer(ctx)
+    yield made
+    assert made.note == ""
+    made.close()
+
+
+def on_gpu(s: GaussianScene, dtype: torch.dtype = torch.float32) -> GaussianScene:
+    return replace(s, **{name: torch.tensor(np.asarray(getattr(s, name)), device="cuda").to(dtype)
+                         for name in FIELDS})
+
+
+def large(n: int) -> GaussianScene:
+    g = torch.Generator("cuda").manual_seed(1)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, device="cuda", generator=g)
+
+    return GaussianScene(normal(n, 3) * 2, normal(n, 4), normal(n, 3) * 0.5 - 5, normal(n), normal(n, 3),
+                         normal(n, 15, 3) * 0.1)
+
+
+def both(s: GaussianScene) -> tuple[DeviceGaussians, DeviceGaussians]:
+    made = DeviceGaussians(torch.device("cuda", 0)), DeviceGaussians(torch.device("cuda", 0), plain=True)
+    assert made[0].note == "", "the kernel does not compile"
+    for gaussians in made:
+        for _ in range(2):
+            gaussians.load(s)
+    torch.cuda.synchronize()
+    return made
+
+
+def assert_same(s: GaussianScene) -> DeviceGaussians:
+    kernel, plain = both(s)
+    good = plain.opacities != 0
+    assert torch.equal(kernel.opacities != 0, good)
+    for name in ("means", "quats", "scales", "opacities", "colors"):
+        a, b = getattr(kernel, name)[good], getattr(plain, name)[good]
+        assert a.shape == b.shape and a.is_contiguous()
+        worst = ((a - b).abs() / b.abs().clamp(min=1e-30)).max().item() if len(a) else 0.0
+        assert worst < 1e-6, f"{name}: {worst}"
+    assert kernel.skipped == plain.skipped == (~good).sum().item()
+    assert np.array_equal(kernel.origin, plain.origin) and not kernel.rough and not plain.rough
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16,
+                                   torch.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+@pytest.mark.parametrize("n", [1, 33, 20_000])
+def test_against_torch(dtype: torch.dtype, degree: int, n: int) -> None:
+    assert_same(on_gpu(random_scene(n, Chance(n=n, sh_degree=degree)), dtype))
+
+
+def test_a_million() -> None:
+    s = large(1_000_000)
+    for i, name in enumerate(FIELDS):
+        getattr(s, name)[1000 * i + 7].view(-1)[0] = float("nan" if i % 2 else "inf")
+    s.scales[::1000, 1] = 300.0
+    assert assert_same(s).skipped == 1006
+    assert_same(replace(s, activated=True, scales=s.scales.exp(), opacities=s.opacities.sigmoid()))  # type: ignore[union-attr]
+
+
+APART: dict[str, Callable[[GaussianScene], GaussianScene]] = {
+    "columns first": lambda s: replace(s, **{name: t.mT.contiguous().mT for name in ("means", "quats", "sh0", "shN")
+                                             if isinstance(t := getattr(s, name), torch.Tensor)}),
+    "one tensor": lambda s: replace(s, sh0=(c := torch.cat([s.sh0[:, None], s.shN], 1))[:, 0],  # type: ignore[list-item,index]
+                                    shN=c[:, 1:]),
+    "the third": lambda s: replace(s, sh_degree=1),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_strides(name: str) -> None:
+    assert_same(APART[name](on_gpu(random_scene(1, Chance(n=5000)))))
+
+
+def test_far_away() -> None:
+    s = on_gpu(random_scene(1, Chance(n=5000)))
+    assert assert_same(replace(s, means=s.means + 1e5)).origin.all()  # type: ignore[operator]
+
+
+def test_a_load_is_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    s, times = large(1_000_000), {}
+    for plain in (False, True):
+        gaussians = DeviceGaussians(torch.device("cuda", 0), plain=plain)
+        for _ in range(3):
+            gaussians.load(s)
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(10):
+            gaussians.load(s)
+        end.record()
+        end.synchronize()
+        times[plain] = begin.elapsed_time(end) / 10
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            gaussians.load(s)
+            torch.cuda.synchronize()
+        work = [e.key for e in profile.key_averages() for _ in range(e.count) if e.device_time_total > 0]
+        with capsys.disabled():
+            print(f"\n1M Gaussians of degree 3, {'torch' if plain else 'one kernel'}: {times[plain]:.3f} ms, "
+                  f"{len(work)} pieces of work")
+        assert plain or len(work) <= 1, work
+    assert times[False] < times[True]
+
+
+def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
+    renderer.load(on_gpu(random_scene(1, Chance(n=800))))
+    for size in [(201, 150), (333, 77), (201, 150)]:
+        for distance in (3.0, 4.0, 5.0, 6.0, 7.0):  # the last ones from a graph
+            picture = renderer.render(looking_at_origin(*size, distance=distance), SHOWN)
+            assert picture._shown is not None and picture._rgba.dtype == torch.float16
+            values = read_source(ctx, picture.source())
+            p = picture.pixels()
+            assert p.color.dtype == np.float32 and p.depth is None and p.alpha.max() > 0.5
+            assert np.array_equal(values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32))
+            assert np.array_equal(read_source(ctx, picture.source()), values)
+
+
+def test_pixels_before_it_is_shown(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
+    renderer.load(on_gpu(random_scene(1, Chance(n=800))))
+    picture = renderer.render(VIEW, SHOWN)
+    p = picture.pixels()
+    assert psnr(read_source(ctx, picture.source())[..., :3], p.color) > 60
+    for _ in range(5):  # pictures that nobody shows
+        renderer.render(looking_at_origin(distance=9.0), SHOWN)
+        renderer.render(VIEW, SHOWN)
+    assert psnr(read_source(ctx, renderer.render(VIEW, SHOWN).source())[..., :3], p.color) > 60
+
+
+def test_more_than_there_was_room_for(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
+    """The picture that is shown is whole, though it was drawn into OpenGL's memory at once."""
+    renderer.load(on_gpu(random_scene(1, Chance(n=4000, log_scale=(-0.5, 0.5)))))
+    near = looking_at_origin(1280, 720, distance=3.0)
+    picture = renderer.render(near, SHOWN)
+    assert isinstance(slots := getattr(renderer._frame, "slots", None), int)
+    values = read_source(ctx, picture.source())
+    assert renderer._frame.slots > slots, "this scene does not show what the test is about"  # type: ignore[attr-defined]
+    p = renderer.render(near, CLASSIC).pixels()
+    assert np.array_equal(values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32))
+
+
+def test_loads_are_timed_without_the_waiting(renderer: GsplatRenderer) -> None:
+    s = on_gpu(random_scene(1, Chance(n=5000)))
+    assert renderer.load_gpu_ms is None
+
+    def ready(stream: int) -> None:
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
+            torch.cuda._sleep(100_000_000)
+
+    asked: list[Any] = []
+    for _ in range(3):
+        renderer.load(s, ready)
+        asked.append(renderer.load_gpu_ms)
+        torch.cuda.synchronize()
+        took = renderer.load_gpu_ms
+        assert took is not None and 0 < took < 20, f"{took} ms, while the GPU is busy for some 60 before"
+        assert renderer.timings["gpu load"] == took
+    assert asked[0] is None or asked[0] < 20
