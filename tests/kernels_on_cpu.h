@@ -55,15 +55,16 @@ static inline unsigned __ballot_sync(unsigned, bool vote) {
 static inline bool __all_sync(unsigned lanes, bool vote) { return __ballot_sync(lanes, vote) == 0xffffffffu; }
 static inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 static inline float host_half_value(unsigned short bits) {
-    _Float16 v;
-    memcpy(&v, &bits, 2);
-    return (float)v;
+    const int exponent = bits >> 10 & 31, rest = bits & 1023;
+    const float v = exponent == 31 ? (rest ? NAN : INFINITY)
+                    : exponent ? ldexpf((float)(rest + 1024), exponent - 25) : ldexpf((float)rest, -24);
+    return bits & 0x8000 ? -v : v;
 }
-static inline unsigned short host_half_bits(float v) {  // no subnormals, no infinity: enough for colours
+static inline unsigned short host_half_bits(float v) {  // no infinity: enough for colours
     unsigned bits;
     memcpy(&bits, &v, 4);
     const int exponent = (int)(bits >> 23 & 255) - 112;
-    if (exponent <= 0) return bits >> 16 & 0x8000;
+    if (exponent <= 0) return (bits >> 16 & 0x8000) | (unsigned)nearbyintf(fabsf(v) * 0x1p24f);
     const unsigned rounded = ((unsigned)exponent << 23 | (bits & 0x7fffff)) + 0xfff + (bits >> 13 & 1);
     return (bits >> 16 & 0x8000) | rounded >> 13;
 }

@@ -59,7 +59,9 @@ class FrameGraph:
 
         Raises RendererError: gsplat has no kernels here, or the viewer's own do not compile.
         """
-        self._device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        self._device = device
         self._gsplat = _gsplat_kernels()
         self._own("short")
         self.exact = exact

@@ -1,0 +1,246 @@
+"""What the CUDA renderer does between its kernels, with those run on the CPU (`on_cpu.py`) and gsplat's by its rules.
+
+CUDA's streams and events are left out: here everything is done when a call returns.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+import torch
+from on_cpu import OnCpu
+from renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
+from test_frame_graph_cpu import KERNELS, GsplatRules
+
+from viewer_app.errors import RendererError
+from viewer_app.renderers import frame_graph, gsplat, gsplat_frame, gsplat_scene
+from viewer_app.renderers.base import RenderOptions
+from viewer_app.renderers.gsplat import GsplatRenderer
+from viewer_app.renderers.kernels.capacity import Capacity
+from viewer_app.renderers.reference import ReferenceRenderer
+from viewer_app.scene import FIELDS, GaussianScene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import moderngl
+
+    from viewer_app.cameras import Camera
+    from viewer_app.renderers.base import Pixels
+
+VIEW = looking_at_origin(70, 45)
+SHOWN = RenderOptions(depth=False)
+CPU = torch.device("cpu")
+
+
+class Stream:
+    cuda_stream, priority = 0, 0
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def wait_stream(self, _: Stream) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class Event:
+    def __init__(self, **_: Any) -> None: ...
+
+    def record(self) -> None: ...
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, _: Event) -> float:
+        return 1.5
+
+
+class Canvas:
+    """`ipc.interop.canvas.Canvas` of one tensor."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.drawn = torch.empty(0)
+
+    def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
+        self.begun += 1
+        self.drawn = torch.full((height, width, channels), 7, dtype=getattr(torch, dtype))
+        return self.drawn
+
+    def show(self) -> torch.Tensor:
+        return self.drawn
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OnCpu]:
+    return {"activate.cu": OnCpu(tmp_path_factory.mktemp("kernels"), "activate.cu", {"activate": True}),
+            "frame.cu": OnCpu(tmp_path_factory.mktemp("kernels"), "frame.cu", KERNELS, {"KEY": "short"})}
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch, compiled: dict[str, OnCpu]) -> None:
+    def pageable(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        return lambda *args, pin_memory=False, **settings: make(*args, **settings)
+
+    for name in ("zeros", "full", "empty"):
+        monkeypatch.setattr(torch, name, pageable(getattr(torch, name)))
+    for name, value in {"device": nullcontext, "stream": nullcontext, "Stream": Stream, "Event": Event,
+                        "current_stream": Stream, "empty_cache": lambda: None}.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    for module in (frame_graph, gsplat_scene):
+        monkeypatch.setattr(module, "kernels", lambda file, *_, **__: compiled[file])
+    monkeypatch.setattr(frame_graph, "_gsplat_kernels", GsplatRules)
+    monkeypatch.setattr(frame_graph, "CAPTURE_AFTER", 1 << 30)
+    monkeypatch.setattr(gsplat, "kernels", lambda: SimpleNamespace(wait=lambda: True))
+
+
+@pytest.fixture
+def renderer(no_gpu: None) -> Iterator[GsplatRenderer]:
+    made = GsplatRenderer(device=CPU)
+    made._ctx, made._canvas_held = cast("moderngl.Context", object()), Canvas()
+    yield made
+    made.close()
+
+
+def on_gpu(s: GaussianScene) -> GaussianScene:
+    return replace(s, **{name: torch.from_numpy(np.array(getattr(s, name))) for name in FIELDS})
+
+
+def reference(s: GaussianScene, view: Camera = VIEW) -> Pixels:
+    made = ReferenceRenderer()
+    made.load(s)
+    return made.render(view, CLASSIC).pixels()
+
+
+def shown(renderer: GsplatRenderer, view: Camera = VIEW, options: RenderOptions = SHOWN) -> np.ndarray:
+    values = cast("torch.Tensor", renderer.render(view, options).source())
+    assert values.dtype == torch.float16
+    return values.float().numpy()
+
+
+@pytest.mark.parametrize("place", [lambda s: s, on_gpu], ids=["host", "gpu"])
+@pytest.mark.parametrize("options", [CLASSIC, SHOWN], ids=["depth", "shown"])
+def test_pictures(renderer: GsplatRenderer, place: Callable[[GaussianScene], GaussianScene],
+                  options: RenderOptions) -> None:
+    s = random_scene(1, Chance(n=200))
+    expected = reference(s)
+    renderer.load(place(s))
+    assert psnr(shown(renderer, options=options)[..., :3], expected.color) > 60
+    picture = renderer.render(VIEW, options)
+    p = picture.pixels()
+    assert min(psnr(p.color, expected.color), psnr(p.alpha, expected.alpha)) > 80 and p.color.dtype == np.float32
+    assert (p.depth is not None) is options.depth
+    with picture.on_gpu() as (rgba, depth):
+        assert rgba.dtype == torch.float32 and (depth is not None) is options.depth
+    assert renderer.note == "" and not renderer.reading and not renderer.tick()
+
+
+def test_it_is_drawn_where_it_is_shown(renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    renderer.load(random_scene(1, Chance(n=50)))
+    targets: list[Any] = []
+    draw = renderer._frame.render
+    monkeypatch.setattr(renderer._frame, "render", lambda *args: (targets.append(args[2]), draw(*args))[1])
+    picture = renderer.render(VIEW, SHOWN)
+    source = picture.source()
+    assert len(targets) == 1 and targets[0] is source is picture.source()
+    picture.pixels()
+    assert targets[1:] == [None] and picture.source() is source
+    assert renderer._canvas_held.begun == 1
+
+
+def test_a_picture_with_too_little_room_is_drawn_again_in_its_place(
+        renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    s = random_scene(1, Chance(n=200))
+    renderer.load(s)
+    whole = shown(renderer)
+    monkeypatch.setattr(Capacity, "FIRST", 64)
+    frame = cast("frame_graph.FrameGraph", renderer._frame)
+    for options in (SHOWN, CLASSIC):
+        frame._capacity.slots = 64
+        renderer.load(s)
+        assert np.array_equal(shown(renderer, options=options), whole)
+        assert frame.slots > 64
+    frame._capacity.slots = 64
+    renderer.load(s)
+    picture = renderer.render(VIEW, SHOWN)
+    assert psnr(picture.pixels().color, whole[..., :3]) > 60
+    assert np.array_equal(cast("torch.Tensor", picture.source()).float().numpy(), whole)
+
+
+def test_without_opengl(no_gpu: None) -> None:
+    renderer = GsplatRenderer(device=CPU)
+    renderer.load(random_scene(1, Chance(n=50)))
+    picture = renderer.render(VIEW, SHOWN)
+    assert picture.pixels().alpha.any()
+    with pytest.raises(RendererError, match="without an OpenGL context"):
+        picture.source()
+    renderer.close()
+
+
+def test_far_from_the_origin(renderer: GsplatRenderer) -> None:
+    s = random_scene(11, Chance(n=200))
+    s = replace(s, means=np.round(s.means * 8) / 8)
+    offset = np.array([3e5, -2e5, 1e5])
+    view = replace(VIEW, viewmat=VIEW.viewmat.copy())
+    view.viewmat[:3, 3] -= view.viewmat[:3, :3] @ offset
+    far, near = replace(s, means=(s.means + offset).astype(np.float32)), shown_after(renderer, s)
+    for place in (on_gpu, on_gpu, lambda scene: scene):
+        assert psnr(shown_after(renderer, place(far), view), near) > 60
+        assert renderer._gaussians.origin.all() and not renderer.tick()
+    assert np.abs(renderer.host_scene().means - far.means).max() < 0.1
+    assert psnr(shown_after(renderer, on_gpu(s)), near) > 60 and not renderer._gaussians.origin.any()
+
+
+def shown_after(renderer: GsplatRenderer, s: GaussianScene, view: Camera = VIEW) -> np.ndarray:
+    renderer.load(s)
+    return shown(renderer, view)
+
+
+def test_bad_numbers_and_none_at_all(renderer: GsplatRenderer) -> None:
+    s = on_gpu(random_scene(1, Chance(n=100)))
+    s.means[3:7] = float("nan")
+    assert shown_after(renderer, s).any() and renderer.skipped == 4
+    assert not shown_after(renderer, replace(s, **{name: getattr(s, name)[:0] for name in FIELDS})).any()
+    assert renderer.skipped == 0
+
+
+def test_loads_and_pictures_are_timed_each(renderer: GsplatRenderer) -> None:
+    assert renderer.gpu_ms is None and renderer.load_gpu_ms is None
+    renderer.load(random_scene(1, Chance(n=20)))
+    assert renderer.gpu_ms is None and renderer.load_gpu_ms == 1.5
+    renderer.render(VIEW, SHOWN)
+    assert renderer.gpu_ms == 1.5 and {"gpu", "gpu load"} <= set(renderer.timings)
+
+
+def test_why_it_is_slower_is_said(renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    renderer._frame.failure = "no CUDA graph: for a reason"
+    assert renderer.note == "no CUDA graph: for a reason"
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RendererError("NVRTC is missing")
+
+    monkeypatch.setattr(gsplat_scene, "kernels", broken)
+    gaussians = gsplat_scene.DeviceGaussians(CPU)
+    assert gaussians.note == "activation with torch: NVRTC is missing"
+    s = random_scene(1, Chance(n=100))
+    renderer.load(s)
+    gaussians.load(on_gpu(s))
+    assert torch.allclose(gaussians.colors, renderer._gaussians.colors) and len(gaussians) == 100
+    assert torch.allclose(gaussians.scales, renderer._gaussians.scales)
+
+
+def test_gsplat_by_itself_where_frames_cannot_be_made(no_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise RendererError("of another version")
+
+    monkeypatch.setattr(frame_graph, "_gsplat_kernels", broken)
+    frame, note = gsplat_frame.make_frame(CPU)
+    assert isinstance(frame, gsplat_frame.PlainFrame) and note == "plain gsplat: of another version"
+    assert frame.failure == ""
