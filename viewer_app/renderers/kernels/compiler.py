@@ -104,7 +104,7 @@ class Nvrtc:
     def compile(self, source: str, options: tuple[str, ...]) -> bytes:
         """Machine code for a target sm_NN, PTX for compute_NN."""
         program = ctypes.c_void_p()
-        self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"frame.cu", 0, None, None)
+        self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
         try:
             flags = [o.encode() for o in options]
             status = self._library.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
