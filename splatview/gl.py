@@ -5,7 +5,9 @@
     shown = splatview.gl.texture(tensor, ctx)       # shown.texture; shown.update() after the tensor changed
 
     canvas = splatview.gl.SharedTexture(ctx, size)  # a texture of ours: canvas.texture to draw from or into,
-    canvas.write(tensor); canvas.read()             # and the fastest way for tensors into it and out of it
+    canvas.write(tensor); canvas.read()             # and the fastest way for tensors into it and out of it;
+                                                    # explicit=True: OpenGL uses it in `with canvas.gl():` only, and
+                                                    # in between write and read are CUDA alone
 
 Row 0 of a tensor is OpenGL's row 0. Loading this module loads moderngl; torch is loaded when it is needed.
 """
@@ -14,8 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipc.interop.shared_texture import SharedTexture
-from ipc.interop.texture_tensor import TensorTexture, TextureTensor
+from ipc.interop.shared_texture import SharedTexture, TensorTexture
+from ipc.interop.texture_tensor import TextureTensor
 
 if TYPE_CHECKING:
     import moderngl
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["SharedTexture", "TensorTexture", "TextureTensor", "texture"]
 
 
-def texture(tensor: torch.Tensor, ctx: moderngl.Context) -> TensorTexture:
+def texture(tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = False) -> TensorTexture:
     """A moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date.
 
-    `tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32; see `TensorTexture` for the errors.
+    `tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32. `explicit`: OpenGL uses it in `with
+    shown.gl():` only. See `TensorTexture` for the errors.
     """
-    return TensorTexture(tensor, ctx)
+    return TensorTexture(tensor, ctx, explicit=explicit)

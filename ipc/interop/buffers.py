@@ -30,6 +30,9 @@ MAX_PIECES = 8
 """Pieces of memory that one picture may span. OpenGL 3.3 has 16 texture units for a fragment shader."""
 _MAX_TEXTURES = 64
 """Buffer textures kept for one memory: a ring of 16 slots over several formats fits."""
+_SHORT_STEP = 16
+"""Steps from one pixel to the next up to this are compiled in: those of rows without gaps. Others would make a program
+for every stride."""
 _WORDS = 0x8236  # R32UI
 _FORMATS = {  # by dtype and values in a texel
     ("uint8", 1): 0x8229, ("uint8", 2): 0x822B, ("uint8", 4): 0x8058,  # R8, RG8, RGBA8
@@ -271,7 +274,8 @@ class BufferSource:
         self.channels, self.dtype, self.layout = form.channels, form.dtype, form.layout
         words = (f"ELEMENT_BYTES {ITEM_SIZE[form.dtype]}",) if access.fetch == "FETCH_WORDS" else ()
         self.defines: tuple[str, ...] = ("SOURCE_BUFFER", DTYPE_DEFINES[form.dtype], f"CHANNELS {form.channels}",
-                                         access.fetch, f"PIECES {len(access.pieces)}", *words)
+                                         access.fetch, f"PIECES {len(access.pieces)}", *words,
+                                         *((f"STEP {access.column}",) if access.column <= _SHORT_STEP else ()))
         self._ready = ready
         memory.textures(access)
 
@@ -286,7 +290,9 @@ class BufferSource:
         set_uniform(program, "u_source_size", self.size)
         set_uniform(program, "u_source_base", access.base)
         set_uniform(program, "u_source_row", access.row)
-        set_uniform(program, "u_source_column", access.column)
-        set_uniform(program, "u_source_plane", access.plane)
+        if access.column > _SHORT_STEP:
+            set_uniform(program, "u_source_column", access.column)
+        if access.fetch == "FETCH_ELEMENT":
+            set_uniform(program, "u_source_plane", access.plane)
         if len(access.cuts) > 1:
             set_uniform(program, "u_source_cuts", access.cuts)

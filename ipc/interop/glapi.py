@@ -30,7 +30,8 @@ READ_FRAMEBUFFER_BINDING, DRAW_FRAMEBUFFER_BINDING, RENDERBUFFER_BINDING = 0x8CA
 COLOR_ATTACHMENT0, DEPTH_ATTACHMENT, FRAMEBUFFER_COMPLETE = 0x8CE0, 0x8D00, 0x8CD5
 RED, RG, RGB, RGBA, DEPTH_COMPONENT = 0x1903, 0x8227, 0x1907, 0x1908, 0x1902
 UNSIGNED_BYTE, UNSIGNED_SHORT, UNSIGNED_INT, FLOAT, HALF_FLOAT = 0x1401, 0x1403, 0x1405, 0x1406, 0x140B
-STATIC_DRAW = 0x88E4
+COPY_READ_BUFFER, COPY_WRITE_BUFFER = 0x8F36, 0x8F37  # the names of their bindings, too
+STATIC_DRAW, STREAM_COPY = 0x88E4, 0x88E2
 SYNC_GPU_COMMANDS_COMPLETE = 0x9117
 SYNC_FLUSH_COMMANDS_BIT = 1
 ALREADY_SIGNALED, TIMEOUT_EXPIRED, CONDITION_SATISFIED, WAIT_FAILED = 0x911A, 0x911B, 0x911C, 0x911D
@@ -72,6 +73,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
     "glBindBuffer": (None, c_uint, c_uint),
     "glBufferData": (None, c_uint, _size, c_void_p, c_uint),
     "glBufferSubData": (None, c_uint, _size, _size, c_void_p),
+    "glCopyBufferSubData": (None, c_uint, c_uint, _size, _size, _size),
     "glGetBufferSubData": (None, c_uint, _size, _size, c_void_p),
     "glGenFramebuffers": (None, c_int, _names),
     "glDeleteFramebuffers": (None, c_int, _names),
@@ -182,7 +184,8 @@ class GL:
 
 
 _BINDINGS = {ARRAY_BUFFER: ARRAY_BUFFER_BINDING, TEXTURE_BUFFER: TEXTURE_BUFFER_BINDING,
-             PIXEL_PACK_BUFFER: PIXEL_PACK_BUFFER_BINDING, PIXEL_UNPACK_BUFFER: PIXEL_UNPACK_BUFFER_BINDING}
+             PIXEL_PACK_BUFFER: PIXEL_PACK_BUFFER_BINDING, PIXEL_UNPACK_BUFFER: PIXEL_UNPACK_BUFFER_BINDING,
+             COPY_READ_BUFFER: COPY_READ_BUFFER, COPY_WRITE_BUFFER: COPY_WRITE_BUFFER}
 
 
 @functools.cache

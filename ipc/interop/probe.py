@@ -70,7 +70,9 @@ def suitable(tensor: Pixels) -> tuple[str, ...]:
     memory = getattr(tensor, "memory", None)
     if memory is not None:
         return tuple(n for n in BRIDGES if n != "direct" or memory.pieces)
-    return tuple(BRIDGES) if getattr(tensor, "is_cuda", False) else ("host",)
+    if not getattr(tensor, "is_cuda", False):
+        return ("host",)
+    return tuple(n for n in BRIDGES if n != "direct")  # which is for another process's memory
 
 
 def make_bridge(ctx: moderngl.Context, tensor: Pixels, layout: str, forced: str | None = None) -> Bridge:

@@ -3,74 +3,92 @@
 The image and two semaphores come from Vulkan (`vulkan`) and are imported on both sides. Nothing is mapped, unmapped or
 copied by OpenGL, and with the semaphores nobody waits but the GPU. Where that cannot be, an ordinary texture behind a
 `TextureTensor` does the same, slower.
+
+    canvas = SharedTexture(ctx, (1024, 1024))
+    canvas.write(tensor)                       # OpenGL may draw with canvas.texture at any time
+
+    canvas = SharedTexture(ctx, (1024, 1024), explicit=True)
+    canvas.write(tensor)                       # CUDA alone: microseconds
+    with canvas.gl() as texture:               # OpenGL may use it in here only
+        texture.use(0)
+        ...
 """
 
 from __future__ import annotations
 
-import ctypes
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import moderngl
 
 from ipc.cuda import driver
 from ipc.errors import SharingError
-from ipc.interop import glapi
 from ipc.interop.direct import require_import
 from ipc.interop.glapi import GL
+from ipc.interop.probe import forced_bridge
+from ipc.interop.shared_image import DTYPES, FORMATS, BothSidesImage
 from ipc.interop.tensors import dtype_name
 from ipc.interop.texture_tensor import TextureTensor
-from ipc.interop.vulkan import VulkanDevice, give_fd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
 
-_FORMATS = {  # components and dtype: Vulkan's format, OpenGL's format
-    (1, "f1"): (9, 0x8229), (2, "f1"): (16, 0x822B), (4, "f1"): (37, 0x8058),
-    (1, "f2"): (76, 0x822D), (2, "f2"): (83, 0x822F), (4, "f2"): (97, 0x881A),
-    (1, "f4"): (100, 0x822E), (2, "f4"): (103, 0x8230), (4, "f4"): (109, 0x8814),
-}
-_DTYPES = {"f1": "uint8", "f2": "float16", "f4": "float32"}
+_CODES = {name: code for code, name in DTYPES.items()}
 _TRIAL_SECONDS = 5.0
 
 
 class SharedTexture:
-    """A texture of ours to draw from or into, that tensors go into and come out of."""
+    """A texture of ours to draw from or into, that tensors go into and come out of.
+
+    Everything happens on the thread of the OpenGL context, with that context current. By default OpenGL may use
+    `texture` at any time, and every `write` and `read` takes the image from OpenGL and gives it back, which costs a
+    third of a millisecond of the GPU's time if OpenGL works in between. With `explicit` CUDA has the image, and
+    OpenGL gets it only in a `with canvas.gl()` block (or from `acquire()` to `release()`).
+
+    What OpenGL draws is right at any time. `moderngl.Texture.read` after `moderngl.Texture.write` need not be:
+    NVIDIA's OpenGL answers it with what was uploaded, whatever CUDA wrote since. Read through a framebuffer instead.
+    """
 
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int = 4, dtype: str = "f1", *,
-                 order: str | None = None) -> None:
+                 explicit: bool = False, order: str | None = None) -> None:
         """`size`: width and height; `components` 1, 2 or 4; `dtype` f1, f2 or f4, as moderngl names them.
 
         `order`: how OpenGL's and CUDA's work is kept apart: "gpu" by semaphores, "host" by waiting on this thread
         (for measuring; by default the first that works). Raises ValueError for another format, SharingError when not
         even a copy works.
         """
-        if (components, dtype) not in _FORMATS or min(size) < 1:
+        if (components, dtype) not in FORMATS or min(size) < 1:
             raise ValueError(f"a texture of size {size} with {components} components of dtype {dtype!r}; legal are "
-                             f"1, 2 or 4 of {', '.join(_DTYPES)}")
+                             f"1, 2 or 4 of {', '.join(DTYPES)}")
         if order not in (None, "gpu", "host"):
             raise ValueError(f"order: {order!r} is not gpu or host")
         self.size = size
         self.shape = size[1], size[0], components
         """(H, W, C) of the tensors."""
-        self.dtype = _DTYPES[dtype]
+        self.dtype = DTYPES[dtype]
+        self.explicit = explicit
         self.reason = ""
         """Why the image is not shared, if it is not."""
+        self._with_gl = not explicit
         self._link: TextureTensor | None = None
-        self._image: _Image | None = None
+        self._image: BothSidesImage | None = None
         try:
             usable = _usable_order(ctx) if order is None else order
-            self._image = _Image(ctx, size, components, dtype, usable)
+            self._image = BothSidesImage(ctx, size, components, dtype, usable)
             self.texture: moderngl.Texture = self._image.texture
         except SharingError as e:
             if order is not None:
                 raise
             self.reason = str(e)
             self.texture = ctx.texture(size, components, alignment=1, dtype=dtype)
-            self._link = TextureTensor(self.texture)
+            try:
+                self._link = TextureTensor(self.texture)
+            except BaseException:
+                self.texture.release()
+                raise
         self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
 
     @property
@@ -81,25 +99,51 @@ class SharedTexture:
     def write(self, tensor: torch.Tensor) -> None:
         """Put a tensor of this shape and dtype into the texture, after what the current CUDA stream does now.
 
-        OpenGL draws with it from now on. Raises ValueError for another shape or dtype.
+        OpenGL draws with it from now on; with `explicit`, when it has the texture next. Raises ValueError for another
+        shape or dtype, SharingError while OpenGL has an explicit texture.
         """
-        if tuple(tensor.shape) != self.shape or dtype_name(tensor) != self.dtype:
+        if tensor.shape != self.shape or dtype_name(tensor) != self.dtype:
             raise ValueError(f"a {dtype_name(tensor)} tensor {tuple(tensor.shape)}; the texture takes {self.dtype} "
                              f"{self.shape}")
-        if self._image is not None:
-            self._image.write(tensor.detach())
-        elif self._link is not None:
-            self._link.write(tensor)
+        with _Turn(self) as side:
+            if isinstance(side, BothSidesImage):
+                side.write(tensor.detach())
+            else:
+                side.write(tensor)
 
     def read(self) -> torch.Tensor:
-        """What OpenGL has drawn into the texture so far: (H, W, C), row 0 is OpenGL's row 0.
+        """What OpenGL has drawn into the texture so far, or what was written: (H, W, C), row 0 is OpenGL's row 0.
 
-        It is there for what the current CUDA stream does next. The next `read` writes into the same tensor.
+        It is there for what the current CUDA stream does next. The next `read` writes into the same tensor. Raises
+        SharingError while OpenGL has an explicit texture.
         """
-        if self._image is not None:
-            return self._image.read()
-        assert self._link is not None, "the texture is closed"
-        return self._link.update()
+        with _Turn(self) as side:
+            return side.read() if isinstance(side, BothSidesImage) else side.update()
+
+    def acquire(self) -> moderngl.Texture:
+        """OpenGL gets an explicit texture, after all that CUDA was told to do with it. No effect if it has it."""
+        if not self._with_gl:
+            if self._image is not None:
+                self._image.to_gl()
+            self._with_gl = True
+        return self.texture
+
+    def release(self) -> None:
+        """CUDA gets an explicit texture back, after all that OpenGL was told to do. No effect if it has it."""
+        if self.explicit and self._with_gl:
+            if self._image is not None:
+                self._image.from_gl()
+            self._with_gl = False
+
+    @contextmanager
+    def gl(self) -> Iterator[moderngl.Texture]:
+        """`acquire` and `release` around a block in which OpenGL uses the texture."""
+        texture = self.acquire()
+        try:
+            yield texture
+        finally:
+            if self._image is not None or self._link is not None:  # closed in the block
+                self.release()
 
     def close(self) -> None:
         """Give back everything, the texture too. Idempotent."""
@@ -112,6 +156,96 @@ class SharedTexture:
             self.texture.release()
 
     def __enter__(self) -> SharedTexture:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class _Turn:
+    """CUDA's turn with a texture: with an explicit one that is nothing but a check. (A class: a generator costs more
+    than the copy that it surrounds.)"""
+
+    def __init__(self, owner: SharedTexture) -> None:
+        self._owner = owner
+
+    def __enter__(self) -> BothSidesImage | TextureTensor:
+        owner = self._owner
+        if owner.explicit and owner._with_gl:
+            raise SharingError("OpenGL has the texture: write and read outside the `with texture.gl()` block, or "
+                               "after release()")
+        side = owner._image or owner._link
+        if side is None:
+            raise SharingError("the texture is closed")
+        if not owner.explicit and owner._image is not None:
+            owner._image.from_gl()
+        return side
+
+    def __exit__(self, *exc: object) -> None:
+        owner = self._owner
+        if not owner.explicit and owner._image is not None:
+            owner._image.to_gl()
+
+
+class TensorTexture:
+    """A texture that follows a tensor."""
+
+    def __init__(self, tensor: torch.Tensor, ctx: moderngl.Context, way: str | None = None, *,
+                 explicit: bool = False) -> None:
+        """`tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32, on any GPU or the CPU.
+
+        By default it is a `SharedTexture`, `explicit` as there; for 3 channels, and where `way` or SPLATVIEW_INTEROP
+        names one, a `TextureTensor`. Errors as in both.
+        """
+        shape = tuple(tensor.shape)
+        if len(shape) not in (2, 3) or 0 in shape or shape[2:] > (4,) or dtype_name(tensor) not in _CODES:
+            raise ValueError(f"a {dtype_name(tensor)} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
+                             f"of {', '.join(_CODES)}")
+        self.tensor = tensor
+        size, components, dtype = (shape[1], shape[0]), (*shape, 1)[2], _CODES[dtype_name(tensor)]
+        self._shared: SharedTexture | None = None
+        self._link: SharedTexture | TextureTensor
+        if way is None and forced_bridge() is None and (components, dtype) in FORMATS:
+            self._link = self._shared = SharedTexture(ctx, size, components, dtype, explicit=explicit)
+            self.texture: moderngl.Texture = self._shared.texture
+        else:
+            self.texture = ctx.texture(size, components, alignment=1, dtype=dtype)
+            try:
+                self._link = TextureTensor(self.texture, way)
+            except BaseException:
+                self.texture.release()
+                raise
+        try:
+            self.update()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def way(self) -> str:
+        """vulkan, import, register or host."""
+        return self._link.way
+
+    def update(self) -> None:
+        """Bring the tensor's present content into the texture, in the order of the current CUDA stream."""
+        self._link.write(self.tensor if self.tensor.ndim == 3 else self.tensor.unsqueeze(-1))
+
+    @contextmanager
+    def gl(self) -> Iterator[moderngl.Texture]:
+        """Where OpenGL uses the texture, if it is explicit; see `SharedTexture`."""
+        if self._shared is None:
+            yield self.texture
+        else:
+            with self._shared.gl() as texture:
+                yield texture
+
+    def close(self) -> None:
+        """Give back everything, the texture too. Idempotent."""
+        self._link.close()
+        if self._shared is None:
+            self.texture.release()
+
+    def __enter__(self) -> TensorTexture:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -143,16 +277,18 @@ def _trial(ctx: moderngl.Context, order: str) -> None:
     device = driver.here(require_import(ctx))
     import torch
 
-    image = _Image(ctx, (64, 32), 4, "f1", order)
+    image = BothSidesImage(ctx, (64, 32), 4, "f1", order)
     with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream()):
         sent = torch.arange(64 * 32 * 4, device="cuda").mul_(7).to(torch.uint8).view(32, 64, 4)
         image.write(sent)
-        image.write(sent.flip(0))
-        image.read()
-        image.write(sent)
+        for turn in (sent.flip(0), sent):
+            image.to_gl()
+            image.from_gl()
+            image.write(turn)
         got = image.read()
         done = torch.cuda.Event()
         done.record()
+        image.to_gl()
     end = time.monotonic() + _TRIAL_SECONDS
     while not done.query():
         if time.monotonic() > end:
@@ -163,174 +299,3 @@ def _trial(ctx: moderngl.Context, order: str) -> None:
     image.close()
     if not same:
         raise SharingError("an image shared by Vulkan came back different")
-
-
-class _Image:
-    """The image on both sides."""
-
-    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str, order: str) -> None:
-        missing = {"GL_EXT_memory_object_fd", *(["GL_EXT_semaphore_fd"] if order == "gpu" else [])} - ctx.extensions
-        if missing:
-            raise SharingError(f"OpenGL ({ctx.info['GL_RENDERER']}) has no {' and no '.join(sorted(missing))}")
-        uuid = require_import(ctx)
-        import torch
-
-        self._closed = False
-        self._free: list[Any] = []  # what to call, last first
-        self._device = driver.here(uuid)
-        self._where = torch.device("cuda", self._device)
-        self._kind = getattr(torch, _DTYPES[dtype])
-        self._shape = size[1], size[0], components
-        self._read: torch.Tensor | None = None
-        self._order = order
-        vulkan = VulkanDevice.on(uuid)
-        try:
-            self._image = vulkan.image(*size, _FORMATS[components, dtype][0])
-            self._free.append(self._image.release)
-            self._array = self._import_into_cuda(size, components, dtype)
-            name = self._import_into_gl(size, _FORMATS[components, dtype][1])
-            self.texture = ctx.external_texture(name, size, components, 0, dtype)
-            if order == "gpu":
-                self._gl_done, self._cuda_waits = self._semaphore(vulkan)
-                self._gl_waits, self._cuda_done = self._semaphore(vulkan)
-        except BaseException:
-            self.close()
-            raise
-        self._texture_names = (ctypes.c_uint * 1)(name)
-        self._layouts = (ctypes.c_uint * 1)(glapi.LAYOUT_GENERAL)
-        cu = driver.bindings()
-        self._signal_params = [cu.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()]
-        self._wait_params = [cu.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()]
-        row = size[0] * components * self._kind.itemsize
-        linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
-        self._to, self._from = cu.CUDA_MEMCPY2D(), cu.CUDA_MEMCPY2D()
-        for copy in (self._to, self._from):
-            copy.WidthInBytes, copy.Height, copy.srcPitch, copy.dstPitch = row, size[1], row, row
-        self._to.srcMemoryType, self._to.dstMemoryType, self._to.dstArray = linear, opaque, self._array
-        self._from.srcMemoryType, self._from.srcArray, self._from.dstMemoryType = opaque, self._array, linear
-
-    def _import_into_cuda(self, size: tuple[int, int], components: int, dtype: str) -> Any:
-        """The CUDA array over the image."""
-        cu = driver.bindings()
-        memory = cu.CUDA_EXTERNAL_MEMORY_HANDLE_DESC()
-        memory.type = cu.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
-        memory.size, memory.flags = self._image.size, 1  # CUDA_EXTERNAL_MEMORY_DEDICATED
-
-        def import_memory(fd: int) -> Any:
-            memory.handle.fd = fd
-            return driver.handle("cuImportExternalMemory", memory)
-
-        formats = cu.CUarray_format
-        levels = cu.CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC()
-        levels.offset, levels.numLevels = 0, 1
-        levels.arrayDesc.Width, levels.arrayDesc.Height, levels.arrayDesc.Depth = *size, 0
-        levels.arrayDesc.NumChannels = components
-        levels.arrayDesc.Format = {"f1": formats.CU_AD_FORMAT_UNSIGNED_INT8, "f2": formats.CU_AD_FORMAT_HALF,
-                                   "f4": formats.CU_AD_FORMAT_FLOAT}[dtype]
-        levels.arrayDesc.Flags = 0x20 | 0x02  # a colour attachment, as Vulkan was told; loads and stores
-        with driver.context(self._device):
-            external = give_fd(self._image.fd(), import_memory)
-            self._free.append(lambda: driver.release("cuDestroyExternalMemory", external))
-            mipmap = driver.handle("cuExternalMemoryGetMappedMipmappedArray", external, levels)
-            self._free.append(lambda: driver.release("cuMipmappedArrayDestroy", mipmap))
-            return driver.handle("cuMipmappedArrayGetLevel", mipmap, 0)
-
-    def _import_into_gl(self, size: tuple[int, int], internal_format: int) -> int:
-        """The name of the texture over the image."""
-        gl = GL.current()
-        gl.clear_errors()
-        memory = gl.generate("glCreateMemoryObjectsEXT")
-        self._free.append(lambda: gl.delete("glDeleteMemoryObjectsEXT", [memory]))
-        dedicated = ctypes.c_int(1)
-        gl.glMemoryObjectParameterivEXT(memory, glapi.DEDICATED_MEMORY_OBJECT, ctypes.byref(dedicated))
-
-        def import_memory(fd: int) -> None:
-            gl.glImportMemoryFdEXT(memory, self._image.size, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
-            gl.check(f"glImportMemoryFdEXT of {self._image.size} bytes")
-
-        give_fd(self._image.fd(), import_memory)
-        name = gl.generate("glGenTextures")
-        self._free.append(lambda: gl.delete("glDeleteTextures", [name]))
-        before = gl.integer(glapi.TEXTURE_BINDING_2D)
-        gl.glBindTexture(glapi.TEXTURE_2D, name)
-        gl.glTexParameteri(glapi.TEXTURE_2D, glapi.TEXTURE_TILING, glapi.OPTIMAL_TILING)
-        gl.glTexStorageMem2DEXT(glapi.TEXTURE_2D, 1, internal_format, *size, memory, 0)
-        gl.glBindTexture(glapi.TEXTURE_2D, before)
-        gl.check("glTexStorageMem2DEXT")
-        return name
-
-    def _semaphore(self, vulkan: VulkanDevice) -> tuple[int, Any]:
-        """The two sides of a semaphore: OpenGL's name and CUDA's handle."""
-        gl, cu = GL.current(), driver.bindings()
-        shared = vulkan.semaphore()
-        self._free.append(shared.release)
-        name = gl.generate("glGenSemaphoresEXT")
-        self._free.append(lambda: gl.delete("glDeleteSemaphoresEXT", [name]))
-
-        def import_into_gl(fd: int) -> None:
-            gl.glImportSemaphoreFdEXT(name, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
-            gl.check("glImportSemaphoreFdEXT")
-
-        description = cu.CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC()
-        description.type = cu.CUexternalSemaphoreHandleType.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD
-
-        def import_into_cuda(fd: int) -> Any:
-            description.handle.fd = fd
-            return driver.handle("cuImportExternalSemaphore", description)
-
-        give_fd(shared.fd(), import_into_gl)
-        with driver.context(self._device):
-            imported = give_fd(shared.fd(), import_into_cuda)
-        self._free.append(lambda: driver.release("cuDestroyExternalSemaphore", imported))
-        return name, imported
-
-    def write(self, tensor: torch.Tensor) -> None:
-        if tensor.device != self._where or not tensor.is_contiguous():
-            tensor = tensor.to(self._where).contiguous()
-        self._to.srcDevice = tensor.data_ptr()
-        with self._turn() as stream:
-            driver.call("cuMemcpy2DAsync", self._to, stream)
-
-    def read(self) -> torch.Tensor:
-        if self._read is None:
-            import torch
-
-            self._read = torch.empty(self._shape, dtype=self._kind, device=self._where)
-            self._from.dstDevice = self._read.data_ptr()
-        with self._turn() as stream:
-            driver.call("cuMemcpy2DAsync", self._from, stream)
-        return self._read
-
-    @contextmanager
-    def _turn(self) -> Iterator[Any]:
-        """CUDA's turn with the image, between what OpenGL was told before and after: the current stream."""
-        if self._closed:
-            raise SharingError("the texture is closed")
-        gl, number = GL.current(), driver.current_stream(self._device)
-        stream = driver.stream_object(number)
-        with driver.context(self._device):
-            if self._order == "host":
-                gl.wait_fence(gl.fence())
-                yield stream
-                driver.call("cuStreamSynchronize", stream)
-                return
-            gl.glSignalSemaphoreEXT(self._gl_done, 0, None, 1, self._texture_names, self._layouts)
-            gl.glFlush()  # a wait for what was never handed to the GPU would not end
-            driver.call("cuWaitExternalSemaphoresAsync", [self._cuda_waits], self._wait_params, 1, stream)
-            try:
-                yield stream
-            finally:
-                driver.call("cuSignalExternalSemaphoresAsync", [self._cuda_done], self._signal_params, 1, stream)
-                gl.glWaitSemaphoreEXT(self._gl_waits, 0, None, 1, self._texture_names, self._layouts)
-
-    def close(self) -> None:
-        """Idempotent. Waits for both sides first."""
-        if self._closed:
-            return
-        self._closed = True
-        self._read = None
-        GL.current().glFinish()
-        with driver.context(self._device):
-            driver.release("cuCtxSynchronize")
-            while self._free:
-                self._free.pop()()

@@ -1,10 +1,9 @@
-"""Tensors over somebody's OpenGL textures, and textures over tensors, without a copy through host memory.
+"""Tensors over somebody's OpenGL textures, without a copy through host memory.
 
     frame = TextureTensor(texture)       # a moderngl texture or renderbuffer of your program
     while drawing:
         ...
         frame.update()                   # frame.tensor, (H, W, C) on the GPU, has what was drawn
-    shown = TensorTexture(tensor, ctx)   # the reverse: shown.texture; shown.update() after the tensor changed
 
 Row 0 of a tensor is OpenGL's row 0, the bottom one of what was drawn the usual way up: `tensor.flip(0)` turns it over.
 Everything happens on the thread of the OpenGL context, with that context current. OpenGL's state that is touched is
@@ -124,50 +123,6 @@ class TextureTensor:
         self.close()
 
 
-class TensorTexture:
-    """A texture that follows a tensor."""
-
-    def __init__(self, tensor: torch.Tensor, ctx: moderngl.Context, way: str | None = None) -> None:
-        """`tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32, on any GPU or the CPU.
-
-        `way` and errors as in `TextureTensor`.
-        """
-        dtypes = {name: code for code, (name, _, _) in _DTYPES.items()}
-        shape = tuple(tensor.shape)
-        if len(shape) not in (2, 3) or 0 in shape or shape[2:] > (4,) or dtype_name(tensor) not in dtypes:
-            raise ValueError(f"a {dtype_name(tensor)} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
-                             f"of {', '.join(dtypes)}")
-        self.tensor = tensor
-        components = shape[2] if len(shape) == 3 else 1
-        self.texture: moderngl.Texture = ctx.texture((shape[1], shape[0]), components, alignment=1,
-                                                     dtype=dtypes[dtype_name(tensor)])
-        try:
-            self._link = TextureTensor(self.texture, way)
-            self.update()
-        except BaseException:
-            self.texture.release()
-            raise
-
-    @property
-    def way(self) -> str:
-        return self._link.way
-
-    def update(self) -> None:
-        """Bring the tensor's present content into the texture, in the order of the current CUDA stream."""
-        self._link.write(self.tensor if self.tensor.ndim == 3 else self.tensor.unsqueeze(-1))
-
-    def close(self) -> None:
-        """Give back everything, the texture too. Idempotent."""
-        self._link.close()
-        self.texture.release()
-
-    def __enter__(self) -> TensorTexture:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
 @contextmanager
 def _stored_tightly(gl: GL, settings: dict[int, int]) -> Iterator[None]:
     """Pixels of a transfer lie side by side; the program's own settings come back afterwards."""
@@ -227,23 +182,45 @@ class _Imported:
         self._slots = [self._buffer.tensor(owner.dtype, owner.shape, self._size * (k + 1)) for k in range(_SLOTS)]
         self._fences: list[int | None] = [None] * _SLOTS
         self._next = 0
+        self._direct = not owner._renderbuffer and owner._format != glapi.DEPTH_COMPONENT
+        self._staging = 0
 
     def _wait_for_cuda(self) -> None:
         self._mark.record()
         self._mark.wait()
 
     def pull(self) -> None:
-        gl, owner = GL.current(), self._owner
+        gl, owner, target = GL.current(), self._owner, self._buffer.gl.buffer(0)
         gl.clear_errors()
         self._wait_for_cuda()
-        with gl.bound(glapi.PIXEL_PACK_BUFFER, self._buffer.gl.buffer(0)), _stored_tightly(gl, _PACK):
+        if self._direct:
+            with (gl.bound(glapi.PIXEL_PACK_BUFFER, target), _stored_tightly(gl, _PACK),
+                  _texture_bound(gl, owner.texture.glo)):
+                gl.glGetTexImage(glapi.TEXTURE_2D, 0, owner._format, owner._type, None)
+        else:
+            self._pull_by_way_of(gl, target)
+        gl.check("reading a texture into GPU memory")
+        gl.glFinish()  # a fence tells nothing of transfers into memory that others use too
+
+    def _pull_by_way_of(self, gl: GL, target: int) -> None:
+        """First into a buffer of OpenGL's own.
+
+        NVIDIA's OpenGL has not finished writing what it reads from a framebuffer or converts (depth) into imported
+        memory when it says that it has; a copy between buffers it has.
+        """
+        owner = self._owner
+        if not self._staging:
+            self._staging = gl.generate("glGenBuffers")
+            with gl.bound(glapi.PIXEL_PACK_BUFFER, self._staging):
+                gl.glBufferData(glapi.PIXEL_PACK_BUFFER, self._size, None, glapi.STREAM_COPY)
+        with gl.bound(glapi.PIXEL_PACK_BUFFER, self._staging), _stored_tightly(gl, _PACK):
             if owner._renderbuffer:
                 _read_renderbuffer(gl, owner, None)
             else:
                 with _texture_bound(gl, owner.texture.glo):
                     gl.glGetTexImage(glapi.TEXTURE_2D, 0, owner._format, owner._type, None)
-        gl.check("reading a texture into GPU memory")
-        gl.wait_fence(gl.fence())
+        with gl.bound(glapi.COPY_READ_BUFFER, self._staging), gl.bound(glapi.COPY_WRITE_BUFFER, target):
+            gl.glCopyBufferSubData(glapi.COPY_READ_BUFFER, glapi.COPY_WRITE_BUFFER, 0, 0, owner._bytes)
 
     def push(self, tensor: torch.Tensor) -> None:
         owner, gl = self._owner, GL.current()
@@ -268,6 +245,8 @@ class _Imported:
         for fence in self._fences:
             if fence is not None:
                 gl.glDeleteSync(fence)
+        if self._staging:
+            gl.delete("glDeleteBuffers", [self._staging])
         self._slots.clear()
         del self.tensor
         self._mark.close()

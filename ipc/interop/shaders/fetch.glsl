@@ -6,6 +6,7 @@
 //     FETCH_TEXEL    one texel holds a pixel's channels
 //     FETCH_ELEMENT  one texel holds one value; channels u_source_plane texels apart
 //     FETCH_WORDS    texels are 32-bit words; a pixel's channels, of ELEMENT_BYTES 1 or 2 each, lie side by side
+//     STEP         from a pixel to the one beside it, where that is short; else u_source_column says it
 //   DTYPE_U8  DTYPE_U16  DTYPE_F16  DTYPE_BF16  DTYPE_F32
 #ifdef GL_ARB_shading_language_packing
 #extension GL_ARB_shading_language_packing : enable
@@ -71,7 +72,12 @@ vec4 stored(ivec2 p) {
 
 uniform int u_source_base;     // where the pixel at 0, 0 lies: texels, for FETCH_WORDS bytes, from u_source_0's start
 uniform int u_source_row;      // to the pixel below, in the same unit
+#ifdef STEP  // a constant costs nothing, and 1 not even a multiplication
+#define SOURCE_COLUMN STEP
+#else
 uniform int u_source_column;   // to the pixel beside
+#define SOURCE_COLUMN u_source_column
+#endif
 uniform SOURCE_SAMPLER u_source_0;
 #if PIECES > 1
 uniform int u_source_cuts[PIECES];  // the first texel of each piece
@@ -121,10 +127,13 @@ SOURCE_TEXEL source_texel(int i) {
     return texelFetch(u_source_0, i);
 }
 
+// Where a pixel lies, in the unit of u_source_base.
+int source_place(ivec2 p) { return p.y * u_source_row + (p.x * SOURCE_COLUMN + u_source_base); }
+
 #ifdef FETCH_TEXEL
 
 vec4 stored(ivec2 p) {
-    return source_masked(source_values(source_texel(u_source_base + p.y * u_source_row + p.x * u_source_column)));
+    return source_masked(source_values(source_texel(source_place(p))));
 }
 
 #elif defined(FETCH_ELEMENT)
@@ -132,7 +141,7 @@ vec4 stored(ivec2 p) {
 uniform int u_source_plane;
 
 vec4 stored(ivec2 p) {
-    int i = u_source_base + p.y * u_source_row + p.x * u_source_column;
+    int i = source_place(p);
     vec4 v = vec4(0.0);
     v.r = source_values(source_texel(i)).r;
 #if CHANNELS > 1
@@ -157,7 +166,7 @@ uint source_funnel(uint first, uint second, uint shift) {
 #if ELEMENT_BYTES == 1
 
 vec4 stored(ivec2 p) {
-    int at = u_source_base + p.y * u_source_row + p.x * u_source_column;
+    int at = source_place(p);
     int over = at & 3;
     uint first = source_texel(at >> 2).r;
     uint second = over + CHANNELS > 4 ? source_texel((at >> 2) + 1).r : 0u;
@@ -192,7 +201,7 @@ vec2 source_pair(uint bits) {  // the lower half first
 }
 
 vec4 stored(ivec2 p) {
-    int at = u_source_base + p.y * u_source_row + p.x * u_source_column;
+    int at = source_place(p);
     uint over = uint(at & 2);
     int i = at >> 2;
     uint words[3];
