@@ -15,8 +15,10 @@ from gpu_memory import used
 
 from ipc import SharingError
 from ipc.interop import glapi
+from ipc.interop.base import Form
 from ipc.interop.glapi import GL, gl_device_uuid
-from ipc.interop.readback import VERTEX
+from ipc.interop.readback import VERTEX, read_source
+from ipc.interop.sources import TextureSource
 from splatview.gl import SharedTexture
 
 if TYPE_CHECKING:
@@ -57,26 +59,62 @@ def test_without_it_an_ordinary_texture_does_it(ctx: moderngl.Context) -> None:
                 SharedTexture(ctx, (64, 48), order="gpu")
 
 
+def drawn(ctx: moderngl.Context, shared: SharedTexture) -> torch.Tensor:
+    """What a shader sees of it, bit for bit: (H, W, C) float32, uint8 as v / 255."""
+    form = Form(*shared.size, shared.shape[2], shared.dtype, "HWC")
+    return torch.from_numpy(read_source(ctx, TextureSource(shared.texture, form)).copy())[..., : shared.shape[2]]
+
+
+def as_drawn(values: torch.Tensor) -> torch.Tensor:
+    return values.cpu().float() / 255 if values.dtype == torch.uint8 else values.cpu().float()
+
+
+def attached(ctx: moderngl.Context, shared: SharedTexture, components: int, dtype: str) -> np.ndarray:
+    """Its pixels, read through a framebuffer."""
+    framebuffer = ctx.framebuffer([shared.texture])
+    pixels = framebuffer.read(components=components, dtype=dtype, alignment=1)
+    framebuffer.release()
+    return np.frombuffer(pixels, NUMPY[dtype]).reshape(shared.shape)
+
+
+@pytest.mark.parametrize("explicit", [False, True], ids=["any time", "explicit"])
 @pytest.mark.parametrize("size", [(61, 33), (1, 1), (256, 128), (1000, 701)])
-def test_every_format_exactly(ctx: moderngl.Context, order: str | None, size: tuple[int, int]) -> None:
+def test_every_format_exactly(ctx: moderngl.Context, order: str | None, size: tuple[int, int], explicit: bool) -> None:
     for components, dtype in FORMATS:
         shape = size[1], size[0], components
-        with SharedTexture(ctx, size, components, dtype, order=order) as shared:
+        with SharedTexture(ctx, size, components, dtype, order=order, explicit=explicit) as shared:
             for seed in range(4):
                 sent = values(shape, dtype, seed)
                 shared.write(sent)
-                drawn = np.frombuffer(shared.texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
-                assert np.array_equal(drawn, sent.cpu().numpy()), ("to OpenGL", components, dtype, seed)
+                with shared.gl():
+                    assert torch.allclose(drawn(ctx, shared), as_drawn(sent), rtol=0, atol=1e-7), (
+                        "drawn", components, dtype, seed)
+                    assert np.array_equal(attached(ctx, shared, components, dtype), sent.cpu().numpy()), (
+                        "in a framebuffer", components, dtype, seed)
                 assert torch.equal(shared.read(), sent), ("from CUDA's copy", components, dtype, seed)
                 back = values(shape, dtype, seed + 10)
-                shared.texture.write(back.cpu().numpy().tobytes(), alignment=1)
+                with shared.gl() as texture:
+                    texture.write(back.cpu().numpy().tobytes(), alignment=1)
                 assert torch.equal(shared.read(), back), ("from OpenGL", components, dtype, seed)
             turned = values(shape, dtype, 5).flip(0, 1)
             shared.write(turned)
             assert torch.equal(shared.read(), turned)
 
 
-def test_the_order_of_work_is_kept(ctx: moderngl.Context, order: str | None) -> None:
+def test_what_is_written_can_be_read_as_a_texture(ctx: moderngl.Context, order: str | None) -> None:
+    """With OpenGL's own reading, as long as OpenGL uploads nothing itself."""
+    for components, dtype in FORMATS:
+        shape = 33, 61, components
+        with SharedTexture(ctx, (61, 33), components, dtype, order=order) as shared:
+            for seed in range(4):
+                sent = values(shape, dtype, seed)
+                shared.write(sent)
+                got = np.frombuffer(shared.texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
+                assert np.array_equal(got, sent.cpu().numpy()), (components, dtype, seed)
+
+
+@pytest.mark.parametrize("explicit", [False, True], ids=["any time", "explicit"])
+def test_the_order_of_work_is_kept(ctx: moderngl.Context, order: str | None, explicit: bool) -> None:
     """Tensor to texture, drawn by a shader into another one, to a tensor again: two hundred times without a wait of
     ours, each time another picture."""
     size, shape = (512, 256), (256, 512, 4)
@@ -84,19 +122,81 @@ def test_the_order_of_work_is_kept(ctx: moderngl.Context, order: str | None) -> 
         "#version 330\nuniform sampler2D t; out vec4 c;\n"
         "void main() { c = 1.0 - texelFetch(t, ivec2(gl_FragCoord.xy), 0); }"))
     array = ctx.vertex_array(program, [])
-    with SharedTexture(ctx, size, order=order) as first, SharedTexture(ctx, size, order=order) as second:
+    with (SharedTexture(ctx, size, order=order, explicit=explicit) as first,
+          SharedTexture(ctx, size, order=order, explicit=explicit) as second):
         framebuffer = ctx.framebuffer([second.texture])
         pictures = [values(shape, "f1", seed) for seed in range(8)]
         wrong = torch.zeros((), dtype=torch.int64, device=pictures[0].device)
         count = 200 if first.way == "vulkan" else 20
         for k in range(count):
             first.write(pictures[k % 8])
-            with ctx.scope(framebuffer, moderngl.NOTHING):
-                first.texture.use(0)
+            with first.gl() as texture, second.gl(), ctx.scope(framebuffer, moderngl.NOTHING):
+                texture.use(0)
                 array.render(moderngl.TRIANGLES, vertices=3)
             wrong += (second.read() != 255 - pictures[k % 8]).sum()
         assert int(wrong) == 0
         framebuffer.release()
+
+
+def test_an_explicit_texture_is_one_sides_at_a_time(ctx: moderngl.Context, order: str | None) -> None:
+    """Many writes before OpenGL looks, turns in which CUDA does nothing, and what is refused."""
+    shape = 33, 61, 4
+    with SharedTexture(ctx, (61, 33), order=order, explicit=True) as shared:
+        sent = [values(shape, "f1", seed) for seed in range(8)]
+        for _ in range(3):
+            for picture in sent:
+                shared.write(picture)
+            assert torch.equal(shared.read(), sent[-1])
+            for _ in range(3):  # OpenGL gives it back and takes it again
+                with shared.gl():
+                    assert torch.allclose(drawn(ctx, shared), as_drawn(sent[-1]), rtol=0, atol=1e-7)
+                    with pytest.raises(SharingError, match="OpenGL has the texture"):
+                        shared.write(sent[0])
+                    with pytest.raises(SharingError, match="OpenGL has the texture"):
+                        shared.read()
+        assert shared.acquire() is shared.acquire() is shared.texture
+        shared.release()
+        shared.release()
+        shared.write(sent[3])
+        assert torch.equal(shared.read(), sent[3])
+    with pytest.raises(SharingError, match="the texture is closed"):
+        shared.read()
+
+
+@pytest.mark.cuda
+def test_writing_an_explicit_texture_calls_no_opengl(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SharedTexture(ctx, (64, 64), explicit=True) as shared:
+        sent = values((64, 64, 4), "f1", 1)
+        shared.write(sent)
+        with shared.gl():
+            pass
+        shared.write(sent)  # this one hands it over
+        with monkeypatch.context() as patch:
+            patch.setattr(GL, "current", lambda: pytest.fail("OpenGL was called"))
+            for picture in (sent.flip(0).contiguous(), sent):
+                shared.write(picture)
+                assert torch.equal(shared.read(), picture)
+
+
+@pytest.mark.cuda
+def test_streams_one_after_the_other(ctx: moderngl.Context, order: str | None) -> None:
+    """Written on one stream behind long work, read on another: in this order, and OpenGL after both."""
+    one, two = torch.cuda.Stream(), torch.cuda.Stream()
+    sent = [torch.full((256, 256, 1), float(k), device="cuda") for k in range(1, 6)]
+    torch.cuda.synchronize()
+    with SharedTexture(ctx, (256, 256), 1, "f4", order=order, explicit=True) as shared:
+        for k, picture in enumerate(sent, 1):
+            with torch.cuda.stream(one):
+                torch.cuda._sleep(20_000_000)
+                shared.write(picture)
+            with torch.cuda.stream(two):
+                got = shared.read()
+                assert (got == k).all(), k
+            with torch.cuda.stream(one):
+                torch.cuda._sleep(20_000_000)
+                shared.write(picture + 0.5)
+            with torch.cuda.stream(two), shared.gl():
+                assert (drawn(ctx, shared) == k + 0.5).all(), k
 
 
 @pytest.mark.cuda
@@ -106,8 +206,7 @@ def test_other_streams_and_long_work(ctx: moderngl.Context, order: str | None) -
         for k in range(1, 6):
             torch.cuda._sleep(20_000_000)
             shared.write(torch.full((256, 256, 1), float(k), device="cuda"))
-            drawn = np.frombuffer(shared.texture.read(alignment=1), np.float32)
-            assert (drawn == k).all(), k
+            assert (drawn(ctx, shared) == k).all(), k
 
 
 def test_nothing_piles_up(ctx: moderngl.Context, order: str | None) -> None:

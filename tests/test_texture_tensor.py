@@ -109,16 +109,21 @@ def test_depth(ctx: moderngl.Context, way: str) -> None:
         depth.release()
 
 
-def test_a_texture_over_a_tensor(ctx: moderngl.Context) -> None:
+@pytest.mark.parametrize("explicit", [False, True], ids=["any time", "explicit"])
+def test_a_texture_over_a_tensor(ctx: moderngl.Context, explicit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     for shape, dtype in (((33, 61), "f4"), ((33, 61, 3), "f1"), ((33, 61, 4), "f2"), ((5, 7, 1), "f1")):
         tensor = torch.from_numpy(values(shape, dtype, 0)).to(device)
-        with splatview.gl.texture(tensor, ctx) as shown:
+        with splatview.gl.texture(tensor, ctx, explicit=explicit) as shown:
             assert shown.texture.size == (shape[1], shape[0])
+            if device == "cuda":
+                assert shown.way == ("import" if shape[2:] == (3,) else "vulkan")
             for seed in (0, 1, 2):
                 tensor.copy_(torch.from_numpy(values(shape, dtype, seed)))
                 shown.update()
-                back = np.frombuffer(shown.texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
+                with shown.gl() as texture:
+                    back = np.frombuffer(texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
                 assert np.array_equal(back, values(shape, dtype, seed))
 
 
