@@ -2,7 +2,9 @@
 
 The frames are different from one to the next. The time is that of all of them until CUDA and OpenGL are both finished.
 gl_tensor prints 22,086 frames/s one way for the same size and count (on a GP100, without saying that it waits). Map
-and unmap is the bare driver API: a registered texture, mapped, copied and unmapped for each frame.
+and unmap is the bare driver API: a registered texture, mapped, copied and unmapped for each frame. What it costs is the
+GPU's change between compute and graphics, which the first row measures by itself: whatever makes both work for each
+frame takes as long, and only what leaves OpenGL out until it draws is faster.
 """
 
 from __future__ import annotations
@@ -15,21 +17,25 @@ import numpy as np
 import torch
 
 from benchmarks.gpu import require_gpu, tried
-from ipc.interop.base import fragment_head
+from ipc.interop.base import Form
 from ipc.interop.probe import BRIDGES, bridge_class, probe
 from ipc.interop.readback import VERTEX, read_source
-from ipc.interop.texture_tensor import WAYS, TextureTensor
+from ipc.interop.shared_texture import SharedTexture
+from ipc.interop.sources import TextureSource
+from ipc.interop.texture_tensor import TextureTensor
 from viewer_app.screens.offscreen import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ipc.interop.base import PixelSource
 
     Rows = list[dict[str, str]]
     Frame = Callable[[Any], Any]
 
 SIZE, FRAMES, DISTINCT = 1024, 360, 12
 PRINTED = 22_086
-_COPY = "out vec4 f_color;\nvoid main() { f_color = stored(ivec2(gl_FragCoord.xy)); }\n"
+FORM = Form(SIZE, SIZE, 4, "uint8", "HWC")
 
 
 def run() -> Rows:
@@ -37,15 +43,15 @@ def run() -> Rows:
     ctx = create_context()
     frames = [torch.randint(0, 256, (SIZE, SIZE, 4), dtype=torch.uint8, device="cuda") for _ in range(DISTINCT)]
     floor: dict[str, float] = {}
-    rows = tried("map, copy, unmap", lambda: _mapped(ctx, frames, floor))
+    rows = tried("a kernel and a drawing in turn", lambda: _switch(ctx))
+    rows += tried("map, copy, unmap", lambda: _mapped(ctx, frames, floor))
+    rows += tried("SharedTexture, explicit", lambda: _shared_texture(ctx, frames, True, floor))
+    rows += tried("SharedTexture", lambda: _shared_texture(ctx, frames, False, floor))
     for name in BRIDGES:
         if name != "direct":  # which needs another process's memory, and copies nothing: see gpu_image
-            rows += tried(f"tensor to OpenGL: {name}", lambda name=name: _bridge(ctx, frames, name, floor))
-    for way in WAYS:
+            rows += tried(f"bridge {name}", lambda name=name: _bridge(ctx, frames, name, floor))
+    for way in ("import", "host"):  # register is map, copy, unmap
         rows += tried(f"TextureTensor, {way}", lambda way=way: _texture_tensor(ctx, frames, way, floor))
-    for order in (None, "host"):
-        rows += tried(f"SharedTexture, order: {order or 'best'}",
-                      lambda order=order: _shared_texture(ctx, frames, order, floor))
     ctx.release()
     return rows
 
@@ -66,11 +72,12 @@ def _rate(ctx: moderngl.Context, frame: Frame) -> float:
     return best
 
 
-def _row(what: str, way: str, rate: float, floor: dict[str, float], verified: str) -> dict[str, str]:
-    mapped = floor.get("to" if what.startswith("tensor") else "from" if what.startswith("texture") else "both")
+def _row(what: str, way: str, rate: float, floor: dict[str, float], verified: str, target: bool = False
+         ) -> dict[str, str]:
+    mapped = floor.get("to" if what.startswith("tensor") else "from")
     return {"what": what, "way": way, "frames/s": f"{rate:,.0f}", "us per frame": f"{1e6 / rate:.1f}",
-            "over map/unmap": f"{rate / mapped:.1f}" if mapped else "", "over 22,086": f"{rate / PRINTED:.2f}",
-            "target": "22,086 (import)", "verified": verified}
+            "over map/unmap": f"{rate / mapped:.1f}" if mapped else "",
+            "target": f"{PRINTED:,}" if target else "", "verified": verified}
 
 
 def _same(got: np.ndarray, frame: torch.Tensor) -> None:
@@ -79,45 +86,64 @@ def _same(got: np.ndarray, frame: torch.Tensor) -> None:
         raise RuntimeError(f"{wrong:.2%} of the bytes are not the frame's")
 
 
+# -- why -------------------------------------------------------------------------------------------------------
+
+
+def _switch(ctx: moderngl.Context) -> Rows:
+    """What the GPU takes to change over from compute to graphics: an empty kernel and an empty drawing in turn, each
+    waited for, against each alone."""
+    target = ctx.texture((1, 1), 4)
+    framebuffer = ctx.framebuffer([target])
+    array = ctx.vertex_array(ctx.program(
+        vertex_shader=VERTEX, fragment_shader="#version 330\nout vec4 c;\nvoid main() { c = vec4(1.0); }"), [])
+    word = torch.zeros(1, device="cuda")
+
+    def kernel(_: Any) -> None:
+        word.zero_()
+        torch.cuda.synchronize()
+
+    def draw(_: Any) -> None:
+        array.render(moderngl.TRIANGLES, vertices=3)
+        ctx.finish()
+
+    def both(i: Any) -> None:
+        kernel(i)
+        draw(i)
+
+    with ctx.scope(framebuffer, moderngl.NOTHING):
+        alone = [1e6 / _rate(ctx, work) for work in (kernel, draw)]
+        turn = _rate(ctx, both)
+    framebuffer.release()
+    target.release()
+    cost = 1e6 / turn - sum(alone)
+    return [{"what": "one word set by CUDA, one pixel drawn by OpenGL, in turn, each waited for",
+             "way": f"alone {alone[0]:.0f} us and {alone[1]:.0f} us: changing over and back costs {cost:.0f} us",
+             "frames/s": f"{turn:,.0f}", "us per frame": f"{1e6 / turn:.1f}"}]
+
+
 # -- tensor to OpenGL ----------------------------------------------------------------------------------------
+
+
+def _drawn(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:
+    """What OpenGL draws of it, as bytes."""
+    return np.rint(read_source(ctx, source) * 255).astype(np.uint8)
 
 
 def _bridge(ctx: moderngl.Context, frames: list[torch.Tensor], name: str, floor: dict[str, float]) -> Rows:
     reason = probe(ctx, name)[name]
     if reason:
-        return [{"what": "tensor to OpenGL", "way": name, "verified": f"not here: {reason}"}]
+        return [{"what": "tensor to OpenGL", "way": f"bridge {name}", "verified": f"not here: {reason}"}]
     bridge = bridge_class(name)(ctx)
-    target = ctx.texture((SIZE, SIZE), 4)
-    framebuffer = ctx.framebuffer([target])
     try:
-        source = bridge.put(frames[0], "HWC")
         for frame in frames:
-            source = bridge.put(frame, "HWC")
-            _same(np.rint(read_source(ctx, source) * 255).astype(np.uint8), frame)
-        program = ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(source.defines) + _COPY)
-        array = ctx.vertex_array(program, [])
-
-        def put(i: int) -> None:
-            bridge.put(frames[i % DISTINCT], "HWC")
-
-        def draw(i: int) -> None:
-            framebuffer.use()
-            bridge.put(frames[i % DISTINCT], "HWC").bind(program)
-            array.render(moderngl.TRIANGLES, vertices=3)
-
-        rows = [_row("tensor to OpenGL, readable by shaders", name, _rate(ctx, put), floor, f"{DISTINCT} frames")]
-        _same(np.rint(read_source(ctx, bridge.put(frames[1], "HWC")) * 255).astype(np.uint8), frames[1])
-        for i, frame in enumerate(frames):
-            draw(i)
-            _same(np.frombuffer(target.read(), np.uint8).reshape(SIZE, SIZE, 4), frame)
-        rows.append(_row("tensor to an RGBA8 texture, drawn by a shader", name, _rate(ctx, draw), floor,
-                         f"{DISTINCT} frames"))
-        _same(np.frombuffer(target.read(), np.uint8).reshape(SIZE, SIZE, 4), frames[(FRAMES - 1) % DISTINCT])
-        return rows
+            _same(_drawn(ctx, bridge.put(frame, "HWC")), frame)
+        rate = _rate(ctx, lambda i: bridge.put(frames[i % DISTINCT], "HWC"))
+        for frame in frames[:3]:
+            _same(_drawn(ctx, bridge.put(frame, "HWC")), frame)
     finally:
         bridge.close()
-        framebuffer.release()
-        target.release()
+    return [_row("tensor to what a shader reads", f"bridge {name}", rate, floor, f"{DISTINCT + 3} frames drawn",
+                 name == "import")]
 
 
 # -- a texture and its tensor --------------------------------------------------------------------------------
@@ -125,52 +151,70 @@ def _bridge(ctx: moderngl.Context, frames: list[torch.Tensor], name: str, floor:
 
 def _texture_tensor(ctx: moderngl.Context, frames: list[torch.Tensor], way: str, floor: dict[str, float]) -> Rows:
     """`splatview.gl.TextureTensor`, over a texture of the program's own."""
+    label = f"TextureTensor, {way}"
     reason = probe(ctx, way)[way]
     if reason:
-        return [{"what": "tensor to texture and back", "way": way, "verified": f"not here: {reason}"}]
+        return [{"what": "tensor to texture and back", "way": label, "verified": f"not here: {reason}"}]
     texture = ctx.texture((SIZE, SIZE), 4)
+    source = TextureSource(texture, FORM)
     link = TextureTensor(texture, way)
     try:
-        return _to_and_fro(ctx, frames, (texture, link.write, link.update), f"TextureTensor, {way}", floor)
+        for frame in frames:
+            link.write(frame)
+            _same(_drawn(ctx, source), frame)
+            _same(link.update().cpu().numpy(), frame)
+        writing = _rate(ctx, lambda i: link.write(frames[i % DISTINCT]))
+        _same(_drawn(ctx, source), frames[(FRAMES - 1) % DISTINCT])
+        reading = _rate(ctx, lambda _: link.update())
+        _same(link.update().cpu().numpy(), frames[(FRAMES - 1) % DISTINCT])
     finally:
         link.close()
         texture.release()
+    return [_row("tensor to texture", label, writing, floor, f"{DISTINCT + 1} frames drawn"),
+            _row("texture to tensor", label, reading, floor, f"{DISTINCT + 1} frames")]
 
 
-def _shared_texture(ctx: moderngl.Context, frames: list[torch.Tensor], order: str | None,
+def _shared_texture(ctx: moderngl.Context, frames: list[torch.Tensor], explicit: bool,
                     floor: dict[str, float]) -> Rows:
-    """A texture of ours that both sides know. `order`: "host" to wait; by default semaphores on the GPU, if they work
-    (which is tried out first: waiting for one that never comes would not end)."""
-    from ipc.interop.shared_texture import SharedTexture
+    """A texture of ours that both sides know; with `explicit` OpenGL has it only when it draws, else at any time."""
+    with SharedTexture(ctx, (SIZE, SIZE), explicit=explicit) as link:
+        label = f"SharedTexture, {link.way}, " + ("given to OpenGL when it draws" if explicit else
+                                                   "given to OpenGL after every copy")
+        source = TextureSource(link.texture, FORM)
+        painted = ctx.framebuffer([link.texture])
+        last = frames[(FRAMES - 1) % DISTINCT]
+        looked = 0
 
-    with SharedTexture(ctx, (SIZE, SIZE), order=order) as link:
-        kept = "waiting" if order == "host" else link.reason or "the best way to keep order"
-        label = f"SharedTexture, {link.way}, {kept}"
-        return _to_and_fro(ctx, frames, (link.texture, link.write, link.read), label, floor)
+        def check(frame: torch.Tensor) -> None:
+            nonlocal looked
+            looked += 1
+            with link.gl():
+                _same(_drawn(ctx, source), frame)
+            _same(link.read().cpu().numpy(), frame)
 
+        def both(i: int) -> None:
+            link.write(frames[i % DISTINCT])
+            link.read()
 
-def _to_and_fro(ctx: moderngl.Context, frames: list[torch.Tensor], link: tuple[moderngl.Texture, Frame, Any],
-                label: str, floor: dict[str, float]) -> Rows:
-    """Written, read, and both in turn. `link`: the texture, what writes it, what reads it into a tensor."""
-    texture, write, read = link
-    last = frames[(FRAMES - 1) % DISTINCT]
-
-    def both(i: int) -> None:
-        write(frames[i % DISTINCT])
-        read()
-
-    for frame in frames:
-        write(frame)
-        _same(np.frombuffer(texture.read(), np.uint8).reshape(SIZE, SIZE, 4), frame)
-        _same(read().cpu().numpy(), frame)
-    writing = _rate(ctx, lambda i: write(frames[i % DISTINCT]))
-    _same(np.frombuffer(texture.read(), np.uint8).reshape(SIZE, SIZE, 4), last)
-    reading = _rate(ctx, lambda _: read())
-    _same(read().cpu().numpy(), last)
-    turns = _rate(ctx, both)
-    _same(read().cpu().numpy(), last)
-    return [_row(what, label, rate, floor, f"{DISTINCT} frames")
-            for what, rate in (("tensor to texture", writing), ("texture to tensor", reading), ("both in turn", turns))]
+        for i in range(FRAMES):  # the same copies as those that are timed, some of which are drawn
+            link.write(frames[i % DISTINCT])
+            if i % 31 == 0 or i > FRAMES - DISTINCT:
+                check(frames[i % DISTINCT])
+        writing = _rate(ctx, lambda i: link.write(frames[i % DISTINCT]))
+        check(last)
+        for level in (0, 51, 255):  # what OpenGL draws into it
+            with link.gl():
+                painted.clear(level / 255, 1.0, 0.0, 1.0)
+            _same(link.read().cpu().numpy(), torch.tensor([level, 255, 0, 255]).to(torch.uint8).expand(SIZE, SIZE, 4))
+        link.write(last)
+        reading = _rate(ctx, lambda _: link.read())
+        check(last)
+        turns = _rate(ctx, both)
+        check(last)
+        painted.release()
+    rows = [("tensor to texture", writing), ("texture to tensor", reading)]
+    out = [_row(what, label, rate, floor, f"{looked} frames drawn", explicit) for what, rate in rows]
+    return [*out, _row("both, one after the other", label, turns, {}, f"{looked} frames drawn")]
 
 
 # -- the bare driver API -------------------------------------------------------------------------------------
@@ -213,7 +257,6 @@ def _mapped(ctx: moderngl.Context, frames: list[torch.Tensor], floor: dict[str, 
             _same(back.cpu().numpy(), frame)
         floor["to"] = _rate(ctx, lambda i: copy(frames[i % DISTINCT], True))
         floor["from"] = _rate(ctx, lambda _: copy(back, False))
-        floor["both"] = 1 / (1 / floor["to"] + 1 / floor["from"])
     finally:
         ok(cu.cuGraphicsUnregisterResource(resource))
         texture.release()
