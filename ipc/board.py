@@ -21,11 +21,13 @@ from ipc.errors import SharingError
 from ipc.segments import Segment, close_map
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipc.messages import SegmentRef
     from ipc.ways.base import Source
 
 _MAGIC = 0x31_57_45_49_56_54_4C_50  # "PLTVIEW1"
-_MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, _COPIES, _SKIPPED = range(6)
+_MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, COPIES, _SKIPPED = range(6)
 _FIRST_STREAM = 8
 _WORDS_PER_STREAM = 8  # a cache line each
 _SIZE = (_FIRST_STREAM + limits.MAX_STREAMS * _WORDS_PER_STREAM) * 8
@@ -39,6 +41,7 @@ class Board:
         self.segment = Segment(_SIZE, "board")
         self.lease_segment = Segment(_LEASES, "leases")
         self.words = memoryview(self.segment.map).cast("Q")
+        """A stream adds to the word COPIES for each frame that it brought to viewers."""
         self._leases = memoryview(self.lease_segment.map)
         self.words[_MAGIC_WORD] = _MAGIC
 
@@ -47,9 +50,9 @@ class Board:
         """Where in `words` the version of a stream stands."""
         return _FIRST_STREAM + stream * _WORDS_PER_STREAM
 
-    def leased(self, stream: int) -> bytes:
-        """One byte per viewer: slot + 1 that it is reading, or 0."""
-        return self._leases[stream * limits.MAX_VIEWERS : (stream + 1) * limits.MAX_VIEWERS].tobytes()
+    def leased(self, stream: int) -> Callable[[], bytes]:
+        """What tells, at each call, one byte per viewer: slot + 1 of a stream that it is reading, or 0."""
+        return self._leases[stream * limits.MAX_VIEWERS : (stream + 1) * limits.MAX_VIEWERS].tobytes
 
     def clear_leases(self, reader: int) -> None:
         """Forget what a viewer that went away was reading."""
@@ -71,10 +74,6 @@ class Board:
     def count_fault(self) -> None:
         """One more fault of the surroundings was survived."""
         self.words[_FAULTS] += 1
-
-    def count_copy(self) -> None:
-        """One more frame was brought to viewers."""
-        self.words[_COPIES] += 1
 
     def count_skipped(self) -> None:
         """One more publish came to nothing, because a CUDA graph was being captured."""
@@ -130,7 +129,7 @@ class BoardReader:
 
 
 def _counters(words: memoryview) -> dict[str, int]:
-    return {"dropped_messages": words[_DROPPED], "faults": words[_FAULTS], "copies": words[_COPIES],
+    return {"dropped_messages": words[_DROPPED], "faults": words[_FAULTS], "copies": words[COPIES],
             "skipped": words[_SKIPPED]}
 
 

@@ -18,29 +18,36 @@ class Place:
         self._address = Tensor.data_ptr
         self.number = 0
         """Counts the places."""
+        self.looks = 0
+        """Counts how the tensors have looked: dtypes, shapes, strides, devices."""
+        self.addresses: list[int] = []
+        """Of the newest tensors; empty where they are arrays of another library."""
         self._tensors: tuple[Any, ...] = ()
-        self._addresses: tuple[int, ...] = ()
-        self._key: tuple[Any, ...] = ()
+        self._looks: list[Any] = []
 
     def same(self, tensors: tuple[Any, ...]) -> bool:
         """Whether these lie where the last ones lay, and in the same shape. Costs about a microsecond."""
         try:
             # The very tensors of the last time stay where they are, unless somebody assigns to `.data`.
-            addresses = tuple(map(self._address, tensors))
-            if addresses == self._addresses and (tensors is self._tensors or all(map(is_, tensors, self._tensors))):
+            addresses = [*map(self._address, tensors)]
+            there = addresses == self.addresses
+            if there and (tensors is self._tensors or all(map(is_, tensors, self._tensors))):
                 return True
-            key = tuple((t.data_ptr(), t.dtype, t.shape, t.stride()) for t in tensors)
+            looks: list[Any] = [(t.dtype, t.shape, t.stride(), t.get_device()) for t in tensors]
         except (AttributeError, TypeError):  # arrays of another library
-            addresses, key = (), (object(),)
-        same = key == self._key
-        self._tensors, self._addresses, self._key = tensors, addresses, key
-        if not same:
-            self.number += 1
-        return same
+            addresses, looks, there = [], [object()], False
+        self._tensors, self.addresses = tensors, addresses
+        if looks != self._looks:
+            self._looks = looks
+            self.looks += 1
+        elif there:
+            return True
+        self.number += 1
+        return False
 
     def forget(self) -> None:
         """Keep no tensor any more."""
-        self._tensors, self._addresses, self._key = (), (), ()
+        self._tensors, self.addresses, self._looks = (), [], []
 
 
 class Preference:
@@ -50,10 +57,12 @@ class Preference:
         self.wishes: tuple[bool | None, bool] = (None, False)
         """The caller's `copy` and `live`."""
         self._in_place = kind == "gaussians"
-        self._place = -1
+        self.place = -1
+        """Where the newest tensors lay."""
+        self.expected: bool | None = None
+        """Whether the next tensors stay where they are, if they are like the last. If so, it is enough to say where
+        they lie, in `place`; `saw` need not be called."""
         self._against = 0
-        self.calm = False
-        """Whether tensors that stay where they are would change nothing: `saw` need not be called for them."""
 
     def saw(self, place: int) -> bool:
         """Take in where the tensors of a publish lie; whether this changes `ways`.
@@ -61,16 +70,16 @@ class Preference:
         Only a row of publishes that all speak against the present choice changes it: a densification every hundred
         steps does not, nor does one tensor that happens to come twice.
         """
-        stayed, self._place = place == self._place, place
+        stayed, self.place = place == self.place, place
         if stayed == self._in_place:
             self._against = 0
-            self.calm = stayed
+            self.expected = stayed
             return False
         self._against += 1
-        self.calm = False
+        self.expected = None
         if self._against < _ENOUGH:
             return False
-        self._in_place, self._against, self.calm = stayed, 0, stayed
+        self._in_place, self._against, self.expected = stayed, 0, stayed
         return self.wishes == (None, False)
 
     def ways(self) -> tuple[str, ...]:

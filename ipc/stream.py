@@ -8,15 +8,15 @@ an event). It never waits for a viewer, and never for the helper thread either.
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ipc.board import Board
+from ipc.board import COPIES, Board
 from ipc.errors import SharingError
 from ipc.limits import MAX_META_TEXT
 from ipc.messages import StreamInfo
+from ipc.outlet import Outlet
 from ipc.preference import Place, Preference
 from ipc.ways import CPU_WAYS, WAYS
 
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from ipc.messages import Ref
-    from ipc.ways.base import FrameWriter
-
-    Published = tuple[tuple[Any, ...], dict[str, Any]]
-    Unpacked = tuple[dict[str, torch.Tensor], dict[str, Any]]
+    from ipc.outlet import Form, Published, Run, Unpacked
 
 _SETTLE = 0.01
 """Seconds for which a tensor must stay unchanged after a late copy."""
@@ -37,57 +34,6 @@ _GROWTH = 1.5
 """Spare room for scenes, which grow."""
 _REST = 0.1
 """Seconds between two generations in place while another way suits the stream better."""
-
-
-class Run(Protocol):
-    """What a stream needs of the run it belongs to."""
-
-    board: Board
-
-    def announce(self) -> None:
-        """Have the viewers told what streams there are now."""
-        ...
-
-    def attend(self) -> None:
-        """Have the helper thread look at the streams: whether one is late, or lies somewhere else."""
-        ...
-
-    def fault(self, error: BaseException) -> None:
-        """Count a fault of the surroundings and pass it on."""
-        ...
-
-
-class Form(Protocol):
-    """How published values become frames. A value is a tuple of tensors and the caller's metadata."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-    """"cpu" or "cuda:0"."""
-
-    def unpack(self, published: Published) -> Unpacked:
-        """The tensors of a frame by name, views of the published ones, and its metadata."""
-        ...
-
-    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        """The metadata alone."""
-        ...
-
-
-class Outlet:
-    """One way in which a stream is being shared."""
-
-    def __init__(self, way: str):
-        self.way = way
-        self.readers = 0
-        """Viewers that chose it."""
-        self.writer: FrameWriter | None = None
-        self.version = 0
-        """The newest version that it has."""
-        self.place = -1
-        """Where the tensors lay (`Place.number`) that an in-place writer shares."""
-        self.moved = 0.0
-        """When it was told of another place."""
 
 
 class Stream:
@@ -140,7 +86,7 @@ class Stream:
         self.version = version = self.version + 1
         if self.readers:
             # The helper thread may be serving a viewer that came late: it finds out by itself that it is behind.
-            if self._lock.acquire(blocking=False):
+            if self._lock.acquire(False):
                 try:
                     self._share(value, version)
                 except Exception as e:
@@ -161,7 +107,7 @@ class Stream:
         if form.device != self._device:
             with self._lock:
                 for outlet in self._outlets.values():
-                    _close(outlet)
+                    outlet.close()
                 self._failed.clear()
                 self._settle_on(form.device)
         self._preference.wishes = wishes
@@ -188,29 +134,39 @@ class Stream:
                 self._run.fault(e)
 
     def _share(self, value: Published, version: int) -> None:
-        form = self._form
+        form, place = self._form, self._place
         assert form is not None
         tensors, meta = value
         frame: Unpacked | None = None
         if self._raw_stream is not None:
-            same = self._place.same(tensors)
-            if not same:
-                frame = form.unpack(value)
-            if not (same and self._preference.calm) and self._preference.saw(self._place.number):
-                self._order_ways()
-                self._run.announce()
+            same, preference = place.same(tensors), self._preference
+            if same is not preference.expected:
+                if preference.saw(place.number):
+                    self._order_ways()
+                    self._run.announce()
+            elif not same:
+                preference.place = place.number
+            meta = form.meta(meta)
         for outlet in self._outlets.values():
-            if frame is None and outlet.place == self._place.number and outlet.writer is not None:
-                outlet.writer.touch(form.meta(meta), version)  # type: ignore[attr-defined]
-                outlet.version = version
-                self._run.board.count_copy()
+            if outlet.form is form and outlet.ready == (place.number if outlet.in_place else place.looks):
+                try:
+                    written = outlet.writer.again(  # type: ignore[union-attr]
+                        tensors, place.addresses, meta, version, self._stream)
+                except SharingError as e:
+                    self._failed_by(outlet, e)
+                    continue
+                if written:
+                    outlet.version = version
+                    self._words[COPIES] += 1
+                else:
+                    self._is_late()
                 continue
-            if outlet.way == "in-place" and self._rests(outlet):
+            if outlet.in_place and self._rests(outlet):
                 self._is_late()
                 continue
             if frame is None:
                 frame = form.unpack(value)
-            if not self._write(outlet, *frame, version, None):
+            if not self._write(outlet, form, value, frame, version, None):
                 self._is_late()
 
     def _rests(self, outlet: Outlet) -> bool:
@@ -222,9 +178,10 @@ class Stream:
             self.late = True
             self._run.attend()
 
-    def _write(self, outlet: Outlet, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
+    def _write(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked, version: int,
                still_wanted: Callable[[], bool] | None) -> bool:
         """Whether the outlet has this version now. Under the lock."""
+        tensors, meta = frame
         if outlet.way not in self._ways:
             return True  # it failed; its viewers are choosing another
         try:
@@ -232,31 +189,29 @@ class Stream:
             if writer is None or not writer.fits(tensors):
                 # A scene that outgrew its memory will grow again; an image keeps its size.
                 spare = _GROWTH if writer is not None or self.kind == "gaussians" else 1.0
-                leased = functools.partial(self._run.board.leased, self.index)
-                made = WAYS[outlet.way].writer(tensors, spare, leased)
-                _close(outlet)
+                made = WAYS[outlet.way].writer(tensors, spare, self._run.board.leased(self.index))
+                outlet.close()
                 writer = outlet.writer = made
                 self._run.attend()
             before = writer.ref
             written = writer.write(self.kind, tensors, meta, version, still_wanted)
             if writer.ref is not before:
                 self._run.attend()
+            if written:
+                outlet.version = version
+                self._words[COPIES] += 1
+                outlet.prepare(form, self._place, tensors, value[0])
         except SharingError as e:
-            if len(self._ways) < 2:
-                raise
-            self._give_up(outlet, e)
+            self._failed_by(outlet, e)
             return True
-        if written:
-            outlet.version = version
-            if outlet.way == "in-place":
-                outlet.place, outlet.moved = self._place.number, time.monotonic()
-            self._run.board.count_copy()
         return written
 
-    def _give_up(self, outlet: Outlet, error: SharingError) -> None:
-        """Offer this way no more. Its viewers see that, and take the next."""
+    def _failed_by(self, outlet: Outlet, error: SharingError) -> None:
+        """Offer this way no more, if there is another. Its viewers see that, and take the next."""
+        if len(self._ways) < 2:
+            raise error
         self._failed[outlet.way] = str(error)
-        _close(outlet)
+        outlet.close()
         self._order_ways()
         self._run.announce()
         self._run.fault(SharingError(f"stream {self.name!r} cannot be shared by {outlet.way}, and goes by "
@@ -310,7 +265,7 @@ class Stream:
             outlet.readers -= 1
             if outlet.readers == 0:
                 self._outlets = {w: o for w, o in self._outlets.items() if w != way}
-                _close(outlet)
+                outlet.close()
 
     def behind(self) -> bool:
         """Whether a reader waits for a version that it has not been given."""
@@ -336,14 +291,14 @@ class Stream:
 
                     stack.enter_context(behind(self._gpu_index, self._stream))
                 self._place.same(value[0])
-                tensors, meta = form.unpack(value)
+                frame = form.unpack(value)
                 for outlet in self._outlets.values():
                     if self._lacks(outlet):
-                        self._catch_up(outlet, tensors, meta)
+                        self._catch_up(outlet, form, value, frame)
         self._words[self._word] = self.version
 
-    def _catch_up(self, outlet: Outlet, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
-        version = self.version
+    def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked) -> None:
+        version, tensors = self.version, frame[0]
         if version == outlet.version:  # a live stream: the same publish, newer contents
             version = self.version = version + 1
         marks = _in_place_counts(tensors)
@@ -352,7 +307,7 @@ class Stream:
             time.sleep(_SETTLE)
             return self.version == version and marks == _in_place_counts(tensors)
 
-        self._write(outlet, tensors, meta, version, settled)
+        self._write(outlet, form, value, frame, version, settled)
 
     def forget(self, generation: int) -> None:
         """No viewer reads generations in place before this one any more."""
@@ -374,13 +329,7 @@ class Stream:
             self.value = self._form = None
             self._place.forget()
             for outlet in self._outlets.values():
-                _close(outlet)
-
-
-def _close(outlet: Outlet) -> None:
-    if outlet.writer is not None:
-        outlet.writer.close()
-    outlet.writer, outlet.version, outlet.place = None, 0, -1
+                outlet.close()
 
 
 def _in_place_counts(tensors: dict[str, torch.Tensor]) -> list[int]:

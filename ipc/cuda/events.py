@@ -28,6 +28,7 @@ class InterprocessEvent:
         torch = sys.modules.get("torch")
         ready = torch is not None and torch.cuda.is_initialized()
         self._device = torch._C._cuda_getDevice if ready else lambda: -1  # type: ignore[union-attr]
+        self._stream, self._on = 0, driver.stream_object(0)
         with driver.context(index):
             self._event = driver.handle("cuEventCreate", flags)
             try:
@@ -42,11 +43,12 @@ class InterprocessEvent:
 
     def record(self, stream: int) -> None:
         """Mark what a stream of the device has been given so far. Costs a microsecond or two. Never waits."""
-        if stream or self._device() == self.index:  # the common cases, in as few calls as possible
-            error = self._record(self._event, driver.stream_object(stream))[0]
-            if not int(error):
-                return
-        driver.in_stream(self.index, stream, "cuEventRecord", self._event, driver.stream_object(stream))
+        if stream != self._stream:
+            self._stream, self._on = stream, driver.stream_object(stream)
+        # The common cases, in as few calls as possible.
+        if (stream or self._device() == self.index) and not self._record(self._event, self._on)[0]:
+            return
+        driver.in_stream(self.index, stream, "cuEventRecord", self._event, self._on)
 
     def done(self) -> bool:
         """Whether the work before the newest record has ended; of a closed one it counts as such."""

@@ -64,6 +64,24 @@ class FrameWriter(Protocol):
         """
         ...
 
+    def prepare(self, tensors: dict[str, torch.Tensor], published: tuple[torch.Tensor, ...]) -> bool:
+        """Get ready for more values like `published`, the frame of which, `tensors`, was the last to be written.
+
+        Whether `again` may then be called instead of `write`, as long as nothing else is written: where tensors are
+        copied, for all that look like these (dtypes, shapes, strides, device), where they are shared in place, for
+        these alone. False where that would save nothing.
+        """
+        ...
+
+    def again(self, published: tuple[torch.Tensor, ...], addresses: list[int], meta: dict[str, Any], version: int,
+              stream: int) -> bool:
+        """`write` as it was prepared, at the least cost; on the trainer's thread, outside of captures.
+
+        `addresses`: of the published tensors; `meta`: never changed afterwards; `stream`: the current CUDA stream of
+        their device.
+        """
+        ...
+
     def close(self) -> None:
         """Give everything back. What readers hold stays readable to them."""
         ...

@@ -9,16 +9,18 @@ one slot, whatever their streams: a slot is taken only when its last copy has en
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from time import time_ns
+from typing import TYPE_CHECKING, Any
 
 from ipc import descriptors
+from ipc.cuda import driver
 from ipc.cuda.memory import Allocation, open_memory
 from ipc.cuda.tensors import contiguous
 from ipc.errors import SharingError
 from ipc.frames import DeviceTensor
 from ipc.messages import DeviceRingRef, FdMemory
 from ipc.ways.gpu_slots import GpuSlotWriter
-from ipc.ways.layout import data_bytes
+from ipc.ways.layout import DONE, HEADER, SEQ, TIME, VERSION, data_bytes, header_with, store_fence
 from ipc.ways.slots import SlotReader
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ class DeviceRingWriter(GpuSlotWriter):
         super().__init__(index, max(capacity, 1), slots, leased)
         self._memory: Allocation | None = None
         self._token = ""
+        self._stream, self._on = 0, driver.stream_object(0)
+        self._plans: list[tuple[Any, list[tuple[int, int, Any, torch.Tensor]]]] = []
+        """Per slot: where its `done` is written, and what is copied: the number of a published tensor, its bytes in a
+        row (0: it has strides), where to, as an address and as a tensor."""
         try:
             self._pin(0)
             self._memory = Allocation(slots * self.capacity, index)
@@ -67,8 +73,92 @@ class DeviceRingWriter(GpuSlotWriter):
         assert self._memory is not None
         return [self._memory.tensor(h.dtype, h.shape, self.data_offset(slot) + h.offset) for h in headers]
 
+    def prepare(self, tensors: dict[str, torch.Tensor], published: tuple[torch.Tensor, ...]) -> bool:
+        """Frames whose tensors are published ones as they are, or their bytes in the same order."""
+        self._plans = []
+        if not self._writes_64:
+            return False
+        addresses = [t.data_ptr() for t in published if t.numel()]
+        if len(set(addresses)) < len(addresses):
+            return False  # by its address we tell which is which
+        sources: list[tuple[int, int]] = []
+        for tensor in tensors.values():
+            address = tensor.data_ptr()
+            number = next((i for i, t in enumerate(published) if t.data_ptr() == address), None)
+            if number is None or not tensor.numel() or published[number].nbytes != tensor.nbytes:
+                return False
+            whole = published[number]
+            if tensor.is_contiguous() and whole.is_contiguous():
+                sources.append((number, tensor.nbytes))
+            elif (tensor.shape, tensor.stride(), tensor.dtype) == (whole.shape, whole.stride(), whole.dtype):
+                sources.append((number, 0))
+            else:
+                return False
+        pointer = driver.bindings().CUdeviceptr
+        self._plans = [
+            (pointer(self._done[slot]),
+             [(number, size, pointer(target.data_ptr()), target)
+              for (number, size), target in zip(sources, targets, strict=True)])
+            for slot, targets in enumerate(self._slot_targets)]
+        self._copy_bytes = driver.bindings().cuMemcpyDtoDAsync
+        return True
+
+    def again(self, published: tuple[torch.Tensor, ...], addresses: list[int], meta: dict[str, Any], version: int,
+              stream: int) -> bool:
+        """`write`, step by step the same, in one function and with all that can be made in advance made by `prepare`:
+        after a while of other work what a call costs is what it has to fetch from memory."""
+        if meta is not self._meta:
+            self._header = header_with(self._header_start, meta)
+            self._meta = meta
+        if stream != self._stream:
+            self._stream, self._on = stream, driver.stream_object(stream)
+        words, last, on = self._words, self._last, self._on
+        slot = last + 1
+        if slot == self.slots:
+            slot = 0
+        base, newest = self._bases[slot], self._bases[last]
+        whole = words[base + SEQ] + 2
+        if (words[base + DONE] + 2 != whole or words[newest + DONE] != words[newest + SEQ]
+                or slot + 1 in self.leased()):  # seldom
+            slot = self.take()
+            if slot < 0:
+                return False
+            base = self._bases[slot]
+            whole = words[base + SEQ] + 2
+        words[base + SEQ] = whole - 1
+        store_fence()
+        visible = 0
+        try:
+            done, sources = self._plans[slot]
+            here = stream or self._device() == self.index
+            for number, size, address, target in sources:
+                if not size:
+                    target.copy_(published[number].detach(), non_blocking=True)
+                elif not here or self._copy_bytes(address, addresses[number], size, on)[0]:
+                    driver.in_stream(self.index, stream, "cuMemcpyDtoDAsync", address, addresses[number], size, on)
+            if not here or self._write_value(on, done, whole, 0)[0]:
+                driver.write_value(self.index, stream, self._done[slot], whole)
+            visible = version
+        except BaseException:
+            self.set_done(slot, whole)  # a slot whose copy failed must not count as busy for ever
+            raise
+        finally:
+            header = self._header
+            if self._headers[slot] is not header:
+                start, length = self.header_offset(slot), len(header)
+                self._bytes[start : start + length] = header
+                self._headers[slot] = header
+                words[base + HEADER] = length
+            words[base + VERSION] = visible
+            words[base + TIME] = time_ns()
+            store_fence()
+            words[base + SEQ] = whole
+        self._last = slot
+        return True
+
     def close(self) -> None:
         descriptors.withdraw(self._token)
+        self._plans = []
         super().close()
 
     def _give_back(self) -> None:

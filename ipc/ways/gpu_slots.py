@@ -40,6 +40,7 @@ class GpuSlotWriter(SlotWriter):
         self.index = index
         self._pinned = 0
         self._done: list[int] = []
+        self._writes_64 = False
         self._closed = False
 
     def _pin(self, size: int) -> None:
@@ -70,7 +71,7 @@ class GpuSlotWriter(SlotWriter):
         # The common cases, in as few calls as possible.
         if self._writes_64 and (stream or self._device() == self.index):
             error = self._write_value(driver.stream_object(stream), self._done[slot], whole, 0)[0]
-            if not int(error):
+            if not error:
                 return
         driver.write_value(self.index, stream, self._done[slot], whole)
 

@@ -19,6 +19,8 @@ from ipc.segments import PAGE, round_up
 if TYPE_CHECKING:
     import torch
 
+    from ipc.messages import FrameHeader, VersionHeader
+
 MAGIC = 0x32_47_4E_49_52_54_4C_50  # "PLTRING2"
 MAGIC_WORD, SLOTS, CAPACITY, OLDEST_KEPT = range(4)
 FIRST_SLOT, WORDS_PER_SLOT = 16, 8
@@ -28,7 +30,9 @@ ALIGN = 256
 """Bytes to which tensors in a slot are aligned."""
 
 _fence_lock = threading.Lock()
-_WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
+_STORES_IN_ORDER = ("x86_64", "AMD64", "i686")
+_WEAKLY_ORDERED = platform.machine() not in _STORES_IN_ORDER
+_EMPTY_MAP = b"\x80"
 
 
 def full_fence() -> None:
@@ -45,9 +49,24 @@ def full_fence() -> None:
             pass
 
 
-def encoded(header: Any) -> bytes:
-    """A header as it stands in a slot. Raises SharingError when it is too long."""
+if platform.machine() in _STORES_IN_ORDER:
+    def store_fence() -> None:
+        """Order the stores of a word or a few before it against all stores after it."""
+        # x86 makes them seen in the order of the program.
+else:
+    store_fence = full_fence
+
+
+def header_before_meta(header: FrameHeader | VersionHeader) -> bytes:
+    """What all headers begin with that are like this one, whose metadata are empty, but for their metadata."""
     raw = encode(header)
+    assert raw[-1:] == _EMPTY_MAP, "metadata stand at the end"
+    return raw[:-1]
+
+
+def header_with(before: bytes, meta: dict[str, Any]) -> bytes:
+    """A header as it stands in a slot. Raises SharingError when it is too long."""
+    raw = before + encode(meta)
     if len(raw) > HEADER_BYTES:
         raise SharingError(f"metadata of {len(raw)} bytes; the limit is {HEADER_BYTES}")
     return raw

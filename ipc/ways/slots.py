@@ -41,8 +41,9 @@ from ipc.ways.layout import (
     WORDS_PER_SLOT,
     data_bytes,
     dtype_name,
-    encoded,
     full_fence,
+    header_before_meta,
+    header_with,
 )
 
 if TYPE_CHECKING:
@@ -91,6 +92,9 @@ class SlotWriter:
         self._slot_targets: list[list[torch.Tensor]] = []
         self._headers: list[bytes] = [b""] * slots
         self._header = b""
+        self._header_start = b""
+        """A header up to its metadata."""
+        self._bases = [FIRST_SLOT + slot * WORDS_PER_SLOT for slot in range(slots)]
         self._last = -1
 
     # What a way fills in.
@@ -130,6 +134,15 @@ class SlotWriter:
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         return data_bytes(tensors) <= self.capacity
 
+    def prepare(self, tensors: dict[str, torch.Tensor], published: tuple[torch.Tensor, ...]) -> bool:
+        """As `FrameWriter.prepare`; a way for which it pays adds `again`."""
+        return False
+
+    def again(self, published: tuple[torch.Tensor, ...], addresses: list[int], meta: dict[str, Any], version: int,
+              stream: int) -> bool:
+        """As `FrameWriter.again`."""
+        raise NotImplementedError
+
     def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
               still_wanted: Callable[[], bool] | None = None) -> bool:
         """As `FrameWriter.write`. Raises SharingError when the tensors do not fit (`data_bytes` against
@@ -137,9 +150,11 @@ class SlotWriter:
         layout = (kind, [(name, t.dtype, t.shape) for name, t in tensors.items()])
         if layout != self._layout:
             self._lay_out(tensors)
+            self._header_start = header_before_meta(
+                FrameHeader(kind, self._tensor_headers, {}))  # type: ignore[arg-type]
             self._layout, self._meta = layout, None
-        if meta != self._meta:
-            self._header = encoded(FrameHeader(kind, self._tensor_headers, meta))  # type: ignore[arg-type]
+        if meta is not self._meta and meta != self._meta:
+            self._header = header_with(self._header_start, meta)
             self._meta = dict(meta)
         slot = self.take()
         if slot < 0:
@@ -213,24 +228,6 @@ class SlotWriter:
         words[base + SEQ] = whole
         if version:
             self._last = slot
-
-    def put(self, slot: int, header: bytes, version: int) -> None:
-        """`begin`, `set_done` and `end` in one, for a slot that holds nothing but its header."""
-        words, base = self._words, FIRST_SLOT + slot * WORDS_PER_SLOT
-        whole = words[base + SEQ] + 2
-        words[base + SEQ] = whole - 1
-        full_fence()
-        if self._headers[slot] is not header:
-            start = PAGE + slot * self._stride
-            self._bytes[start : start + len(header)] = header
-            self._headers[slot] = header
-            words[base + HEADER] = len(header)
-        words[base + DONE] = whole
-        words[base + VERSION] = version
-        words[base + TIME] = time.time_ns()
-        full_fence()
-        words[base + SEQ] = whole
-        self._last = slot
 
     def _lay_out(self, tensors: dict[str, torch.Tensor]) -> None:
         if not self.fits(tensors):

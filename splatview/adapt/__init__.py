@@ -31,7 +31,7 @@ class Form(Protocol):
         ...
 
     def meta(self, meta: Meta) -> Meta:
-        """The metadata alone."""
+        """The metadata alone; the same object as long as they are the same. It never changes afterwards."""
         ...
 
 

@@ -94,6 +94,8 @@ class GaussianForm:
         self._looks = tuple((t.shape, t.dtype, t.device) for t in tensors.values())
         self._last: tuple[Any, ...] = (None,) * len(tensors)
         self._active_degree: int | None = None
+        self._asked: tuple[dict[str, Any], int | None] | None = None
+        self._made: dict[str, Any] = {}
         self._stored = 0
         """The SH degree for which there are coefficients."""
         if color == "sh":
@@ -105,7 +107,7 @@ class GaussianForm:
         if type(value) is not self._type:
             return None
         try:
-            tensors = self._look_up(self._holder(value))
+            tensors = self._look_up(value if self._holder is None else self._holder(value))
             if self._model:  # an inria model, which knows how far it has come
                 self._active_degree = getattr(value, "active_sh_degree", None)
             # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
@@ -138,10 +140,13 @@ class GaussianForm:
         return fields, self.meta(meta)
 
     def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        degree = meta.get("sh_degree", self._active_degree)
-        stored = self._stored
-        return {"antialiased": False, **meta, "color": self.color, "activated": self.activated,
-                "sh_degree": stored if degree is None or degree > stored else int(degree)}
+        asked = (meta, self._active_degree)
+        if asked != self._asked:
+            self._asked = asked
+            degree, stored = meta.get("sh_degree", self._active_degree), self._stored
+            self._made = {"antialiased": False, **meta, "color": self.color, "activated": self.activated,
+                          "sh_degree": stored if degree is None or degree > stored else int(degree)}
+        return self._made  # the same object: whoever encodes it sees at once that nothing changed
 
 
 def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianForm:
@@ -188,7 +193,7 @@ class _Parts:
         self.by_attribute = holder == "object"
         self.holder = _holder_of_parts(value, holder, keys.values())
         self.look_up = (attrgetter if self.by_attribute else itemgetter)(*keys.values())
-        found = self.look_up(self.holder(value))
+        found = self.look_up(value if self.holder is None else self.holder(value))
         self.tensors = {field: as_tensor(part, f"gaussians: {_label(key)}")
                         for (field, key), part in zip(keys.items(), found, strict=True)}
 
@@ -218,20 +223,17 @@ def _names(value: Any, holder: str) -> set[str]:
     return {n for n in (*every, "_features_rest") if n.startswith("_") and hasattr(value, n)}
 
 
-def _holder_of_parts(value: Any, holder: str, keys: Iterable[Any]) -> Callable[[Any], Any]:
-    """From a value like this one to what the parts are looked up in, by key or, for an object, by attribute."""
+def _holder_of_parts(value: Any, holder: str, keys: Iterable[Any]) -> Callable[[Any], Any] | None:
+    """From a value like this one to what the parts are looked up in, by key or, for an object, by attribute; None: the
+    value itself."""
     if holder != "mapping":
-        return _itself
+        return None
     if not isinstance(value, (Mapping, torch.nn.ParameterDict)):
         return attrgetter("gauss_params")
     if isinstance(value, torch.nn.ParameterDict) and all(key in value._parameters for key in keys):
         # Its own __getitem__ goes through Module.__getattr__, at ten times the cost of the dict below it.
         return attrgetter("_parameters")
-    return _itself
-
-
-def _itself(value: Any) -> Any:
-    return value
+    return None
 
 
 def _find_color(have: set[str]) -> tuple[_Color, str, bool]:

@@ -26,6 +26,8 @@ class ImageForm:
         self.device = str(tensor.device)
         self.layout = layout
         self._shape, self._dtype, self._device = tensor.shape, tensor.dtype, tensor.device
+        self._asked: dict[str, Any] | None = None
+        self._made: dict[str, Any] = {}
         self._array: Any = None
         self._taken: tuple[torch.Tensor, ...] | None = None
 
@@ -51,7 +53,9 @@ class ImageForm:
         return {"image": tensor.detach()}, self.meta(meta)
 
     def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        return {**meta, "layout": self.layout}
+        if meta != self._asked:
+            self._asked, self._made = meta, {**meta, "layout": self.layout}
+        return self._made  # the same object: whoever encodes it sees at once that nothing changed
 
 
 def recognise_image(value: Any, options: dict[str, Any]) -> ImageForm:

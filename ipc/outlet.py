@@ -1,0 +1,91 @@
+"""What a stream is made of beside itself: its outlets, the run it belongs to, the form of its values."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+    from ipc.board import Board
+    from ipc.preference import Place
+    from ipc.ways.base import FrameWriter
+
+    Tensors = tuple[Any, ...]
+    Published = tuple[Tensors, dict[str, Any]]
+    Unpacked = tuple[dict[str, torch.Tensor], dict[str, Any]]
+
+
+class Run(Protocol):
+    """What a stream needs of the run it belongs to."""
+
+    board: Board
+
+    def announce(self) -> None:
+        """Have the viewers told what streams there are now."""
+        ...
+
+    def attend(self) -> None:
+        """Have the helper thread look at the streams: whether one is late, or lies somewhere else."""
+        ...
+
+    def fault(self, error: BaseException) -> None:
+        """Count a fault of the surroundings and pass it on."""
+        ...
+
+
+class Form(Protocol):
+    """How published values become frames. A value is a tuple of tensors and the caller's metadata."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    """"cpu" or "cuda:0"."""
+
+    def unpack(self, published: Published) -> Unpacked:
+        """The tensors of a frame by name, views of the published ones, and its metadata."""
+        ...
+
+    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
+        """The metadata alone; the same object as long as they are the same. It never changes afterwards."""
+        ...
+
+
+class Outlet:
+    """One way in which a stream is being shared."""
+
+    def __init__(self, way: str):
+        self.way = way
+        self.readers = 0
+        """Viewers that chose it."""
+        self.writer: FrameWriter | None = None
+        self.in_place = way == "in-place"
+        self.version = 0
+        """The newest version that it has."""
+        self.form: Form | None = None
+        """Of the value that its writer was last prepared for, or refused to be."""
+        self.looks = -1
+        """How that value looked (`Place.looks`)."""
+        self.ready = -1
+        """What the next value's `Place.number` (in place) or `Place.looks` (elsewhere) must be for the writer to take
+        it by `again`."""
+        self.moved = 0.0
+        """When it was told of another place."""
+
+    def prepare(self, form: Form, place: Place, tensors: dict[str, torch.Tensor], published: Tensors) -> None:
+        """Have the writer prepared for more values like the one that it has just written. Under the stream's lock."""
+        assert self.writer is not None
+        if self.in_place:
+            self.moved = time.monotonic()
+        elif form is self.form and place.looks == self.looks:
+            return
+        self.form, self.looks, self.ready = form, place.looks, -1
+        if self.writer.prepare(tensors, published):
+            self.ready = place.number if self.in_place else place.looks
+
+    def close(self) -> None:
+        """Let the writer go; the next version gets a new one."""
+        if self.writer is not None:
+            self.writer.close()
+        self.writer, self.version, self.form, self.ready = None, 0, None, -1
