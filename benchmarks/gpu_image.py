@@ -58,9 +58,11 @@ def _work() -> list[dict[str, str]]:
     plain = (told["plain_us"] + told["again_us"]) / 2
     assert told["compared"] == FRAMES // 10
     return [{"what": "GPU work per displayed 1080p RGBA8 frame",
-            "ours": f"{told['ours_us']:.1f} us; with taking over the new frame {told['whole_us']:.1f} us",
+            "ours": f"{told['ours_us']:.1f} us; drawn once more {told['ours_again_us']:.1f} us; "
+                    f"with taking over the new frame {told['whole_us']:.1f} us",
             "draw alone": f"{plain:.1f} us",
-            "ratio": f"{told['ours_us'] / plain:.3f}; {told['whole_us'] / plain:.3f}", "target": "1.02",
+            "ratio": "; ".join(f"{told[name] / plain:.3f}" for name in ("ours_us", "ours_again_us", "whole_us")),
+            "target": "1.02",
             "way": " > ".join(told["path"]) + (", torch loaded" if told["torch"] else ", no torch loaded"),
             "checked": f"every pixel of {told['compared']} frames"}]
 

@@ -78,6 +78,29 @@ def test_alignment_decides() -> None:
     assert access((9, 7, 3), "float32", "HWC", offset=512, limits=Limits(1 << 27, 0)) == ("FETCH_ELEMENT", 0x822E)
 
 
+def test_little_is_computed_per_pixel(ctx: moderngl.Context) -> None:
+    """A picture without gaps that starts where a texture can: one multiplication with addition, the same program for
+    every slot of a ring. Another start or stride has a program of its own, and none sees the other's uniforms."""
+    form, limits = Form.of((9, 8, 4), "uint8", "HWC"), Limits.of(ctx)
+    data = np.random.default_rng(1).integers(0, 256, 1 << 16, np.uint8)
+    memory = memory_of(data, [1 << 16])
+    places = [(0, 32), (4096, 32), (8192, 48), (4, 32), (4096, 40), (12288, 4096), (4100, 32), (0, 32)]
+    defines = []
+    for offset, row in places:
+        source = BufferSource(memory, form, (row, 4, 1), offset, limits)
+        defines.append({*source.defines})
+        picture = torch.from_numpy(data[offset:]).as_strided((9, 8, 4), (row, 4, 1))
+        assert same(read_source(ctx, source), expected(picture, "HWC"), "uint8"), (offset, row)
+    if limits.alignment:
+        assert [{"AT_START", "STEP 1"} <= d for d in defines] == [offset % 4096 == 0 for offset, _ in places]
+        assert len({frozenset(d) for d in defines}) == 2
+    wide = BufferSource(memory, Form.of((2, 3), "uint8", "HW"), (512, 64), 0, limits)
+    assert not any(d.startswith("STEP") for d in wide.defines)
+    picture = torch.from_numpy(data).as_strided((2, 3), (512, 64))
+    assert same(read_source(ctx, wide), expected(picture, "HW"), "uint8")
+    memory.release()
+
+
 def test_pieces_and_limits() -> None:
     sizes = [2 * MIB] * 10
     assert access((512, 1024, 4), "uint8", "HWC", offset=MIB, sizes=sizes) == ("FETCH_TEXEL", 0x8058)

@@ -137,21 +137,24 @@ def _pieces(offset: int, end: int, sizes: Sequence[int]) -> tuple[int, int, int]
 def _window(offset: int, end: int, sizes: Sequence[int], texel: int, limits: Limits) -> tuple[int, int] | None:
     """(start, size) in bytes of the part of the first piece that a texture of `texel`-byte texels covers.
 
-    The whole of it where that can be, so that one texture serves for all slots of a ring. None where nothing suits.
+    From the first pixel on where that can be: every instruction per pixel counts on a GPU that is mostly made for
+    compute, and adding where a picture starts is one. None where nothing suits.
     """
     if len(sizes) > 1:
         fits = all(size // texel <= limits.texels for size in sizes)
         return (0, sizes[0]) if fits and offset % texel == 0 and not any(s % texel for s in sizes[:-1]) else None
     size = sizes[0]
+    step = lcm(limits.alignment, texel)
+    if limits.alignment and offset % limits.alignment == 0:
+        covered = -(-(end - offset) // texel) * texel
+        if offset + covered <= size and covered // texel <= limits.texels:
+            return offset, covered
     last = -(-end // texel) * texel
-    if size // texel <= limits.texels and offset % texel == 0 and last <= size:
-        return 0, size
-    if size // texel <= limits.texels and texel == 4 and last <= size:
-        return 0, size  # words: the shader takes them apart
+    if size // texel <= limits.texels and last <= size and (offset % texel == 0 or texel == 4):
+        return 0, size  # else words: the shader takes them apart
     if not limits.alignment:
         return None
-    start = offset if offset % limits.alignment == 0 else offset // lcm(limits.alignment, texel) * lcm(
-        limits.alignment, texel)
+    start = offset // step * step
     covered = -(-(end - start) // texel) * texel
     return (start, covered) if start + covered <= size and covered // texel <= limits.texels else None
 
@@ -275,7 +278,8 @@ class BufferSource:
         words = (f"ELEMENT_BYTES {ITEM_SIZE[form.dtype]}",) if access.fetch == "FETCH_WORDS" else ()
         self.defines: tuple[str, ...] = ("SOURCE_BUFFER", DTYPE_DEFINES[form.dtype], f"CHANNELS {form.channels}",
                                          access.fetch, f"PIECES {len(access.pieces)}", *words,
-                                         *((f"STEP {access.column}",) if access.column <= _SHORT_STEP else ()))
+                                         *((f"STEP {access.column}",) if access.column <= _SHORT_STEP else ()),
+                                         *(("AT_START",) if access.base == 0 else ()))
         self._ready = ready
         memory.textures(access)
 
@@ -288,7 +292,8 @@ class BufferSource:
             gl.glBindTexture(glapi.TEXTURE_BUFFER, texture)
         set_units(program, len(access.pieces), unit)
         set_uniform(program, "u_source_size", self.size)
-        set_uniform(program, "u_source_base", access.base)
+        if access.base:
+            set_uniform(program, "u_source_base", access.base)
         set_uniform(program, "u_source_row", access.row)
         if access.column > _SHORT_STEP:
             set_uniform(program, "u_source_column", access.column)

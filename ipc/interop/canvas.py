@@ -44,9 +44,12 @@ class Canvas(Protocol):
         """
         ...
 
-    def show(self, layout: str = "HWC") -> PixelSource:
+    def show(self, layout: str = "HWC", *, finished: bool = False) -> PixelSource:
         """The picture that `begin` gave, to be read once the current stream has come this far; nothing is awaited
         before it is bound. Without a new `begin` this raises SharingError.
+
+        `finished`: whoever calls has waited for it already. Where there is nothing to copy, CUDA is given nothing then,
+        and does not have to be waited for again.
         """
         ...
 
@@ -87,7 +90,7 @@ class HostCanvas:
             self._drawn = torch.empty((height, width, channels), dtype=kind, device=torch.device("cuda", self.device))
         return self._drawn
 
-    def show(self, layout: str = "HWC") -> PixelSource:
+    def show(self, layout: str = "HWC", *, finished: bool = False) -> PixelSource:
         if self._drawn is None or self._form is None:
             raise SharingError("show() without begin()")
         self._form = None
@@ -124,7 +127,7 @@ class PeerCanvas:
                                              device=torch.device("cuda", self.device))}
         return self._drawn[form]
 
-    def show(self, layout: str = "HWC") -> PixelSource:
+    def show(self, layout: str = "HWC", *, finished: bool = False) -> PixelSource:
         form, self._form = self._form, None
         if form is None:
             raise SharingError("show() without begin()")

@@ -177,7 +177,9 @@ class GL:
 
     def wait_fence(self, fence: int, seconds: float = 10.0) -> None:
         """Wait on this thread until the GPU has passed a fence, and delete it. Raises SharingError after `seconds`."""
-        result = self.glClientWaitSync(fence, SYNC_FLUSH_COMMANDS_BIT, int(seconds * 1e9))
+        result = self.glClientWaitSync(fence, 0, 0)
+        if result == TIMEOUT_EXPIRED:  # only then is there anything to flush
+            result = self.glClientWaitSync(fence, SYNC_FLUSH_COMMANDS_BIT, int(seconds * 1e9))
         self.glDeleteSync(fence)
         if result not in (ALREADY_SIGNALED, CONDITION_SATISFIED):
             raise SharingError(f"OpenGL did not finish drawing within {seconds} s (glClientWaitSync: {result:#x})")

@@ -152,12 +152,13 @@ class ImportedCanvas:
             slot.tensors[form] = slot.memory.shared.tensor(dtype, (height, width, room), slot.offset)[..., :channels]
         return slot.tensors[form]
 
-    def show(self, layout: str = "HWC") -> BufferSource:
+    def show(self, layout: str = "HWC", *, finished: bool = False) -> BufferSource:
         if self._begun is None:
             raise SharingError("show() without begin()")
         (slot, form), self._begun = self._begun, None
-        slot.mark.record()
-        slot.due = True
+        slot.due = not finished
+        if slot.due:
+            slot.mark.record()
         if form not in slot.sources:
             room = fewest_values(form)
             slot.sources[form] = BufferSource(slot.memory.shared.gl, form, (form.width * room, room, 1), slot.offset,

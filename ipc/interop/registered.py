@@ -142,7 +142,7 @@ class RegisteredCanvas:
         self._form = form
         return self._drawn[..., :channels]
 
-    def show(self, layout: str = "HWC") -> TextureSource:
+    def show(self, layout: str = "HWC", *, finished: bool = False) -> TextureSource:
         if self._drawn is None or self._form is None:
             raise SharingError("show() without begin()")
         form, self._form = self._form, None

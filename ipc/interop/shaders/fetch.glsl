@@ -7,6 +7,7 @@
 //     FETCH_ELEMENT  one texel holds one value; channels u_source_plane texels apart
 //     FETCH_WORDS    texels are 32-bit words; a pixel's channels, of ELEMENT_BYTES 1 or 2 each, lie side by side
 //     STEP         from a pixel to the one beside it, where that is short; else u_source_column says it
+//     AT_START     the pixel at 0, 0 lies where u_source_0 starts; else u_source_base says where
 //   DTYPE_U8  DTYPE_U16  DTYPE_F16  DTYPE_BF16  DTYPE_F32
 #ifdef GL_ARB_shading_language_packing
 #extension GL_ARB_shading_language_packing : enable
@@ -70,8 +71,10 @@ vec4 stored(ivec2 p) {
 #define SOURCE_SAMPLER samplerBuffer
 #endif
 
-uniform int u_source_base;     // where the pixel at 0, 0 lies: texels, for FETCH_WORDS bytes, from u_source_0's start
-uniform int u_source_row;      // to the pixel below, in the same unit
+uniform int u_source_row;      // to the pixel below: texels, for FETCH_WORDS bytes
+#ifndef AT_START
+uniform int u_source_base;     // where the pixel at 0, 0 lies from u_source_0's start, in the same unit
+#endif
 #ifdef STEP  // a constant costs nothing, and 1 not even a multiplication
 #define SOURCE_COLUMN STEP
 #else
@@ -127,8 +130,14 @@ SOURCE_TEXEL source_texel(int i) {
     return texelFetch(u_source_0, i);
 }
 
-// Where a pixel lies, in the unit of u_source_base.
-int source_place(ivec2 p) { return p.y * u_source_row + (p.x * SOURCE_COLUMN + u_source_base); }
+// Where a pixel lies, in the unit of u_source_row. One multiplication with addition for most pictures.
+int source_place(ivec2 p) {
+#ifdef AT_START
+    return p.y * u_source_row + p.x * SOURCE_COLUMN;
+#else
+    return p.y * u_source_row + (p.x * SOURCE_COLUMN + u_source_base);
+#endif
+}
 
 #ifdef FETCH_TEXEL
 
