@@ -1,0 +1,188 @@
+"""A GPU whose memory is the CPU's, for the trainer's side of publishing CUDA tensors: who copies what, when, where."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ipc.board import Board
+from ipc.cuda import driver
+from ipc.errors import SharingError
+from ipc.frames import DeviceTensor
+from ipc.messages import FdMemory, TensorRef
+from ipc.source import OwnSource
+from ipc.stream import Stream
+from ipc.ways import WAYS
+from ipc.ways.base import Way
+from ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
+from ipc.ways.gpu_slots import GpuSlotWriter
+from ipc.ways.in_place import InPlaceWriter
+from ipc.ways.layout import data_bytes
+from ipc.ways.slots import SlotWriter
+from splatview.adapt import recognise
+
+if TYPE_CHECKING:
+    import pytest
+
+GPU = "0123456789abcdef" * 2
+OK, REFUSED = 0, 1
+
+
+class Machine:
+    """A GPU whose work is done when it is asked for, in the stream that it is told."""
+
+    def __init__(self) -> None:
+        self.stream = 7
+        self.device = 0
+        self.capturing = False
+        self.behind = False
+        """Whether the GPU does not come to say that copies have ended."""
+        self.copied: list[tuple[int, int]] = []
+        """Stream and bytes of each plain copy."""
+        self.recorded: list[int] = []
+        """The streams in which events were recorded."""
+        self.refuses: set[str] = set()
+
+    def copy(self, target: int, source: int, size: int, stream: int) -> tuple[int]:
+        if "cuMemcpyDtoDAsync" in self.refuses:
+            return (REFUSED,)
+        ctypes.memmove(target, source, size)
+        self.copied.append((stream, size))
+        return (OK,)
+
+    def write(self, stream: int, address: int, value: int, flags: int) -> tuple[int]:
+        if not self.behind:
+            ctypes.c_uint64.from_address(address).value = value
+        return (OK,)
+
+    def record(self, event: Any, stream: int) -> tuple[int]:
+        self.recorded.append(stream)
+        return (OK,)
+
+    def in_stream(self, index: int, stream: int, name: str, *args: Any) -> None:
+        if name in self.refuses:
+            raise SharingError(f"{name}: refused")
+        {"cuMemcpyDtoDAsync": self.copy, "cuStreamWriteValue64": self.write}[name](*args)
+
+
+class Memory:
+    """As `ipc.cuda.memory.Allocation`."""
+
+    def __init__(self, size: int, index: int):
+        self.size, self.gpu = size, GPU
+        self._fd = os.memfd_create("memory", os.MFD_CLOEXEC)
+        os.ftruncate(self._fd, size)
+        self.map = mmap.mmap(self._fd, size)
+
+    def fd(self) -> int:
+        return os.dup(self._fd)
+
+    def tensor(self, dtype: str, shape: tuple[int, ...], offset: int) -> torch.Tensor:
+        count = int(torch.Size(shape).numel())
+        return torch.frombuffer(self.map, dtype=getattr(torch, dtype), count=count, offset=offset).view(shape)
+
+    def close(self, idle: bool = False) -> None:
+        os.close(self._fd)
+
+
+class Shared:
+    """As `ipc.cuda.memory.Export`."""
+
+    fds = ()
+
+    def ref(self, token: str) -> FdMemory:
+        return FdMemory("t-1", (1 << 30,), GPU)
+
+
+def describe(tensors: dict[str, torch.Tensor]) -> Any:
+    return (Shared(),), tuple(TensorRef(name, "float32", tuple(t.shape), t.stride(), 0, 0)  # type: ignore[arg-type]
+                              for name, t in tensors.items())
+
+
+def installed(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine in the place of torch's CUDA and the driver."""
+    machine = Machine()
+    nothing = contextlib.nullcontext
+    for name, value in {"_cuda_getCurrentRawStream": lambda index: machine.stream,
+                        "_cuda_getDevice": lambda: machine.device,
+                        "_cuda_isCurrentStreamCapturing": lambda: machine.capturing}.items():
+        monkeypatch.setattr(torch._C, name, value, raising=False)
+    cu = SimpleNamespace(CUdeviceptr=int, cuMemcpyDtoDAsync=machine.copy, cuStreamWriteValue64=machine.write,
+                         cuEventRecord=machine.record)
+    for name, value in {"bindings": lambda: cu, "gpu_uuid": lambda index: GPU, "stream_object": lambda stream: stream,
+                        "stream_writes": lambda index: True, "is_capturing": lambda: machine.capturing,
+                        "register_host": lambda address, size, index: address, "in_stream": machine.in_stream,
+                        "release_host": lambda address, index: None, "relaxed_capture": nothing,
+                        "context": lambda index: nothing()}.items():
+        monkeypatch.setattr(driver, name, value)
+    monkeypatch.setattr("ipc.ways.device_ring.Allocation", Memory)
+    monkeypatch.setattr("ipc.cuda.memory.describe", describe)
+    monkeypatch.setattr(GpuSlotWriter, "fits", SlotWriter.fits)
+    monkeypatch.setattr(InPlaceWriter, "fits", lambda writer, tensors: True)
+    event = SimpleNamespace(handle=b"e" * 64, record=lambda stream: machine.record(None, stream), close=lambda: None)
+    monkeypatch.setattr("ipc.cuda.events.InterprocessEvent", lambda index: event)
+    monkeypatch.setitem(WAYS, "device-ring", Way(
+        lambda tensors, spare, leased: DeviceRingWriter(0, int(data_bytes(tensors) * spare), leased=leased),
+        DeviceRingReader.make, ""))
+    return machine
+
+
+class Run:
+    """As `ipc.stream.Run`, with one stream in it, that one viewer reads."""
+
+    def __init__(self, kind: str, way: str) -> None:
+        self.board = Board()
+        self.faults: list[BaseException] = []
+        self.stream = Stream(0, "it", kind, self)
+        self.way = way
+        self.options: dict[str, Any] = {}
+        self.form: Any = None
+        self.described = 0
+        self.again = 0
+        """How many versions went the short way."""
+
+    def announce(self) -> None:
+        pass
+
+    def attend(self) -> None:
+        pass
+
+    def fault(self, error: BaseException) -> None:
+        self.faults.append(error)
+
+    def publish(self, value: Any, **meta: Any) -> None:
+        """As `splatview.publish` does it."""
+        tensors = self.form.collect(value) if self.form is not None else None
+        if tensors is None:
+            self.form = recognise(value, None, self.options)
+            self.form.device = "cuda:0"
+            tensors = self.form.collect(value)
+            self.stream.describe(self.form)
+            if not self.described:
+                self.stream.open(self.way)
+            self.described += 1
+        assert tensors is not None
+        self.stream.publish((tensors, meta))
+
+    @property
+    def writer(self) -> Any:
+        return self.stream._outlets[self.way].writer
+
+    def picture(self, version: int, meta: dict[str, Any]) -> torch.Tensor:
+        """What the viewer sees of the version, which must be there."""
+        reader = DeviceRingReader.make(self.writer.ref, OwnSource(), lambda slot: None)
+        frame = reader.read()
+        assert frame is not None
+        with frame:
+            assert (frame.version, frame.meta, frame.intact()) == (version, meta, True)
+            image = frame.tensors["image"]
+            assert isinstance(image, DeviceTensor)
+            seen = self.writer._memory.tensor(image.dtype, image.shape, image.offset).clone()
+        reader.close()
+        return seen
