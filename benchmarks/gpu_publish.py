@@ -1,8 +1,10 @@
 """What `publish` of CUDA tensors costs the trainer: its thread, its Python, its GPU memory; a real viewer attached.
 
 The scene has six tensors. "limit alone" is what nothing could do without: a CUDA event record with a prepared stream
-object, the launch of the device copy. They take turns with `publish`, so that both meet the same machine. The last
-pixel that the viewer shows must be of the colour that was published last.
+object, the launch of the device copy. They take turns with `publish`, so that both meet the same machine. "In a
+training" the calls stand where a trainer has them: behind a step that launches its kernels and waits for the loss, the
+GPU kept busy until the next step is due, 100 times a second. A thread that sleeps instead finds all caches cold. The
+last pixel that the viewer shows must be of the colour that was published last.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import torch
 import splatview
 from benchmarks.gpu import memory, require_gpu, tried
 from benchmarks.gpu.clocks import mid_and_p99, thread_cpu_ns, until
+from benchmarks.gpu.load import Training
 from benchmarks.gpu.scenes import ball, paint
 from benchmarks.gpu.viewer import Viewer
 
@@ -25,9 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCENE, LARGE = 1_000_000, 6_000_000
-CALLS = 2000
+CALLS, COLD_CALLS = 2000, 500
 PACE = 1 / 100
 """Seconds of a step, where it is a share of a step that counts."""
+TRAINED = 100_000
+"""Gaussians of the training whose steps are paced."""
 PUBLISHES, DENSIFICATIONS = 10_000, 100
 Rgb = tuple[float, float, float]
 
@@ -64,13 +69,14 @@ def _scene() -> list[dict[str, str]]:
     rows = []
     with Viewer() as viewer:
         path = " > ".join(viewer.ready(step)["path"])
-        for pace, pause in (("back to back", 0.0), ("every 2 ms", 0.002)):
-            ours, bare = _in_turns(change, publish, record, pause)
-            rows.append(_row(f"6-tensor scene of {SCENE:,}, storages unchanged, {pace}", ours, bare,
-                             "median 6 us, p99 30 us", path))
+        ours, bare = _in_turns(change, publish, record)
+        rows.append(_row(f"6-tensor scene of {SCENE:,}, storages unchanged, back to back", ours, bare,
+                         "median 6 us, p99 30 us", path))
+        ours, bare = _in_turns(change, publish, record, 0.002, COLD_CALLS)
+        rows.append(_row("... the thread asleep for 2 ms before each call", ours, bare, "", path))
         _shows(viewer, lambda rgb: (paint(scene, rgb), publish()), "the scene")
-        rows.append(_share_of_a_step(change, publish))
-    return rows
+    splatview.close()
+    return rows + _in_training(record)
 
 
 def _image() -> list[dict[str, str]]:
@@ -101,9 +107,10 @@ def _image() -> list[dict[str, str]]:
     rows = []
     with Viewer() as viewer:
         path = " > ".join(viewer.ready(step)["path"])
-        for pace, pause in (("back to back", 0.0), ("every 2 ms", 0.002)):
-            ours, bare = _in_turns(change, publish, copy, pause)
-            rows.append(_row(f"new 1080p RGBA8 tensor, {pace}", ours, bare, "median 12 us", path))
+        ours, bare = _in_turns(change, publish, copy)
+        rows.append(_row("new 1080p RGBA8 tensor, back to back", ours, bare, "median 12 us", path))
+        ours, bare = _in_turns(change, publish, copy, 0.002, COLD_CALLS)
+        rows.append(_row("... the thread asleep for 2 ms before each call", ours, bare, "", path))
         _shows(viewer, show, "the image")
     return rows
 
@@ -124,15 +131,15 @@ def _event_record() -> Callable[[], Any]:
 
 
 def _in_turns(change: Callable[[], None], ours: Callable[[], None], bare: Callable[[], Any],
-              pause: float) -> tuple[list[int], list[int]]:
-    """Nanoseconds of the calling thread for each call of both, after a change each."""
+              pause: float = 0.0, calls: int = CALLS) -> tuple[list[int], list[int]]:
+    """Nanoseconds of the calling thread for each call of both, after a change each, and `pause` seconds of sleep."""
     clock = time.perf_counter_ns
     times: tuple[list[int], list[int]] = ([], [])
-    for i in range(CALLS + 50):
+    for i in range(calls + 50):
         for call, spent in zip((ours, bare), times, strict=True):
             change()
             if pause:
-                time.sleep(pause / 2)
+                time.sleep(pause)
             begin = clock()
             call()
             took = clock() - begin
@@ -161,26 +168,64 @@ def _shows(viewer: Viewer, show: Callable[[Rgb], Any], what: str) -> None:
         until(f"{what} in the colour {rgb}; it is {viewer.pixel()}", follows, 10)
 
 
-def _share_of_a_step(change: Callable[[], None], publish: Callable[[], None]) -> dict[str, str]:
-    """At 100 steps a second, for five seconds: what the calling and the helper thread spend."""
-    helpers = [t for t in threading.enumerate() if t.name.startswith("splatview")]
-    assert helpers, f"publish started no helper thread; there are {[t.name for t in threading.enumerate()]}"
-    calls = spent = 0
-    cpu = thread_cpu_ns(helpers)
-    begin = due = time.perf_counter_ns()
-    while due - begin < 5e9:
-        due += int(PACE * 1e9)
-        change()
-        time.sleep(max(due - time.perf_counter_ns(), 0) / 1e9)
-        a = time.perf_counter_ns()
+def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
+    """Behind the steps of a training at 100 steps a second, for ten seconds, what the calling thread spends: at every
+    second step in `publish`, at the others in a bare event record, with a `publish` after it that is not timed; and
+    what the helper thread takes of a processor meanwhile."""
+    training = Training(TRAINED)
+    ours: list[int] = []
+    bare: list[int] = []
+    clock, keep_busy = time.perf_counter_ns, _busy_until()
+
+    def publish() -> None:
+        splatview.publish(training.scene, step=training.steps)
+
+    def step() -> None:
+        training.step()
         publish()
-        spent += time.perf_counter_ns() - a
-        calls += 1
-    wall = time.perf_counter_ns() - begin
-    helper = thread_cpu_ns(helpers) - cpu
-    return {"what": "trainer's Python time per step, 100 steps/s",
-            "median": f"{spent / calls / 1e3:.1f} us in publish + {helper / calls / 1e3:.1f} us of the helper thread "
-                      f"= {(spent + helper) / wall:.3%}", "target": "0.1 %"}
+        keep_busy(clock() + int(PACE * 1e9 / 2))
+
+    publish()
+    with Viewer() as viewer:
+        path = " > ".join(viewer.ready(step)["path"])
+        helpers = [t for t in threading.enumerate() if t.name.startswith("splatview")]
+        assert helpers, f"publish started no helper thread; there are {[t.name for t in threading.enumerate()]}"
+        for _ in range(50):
+            step()
+        cpu, begin, steps, late = thread_cpu_ns(helpers), clock(), 0, 0
+        while clock() - begin < 10e9:
+            training.step()
+            call, spent = ((publish, ours), (record, bare))[steps % 2]
+            a = clock()
+            call()
+            spent.append(clock() - a)
+            if call is record:
+                publish()
+            steps += 1
+            late += keep_busy(begin + int(steps * PACE * 1e9))
+        rate = steps / (clock() - begin) * 1e9
+        helper = (thread_cpu_ns(helpers) - cpu) / steps
+    mean, bare_mean = sum(ours) / len(ours), sum(bare) / len(bare)
+    return [_row(f"6-tensor scene of {TRAINED:,} in a training of {rate:.0f} steps/s", ours, bare,
+                 "median 6 us, p99 30 us", path),
+            {"what": f"trainer's time per step there, 100 steps/s ({late} of {steps} steps were late)",
+             "median": f"{mean / 1e3:.1f} us in publish + {helper / 1e3:.1f} us of the helper thread (means) "
+                       f"= {(mean + helper) * 1e-9 / PACE:.3%}",
+             "limit alone, median / p99": f"{bare_mean / 1e3:.1f} us (mean)", "target": "0.1 %"}]
+
+
+def _busy_until() -> Callable[[int], bool]:
+    """What keeps GPU and thread at a trainer's work up to a moment (of perf_counter_ns): evaluations, waited for one by
+    one. Returns whether the moment had passed already."""
+    weights = torch.rand(1024, 1024, device="cuda")
+
+    def keep_busy(moment: int) -> bool:
+        late = time.perf_counter_ns() > moment
+        while time.perf_counter_ns() < moment:
+            (weights @ weights).mean().item()
+        return late
+
+    return keep_busy
 
 
 def _memory() -> list[dict[str, str]]:
