@@ -43,7 +43,10 @@ class Stream:
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
-    def wait_stream(self, _: Stream) -> None: ...
+    def record_event(self) -> Event:
+        return Event()
+
+    def wait_event(self, _: Event) -> None: ...
 
     def synchronize(self) -> None: ...
 
@@ -52,6 +55,8 @@ class Event:
     def __init__(self, **_: Any) -> None: ...
 
     def record(self) -> None: ...
+
+    def synchronize(self) -> None: ...
 
     def query(self) -> bool:
         return True
@@ -72,7 +77,7 @@ class Canvas:
         self.drawn = torch.full((height, width, channels), 7, dtype=getattr(torch, dtype))
         return self.drawn
 
-    def show(self) -> torch.Tensor:
+    def show(self, *, finished: bool = False) -> torch.Tensor:
         return self.drawn
 
     def close(self) -> None: ...

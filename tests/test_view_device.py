@@ -10,66 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from frames import cloud
+from device_frames import Shared
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 from ipc.errors import SharingError
-from ipc.frames import DeviceTensor, Frame
 from ipc.interop.host import HostBridge
 from viewer_app.catalogue import Slot
 from viewer_app.events import PointerMove
-from viewer_app.renderers.gl import GlRenderer
 from viewer_app.sources import StreamSource
 from viewer_app.state import Entry
-from viewer_app.views.gaussians import GaussianView
 from viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from viewer_app.scene import GaussianScene
+    from ipc.frames import Frame
     from viewer_app.screens.offscreen import OffscreenScreen
-
-
-class Memory:
-    """What stands in for GPU memory."""
-
-    gpu = "0" * 32
-    pieces = ()
-
-    def __init__(self, tensor: torch.Tensor):
-        self.values = tensor
-        self.size = tensor.numel() * tensor.element_size()
-
-    def pointer(self) -> int:
-        return self.values.data_ptr()
-
-    def tensor(self, *_: Any) -> torch.Tensor:
-        return self.values
-
-    def close(self) -> None:
-        pass
-
-
-class Shared:
-    """A frame on a GPU and what became of it."""
-
-    def __init__(self, kind: str, tensors: dict[str, torch.Tensor], wait: Callable[[int], None] | None = None,
-                 **meta: Any):
-        self.whole = True
-        self.released = False
-        device = {name: DeviceTensor(str(t.dtype).removeprefix("torch."), tuple(t.shape), t.stride(), Memory(t), 0)
-                  for name, t in tensors.items()}
-        more = {} if wait is None else {"wait": wait}
-        self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release, **more)  # type: ignore[arg-type]
-
-    def _release(self) -> None:
-        self.released = True
-
-    def show(self, view: Any) -> bool:
-        """As a source does."""
-        with self.frame:
-            return view.update(self.frame)
 
 
 def picture(value: int, **more: Any) -> Shared:
@@ -255,91 +211,3 @@ def test_a_stale_picture_makes_its_stream_hand_out_the_newest_again(in_place: Im
     assert not slot.source.has_news()
     slot.source.again()
     assert slot.source.has_news()
-
-
-# -- Gaussians -----------------------------------------------------------------------------------------------
-
-
-class Reader(GlRenderer):
-    """Stands in for a renderer that reads scenes on a GPU, for as long as the test says."""
-
-    name = "gsplat"
-    busy = False
-
-    @property
-    def wants_gpu(self) -> bool:
-        return True
-
-    @property
-    def reading(self) -> bool:
-        return self.busy
-
-    def load(self, scene: GaussianScene, ready: Any = None) -> None:
-        assert scene.on_gpu
-        super().load(scene.to_host(), None)
-
-
-@pytest.fixture
-def reader(screen: OffscreenScreen) -> Reader:
-    return Reader(screen.ctx)
-
-
-@pytest.fixture
-def gaussians(screen: OffscreenScreen, reader: Reader) -> Iterator[GaussianView]:
-    v = GaussianView(screen.ctx, renderer=reader)
-    yield v
-    v.close()
-
-
-def scene(seed: int = 0, **more: Any) -> Shared:
-    meta = {"color": "sh", "activated": False, "sh_degree": 0, "antialiased": False} | more
-    return Shared("gaussians", cloud(seed=seed), **meta)
-
-
-def test_a_scene_is_held_only_while_it_is_read(gaussians: GaussianView, reader: Reader,
-                                               screen: OffscreenScreen) -> None:
-    shared = scene()
-    assert shared.show(gaussians)
-    assert shared.released
-    assert shown(gaussians, screen).max() > 50
-    assert gaussians.path == ["parameters read in place", "gsplat renderer"]
-    before = shown(gaussians, screen)
-    reader.busy, second = True, scene(seed=5)
-    assert second.show(gaussians)
-    assert gaussians.busy
-    assert not second.released
-    assert not gaussians.tick(time.monotonic())
-    np.testing.assert_array_equal(shown(gaussians, screen), before)  # not before it is read
-    assert not scene(seed=6).show(gaussians)
-    reader.busy = False
-    assert gaussians.tick(time.monotonic())
-    assert second.released
-    assert not gaussians.busy
-    assert (shown(gaussians, screen) != before).any()
-
-
-def test_a_scene_that_is_overwritten_while_it_is_read_is_never_seen(gaussians: GaussianView, reader: Reader,
-                                                                    screen: OffscreenScreen) -> None:
-    scene().show(gaussians)
-    before = shown(gaussians, screen)
-    reader.busy, torn = True, scene(seed=5)
-    torn.show(gaussians)
-    reader.busy = torn.whole = False
-    assert not gaussians.tick(time.monotonic())
-    assert gaussians.stale
-    np.testing.assert_array_equal(shown(gaussians, screen), before)
-    assert scene(seed=5).show(gaussians)
-    assert not gaussians.stale
-    assert (shown(gaussians, screen) != before).any()
-
-
-def test_another_renderer_draws_the_scene_anew(gaussians: GaussianView, reader: Reader, screen: OffscreenScreen,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    scene().show(gaussians)
-    shown(gaussians, screen)
-    picture = gaussians._picture
-    monkeypatch.setattr(Reader, "tick", lambda self: True)
-    assert gaussians.tick(time.monotonic())
-    reader._drawn = None
-    shown(gaussians, screen)
-    assert gaussians._picture is not picture

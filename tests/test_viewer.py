@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from PIL import Image
 
 from viewer_app.app import App, AppOptions
 from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
 from viewer_app.events import (
     Close,
     FileDrop,
@@ -25,12 +23,12 @@ from viewer_app.events import (
     Text,
     Wheel,
 )
-from viewer_app.panel import Shown, status_phrases
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 SIZE = 900, 520
 PICTURE = Rect(280, 0, 620, 494)  # what panel and status line leave at scale 1
@@ -77,8 +75,8 @@ class Viewer(App):
             self.catalogue.shown is not None and self.catalogue.shown.view is not None)
 
 
-@pytest.fixture
-def viewer(request: pytest.FixtureRequest) -> Iterator[Viewer]:
+@pytest.fixture(name="viewer")
+def viewer_fixture(request: pytest.FixtureRequest) -> Iterator[Viewer]:
     options = getattr(request, "param", AppOptions(max_fps=500))
     app = Viewer(OffscreenScreen(*SIZE), options)
     app.do()
@@ -88,8 +86,8 @@ def viewer(request: pytest.FixtureRequest) -> Iterator[Viewer]:
     assert error == "GL_NO_ERROR"
 
 
-@pytest.fixture
-def picture_file(tmp_path: Path) -> Path:
+@pytest.fixture(name="picture_file")
+def picture_file_fixture(tmp_path: Path) -> Path:
     """620 by 494 pixels, no two rows or columns alike: fills the room that the panel leaves."""
     y, x = np.mgrid[0:494, 0:620]
     array = np.stack([x * 255 // 619, y * 255 // 493, (x + y) % 256], -1).astype(np.uint8)
@@ -304,62 +302,6 @@ def test_a_closed_screen_ends_the_loop() -> None:
     viewer.serve()
     assert viewer.screen.closed
     viewer.close()
-
-
-@pytest.mark.parametrize("viewer", [AppOptions(max_fps=20)], indirect=True)
-def test_max_fps_is_kept(viewer: Viewer) -> None:
-    draws, begin = viewer.draws, time.monotonic()
-    while time.monotonic() < begin + 0.5:
-        viewer.screen.push(PointerMove(90, 40 + viewer.draws))
-        viewer.turn()
-    assert viewer.draws - draws <= (time.monotonic() - begin) * 20 + 2
-    assert viewer.draws > draws
-
-
-def test_its_share_of_the_gpu_holds_while_a_run_needs_it(viewer: Viewer, picture_file: Path,
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every work costs 10 ms here, so that two of them, panel and image, may be drawn five times a second."""
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    assert not any("GPU share" in p for p in status_phrases(viewer.state, Shown()))
-    monkeypatch.setattr(viewer.work, "software", False)
-    monkeypatch.setattr(viewer.governor, "cost", lambda work: 10.0)
-    monkeypatch.setattr(viewer.catalogue, "gpu_is_needed", lambda now: True)
-
-    def drawn(seconds: float) -> int:
-        draws, end = viewer.draws, time.monotonic() + seconds
-        while time.monotonic() < end:
-            viewer.screen.push(PointerMove(90, 40 + viewer.draws % 7))
-            viewer.turn()
-        return viewer.draws - draws
-
-    drawn(0.5)
-    assert 4 <= drawn(2.0) <= 12
-    assert any(p.startswith("GPU share") and p.endswith("of 10%") for p in status_phrases(viewer.state, Shown()))
-    monkeypatch.setattr(viewer.work, "software", True)  # the processor draws: no GPU's time is taken
-    assert drawn(1.0) > 12
-    monkeypatch.setattr(viewer.work, "software", False)
-    monkeypatch.setattr(viewer.catalogue, "gpu_is_needed", lambda now: False)
-    assert drawn(1.0) > 12
-
-
-def test_an_impossible_share_of_the_gpu_is_told() -> None:
-    screen = OffscreenScreen(*SIZE)
-    with pytest.raises(ViewerError, match="--gpu-budget is 2, not a number over 0 up to 1"):
-        App(screen, AppOptions(gpu_budget=2.0))
-    screen.close()
-
-
-def test_it_looks_at_the_streams_as_often_as_it_may_draw(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
-    viewer.catalogue.open_file(Path("nothing.png"))
-    now = time.monotonic()
-    viewer._dirty, viewer._active_until = 0, now + 1
-    assert viewer._patience(now) == pytest.approx(1 / 500)
-    monkeypatch.setattr(viewer, "options", AppOptions(max_fps=10))
-    assert viewer._patience(now) == pytest.approx(1 / 60)
-    monkeypatch.setattr(viewer, "options", AppOptions(max_fps=10**9))
-    assert viewer._patience(now) == pytest.approx(0.001)  # never busily
-    assert viewer._patience(now + 2) == pytest.approx(1 / 15)
 
 
 @pytest.mark.parametrize("viewer", [AppOptions(panel=False)], indirect=True)

@@ -47,17 +47,18 @@ log = logging.getLogger("splatview")
 HINT = ("Waiting for a run\n"
         "In your training script:  import splatview;  splatview.publish(tensor)\n"
         "Or drop a scene or a picture here")
+_NEWS_PERIOD = 0.001
+"""Seconds between looks at the streams while new versions come, so that each is seen at once."""
 _ACTIVE_PERIOD = 1 / 60
-"""Seconds between looks at the streams while something happens, at most; fewer when more pictures a second may be
-drawn, so that a new version is seen at once."""
-_LEAST_PERIOD = 0.001
-"""Seconds that it sleeps at least, unless there is something to draw."""
+"""The same while something else happens, and where nothing is seen: in a window that is hidden."""
 _IDLE_PERIOD = 1 / 15
 _IN_FLIGHT = 2
 """Pictures that the GPU may be behind."""
 _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
 _MOST_SETTLE = 12
+_RATES_PERIOD = 0.5
+"""Seconds within which streams' rates are shown; other pictures show them as well."""
 _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
@@ -92,7 +93,7 @@ class App:
         self._next_draw = 0.0
         self._in_flight: deque[int] = deque()
         self._latency_of = 0
-        self._active_until = 0.0
+        self._active_until = self._news_until = 0.0
         self._drawn_at: deque[float] = deque(maxlen=240)
         self._out_due = False
         self._out_at = 0.0
@@ -157,7 +158,7 @@ class App:
         self.work.collect()
         self.governor.shared = self.catalogue.gpu_is_needed(now)
         if self.catalogue.poll(now):
-            self._active_until = now + _ACTIVE_FOR
+            self._active_until = self._news_until = now + _ACTIVE_FOR
         slot = self.catalogue.shown
         if slot is not None and slot.view is not None and not slot.entry.fault:
             with self.catalogue.guard(slot):
@@ -167,6 +168,9 @@ class App:
             self._mark(SETTLE)
         if self._rate_shown and now > self._drawn_at[-1] + 1.05:
             self._mark()  # once more, so that no rate stands there that is over
+        if self.catalogue.rates_changed and self._panel is not None and self.state.panel_open and (
+                not self._drawn_at or now > self._drawn_at[-1] + _RATES_PERIOD):
+            self._mark()
         drew = False
         if self._dirty and now >= self._may_draw(now) and self.screen.visible:
             self._draw()
@@ -178,7 +182,7 @@ class App:
         """How long the screen may sleep."""
         period = _IDLE_PERIOD
         if self.catalogue.slots and now < self._active_until:
-            period = max(min(_ACTIVE_PERIOD, 1 / self.options.max_fps), _LEAST_PERIOD)
+            period = _NEWS_PERIOD if now < self._news_until and self.screen.visible else _ACTIVE_PERIOD
         if self._dirty and self.screen.visible:
             return min(max(self._may_draw(now) - now, 0.0), period)
         return period
@@ -187,7 +191,7 @@ class App:
         """When the next picture may be drawn: by --max-fps, by the share of the GPU, and when it has caught up."""
         while self._in_flight and self._in_flight[0] <= self.work.finished:
             self._in_flight.popleft()
-        behind = now + _LEAST_PERIOD if len(self._in_flight) >= _IN_FLIGHT else 0.0
+        behind = now + _NEWS_PERIOD if len(self._in_flight) >= _IN_FLIGHT else 0.0
         return max(self._next_draw, self.governor.next_picture(), behind)
 
     def _mark(self, pictures: int = 1) -> None:
@@ -246,6 +250,7 @@ class App:
         begin = time.monotonic()
         self._next_draw = begin + 1 / self.options.max_fps
         self._dirty -= 1
+        self.catalogue.rates_changed = False
         self.draws += 1
         self.governor.begin_picture()
         self._drawn_at.append(begin)

@@ -52,6 +52,8 @@ class Catalogue:
         self.state = state
         self.subscriber = subscriber
         self.slots: dict[str, Slot] = {}
+        self.rates_changed = False
+        """Whether streams come faster or slower than when somebody last took this back."""
         self._by_itself = True
         """Whether what is shown was chosen without anybody."""
         self._ctx = ctx
@@ -101,6 +103,9 @@ class Catalogue:
         if key == self.state.selected:
             return
         if (before := self.shown) is not None:
+            if before.view is not None:
+                with self.guard(before):
+                    before.view.leave()
             before.source.release()
         self.state.selected = key
         if (slot := self.shown) is not None:
@@ -123,8 +128,10 @@ class Catalogue:
             self._mark()
         news = False
         for slot in list(self.slots.values()):
+            rate = slot.entry.rate_hz
             if slot.source.refresh(slot.entry):
                 news = True
+            self.rates_changed |= slot.entry.rate_hz != rate
         if news:
             self._list_changed()
         if self.state.selected is None or self._by_itself:

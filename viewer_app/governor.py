@@ -20,10 +20,16 @@ SCALES = (1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35)
 """Resolutions of pictures while somebody moves: a few, so that each is measured often."""
 SMOOTH, FLUENT = 60.0, 52.0
 """Pictures a second to aim for while somebody moves, and with how few a resolution is kept once it was chosen."""
-VERSIONS_AT_REST, VERSIONS_MOVING = 30.0, 10.0
-"""New versions of a scene a second, at most, where they come fast and while somebody moves."""
+SWITCH = 0.4
+"""Milliseconds that another process loses whenever the GPU turns to the viewer's CUDA, and again for its OpenGL, beside
+what is done then. (On an H200 a turn to CUDA and on to OpenGL takes 0.34 ms however little is done, and a training at
+its side lost 2.1 ms for each picture of 1.03 ms.)"""
 SLOW = 40.0
 """Versions a second up to which each is shown as soon as the share allows it."""
+VERSIONS_MOVING, VERSIONS_AT_REST = 10.0, 15.0
+"""New versions of a scene a second, at most: while somebody moves, and where they come faster than SLOW."""
+_REST_SHARE = 0.2
+"""Part of the share that goes to those at rest, but never less than VERSIONS_MOVING of them are wanted."""
 _BURST = 0.05
 """Seconds of its share that may be saved up, so that the first picture after a rest comes at once."""
 _MEMORY = 10.0
@@ -48,6 +54,9 @@ class Governor:
         self._spent: deque[tuple[float, float]] = deque()
         self._picture: list[Work] = []
         self._last_picture: list[Work] = []
+        self._bursts: set[str] = set()
+        self._last_bursts: set[str] = set()
+        self._version_ms = 0.0
         self._scale = 1.0
         self._version_at = -1e9
 
@@ -60,16 +69,26 @@ class Governor:
 
     def begin_picture(self) -> None:
         """What follows belongs to another picture than what came before."""
+        if "load" in self.words:
+            self._version_ms = self._cost(self._picture, self._bursts)
         self._last_picture, self._picture = self._picture, []
+        self._last_bursts, self._bursts = self._bursts, set()
 
     @property
     def words(self) -> set[object]:
         """The first words of the works that the present picture consists of."""
         return {work[0] for work in self._picture}
 
-    def gives(self, work: Work) -> None:
-        """The GPU is given this to do."""
+    def gives(self, work: Work, by: str = "") -> None:
+        """The GPU is given this to do.
+
+        `by`: "cuda" or "opengl". The first of each in a picture makes the GPU turn to it, which costs SWITCH.
+        """
         self._picture.append(work)
+        if by and by not in self._bursts:
+            self._bursts.add(by)
+            if self.shared:
+                self._pay(SWITCH)
         cost = self.cost(work)
         if cost is None:
             self._unknown[work] = self._unknown.get(work, 0) + 1
@@ -130,12 +149,21 @@ class Governor:
     def next_version(self, rate_hz: float, moving: bool = False) -> float:
         """When the next version of a scene may be loaded, by the clock; 0 means now.
 
-        `rate_hz`: how many come in a second. `moving`: somebody moves the camera, whose pictures come first.
+        `rate_hz`: how many come in a second. `moving`: somebody moves the camera, whose pictures come first, however
+        large the share is.
         """
-        if not self.limited:
+        if not self.shared or not (self.limited or moving):
             return 0.0
-        pace = VERSIONS_MOVING if moving else VERSIONS_AT_REST if rate_hz > SLOW else SLOW * 10
+        pace = VERSIONS_MOVING if moving else self._pace_at_rest() if rate_hz > SLOW else SLOW * 10
         return max(self.next_picture(), self._version_at + 1 / pace)
+
+    def _pace_at_rest(self) -> float:
+        cost = self._cost(self._picture, self._bursts) if "load" in self.words else self._version_ms
+        possible = self.share * _REST_SHARE * 1e3 / cost if cost > 0 else VERSIONS_AT_REST
+        return min(max(possible, VERSIONS_MOVING), VERSIONS_AT_REST)
+
+    def _cost(self, works: list[Work], bursts: set[str]) -> float:
+        return sum(self.cost(w) or 0.0 for w in works) + SWITCH * len(bursts)
 
     def loads_version(self) -> None:
         """A version is being loaded."""
@@ -151,7 +179,8 @@ class Governor:
         known = {s: c for s in SCALES if (c := self.cost((name, *scaled(size, s)))) is not None}
         if not known:
             return 1.0
-        beside = sum(self.cost(w) or 0.0 for w in (self._picture or self._last_picture) if w[0] not in (name, "load"))
+        works = self._picture or self._last_picture
+        beside = self._cost([w for w in works if w[0] not in (name, "load")], self._bursts | self._last_bursts)
         room, enough = (self.share * 1e3 / pace - beside for pace in (SMOOTH, FLUENT))
         fits = [s for s in SCALES if _estimate(known, s) <= (enough if s == self._scale else room)]
         self._scale = max(fits, default=SCALES[-1])

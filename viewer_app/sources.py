@@ -64,7 +64,7 @@ class Source(Protocol):
         ...
 
     def refresh(self, entry: Entry) -> bool:
-        """Bring an entry of the list up to date; True when something that is seen changed."""
+        """Bring an entry of the list up to date; True when something that is seen changed, beside its rate."""
         ...
 
     def open(self) -> None:
@@ -118,7 +118,7 @@ class StreamSource:
         entry.fault_of_source = stream.fault or stream.run.refused or ""
         entry.note = "" if entry.alive else "ended"
         entry.paused = stream.run.paused if entry.alive else None
-        now = (entry.alive, entry.kind, entry.fault_of_source, entry.paused, f"{entry.rate_hz:.3g}")
+        now = entry.alive, entry.kind, entry.fault_of_source, entry.paused
         changed, self._last = now != self._last, now
         return changed
 

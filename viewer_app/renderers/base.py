@@ -87,9 +87,17 @@ class HostReader:
         return False
 
     @property
+    def pending(self) -> bool:
+        """False: `load` reads at once."""
+        return False
+
+    @property
     def reading(self) -> bool:
         """False: `load` returns when everything is read."""
         return False
+
+    def read(self) -> None:
+        """Nothing: `load` has read everything."""
 
     @property
     def gpu_ms(self) -> float | None:
@@ -122,10 +130,12 @@ class Renderer(Protocol):
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         """Take over a scene or a new version of it. Arrays in host memory may change after this returns; those on a
-        GPU, which it reads asynchronously, once `reading` is False.
+        GPU, which the next `render` begins to read, asynchronously, once `reading` is False. The next `load` forgets
+        a scene that was not begun with.
 
         `ready(stream)`, with the raw handle of a CUDA stream, makes that stream wait until the data is there
-        (`Frame.wait`); called only for scenes on a GPU.
+        (`Frame.wait`); called only for scenes on a GPU, when they are read. Without it they are there once torch's
+        current stream has come as far as now.
 
         Gaussians with a NaN or an infinity in any field, a scale beyond float32 or a quaternion of length zero
         are left out and counted in `skipped`. Before the first `load` the picture is empty.
@@ -140,8 +150,18 @@ class Renderer(Protocol):
         ...
 
     @property
+    def pending(self) -> bool:
+        """Whether the arrays of the last `load` are still to be read: in one go with the next picture, so that the GPU
+        turns to this process once."""
+        ...
+
+    @property
     def reading(self) -> bool:
-        """Whether a GPU may still read the arrays of the last `load`. Never waits."""
+        """Whether a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
+        ...
+
+    def read(self) -> None:
+        """Begin to read what is pending, without a picture."""
         ...
 
     def tick(self) -> bool:

@@ -95,6 +95,10 @@ class ChosenRenderer:
         return self._renderer.wants_gpu
 
     @property
+    def pending(self) -> bool:
+        return self._held is not None and self._held.pending
+
+    @property
     def reading(self) -> bool:
         return self._held is not None and self._held.reading
 
@@ -139,6 +143,10 @@ class ChosenRenderer:
                 raise
             self._fall_back(e)
             return self._renderer.render(camera, options)
+
+    def read(self) -> None:
+        if self._held is not None:
+            self._held.read()
 
     def tick(self) -> bool:
         """Goes over to gsplat once that is ready. True: draw again."""

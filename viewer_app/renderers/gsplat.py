@@ -11,8 +11,8 @@ import numpy as np
 
 from ipc.errors import SharingError
 from viewer_app.errors import RendererError
-from viewer_app.renderers.base import Pixels, RenderOptions
 from viewer_app.renderers.gsplat_kernels import kernels
+from viewer_app.renderers.gsplat_picture import GsplatPicture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from ipc.interop.base import PixelSource
     from viewer_app.cameras import Camera
+    from viewer_app.renderers.base import RenderOptions
     from viewer_app.renderers.gsplat_frame import Frame
+    from viewer_app.renderers.gsplat_reading import Reading
     from viewer_app.renderers.gsplat_scene import DeviceGaussians
     from viewer_app.scene import GaussianScene
 
@@ -31,84 +32,11 @@ LIMIT = 16384
 PRECISIONS = {"f2": "float16", "f4": "float32"}
 
 
-class GsplatPicture:
-    """What `GsplatRenderer.render` returns. Valid until it draws again or is closed."""
-
-    def __init__(self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions) -> None:
-        """Drawn straight into what OpenGL reads, float16; as float32 tensors where there is no OpenGL context, or
-        depth, which is divided by alpha, is wanted too."""
-        self._renderer, self._camera, self._options = renderer, camera, options
-        self._shown = None if options.depth else renderer._target(camera)
-        clock = renderer._clocks["render"]
-        clock.begin()  # only now: getting the target may have waited for OpenGL
-        self._rgba, self._depth = renderer._draw(camera, options, self._shown)
-        clock.end()
-        self._whole = False
-        self._source: PixelSource | None = None
-        self._texture: moderngl.Texture | None = None
-
-    def pixels(self) -> Pixels:
-        """float32, drawn anew if the picture has another dtype."""
-        with self._renderer._working():
-            self._make_exact()
-            rgba = self._rgba.cpu().numpy()
-            depth = None if self._depth is None else self._depth.cpu().numpy()
-        return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
-
-    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
-        """A float32 texture, through host memory: `source` is the quick way."""
-        if self._texture is None or self._texture.ctx is not ctx:
-            p = self.pixels()
-            rgba = np.dstack([p.color, p.alpha])
-            self._texture = self._renderer._texture_for(ctx, rgba)
-        return self._texture
-
-    def source(self) -> PixelSource:
-        """In memory that OpenGL reads, where that is possible: see `ipc.interop`."""
-        if self._source is None:
-            with self._renderer._working():
-                target = self._shown
-                if target is None:
-                    target = self._renderer._target(self._camera)
-                    if target is None:
-                        raise RendererError("gsplat: made without an OpenGL context; only pixels() and texture() work")
-                    self._make_whole()
-                    target.copy_(self._rgba)
-                else:
-                    self._make_whole()
-                self._source = self._renderer._canvas().show()
-                self._shown = None  # from now on it belongs to the canvas
-        assert self._source is not None
-        return self._source
-
-    @contextmanager
-    def on_gpu(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
-        """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
-        renderer's stream is current."""
-        with self._renderer._working():
-            self._make_exact()
-            yield self._rgba, self._depth
-
-    def _make_whole(self) -> None:
-        """Wait for it, and draw again what turns out to have had too little room."""
-        while not self._whole:
-            self._whole = not self._renderer._overflowed()
-            if not self._whole:
-                self._rgba, self._depth = self._renderer._draw(self._camera, self._options, self._shown)
-
-    def _make_exact(self) -> None:
-        """Have float32 tensors. What is in OpenGL's memory stays there."""
-        self._make_whole()
-        while self._rgba.element_size() < 4 or not self._whole:
-            self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
-            self._whole = not self._renderer._overflowed()
-
-
 class GsplatRenderer:
     """Draws Gaussians with gsplat, on a CUDA stream of its own with high priority.
 
-    Scenes on a GPU are read where they lie, once per `load`; others are uploaded. What `load` makes of them stays,
-    so that a moving camera costs nothing but the drawing.
+    Scenes on a GPU are read where they lie, once per `load`, with the next picture; others are uploaded. What is made
+    of them stays, so that a moving camera costs nothing but the drawing.
     """
 
     name: str = "gsplat"
@@ -140,8 +68,7 @@ class GsplatRenderer:
         self._frame: Frame
         self._canvas_held: Any = None
         self._textures: list[moderngl.Texture] = []
-        self._read: torch.cuda.Event | None = None
-        self._being_read: GaussianScene | None = None  # whose memory nobody else may get meanwhile
+        self._reading: Reading
         self._timings: dict[str, float] = {}
         from viewer_app.renderers.gpu_clock import Clock
 
@@ -164,10 +91,13 @@ class GsplatRenderer:
 
     @property
     def reading(self) -> bool:
-        """Whether the last `load` still reads the scene's arrays. Never waits."""
-        if self._being_read is not None and self._read is not None and self._read.query():
-            self._being_read = None
-        return self._being_read is not None
+        """Whether the scene's arrays may still be read, or are going to. Never waits."""
+        return not self._closed and self._reading.going_on
+
+    @property
+    def pending(self) -> bool:
+        """Whether the next picture begins to read the scene."""
+        return not self._closed and self._reading.pending
 
     @property
     def skipped(self) -> int:
@@ -212,22 +142,31 @@ class GsplatRenderer:
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         self._check_open()
-        begin = time.perf_counter()
         self._drawn = None
         self._move_to(scene.gpu or self._home)
-        callers = self._torch.cuda.current_stream(self._device)
-        with self._working():
-            if scene.on_gpu:
-                self._stream.wait_stream(callers)  # what this process wrote or made of it
-                if ready is not None:
-                    ready(self._stream.cuda_stream)
+        self._reading.put(scene if scene.on_gpu else None, ready)
+        if not scene.on_gpu:  # whose arrays may change
+            with self._working(), self._burst():
+                self._activate(scene)
+
+    def read(self) -> None:
+        if self.pending:
+            with self._working(), self._burst():
+                self._activate()
+
+    def _activate(self, scene: GaussianScene | None = None) -> None:
+        """Have the GPU read this scene, or the one that is pending, if any."""
+        begin = time.perf_counter()
+        scene = self._reading.begin(self._stream) if scene is None else scene
+        if scene is None:
+            return
+        try:
             self._gaussians.load(scene, self._clocks["load"].begin)
-            self._clocks["load"].end()
-            if scene.on_gpu:
-                self._read = self._read or self._torch.cuda.Event()
-                self._read.record()
-                self._being_read = scene
-            self._show_frame()
+        except BaseException:
+            self._reading.take_back()  # for whoever draws instead
+            raise
+        self._clocks["load"].end()
+        self._show_frame()
         self._timings["activate"] = (time.perf_counter() - begin) * 1e3
 
     def render(self, camera: Camera, options: RenderOptions) -> GsplatPicture:
@@ -242,17 +181,18 @@ class GsplatRenderer:
         self._drawn = self._picture = None
         begin = time.perf_counter()
         with self._working():
-            self._gaussians.settle()
             picture = GsplatPicture(self, replace(camera, viewmat=camera.viewmat.copy(), K=camera.K.copy()), options)
         self._timings["draw"] = (time.perf_counter() - begin) * 1e3
         self._picture, self._drawn = picture, wanted
         return picture
 
     def host_scene(self) -> GaussianScene:
-        """What is loaded, activated, as host arrays: for another renderer."""
+        """What is loaded, activated if it has been read, as host arrays: for another renderer."""
         from viewer_app.scene import GaussianScene
 
         with self._working():
+            if (pending := self._reading.to_host()) is not None:
+                return pending
             g = self._gaussians
             means, quats, scales, opacities, colors = (
                 t.cpu().numpy() for t in (g.means, g.quats, g.scales, g.opacities, g.colors))
@@ -266,7 +206,7 @@ class GsplatRenderer:
             return
         self._closed = True
         self._leave()
-        self._picture = self._read = self._being_read = None
+        self._picture = None
         for texture in self._textures:
             texture.release()
         self._textures.clear()
@@ -290,6 +230,14 @@ class GsplatRenderer:
             self._drawn = self._picture = None
             raise RendererError(f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}") from e
 
+    @contextmanager
+    def _burst(self) -> Iterator[None]:
+        """What the GPU is given inside is awaited as a whole. Within `_working`."""
+        try:
+            yield
+        finally:
+            self._reading.end()
+
     def _draw(self, camera: Camera, options: RenderOptions,
               target: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """In `target` or new float32 tensors."""
@@ -310,6 +258,7 @@ class GsplatRenderer:
             return self._frame.render(camera, options, target)
 
     def _overflowed(self) -> bool:
+        self._reading.wait()
         return self._frame.overflowed()
 
     def _target(self, camera: Camera) -> torch.Tensor | None:
@@ -344,6 +293,7 @@ class GsplatRenderer:
         if device == self._device:
             return
         from viewer_app.renderers.gsplat_frame import PlainFrame, make_frame
+        from viewer_app.renderers.gsplat_reading import Reading
         from viewer_app.renderers.gsplat_scene import DeviceGaussians
 
         if self._device is not None:
@@ -352,7 +302,8 @@ class GsplatRenderer:
         self._device = device
         with torch.cuda.device(device):
             self._stream = torch.cuda.Stream(device, priority=-1)
-        self._picture = self._drawn = self._read = self._being_read = None
+        self._picture = self._drawn = None
+        self._reading = Reading()
         with self._working():
             self._gaussians = DeviceGaussians(device, plain=self._plain)
             self._frame, self._plainly = (PlainFrame(device), "") if self._plain else make_frame(device)
@@ -376,7 +327,7 @@ class GsplatRenderer:
             self._frame.close()
         except RuntimeError:  # after a fault on the GPU every call fails
             pass
-        del self._frame, self._gaussians
+        del self._frame, self._gaussians, self._reading
 
     def _check_open(self) -> None:
         if self._closed:

@@ -44,25 +44,35 @@ def scene_of(frame: Frame) -> GaussianScene:
     return _scene(frame, tensors)
 
 
-def device_scene_of(frame: Frame) -> GaussianScene:
-    """CUDA tensors over the frame's own memory, valid while it is held; wait for their data with `frame.wait`.
+def device_scene_of(frame: Frame) -> tuple[GaussianScene, Callable[[int], None]]:
+    """CUDA tensors over the frame's own memory, valid while it is held, and `ready(stream)`, which makes a CUDA stream
+    wait for their data.
 
-    What has to be converted is, on torch's current stream. Errors as for `scene_of`.
+    That stream also converts what has to be converted, then: the GPU is given nothing before. Errors as for `scene_of`.
     """
     import torch
+
+    ready: Callable[[int], None] = frame.wait
 
     tensors: dict[str, Any] = {name: t.torch() for name, t in frame.tensors.items()  # type: ignore[union-attr]
                                if name != "background"}
     device = tensors["means"].device
     if (color := _color(frame)) != "sh":
-        with torch.cuda.device(device):
-            frame.wait(torch.cuda.current_stream().cuda_stream)
-            rgb = tensors["rgb"].float()
-            tensors["sh0"] = ((rgb.sigmoid() if color == "rgb_logit" else rgb) - 0.5) / SH_C0
-        tensors["shN"] = None
+        rgb, tensors["shN"] = tensors["rgb"], None
+        sh0 = tensors["sh0"] = torch.empty(rgb.shape, device=device)
+
+        def convert(stream: int) -> None:
+            frame.wait(stream)
+            with torch.no_grad(), torch.cuda.stream(torch.cuda.ExternalStream(stream, device)):
+                sh0.copy_(rgb)
+                if color == "rgb_logit":
+                    sh0.sigmoid_()
+                sh0.sub_(0.5).div_(SH_C0)
+
+        ready = convert
     if tensors.get("shN") is None:
         tensors["shN"] = torch.empty((len(tensors["means"]), 0, 3), device=device)
-    return _scene(frame, tensors)
+    return _scene(frame, tensors), ready
 
 
 def _color(frame: Frame) -> str:
@@ -91,6 +101,26 @@ def background_of(frame: Frame) -> Color | None:
         return None
     values = np.nan_to_num(tensor.to_float32()).clip(0, 1)
     return float(values[0]), float(values[1]), float(values[2])
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is said about the scene that is shown; its arrays may be gone by now."""
+
+    count: int
+    sh_degree: int
+    stored_sh_degree: int
+    antialiased: bool
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, scene: GaussianScene) -> Facts:
+        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes)
+
+    @property
+    def phrases(self) -> list[str]:
+        degrees = f"SH {min(self.sh_degree, self.stored_sh_degree)} of {self.stored_sh_degree}"
+        return [*([degrees] if self.stored_sh_degree else []), *(["antialiased"] if self.antialiased else [])]
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,10 @@ class View(Protocol):
         """
         ...
 
+    def leave(self) -> None:
+        """It is not shown for now: give back what is held only to be drawn next."""
+        ...
+
     def panel(self) -> bool:
         """Draw its controls with imgui, inside a window that is open; True when a setting changed."""
         ...

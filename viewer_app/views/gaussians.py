@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,7 +23,7 @@ from viewer_app.renderers.choose import make_renderer, renderer_note
 from viewer_app.scene import GaussianScene
 from viewer_app.state import GaussianSettings
 from viewer_app.views._depth import DepthPicture
-from viewer_app.views._gaussian_frames import Sight, background_of, device_scene_of, scene_of
+from viewer_app.views._gaussian_frames import Facts, Sight, background_of, device_scene_of, scene_of
 from viewer_app.views.base import CANVAS_WORDS, VERTEX, Stopwatch
 
 if TYPE_CHECKING:
@@ -45,29 +45,16 @@ _REPLACED = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if its trainer lives."""
 _LOOK_PERIOD = 5.0
 """Seconds between looks at where the Gaussians of a scene on a GPU are."""
+_BACKGROUND_PERIOD = 1.0
+"""Seconds between looks at a background colour that lies on a GPU, which wait for it."""
 UPS: dict[str, tuple[float, float, float]] = {
     "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
 }
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What is said about the scene that is shown; its arrays may be gone by now."""
-
-    count: int
-    sh_degree: int
-    stored_sh_degree: int
-    antialiased: bool
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, scene: GaussianScene) -> _Facts:
-        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes)
-
-
 class GaussianView:
-    """Scenes on a GPU are read where they lie if the renderer can: such a frame is held until that has ended. One that
-    could be overwritten meanwhile is only then drawn."""
+    """Scenes on a GPU are read where they lie if the renderer can, in one go with the picture that shows them first:
+    such a frame is held until that picture is done. If it was overwritten meanwhile, the picture is never shown."""
 
     kind: ClassVar[str] = "gaussians"
 
@@ -79,14 +66,13 @@ class GaussianView:
         self._ctx = ctx
         self._work = work or GpuWork(ctx)
         self._renderer = renderer or make_renderer(ctx)
-        self._scene: _Facts | None = None
+        self._scene: Facts | None = None
         self._sight: Sight | None = None
         self._looked_at = -math.inf
         self._background: Color | None = None
+        self._background_at = -math.inf
         self._loading: Frame | None = None
-        self._wait_for_it = False
-        """Whether it is drawn only when it has been read: a slot of a ring may be overwritten meanwhile, what is shared
-        in place is kept for long enough."""
+        """What the renderer reads when it draws next, or is reading."""
         self._stale_at = -math.inf
         self._look: Callable[[], Sight | None] | None = None
         self._loads = 0
@@ -94,6 +80,7 @@ class GaussianView:
         self._framed = orbit is not None
         self._camera: Camera | None = None
         self._picture: Picture | None = None
+        self._source: PixelSource | None = None
         self._drawn: tuple[Any, ...] = ()
         self._depth = DepthPicture(ctx)
         self._rect = Rect(0, 0, 1, 1)
@@ -114,11 +101,11 @@ class GaussianView:
         if isinstance(value, GaussianScene):
             scene = value
         else:
-            frame, ready = value, value.wait
+            frame = value
             with self._stopwatch("copy"):
                 self._on_gpu = value.on_gpu and self._renderer.wants_gpu
-                scene = device_scene_of(value) if self._on_gpu else scene_of(value)
-                background = background_of(value)
+                scene, ready = device_scene_of(value) if self._on_gpu else (scene_of(value), None)
+                background = self._background_of(value)
             if not value.intact():
                 return False
         now = time.monotonic()
@@ -128,37 +115,47 @@ class GaussianView:
         elif ready is not None and now - self._looked_at > _LOOK_PERIOD:
             self._look, self._looked_at = Sight.later(scene, ready), now
         with self._stopwatch("load"):
-            if self._on_gpu:
-                if (ms := self._renderer.load_gpu_ms) is not None:
-                    self._work.took(("load",), ms)
-                self._work.governor.gives(("load",))
             self._renderer.load(scene, ready)
+        before, self._loading = self._loading, None
+        if before is not None:  # it was never drawn
+            before.close()
         if frame is not None and self._renderer.reading:
             frame.hold()
-            self._loading, self._wait_for_it = frame, frame.complete
+            self._loading = frame
         slow = not self._renderer.wants_gpu and len(scene) > _LARGE and self.settings.coarse_ms < math.inf
         if self._scene is None and slow:
             self._coarse = max(math.sqrt(_LARGE / len(scene)), 0.25)
             self._moved_at = now
-        self._scene, self._sight, self._background = _Facts.of(scene), sight, background
+        self._scene, self._sight, self._background = Facts.of(scene), sight, background
         self.stale = False
         self._loads += 1
         return True
 
-    def _loaded(self, *, wait: bool = False) -> bool:
-        """Whether the renderer has read its scene, whole; with `wait` it is waited for. False for one that was
-        overwritten meanwhile: the view is stale then, and shows what it showed before until a whole one comes."""
+    def _background_of(self, frame: Frame) -> Color | None:
+        now = time.monotonic()
+        if frame.on_gpu and now - self._background_at < _BACKGROUND_PERIOD:
+            return self._background
+        self._background_at = now
+        return background_of(frame)
+
+    def _is_read(self) -> bool:
+        """Let go of the frame whose picture is done. False for one that was overwritten meanwhile: the view is stale
+        then, and shows what it showed before until a whole one comes."""
         frame = self._loading
-        if frame is None:  # one of a trainer that has died may have to do
-            return not self.stale or time.monotonic() - self._stale_at > _REPLACED
-        while self._renderer.reading:
-            if not wait:
-                return False
-            time.sleep(0.0002)
+        if frame is None:
+            return True
+        while self._renderer.reading or not self._has_looked():
+            time.sleep(0.0001)
         self._loading = None
         self.stale, self._stale_at = not frame.intact(), time.monotonic()
         frame.close()
         return not self.stale
+
+    def _has_looked(self) -> bool:
+        """Whether nothing reads where the Gaussians are."""
+        if self._look is not None and (sight := self._look()) is not None:
+            self._sight, self._look = sight, None
+        return self._look is None
 
     def use_camera(self, camera: Camera) -> None:
         """Draw with exactly this camera until the user moves it."""
@@ -172,7 +169,7 @@ class GaussianView:
 
     @property
     def busy(self) -> bool:
-        return self._loading is not None
+        return self._loading is not None and not self._renderer.pending
 
     @property
     def cuda(self) -> bool:
@@ -201,8 +198,8 @@ class GaussianView:
         """Draw the scene, unless the picture that is there shows just this."""
         s, scene = self.settings, self._scene
         assert scene is not None
-        if (self._loading is None or self._wait_for_it) and not self._loaded(wait=self._picture is None):
-            return
+        if self.stale and time.monotonic() - self._stale_at <= _REPLACED:
+            return  # after that what there is has to do: its trainer has died
         size = rect.width, rect.height
         scale = min(self._coarse, self._work.governor.scale("scene", size)) if self.moving else 1.0
         camera = self._current_camera(rect)
@@ -212,22 +209,35 @@ class GaussianView:
         options = RenderOptions(mode, s.sh_degree, depth=s.show == "depth")
         wanted = (camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.model, options,
                   self._loads)
-        if self._picture is not None and wanted == self._drawn:
+        if self._source is not None and wanted == self._drawn:
             return
         self._scale = scale
         work = "scene", camera.width, camera.height
         with self._stopwatch("render"):
             if self._renderer.wants_gpu:  # it works with CUDA, which OpenGL's clock does not see
-                ms = self._renderer.gpu_ms
-                if ms is not None and work == self._timed:  # it is of a picture before, so only if those were like it
-                    self._work.took(work, ms)
-                self._work.governor.gives(work)
-                self._picture = self._renderer.render(camera, options)
+                self._account(work)
+                picture = self._renderer.render(camera, options)
             else:
                 with self._work(*work):
-                    self._picture = self._renderer.render(camera, options)
-        self._drawn, self._timed = wanted, work
+                    picture = self._renderer.render(camera, options)
+        self._timed = work
+        with self._stopwatch("wait"):
+            source = self._depth.source(picture, wanted) if options.depth else picture.source()
+            if not self._is_read():
+                return
+        self._picture, self._source, self._drawn = picture, source, wanted
         self._adapt(self._stopwatch.ms["render"] + (0.0 if self._work.software else self._work.ms.get("scene", 0.0)))
+
+    def _account(self, work: tuple[object, ...]) -> None:
+        """Tell what CUDA is about to do, and what it took for what it did before."""
+        if (ms := self._renderer.load_gpu_ms) is not None:
+            self._work.took(("load",), ms)
+        if self._loading is not None:
+            self._work.governor.gives(("load",), "cuda")
+        ms = self._renderer.gpu_ms
+        if ms is not None and work == self._timed:  # it is of a picture before, so only if those were like it
+            self._work.took(work, ms)
+        self._work.governor.gives(work, "cuda")
 
     def _adapt(self, ms: float) -> None:
         """Choose the resolution of pictures during a drag from what the last one took."""
@@ -245,18 +255,17 @@ class GaussianView:
         if self._scene is not None:
             self._render(rect)
         framebuffer.use()
-        if self._picture is None:
+        source = self._source
+        if source is None:
             framebuffer.clear(*self.background, 1.0, viewport=viewport)
             return
-        show = self.settings.show
-        source = self._depth.source(self._picture, self._drawn) if show == "depth" else self._picture.source()
         array = self._vertex_array(source)
         program = array.program
         program["u_corner"] = rect.x, rect.y
         program["u_size"] = rect.width, rect.height
         program["u_height"] = float(framebuffer.height)
         program["u_background"] = self.background
-        program["u_show"] = _SHOW[show]
+        program["u_show"] = _SHOW[self.settings.show]
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         source.bind(program, 0)
         framebuffer.viewport = viewport
@@ -279,25 +288,26 @@ class GaussianView:
                 self.frame()
                 return True
             return False
-        if isinstance(event, PointerPress) and event.clicks == 2:
-            return False
-        if not self.orbit.handle(event, rect):
+        if (isinstance(event, PointerPress) and event.clicks == 2) or not self.orbit.handle(event, rect):
             return False
         self._camera, self._framed = None, self._scene is not None
         self._moved_at = time.monotonic()
         return True
 
     def tick(self, now: float) -> bool:
-        """Draws what has been read by now, and in full what was drawn coarsely, once the user rests."""
+        """Draws in full what was drawn coarsely, once the user rests."""
         self._work.collect()
         again = self._renderer.tick()
-        if again:
-            self._loads += 1
-        if self._loading is not None:
-            again |= self._loaded() and self._wait_for_it
-        if self._look is not None and (sight := self._look()) is not None:
-            self._sight, self._look = sight, None
+        self._loads += again
+        if self.busy and not self._renderer.reading:  # a fault came between
+            self._is_read()
+        self._has_looked()
         return again or (self._scale < 1.0 and now - self._moved_at >= _REST)
+
+    def leave(self) -> None:
+        if self._renderer.pending:
+            self._renderer.read()
+        self._is_read()
 
     def panel(self) -> bool:
         from viewer_app import widgets as ui
@@ -328,10 +338,10 @@ class GaussianView:
         color = ui.color("Background", self.background)
         if max(abs(a - b) for a, b in zip(color, self.background, strict=True)) > 1e-4:
             s.background = color
-        changed = before != (s, orbit.model, orbit.fov) or chosen != up
-        if changed and (chosen != up or before[1:] != (orbit.model, orbit.fov)):
+        moved = chosen != up or before[1:] != (orbit.model, orbit.fov)
+        if moved:
             self._camera = None
-        return changed or pressed == 0
+        return moved or before[0] != s or pressed == 0
 
     @property
     def background(self) -> Color:
@@ -349,10 +359,7 @@ class GaussianView:
         out = [f"{scene.count:,} Gaussians"]
         if self._renderer.skipped:
             out.append(f"{self._renderer.skipped:,} skipped (NaN or inf)")
-        if scene.stored_sh_degree:
-            out.append(f"SH {min(scene.sh_degree, scene.stored_sh_degree)} of {scene.stored_sh_degree}")
-        if scene.antialiased:
-            out.append("antialiased")
+        out += scene.phrases
         if self.settings.show == "depth" and self._depth.range[1] > 0:
             out.append(f"depth {self._depth.range[0]:.3g} to {self._depth.range[1]:.3g}")
         if self._scale < 1.0:
@@ -386,7 +393,7 @@ class GaussianView:
         if frame is not None:
             frame.close()
         self._depth.close()
-        self._scene = self._picture = None
+        self._scene = self._picture = self._source = None
         for array in self._arrays.values():
             array.program.release()
             array.release()

@@ -14,7 +14,7 @@ import numpy as np
 from ipc.errors import SharingError
 from ipc.interop.base import fragment_head
 from ipc.interop.host import HostBridge
-from ipc.interop.probe import AutoBridge
+from ipc.interop.probe import AutoBridge, suitable
 from ipc.interop.readback import read_source
 from viewer_app.controls import PanZoom, Rect
 from viewer_app.errors import ViewerError
@@ -36,8 +36,10 @@ _COUNT_BLOCK = 8
 _READOUT_PERIOD = 0.05
 """Seconds between looks at a value on a GPU that changes, which wait for it."""
 _LATER = 0.02, 0.1, 0.5
-"""Seconds after which a frame that is read in place is drawn again: without CUDA nobody tells when its data is there,
-which the trainer's GPU may write later than the frame was announced."""
+"""Seconds after which a frame that is read in place is drawn again as long as it is not known to have arrived: the
+trainer's GPU may write its data later than the frame was announced."""
+_PATIENCE = 0.5
+"""Seconds for which a frame in other memory than the one shown must have arrived; then it is shown all the same."""
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
 
 
@@ -68,6 +70,11 @@ class ImageView:
         self._retired: list[tuple[Frame, int]] = []
         """Frames that drawings up to a number may still read."""
         self._again_at: list[float] = []
+        self._place: tuple[object, ...] = ()
+        """Where the held frame lies."""
+        self._expected: tuple[tuple[object, ...], Frame, float] | None = None
+        """A place that is not shown yet, the first frame there, and when it came."""
+        self._arriving = False
         self._notes: list[str] = []
         self._pointer: tuple[float, float] | None = None
         self._readout: tuple[tuple[object, ...], str, float] = ((), "", 0.0)
@@ -86,6 +93,8 @@ class ImageView:
         on_gpu = frame is not None and frame.on_gpu
         if on_gpu and self._gpu is None:
             self._gpu = AutoBridge(self._ctx)
+        if on_gpu and not self._may_draw(frame, tensor):  # type: ignore[arg-type]
+            return False
         bridge: Bridge = self._gpu if on_gpu else self._host  # type: ignore[assignment]
         with self._stopwatch("take" if on_gpu else "upload"):
             try:
@@ -109,8 +118,10 @@ class ImageView:
         if in_place and frame is not None:
             frame.hold()
             self._held = frame
+        self._place = _place(tensor) if in_place else ()
         # A ring's frames are whole when they are handed out: there is nothing to wait for.
-        self._again_at = [now + s for s in _LATER] if self._held and not frame.complete else []  # type: ignore[union-attr]
+        self._arriving = self._held is not None and not self._held.complete
+        self._again_at = [now + s for s in _LATER] if self._arriving else []
         if self._on_gpu != on_gpu:
             other = self._host if on_gpu else self._gpu
             if other is not None:
@@ -125,6 +136,27 @@ class ImageView:
             self._broken, self._counted_at = counted, now
         self.pan_zoom.resize_picture(*source.size)
         return True
+
+    def _may_draw(self, frame: Frame, tensor: Any) -> bool:
+        """Whether a frame that is read in place may be drawn from now on, or comes again later.
+
+        Memory that nothing has been written into yet is not shown. Afterwards it may be: another version in the same
+        memory is seen in any case. So it is the first version there that must have arrived; a trainer that is always
+        ahead of its GPU has none newer that has.
+        """
+        in_place = self._gpu is not None and self._gpu.name in ("", "direct") and "direct" in suitable(tensor)
+        place = _place(tensor)
+        if frame.complete or not in_place or place == self._place:
+            self._expected = None
+            return True
+        now = time.monotonic()
+        if self._expected is None or self._expected[0] != place:
+            self._expected = place, frame, now
+        _, first, since = self._expected
+        if first.complete or now - since >= _PATIENCE:
+            self._expected = None
+            return True
+        return False
 
     def _retire(self) -> None:
         """The held frame is not drawn any more; drawings that were submitted may still read it."""
@@ -189,6 +221,8 @@ class ImageView:
         again = bool(self._again_at) and now >= self._again_at[0]
         if again:
             self._again_at.pop(0)
+        if self._arriving and self._held is not None and self._held.complete:  # and this drawing is the last it needs
+            self._arriving, self._again_at, again = False, [], True
         return self._count(now) or again
 
     def _count(self, now: float) -> bool:
@@ -249,6 +283,8 @@ class ImageView:
         text = f"({pixel[0] * source.stride}, {pixel[1] * source.stride})   {values}"
         self._readout = key, text, now
         return text
+
+    def leave(self) -> None: ...
 
     def panel(self) -> bool:
         from viewer_app import widgets as ui
@@ -347,6 +383,11 @@ class ImageView:
             array.program.release()
             array.release()
         self._arrays.clear()
+
+
+def _place(tensor: Any) -> tuple[object, ...]:
+    """Where a tensor on a GPU lies and how; nothing is kept by it."""
+    return id(tensor.memory), tensor.offset, tensor.shape, tensor.strides
 
 
 def _finish_copy(tensor: Any) -> None:

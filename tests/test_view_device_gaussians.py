@@ -1,0 +1,200 @@
+"""What the view of Gaussians does with frames on a GPU, as far as it can be told without one: when they are read, and
+what happens when one is overwritten."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from device_frames import Shared
+from frames import cloud
+from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
+
+from ipc.interop.host import HostBridge
+from viewer_app.errors import RendererError
+from viewer_app.events import PointerMove, PointerPress
+from viewer_app.renderers.gl import GlRenderer
+from viewer_app.views.gaussians import GaussianView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from viewer_app.scene import GaussianScene
+    from viewer_app.screens.offscreen import OffscreenScreen
+
+
+@pytest.fixture(autouse=True)
+def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
+
+
+class Reader(GlRenderer):
+    """Stands in for a renderer that reads scenes on a GPU with the next picture, and keeps its last pictures."""
+
+    name = "gsplat"
+
+    def __init__(self, ctx: Any) -> None:
+        super().__init__(ctx)
+        self.ctx = ctx
+        self.waiting: GaussianScene | None = None
+        self.fails = ""
+        self.loads = 0
+        self.kept: list[HostBridge] = []
+
+    @property
+    def wants_gpu(self) -> bool:
+        return True
+
+    @property
+    def pending(self) -> bool:
+        return self.waiting is not None
+
+    @property
+    def reading(self) -> bool:
+        return self.pending
+
+    def load(self, scene: GaussianScene, ready: Any = None) -> None:
+        assert scene.on_gpu
+        self.waiting = scene
+
+    def read(self) -> None:
+        if self.waiting is not None:
+            scene, self.waiting, self.loads = self.waiting, None, self.loads + 1
+            super().load(scene.to_host(), None)
+
+    def render(self, *args: Any) -> Any:
+        if self.fails:
+            raise RendererError(self.fails)
+        self.read()
+        pixels = super().render(*args).pixels()
+        self.kept.append(HostBridge(self.ctx))
+        source = self.kept[-1].put(np.dstack([pixels.color, pixels.alpha]), "HWC")
+        return SimpleNamespace(source=lambda: source, pixels=lambda: pixels)
+
+    def close(self) -> None:
+        for bridge in self.kept:
+            bridge.close()
+        super().close()
+
+
+@pytest.fixture
+def reader(screen: OffscreenScreen) -> Reader:
+    return Reader(screen.ctx)
+
+
+@pytest.fixture
+def gaussians(screen: OffscreenScreen, reader: Reader) -> Iterator[GaussianView]:
+    v = GaussianView(screen.ctx, renderer=reader)
+    yield v
+    v.close()
+
+
+def scene(seed: int = 0, **more: Any) -> Shared:
+    meta = {"color": "sh", "activated": False, "sh_degree": 0, "antialiased": False} | more
+    return Shared("gaussians", cloud(seed=seed), **meta)
+
+
+def test_a_scene_is_read_with_the_picture_that_shows_it_and_held_until_then(
+        gaussians: GaussianView, reader: Reader, screen: OffscreenScreen) -> None:
+    shared = scene()
+    assert shared.show(gaussians)
+    assert not shared.released
+    assert not gaussians.busy
+    assert reader.loads == 0
+    before = shown(gaussians, screen)
+    assert before.max() > 50
+    assert shared.released
+    assert gaussians.path == ["parameters read in place", "gsplat renderer"]
+    shown(gaussians, screen)
+    assert reader.loads == len(reader.kept) == 1
+    second = scene(seed=5)
+    assert second.show(gaussians)
+    assert (shown(gaussians, screen) != before).any()
+    assert second.released
+    assert reader.loads == len(reader.kept) == 2
+
+
+def test_of_scenes_between_two_pictures_only_the_last_is_read(gaussians: GaussianView, reader: Reader,
+                                                              screen: OffscreenScreen) -> None:
+    first, second = scene(), scene(seed=5)
+    assert first.show(gaussians)
+    assert second.show(gaussians)
+    assert first.released
+    assert not second.released
+    shown(gaussians, screen)
+    assert reader.loads == 1
+    assert second.released
+
+
+def test_a_scene_that_is_overwritten_while_it_is_read_is_never_seen(gaussians: GaussianView, reader: Reader,
+                                                                    screen: OffscreenScreen) -> None:
+    scene().show(gaussians)
+    before = shown(gaussians, screen)
+    torn = scene(seed=5)
+    torn.show(gaussians)
+    torn.whole = False
+    np.testing.assert_array_equal(shown(gaussians, screen), before)
+    assert gaussians.stale
+    assert torn.released
+    gaussians.orbit.handle(PointerPress(5, 5), RECT)
+    gaussians.handle(PointerMove(20, 9), RECT)
+    np.testing.assert_array_equal(shown(gaussians, screen), before)  # nothing whole is there to be drawn
+    assert scene(seed=5).show(gaussians)
+    assert not gaussians.stale
+    assert (shown(gaussians, screen) != before).any()
+
+
+def test_what_is_not_shown_any_more_holds_nothing(gaussians: GaussianView, reader: Reader,
+                                                  screen: OffscreenScreen) -> None:
+    gaussians.leave()
+    shared = scene()
+    shared.show(gaussians)
+    gaussians.leave()
+    assert shared.released
+    assert reader.loads == 1
+    assert shown(gaussians, screen).max() > 50
+
+
+def test_after_a_fault_the_next_version_is_taken(gaussians: GaussianView, reader: Reader,
+                                                 screen: OffscreenScreen) -> None:
+    first, second = scene(), scene(seed=5)
+    first.show(gaussians)
+    reader.fails = "no memory"
+    with pytest.raises(RendererError, match="no memory"):
+        shown(gaussians, screen)
+    gaussians.tick(time.monotonic())
+    assert not gaussians.busy
+    reader.fails = ""
+    assert second.show(gaussians)
+    assert first.released
+    assert shown(gaussians, screen).max() > 50
+    assert second.released
+
+
+@pytest.mark.parametrize("what", ["panel", "move of the pointer", "background"])
+def test_what_changes_no_camera_draws_no_scene_again(gaussians: GaussianView, reader: Reader,
+                                                     screen: OffscreenScreen, what: str) -> None:
+    scene().show(gaussians)
+    shown(gaussians, screen)
+    if what == "background":
+        gaussians.settings.background = (1.0, 0.5, 0.0)
+    elif what == "move of the pointer":
+        gaussians.handle(PointerMove(20, 9), RECT)
+    shown(gaussians, screen)
+    assert len(reader.kept) == 1
+
+
+def test_another_renderer_draws_the_scene_anew(gaussians: GaussianView, reader: Reader, screen: OffscreenScreen,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    scene().show(gaussians)
+    shown(gaussians, screen)
+    picture = gaussians._picture
+    monkeypatch.setattr(Reader, "tick", lambda self: True)
+    assert gaussians.tick(time.monotonic())
+    reader._drawn = None
+    shown(gaussians, screen)
+    assert gaussians._picture is not picture

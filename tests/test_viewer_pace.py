@@ -1,0 +1,92 @@
+"""When the viewer looks, and when it draws."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from test_viewer import SIZE, Viewer, picture_file_fixture, viewer_fixture  # noqa: F401
+
+from viewer_app.app import App, AppOptions
+from viewer_app.errors import ViewerError
+from viewer_app.events import PointerMove
+from viewer_app.panel import Shown, status_phrases
+from viewer_app.screens.offscreen import OffscreenScreen
+
+
+@pytest.mark.parametrize("viewer", [AppOptions(max_fps=20)], indirect=True)
+def test_max_fps_is_kept(viewer: Viewer) -> None:
+    draws, begin = viewer.draws, time.monotonic()
+    while time.monotonic() < begin + 0.5:
+        viewer.screen.push(PointerMove(90, 40 + viewer.draws))
+        viewer.turn()
+    assert viewer.draws - draws <= (time.monotonic() - begin) * 20 + 2
+    assert viewer.draws > draws
+
+
+def test_its_share_of_the_gpu_holds_while_a_run_needs_it(viewer: Viewer, picture_file: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every work costs 10 ms here, so that two of them, panel and image, may be drawn five times a second."""
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    assert not any("GPU share" in p for p in status_phrases(viewer.state, Shown()))
+    monkeypatch.setattr(viewer.work, "software", False)
+    monkeypatch.setattr(viewer.governor, "cost", lambda work: 10.0)
+    monkeypatch.setattr(viewer.catalogue, "gpu_is_needed", lambda now: True)
+
+    def drawn(seconds: float) -> int:
+        draws, end = viewer.draws, time.monotonic() + seconds
+        while time.monotonic() < end:
+            viewer.screen.push(PointerMove(90, 40 + viewer.draws % 7))
+            viewer.turn()
+        return viewer.draws - draws
+
+    drawn(0.5)
+    assert 4 <= drawn(2.0) <= 12
+    assert any(p.startswith("GPU share") and p.endswith("of 10%") for p in status_phrases(viewer.state, Shown()))
+    monkeypatch.setattr(viewer.work, "software", True)  # the processor draws: no GPU's time is taken
+    assert drawn(1.0) > 12
+    monkeypatch.setattr(viewer.work, "software", False)
+    monkeypatch.setattr(viewer.catalogue, "gpu_is_needed", lambda now: False)
+    assert drawn(1.0) > 12
+
+
+def test_an_impossible_share_of_the_gpu_is_told() -> None:
+    screen = OffscreenScreen(*SIZE)
+    with pytest.raises(ViewerError, match="--gpu-budget is 2, not a number over 0 up to 1"):
+        App(screen, AppOptions(gpu_budget=2.0))
+    screen.close()
+
+
+def test_it_looks_at_the_streams_often_while_versions_come(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    viewer.catalogue.open_file(Path("nothing.png"))
+    now = time.monotonic()
+    viewer._dirty, viewer._active_until = 0, now + 2
+    assert viewer._patience(now) == pytest.approx(1 / 60)
+    viewer._news_until = now + 1
+    assert viewer._patience(now) == pytest.approx(0.001)
+    assert viewer._patience(now + 1.5) == pytest.approx(1 / 60)
+    assert viewer._patience(now + 3) == pytest.approx(1 / 15)
+    monkeypatch.setattr(OffscreenScreen, "visible", False)
+    assert viewer._patience(now) == pytest.approx(1 / 60)
+
+
+def test_a_rate_that_changes_is_shown_with_other_pictures(viewer: Viewer) -> None:
+    def drawn(seconds: float) -> int:
+        begin, now = viewer.draws, time.monotonic()
+        while time.monotonic() < now + seconds:
+            viewer.catalogue.rates_changed = True
+            viewer.turn()
+            time.sleep(0.005)
+        return viewer.draws - begin
+
+    viewer.do()
+    time.sleep(1.1)
+    viewer.turn()
+    assert 2 <= drawn(1.6) <= 5
+    viewer.state.panel_open = False
+    viewer.do()
+    time.sleep(1.1)
+    viewer.turn()
+    assert drawn(0.8) == 0

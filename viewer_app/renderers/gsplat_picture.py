@@ -1,0 +1,100 @@
+"""What the CUDA renderer draws: begun at once, awaited when it is asked for."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from viewer_app.errors import RendererError
+from viewer_app.renderers.base import Pixels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import moderngl
+    import torch
+
+    from ipc.interop.base import PixelSource
+    from viewer_app.cameras import Camera
+    from viewer_app.renderers.base import RenderOptions
+    from viewer_app.renderers.gsplat import GsplatRenderer
+
+
+class GsplatPicture:
+    """What `GsplatRenderer.render` returns. Valid until it draws again or is closed."""
+
+    def __init__(self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions) -> None:
+        """Drawn straight into what OpenGL reads, float16; as float32 tensors where there is no OpenGL context, or
+        depth, which is divided by alpha, is wanted too."""
+        self._renderer, self._camera, self._options = renderer, camera, options
+        self._shown = None if options.depth else renderer._target(camera)
+        clock = renderer._clocks["render"]
+        with renderer._burst():  # only now: getting the target may have waited for OpenGL
+            renderer._activate()
+            renderer._gaussians.settle()
+            clock.begin()
+            self._rgba, self._depth = renderer._draw(camera, options, self._shown)
+            clock.end()
+        self._whole = False
+        self._source: PixelSource | None = None
+        self._texture: moderngl.Texture | None = None
+
+    def pixels(self) -> Pixels:
+        """float32, drawn anew if the picture has another dtype."""
+        with self._renderer._working():
+            self._make_exact()
+            rgba = self._rgba.cpu().numpy()
+            depth = None if self._depth is None else self._depth.cpu().numpy()
+        return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
+
+    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
+        """A float32 texture, through host memory: `source` is the quick way."""
+        if self._texture is None or self._texture.ctx is not ctx:
+            p = self.pixels()
+            rgba = np.dstack([p.color, p.alpha])
+            self._texture = self._renderer._texture_for(ctx, rgba)
+        return self._texture
+
+    def source(self) -> PixelSource:
+        """In memory that OpenGL reads, where that is possible: see `ipc.interop`."""
+        if self._source is None:
+            with self._renderer._working():
+                target = self._shown
+                if target is None:
+                    target = self._renderer._target(self._camera)
+                    if target is None:
+                        raise RendererError("gsplat: made without an OpenGL context; only pixels() and texture() work")
+                    self._make_whole()
+                    target.copy_(self._rgba)
+                else:
+                    self._make_whole()
+                self._source = self._renderer._canvas().show(finished=self._shown is not None)
+                self._shown = None  # from now on it belongs to the canvas
+        assert self._source is not None
+        return self._source
+
+    @contextmanager
+    def on_gpu(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
+        """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
+        renderer's stream is current."""
+        with self._renderer._working():
+            self._make_exact()
+            yield self._rgba, self._depth
+
+    def _make_whole(self) -> None:
+        """Wait for it, and draw again what turns out to have had too little room."""
+        while not self._whole:
+            self._whole = not self._renderer._overflowed()
+            if not self._whole:
+                with self._renderer._burst():
+                    self._rgba, self._depth = self._renderer._draw(self._camera, self._options, self._shown)
+
+    def _make_exact(self) -> None:
+        """Have float32 tensors. What is in OpenGL's memory stays there."""
+        self._make_whole()
+        while self._rgba.element_size() < 4 or not self._whole:
+            with self._renderer._burst():
+                self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
+            self._whole = not self._renderer._overflowed()
