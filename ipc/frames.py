@@ -86,6 +86,10 @@ def _nothing(*args: object) -> None:
     pass
 
 
+def _unknown() -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class DeviceTensor:
     """A tensor in another process's memory on a GPU. Only read it."""
@@ -141,6 +145,8 @@ class Frame:
     wait: Callable[[int], None] = field(default=_nothing, repr=False)
     """`wait(stream)`: make a CUDA stream (its handle as an int; of the GPU that the tensors lie on) wait until the
     data is there. Nothing to do for host memory and rings, whose frames are complete when they are handed out."""
+    arrived: Callable[[], bool] = field(default=_unknown, repr=False)
+    """Whether the GPU is known to have written what is to be waited for. Of scenes in place nobody says."""
     _held: bool = field(default=False, init=False, repr=False)
     _closed: bool = field(default=False, init=False, repr=False)
 
@@ -151,8 +157,8 @@ class Frame:
 
     @property
     def complete(self) -> bool:
-        """Whether the data is there without `wait`."""
-        return self.wait is _nothing
+        """Whether the data is known to be there without `wait`; of a picture in place that becomes true."""
+        return self.wait is _nothing or self.arrived()
 
     def hold(self) -> None:
         """Keep it beyond the `with` block: for whoever reads it in place again and again, and calls `close` later."""

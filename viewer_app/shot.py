@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ipc import Frame, RemoteStream, Subscriber
 
 DEFAULT_SIZE = (1280, 720)
+_ARRIVAL = 2.0
+"""Seconds for the data of a picture in place to arrive; a view shows it after half a second in any case."""
 _LATER = 0.1
 """Seconds to wait for an image that is read in place: the trainer's GPU may write it later than it was announced."""
 _SETTLE = 1.0
@@ -176,8 +178,11 @@ def _draw(screen: OffscreenScreen, value: Frame | GaussianScene | np.ndarray,
             view = GaussianView(screen.ctx, settings.gaussians)
         else:
             view = ImageView(screen.ctx, settings.image)
-        if not view.update(value):
-            return None
+        end = time.monotonic() + _ARRIVAL
+        while not view.update(value):
+            if getattr(value, "complete", True) or time.monotonic() > end:
+                return None
+            time.sleep(0.005)
         if options.size is None and isinstance(view, ImageView):
             width, height = (min(n, MAX_SIZE) for n in view.size)
         if camera is not None and isinstance(view, GaussianView):

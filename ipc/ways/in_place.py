@@ -10,11 +10,14 @@ Invariants
 - The trainer keeps the tensors of a replaced generation until no viewer reads them any more (`Took`), at most
   KEEP seconds and never more than two; the word `oldest kept` moves on before their memory is given back.
 - The event is one for all the writer's life, recorded before its handle is given away.
+- Whoever has no CUDA cannot wait for an event. Of pictures, which OpenGL alone can show, the GPU therefore writes into
+  the slot that the data have arrived, behind all that the event marks. Readers need not wait for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import time
 from collections import deque
@@ -22,9 +25,12 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from ipc import descriptors, limits
+from ipc.cuda import driver, retiring
 from ipc.errors import SharingError
 from ipc.messages import InPlaceRef, VersionHeader
+from ipc.segments import PAGE
 from ipc.ways.layout import (
+    ARRIVED,
     DONE,
     HEADER,
     OLDEST_KEPT,
@@ -81,7 +87,6 @@ class InPlaceWriter(SlotWriter):
         """For tensors on the device of these, which are shared at once. Raises SharingError."""
         from torch._C import _cuda_getCurrentRawStream as stream_of
 
-        from ipc.cuda import driver
         from ipc.cuda.events import InterprocessEvent
 
         self._index = next(iter(tensors.values())).device.index or 0
@@ -98,6 +103,12 @@ class InPlaceWriter(SlotWriter):
         self._key: tuple[Any, ...] = ()
         self._number = 0
         self._kind = "image"
+        self._pinned = 0
+        self._arrivals: list[int] = []
+        """Where the GPU writes that a picture has arrived, by slot; empty for scenes and before the first picture."""
+        self._sent: dict[int, int] = {}
+        """What it writes there last."""
+        self._closed = False
         self._ref: InPlaceRef | None = None
         try:
             self._begin(tensors)
@@ -123,6 +134,8 @@ class InPlaceWriter(SlotWriter):
         if kind != self._kind or _key(tensors) != self._key:
             self._kind = kind
             self._begin(tensors)
+        if kind == "image" and not self._arrivals:
+            self._pin()
         return self.again((), [], dict(meta), version, self._stream_of(self._index))
 
     def prepare(self, tensors: dict[str, torch.Tensor], published: tuple[torch.Tensor, ...]) -> bool:
@@ -157,7 +170,22 @@ class InPlaceWriter(SlotWriter):
         store_fence()
         words[base + SEQ] = whole
         self._last = slot
+        if self._arrivals and self._kind == "image":
+            self._sent[slot] = whole
+            driver.write_value(self._index, stream, self._arrivals[slot], whole)
         return True
+
+    def _pin(self) -> None:
+        """Have the GPU write into the control page. Where that cannot be, pictures arrive without notice."""
+        if self._pinned:
+            return
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
+        try:
+            on_device = driver.register_host(address, PAGE, self._index)
+        except SharingError:
+            return
+        self._pinned = address
+        self._arrivals = [on_device + 8 * (base + ARRIVED) for base in self._bases]
 
     def _begin(self, tensors: dict[str, torch.Tensor]) -> None:
         from ipc.cuda.memory import describe
@@ -219,6 +247,23 @@ class InPlaceWriter(SlotWriter):
         while self._generations:
             self._generations.popleft().drop()
         self._event.close()
+        if self._closed:
+            return
+        self._closed = True
+        if not self._pinned or self._idle():
+            self._give_back()
+        else:
+            retiring.retire(self._idle, self._give_back)
+
+    def _idle(self) -> bool:
+        """Whether the GPU will not write into the control page any more."""
+        words = self._words
+        return (all(words[self._bases[slot] + ARRIVED] == whole for slot, whole in self._sent.items())
+                or driver.broken(self._index))
+
+    def _give_back(self) -> None:
+        if self._pinned:
+            driver.release_host(self._pinned, self._index)
         super().close()
 
 

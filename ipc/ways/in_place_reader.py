@@ -14,7 +14,7 @@ from ipc.errors import SharingError
 from ipc.frames import DeviceTensor, Frame
 from ipc.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
 from ipc.ways.base import NotYet
-from ipc.ways.layout import OLDEST_KEPT, full_fence
+from ipc.ways.layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence
 from ipc.ways.slots import SlotReader
 
 if TYPE_CHECKING:
@@ -156,10 +156,19 @@ class InPlaceReader(SlotReader):
             except (*DecodeError, ValueError):
                 self.garbled += 1
                 return None
-            return self._version(current, header, version, time_ns)
+            return self._version(current, header, (version, time_ns), (slot, seq))
         return None
 
-    def _version(self, generation: _Generation, header: VersionHeader, version: int, time_ns: int) -> Frame | None:
+    def _version(self, generation: _Generation, header: VersionHeader, stamp: tuple[int, int],
+                 place: tuple[int, int]) -> Frame | None:
+        word, seq = FIRST_SLOT + place[0] * WORDS_PER_SLOT + ARRIVED, place[1]
+
+        def arrived() -> bool:
+            try:
+                return self._words[word] >= seq
+            except ValueError:  # this reader was closed
+                return False
+
         def kept() -> bool:
             full_fence()
             try:
@@ -174,8 +183,8 @@ class InPlaceReader(SlotReader):
             self._retire()
 
         generation.frames += 1
-        return Frame(header.kind, version, time_ns, dict(header.meta), dict(generation.tensors), kept, release,
-                     self._wait)
+        return Frame(header.kind, *stamp, dict(header.meta), dict(generation.tensors), kept, release, self._wait,
+                     arrived)
 
     def _wait(self, stream: int) -> None:
         if self._event is None:
