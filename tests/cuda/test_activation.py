@@ -183,6 +183,7 @@ def test_loads_are_timed_without_the_waiting(renderer: GsplatRenderer) -> None:
     asked: list[Any] = []
     for _ in range(3):
         renderer.load(s, ready)
+        renderer.read()
         asked.append(renderer.load_gpu_ms)
         torch.cuda.synchronize()
         took = renderer.load_gpu_ms

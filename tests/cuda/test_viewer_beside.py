@@ -124,9 +124,11 @@ def test_the_share_of_the_gpu_holds_beside_a_training(open_viewer: Any, processe
     begin, draws = time.monotonic(), viewer.draws
     while time.monotonic() < begin + 3:
         viewer.turn()
-    print(f"at rest: {(viewer.draws - draws) / 3:.0f} pictures/s, {viewer.governor.used:.1%} of the GPU")
+    rate, published = (viewer.draws - draws) / 3, slot.entry.rate_hz
+    print(f"at rest: {rate:.0f} pictures/s of {published:.0f} versions/s, {viewer.governor.used:.1%} of the GPU")
     assert slot.view._scale == 1.0
-    assert (viewer.draws - draws) / 3 <= 45
+    assert published > 45, "this trainer publishes too slowly for what is tested"
+    assert 9 <= rate <= 22  # 10 to 15 versions a second, and what the end of the drag still draws
     assert viewer.governor.used <= 0.12
 
 
