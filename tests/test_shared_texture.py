@@ -83,7 +83,7 @@ def test_every_format_exactly(ctx: moderngl.Context, order: str | None, size: tu
     for components, dtype in FORMATS:
         shape = size[1], size[0], components
         with SharedTexture(ctx, size, components, dtype, order=order, explicit=explicit) as shared:
-            for seed in range(4):
+            for seed in range(2 if size[0] > 500 else 4):
                 sent = values(shape, dtype, seed)
                 shared.write(sent)
                 with shared.gl():
