@@ -10,7 +10,7 @@ from test_viewer import SIZE, Viewer, picture_file_fixture, viewer_fixture  # no
 
 from viewer_app.app import App, AppOptions
 from viewer_app.errors import ViewerError
-from viewer_app.events import PointerMove
+from viewer_app.events import Key, PointerMove
 from viewer_app.panel import Shown, status_phrases
 from viewer_app.screens.offscreen import OffscreenScreen
 
@@ -66,6 +66,8 @@ def test_it_looks_at_the_streams_often_while_versions_come(viewer: Viewer, monke
     assert viewer._patience(now) == pytest.approx(1 / 60)
     viewer._news_until = now + 1
     assert viewer._patience(now) == pytest.approx(0.001)
+    monkeypatch.setattr(viewer, "options", AppOptions(max_fps=10**6))
+    assert viewer._patience(now) == pytest.approx(0.0005)  # never busily
     assert viewer._patience(now + 1.5) == pytest.approx(1 / 60)
     assert viewer._patience(now + 3) == pytest.approx(1 / 15)
     monkeypatch.setattr(OffscreenScreen, "visible", False)
@@ -90,3 +92,24 @@ def test_a_rate_that_changes_is_shown_with_other_pictures(viewer: Viewer) -> Non
     time.sleep(1.1)
     viewer.turn()
     assert drawn(0.8) == 0
+
+
+def test_a_hidden_panel_gives_opengl_nothing(viewer: Viewer, picture_file: Path) -> None:
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+
+    def works() -> set[object]:
+        viewer._mark()
+        viewer.do()
+        return viewer.governor.words
+
+    viewer.work.software = False
+    assert works() == {"image", "panel"}
+    viewer.do(Key("h"))
+    assert works() == {"image"}
+    assert viewer.catalogue.shown is not None
+    viewer.catalogue.shown.entry.fault = "something to say"
+    assert works() == {"panel"}
+    viewer.catalogue.shown.entry.fault = ""
+    viewer.do(Key("h"))
+    assert works() == {"image", "panel"}

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,8 +48,9 @@ log = logging.getLogger("splatview")
 HINT = ("Waiting for a run\n"
         "In your training script:  import splatview;  splatview.publish(tensor)\n"
         "Or drop a scene or a picture here")
-_NEWS_PERIOD = 0.001
-"""Seconds between looks at the streams while new versions come, so that each is seen at once."""
+_NEWS_PERIOD, _LEAST_PERIOD = 0.001, 0.0005
+"""Seconds between looks at the streams while new versions come, so that each is seen at once; the latter where very
+many pictures a second are asked for. A look takes a hundredth of that."""
 _ACTIVE_PERIOD = 1 / 60
 """The same while something else happens, and where nothing is seen: in a window that is hidden."""
 _IDLE_PERIOD = 1 / 15
@@ -182,7 +184,8 @@ class App:
         """How long the screen may sleep."""
         period = _IDLE_PERIOD
         if self.catalogue.slots and now < self._active_until:
-            period = _NEWS_PERIOD if now < self._news_until and self.screen.visible else _ACTIVE_PERIOD
+            often = max(min(_NEWS_PERIOD, 0.5 / self.options.max_fps), _LEAST_PERIOD)
+            period = often if now < self._news_until and self.screen.visible else _ACTIVE_PERIOD
         if self._dirty and self.screen.visible:
             return min(max(self._may_draw(now) - now, 0.0), period)
         return period
@@ -267,9 +270,8 @@ class App:
             framebuffer.use()
             framebuffer.clear(*BACKDROP, 1.0, viewport=picture.viewport(framebuffer.height))
         if self._panel is not None:
-            with self.work("panel", *framebuffer.size, self.state.panel_open):
-                asked = self._panel.draw(framebuffer, self.state, self._describe(slot), self.screen.scale)
-            self._obey(asked)
+            work = partial(self.work, "panel", *framebuffer.size, self.state.panel_open)
+            self._obey(self._panel.draw(framebuffer, self.state, self._describe(slot), self.screen.scale, work))
         if self.options.out is not None:
             self._out_due = True
             now = time.monotonic()  # drawing may have taken long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from viewer_app.overlay import draw_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     import moderngl
     from imgui_bundle import ImVec4
@@ -153,8 +155,10 @@ class Panel:
     def _over(self, x: float, y: float, picture: Rect) -> bool:
         return self._open and not picture.contains(x, y)
 
-    def draw(self, framebuffer: moderngl.Framebuffer, state: State, shown: Shown, scale: float) -> Asked:
-        """Draw over what is in the framebuffer."""
+    def draw(self, framebuffer: moderngl.Framebuffer, state: State, shown: Shown, scale: float,
+             work: Callable[[], AbstractContextManager[object]] = nullcontext) -> Asked:
+        """Draw over what is in the framebuffer. OpenGL is given anything only inside `work()`, and only if there is
+        anything to be seen."""
         imgui.set_current_context(self._imgui)
         self._set_scale(scale)
         io = imgui.get_io()
@@ -163,7 +167,6 @@ class Panel:
         now = time.perf_counter()
         io.delta_time = min(max(now - self._last_time, 1e-4), 0.5)
         self._last_time = now
-        framebuffer.use()
         imgui.backends.opengl3_new_frame()
         imgui.new_frame()
         asked = Asked()
@@ -176,8 +179,12 @@ class Panel:
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
         finally:
             imgui.render()
-            imgui.backends.opengl3_render_draw_data(imgui.get_draw_data())
-            framebuffer.use()  # tells moderngl what imgui left bound
+            drawn = imgui.get_draw_data()
+            if drawn.total_vtx_count:
+                with work():
+                    framebuffer.use()
+                    imgui.backends.opengl3_render_draw_data(drawn)
+                    framebuffer.use()  # tells moderngl what imgui left bound
         return asked
 
     def _left(self, state: State, shown: Shown, picture: Rect, asked: Asked) -> None:
