@@ -138,15 +138,16 @@ class Stream:
         assert form is not None
         tensors, meta = value
         frame: Unpacked | None = None
+        same = place.same(tensors)
         if self._raw_stream is not None:
-            same, preference = place.same(tensors), self._preference
+            preference = self._preference
             if same is not preference.expected:
                 if preference.saw(place.number):
                     self._order_ways()
                     self._run.announce()
             elif not same:
                 preference.place = place.number
-            meta = form.meta(meta)
+        meta = form.meta(meta)
         for outlet in self._outlets.values():
             if outlet.form is form and outlet.ready == (place.number if outlet.in_place else place.looks):
                 try:

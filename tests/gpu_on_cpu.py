@@ -136,16 +136,15 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Machine:
 class Run:
     """As `ipc.stream.Run`, with one stream in it, that one viewer reads."""
 
-    def __init__(self, kind: str, way: str) -> None:
+    def __init__(self, kind: str, way: str, device: str = "cuda:0") -> None:
         self.board = Board()
         self.faults: list[BaseException] = []
         self.stream = Stream(0, "it", kind, self)
         self.way = way
+        self.device = device
         self.options: dict[str, Any] = {}
         self.form: Any = None
         self.described = 0
-        self.again = 0
-        """How many versions went the short way."""
 
     def announce(self) -> None:
         pass
@@ -161,7 +160,7 @@ class Run:
         tensors = self.form.collect(value) if self.form is not None else None
         if tensors is None:
             self.form = recognise(value, None, self.options)
-            self.form.device = "cuda:0"
+            self.form.device = self.device
             tensors = self.form.collect(value)
             self.stream.describe(self.form)
             if not self.described:

@@ -22,7 +22,7 @@ from ipc.subscriber import can_take
 from ipc.ways.device_ring import DeviceRingReader
 from ipc.ways.gpu_slots import GpuSlotWriter
 from ipc.ways.host import HostWriter
-from ipc.ways.ring import RingReader
+from ipc.ways.ring import RingReader, RingWriter
 from ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
@@ -228,6 +228,7 @@ def test_a_host_writer_takes_only_tensors_that_fit_and_of_its_device(host: HostW
 
 def test_what_is_worse_about_a_way_than_usually_reaches_its_viewers_once_it_is_known(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    monkeypatch.setattr(RingWriter, "prepare", SlotWriter.prepare)  # it speaks in `write`, as the way host does
     splatview.publish(torch.zeros(8, 8, 3), "picture")
     with Subscriber() as subscriber:
         def found() -> Any:

@@ -12,6 +12,7 @@ from gpu_on_cpu import Machine, Run, installed
 from ipc.cuda import retiring
 from ipc.ways.device_ring import DeviceRingWriter
 from ipc.ways.in_place import InPlaceWriter
+from ipc.ways.ring import RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What went the short way."""
     calls: list[str] = []
-    for writer in (DeviceRingWriter, InPlaceWriter):
+    for writer in (DeviceRingWriter, InPlaceWriter, RingWriter):
         def again(self: Any, published: Any, *rest: Any, before: Any = writer.again) -> bool:
             calls.extend(["again"] * bool(published))  # without: it is `write` that calls it
             return before(self, published, *rest)
@@ -96,6 +97,26 @@ def test_pictures_that_look_different_among_those_that_look_alike(
             assert (len(counted) > before) == short
     assert counted, "the last, at least"
     assert not images.faults
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_pictures_of_the_cpu(counted: list[str], what: str) -> None:
+    make, short = OTHERS[what]
+    run = Run("image", "ring", "cpu")
+    values = [picture(8, 9, 4), picture(8, 9, 4), make(), make(), make(), picture(8, 9, 4), picture(8, 9, 4)]
+    for version, value in enumerate(values, 1):
+        before = len(counted)
+        run.publish(value, step=version)
+        (copied,) = run.writer._slot_targets[run.writer._last]
+        assert torch.equal(copied, value.detach())
+        assert not copied.requires_grad
+        if version == 3:
+            assert (len(counted) > before) == short
+        elif version in (2, 4, 5, 7):
+            assert len(counted) > before
+    assert not run.faults
+    run.stream.close()
+    run.board.close()
 
 
 def test_the_same_bytes_read_in_another_layout(images: Run) -> None:

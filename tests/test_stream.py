@@ -71,6 +71,9 @@ class Moody(RingWriter):
     def write(self, *args: Any, **more: Any) -> bool:
         return not type(self).busy and super().write(*args, **more)
 
+    def again(self, *args: Any) -> bool:
+        return not type(self).busy and super().again(*args)
+
 
 def test_a_version_that_found_no_slot_comes_later(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:

@@ -20,7 +20,7 @@ from ipc.errors import SharingError
 from ipc.frames import DeviceTensor
 from ipc.messages import DeviceRingRef, FdMemory
 from ipc.ways.gpu_slots import GpuSlotWriter
-from ipc.ways.layout import DONE, HEADER, SEQ, TIME, VERSION, data_bytes, header_with, store_fence
+from ipc.ways.layout import DONE, HEADER, SEQ, TIME, VERSION, as_published, data_bytes, header_with, store_fence
 from ipc.ways.slots import SlotReader
 
 if TYPE_CHECKING:
@@ -78,22 +78,9 @@ class DeviceRingWriter(GpuSlotWriter):
         self._plans = []
         if not self._writes_64:
             return False
-        addresses = [t.data_ptr() for t in published if t.numel()]
-        if len(set(addresses)) < len(addresses):
-            return False  # by its address we tell which is which
-        sources: list[tuple[int, int]] = []
-        for tensor in tensors.values():
-            address = tensor.data_ptr()
-            number = next((i for i, t in enumerate(published) if t.data_ptr() == address), None)
-            if number is None or not tensor.numel() or published[number].nbytes != tensor.nbytes:
-                return False
-            whole = published[number]
-            if tensor.is_contiguous() and whole.is_contiguous():
-                sources.append((number, tensor.nbytes))
-            elif (tensor.shape, tensor.stride(), tensor.dtype) == (whole.shape, whole.stride(), whole.dtype):
-                sources.append((number, 0))
-            else:
-                return False
+        sources = as_published(tensors, published)
+        if sources is None:
+            return False
         pointer = driver.bindings().CUdeviceptr
         self._plans = [
             (pointer(self._done[slot]),

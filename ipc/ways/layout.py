@@ -78,6 +78,28 @@ def data_bytes(tensors: dict[str, torch.Tensor]) -> int:
     return sum(round_up(t.numel() * t.element_size(), ALIGN) for t in tensors.values())
 
 
+def as_published(tensors: dict[str, torch.Tensor], published: tuple[torch.Tensor, ...]) -> list[tuple[int, int]] | None:
+    """Which of the published tensors each tensor of their frame is, and how many bytes it has if they lie in a row,
+    else 0; None unless each is one of them as it is, or has its bytes in the same order."""
+    addresses = [t.data_ptr() for t in published if t.numel()]
+    if len(set(addresses)) < len(addresses):
+        return None  # by its address we tell which is which
+    found: list[tuple[int, int]] = []
+    for tensor in tensors.values():
+        address = tensor.data_ptr()
+        number = next((i for i, t in enumerate(published) if t.data_ptr() == address), None)
+        if number is None or not tensor.numel() or published[number].nbytes != tensor.nbytes:
+            return None
+        whole = published[number]
+        if tensor.is_contiguous() and whole.is_contiguous():
+            found.append((number, tensor.nbytes))
+        elif (tensor.shape, tensor.stride(), tensor.dtype) == (whole.shape, whole.stride(), whole.dtype):
+            found.append((number, 0))
+        else:
+            return None
+    return found
+
+
 def dtype_name(tensor: torch.Tensor) -> str:
     """"float32" for torch.float32."""
     return str(tensor.dtype).rpartition(".")[2]

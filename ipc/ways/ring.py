@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ipc.errors import SharingError
 from ipc.frames import RemoteTensor
 from ipc.messages import RingRef
-from ipc.ways.layout import data_bytes
+from ipc.ways.layout import as_published, data_bytes, header_with
 from ipc.ways.slots import SlotReader, SlotWriter
 
 if TYPE_CHECKING:
@@ -33,9 +33,43 @@ class RingWriter(SlotWriter):
     def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes):
         super().__init__(capacity, slots, leased)
         self._ref = RingRef(self.segment.ref)
+        self._plans: list[list[tuple[int, torch.Tensor]]] = []
+        """Per slot: what is copied where, the number of a published tensor and a tensor of its shape."""
 
     def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
         return targets_in(self.segment.map, self.data_offset(slot), headers)
+
+    def prepare(self, tensors: dict[str, torch.Tensor], published: tuple[torch.Tensor, ...]) -> bool:
+        """Frames whose tensors are published ones as they are, or their bytes in the same order."""
+        self._plans = []
+        sources = as_published(tensors, published)
+        if sources is not None:
+            self._plans = [[(number, target.view(published[number].shape))
+                            for (number, _), target in zip(sources, targets, strict=True)]
+                           for targets in self._slot_targets]
+        return sources is not None
+
+    def again(self, published: tuple[torch.Tensor, ...], addresses: list[int], meta: dict[str, Any], version: int,
+              stream: int) -> bool:
+        if meta is not self._meta:
+            self._header = header_with(self._header_start, meta)
+            self._meta = meta
+        slot = self.take()
+        whole = self.begin(slot)
+        shown = 0
+        try:
+            for number, target in self._plans[slot]:
+                source = published[number]
+                target.copy_(source.detach() if source.requires_grad else source)
+            shown = version
+        finally:
+            self.set_done(slot, whole)
+            self.end(slot, whole, self._header, shown)
+        return True
+
+    def close(self) -> None:
+        self._plans = []
+        super().close()
 
     def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
         for target, source in zip(targets, sources, strict=True):
