@@ -179,6 +179,49 @@ def test_a_picture_with_too_little_room_is_drawn_again_in_its_place(
     assert np.array_equal(cast("torch.Tensor", picture.source()).float().numpy(), whole)
 
 
+def test_the_gpu_is_given_everything_in_one_go(renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a scene, drawing it and the mark to wait for: nothing before, in between or afterwards."""
+    log: list[str] = []
+
+    def told(owner: Any, name: str, word: str = "") -> None:
+        before = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, **more: (log.append(word or name), before(*args, **more))[1])
+
+    told(renderer._canvas_held, "begin")
+    told(renderer._gaussians, "load", "read")
+    told(renderer._frame, "render", "draw")
+    told(renderer._reading, "end", "mark")
+    told(renderer._reading, "wait")
+    monkeypatch.setattr(renderer._canvas_held, "show", lambda *, finished: log.append(f"show {finished}") or CPU)
+    s = on_gpu(random_scene(1, Chance(n=50)))
+    renderer.load(s, lambda stream: log.append("never"))
+    renderer.load(s, lambda stream: log.append("ready"))
+    assert not log and renderer.pending and renderer.reading and renderer.skipped == 0
+    picture = renderer.render(VIEW, SHOWN)
+    assert log == ["begin", "ready", "read", "draw", "mark"] and not renderer.pending and not renderer.reading
+    picture.source()
+    picture.source()
+    assert log[5:] == ["wait", "show True"]
+    renderer.render(replace(VIEW, near=0.02), SHOWN).source()
+    assert log[7:] == ["begin", "draw", "mark", "wait", "show True"]
+    renderer.load(s, lambda stream: log.append("ready"))
+    renderer.read()
+    renderer.read()
+    assert log[12:] == ["ready", "read", "mark"] and not renderer.pending
+
+
+def test_a_scene_that_could_not_be_read_can_be_had(renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr(renderer._gaussians, "load", full)
+    s, waits = on_gpu(random_scene(1, Chance(n=50))), []
+    renderer.load(s, waits.append)
+    with pytest.raises(RendererError, match="no room"):
+        renderer.render(VIEW, SHOWN)
+    assert np.array_equal(renderer.host_scene().means, s.to_host().means) and len(waits) == 2
+
+
 def test_without_opengl(no_gpu: None) -> None:
     renderer = GsplatRenderer(device=CPU)
     renderer.load(random_scene(1, Chance(n=50)))

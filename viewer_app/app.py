@@ -285,7 +285,9 @@ class App:
         t.gpu_budget = self.governor.share
         if slot is not None and slot.source.time_ns not in (0, self._latency_of):
             self._latency_of = slot.source.time_ns
-            behind = 0.0 if self.work.software else sum(self.work.ms.get(w, 0.0) for w in self.governor.words)
+            waited_for = {"load", "scene"} if view is not None and view.cuda else set()
+            behind = sum(self.work.ms.get(w, 0.0) for w in self.governor.words - waited_for)
+            behind = 0.0 if self.work.software else behind
             t.latency_ms = max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
 
     def _describe(self, slot: Slot | None) -> Shown:

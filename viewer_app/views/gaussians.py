@@ -118,6 +118,8 @@ class GaussianView:
             self._renderer.load(scene, ready)
         before, self._loading = self._loading, None
         if before is not None:  # it was never drawn
+            while not self._has_looked():
+                time.sleep(0.0001)
             before.close()
         if frame is not None and self._renderer.reading:
             frame.hold()
@@ -250,8 +252,7 @@ class GaussianView:
             self._coarse = 1.0
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        self._rect = rect
-        viewport = rect.viewport(framebuffer.height)
+        self._rect, viewport = rect, rect.viewport(framebuffer.height)
         if self._scene is not None:
             self._render(rect)
         framebuffer.use()
@@ -267,7 +268,7 @@ class GaussianView:
         program["u_background"] = self.background
         program["u_show"] = _SHOW[self.settings.show]
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        source.bind(program, 0)
+        source.bind(program)
         framebuffer.viewport = viewport
         with self._work("compose", rect.width, rect.height):
             array.render(moderngl.TRIANGLES, vertices=3)
@@ -362,9 +363,8 @@ class GaussianView:
         out += scene.phrases
         if self.settings.show == "depth" and self._depth.range[1] > 0:
             out.append(f"depth {self._depth.range[0]:.3g} to {self._depth.range[1]:.3g}")
-        if self._scale < 1.0:
-            out.append(f"at {self._scale:.0%} for now")
-        return [*out, *scene.notes]
+        coarse = [f"at {self._scale:.0%} for now"] if self._scale < 1.0 else []
+        return [*out, *coarse, *scene.notes]
 
     @property
     def extras(self) -> list[str]:
