@@ -267,6 +267,8 @@ class Stream:
             if outlet.readers == 0:
                 self._outlets = {w: o for w, o in self._outlets.items() if w != way}
                 outlet.close()
+                if not self._outlets:
+                    self._place.forget()  # which keeps the tensors of the last version that was shared
 
     def behind(self) -> bool:
         """Whether a reader waits for a version that it has not been given."""

@@ -3,6 +3,8 @@ GPU's here, so that this runs anywhere; `tests/cuda/test_prepared.py` asks the s
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -259,6 +261,23 @@ def test_names_that_change_over_the_same_tensors_are_a_new_generation(scenes: Ru
     scenes.publish(other)
     assert scenes.writer.generation == before + 1
     assert {t.name for t in scenes.writer.ref.tensors} >= {"sh0"}
+
+
+def test_nothing_is_kept_of_what_was_shared_when_nobody_looks_any_more(scenes: Run) -> None:
+    it = scene()
+    for _ in range(3):
+        scenes.publish(it)
+    before, old = scenes.writer.generation, weakref.ref(it["means"])
+    scenes.stream.release("in-place")
+    it = scene()
+    for _ in range(3):
+        scenes.publish(it)
+    gc.collect()
+    assert old() is None
+    scenes.stream.open("in-place")
+    scenes.publish(it)
+    assert scenes.writer.generation == before + 1
+    assert not scenes.faults
 
 
 def test_a_scene_copied_part_by_part(machine: Machine, counted: list[str]) -> None:

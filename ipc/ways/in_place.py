@@ -131,9 +131,11 @@ class InPlaceWriter(SlotWriter):
     def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
               still_wanted: Callable[[], bool] | None = None) -> bool:
         """As `FrameWriter.write`; begins a generation when the tensors lie elsewhere than the last ones."""
-        if kind != self._kind or _key(tensors) != self._key:
-            self._kind = kind
+        if _key(tensors) != self._key:
             self._begin(tensors)
+        if self._meta is None or kind != self._kind:
+            self._kind, self._meta = kind, None
+            self._header_start = header_before_meta(VersionHeader(kind, self._number, {}))  # type: ignore[arg-type]
         if kind == "image" and not self._arrivals:
             self._pin()
         return self.again((), [], dict(meta), version, self._stream_of(self._index))
@@ -209,8 +211,6 @@ class InPlaceWriter(SlotWriter):
         # Tensors over the same memory: the storages stay, whatever the caller assigns to `.data` of its own.
         self._generations.append(_Kept(self._number, tuple(t.detach() for t in tensors.values()), tokens))
         self._key, self._meta = _key(tensors), None
-        self._header_start = header_before_meta(
-            VersionHeader(self._kind, self._number, {}))  # type: ignore[arg-type]
         self._ref = InPlaceRef(self.segment.ref, self._gpu, self._number, tuple(memories), refs, self._event.handle)
         with contextlib.suppress(IndexError):  # the helper thread forgets as well
             while len(self._generations) > 1 + _MOST_KEPT:
