@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 
 import pytest
 from test_viewer import SIZE, Viewer, picture_file_fixture, viewer_fixture  # noqa: F401
 
-from viewer_app.app import App, AppOptions
+from viewer_app.app import App, AppOptions, after
 from viewer_app.errors import ViewerError
 from viewer_app.events import Key, PointerMove
 from viewer_app.panel import Shown, status_phrases
@@ -23,6 +24,18 @@ def test_max_fps_is_kept(viewer: Viewer) -> None:
         viewer.turn()
     assert viewer.draws - draws <= (time.monotonic() - begin) * 20 + 2
     assert viewer.draws > draws
+
+
+@pytest.mark.parametrize("late", [0.0, 0.1, 0.4, 0.9, 3.0])
+def test_pictures_that_begin_late_keep_the_pace(late: float) -> None:
+    due, begun = 5.0, []
+    for _ in range(100):
+        begun.append(due + late)
+        due = after(due, begun[-1], 1.0)
+    gaps = [b - a for a, b in itertools.pairwise(begun)]
+    assert min(gaps) >= 1.0 - 1e-9
+    assert sum(gaps) / len(gaps) == pytest.approx(max(1.0, 0.5 + late))
+    assert after(5.0, 100.0, 1.0) == 100.5  # nothing is made up for after a rest
 
 
 def test_its_share_of_the_gpu_holds_while_a_run_needs_it(viewer: Viewer, picture_file: Path,

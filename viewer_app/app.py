@@ -251,7 +251,7 @@ class App:
 
     def _draw(self) -> None:
         begin = time.monotonic()
-        self._next_draw = begin + 1 / self.options.max_fps
+        self._next_draw = after(self._next_draw, begin, 1 / self.options.max_fps)
         self._dirty -= 1
         self.catalogue.rates_changed = False
         self.draws += 1
@@ -342,6 +342,12 @@ class App:
             self._panel.close()
         self.work.close()
         self.screen.close()
+
+
+def after(due: float, begun: float, period: float) -> float:
+    """When the picture after one may begin that was due and begun at these times: on average one in a period, though
+    each begins a little late."""
+    return max(due + period, begun + period / 2)
 
 
 def _governor(share: float) -> Governor:
