@@ -22,16 +22,10 @@ class CudaMark:
         stream = driver.current_stream(self._device)
         driver.in_stream(self._device, stream, "cuEventRecord", self._event, driver.stream_object(stream))
 
-    @property
-    def done(self) -> bool:
-        """Whether the GPU has come to the last mark. True after a fault, too: `wait` tells of it."""
-        return driver.release("cuEventQuery", self._event) != "CUDA_ERROR_NOT_READY"
-
     def wait(self) -> None:
         """Until the GPU has come to the last mark; at once where there is none. Raises SharingError after a fault.
 
-        The driver looks at the event without pause, while other threads go on: nothing wakes a thread that sleeps
-        within less than a tenth of a picture's time.
+        The driver looks at the event without pause, while other threads go on: a thread that sleeps wakes too late.
         """
         driver.call("cuEventSynchronize", self._event)
 

@@ -119,7 +119,7 @@ def test_the_share_of_the_gpu_holds_beside_a_training(open_viewer: Any, processe
     assert trainer.poll() is None
     assert viewer.governor.limited
     assert share <= 0.12
-    assert rate >= 15
+    assert rate >= 40
     viewer.screen.push(PointerRelease(400, 300))
     begin, draws = time.monotonic(), viewer.draws
     while time.monotonic() < begin + 3:
