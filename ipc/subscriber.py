@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["RemoteRun", "RemoteStream", "Subscriber"]
 
 _SCAN_PERIOD = 0.25
+_SCAN_LATEST = 1.0
+"""Seconds between two looks for runs, and the most while new versions come all the time: a look takes a third of a
+millisecond, and whoever waits for a version comes first."""
 _KEEP_ENDED = 8
 """Ended runs whose last pictures are kept."""
 
@@ -57,10 +60,17 @@ class Subscriber:
     def poll(self) -> bool:
         """Take in what happened. Never blocks. True when a run, a stream or a version changed."""
         now = time.monotonic()
-        changed = False
-        if now >= self._next_scan:
+        changed = self._look(now)
+        if now >= self._next_scan and (not changed or now >= self._next_scan + _SCAN_LATEST - _SCAN_PERIOD):
             self._next_scan = now + _SCAN_PERIOD
-            changed = self._scan()
+            if self._scan():
+                changed = True
+                self._look(now)
+        return changed
+
+    def _look(self, now: float) -> bool:
+        """Take in what the known runs did."""
+        changed = False
         for run in self._runs.values():
             changed |= run._poll(now)
             for index, stream in run.streams.items():

@@ -34,7 +34,8 @@ def picture(value: int, **more: Any) -> Shared:
 
 @pytest.fixture(autouse=True)
 def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
+    stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
 
 
 class InPlace(HostBridge):
@@ -60,7 +61,10 @@ def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
 # -- images --------------------------------------------------------------------------------------------------
 
 
-def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(image: ImageView, screen: OffscreenScreen) -> None:
+def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(
+        image: ImageView, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
+    if torch.cuda.is_available():  # a bridge might copy from the stand-in, though it lies on the host
+        monkeypatch.setattr("ipc.interop.probe.probe", lambda ctx, name: {name: "" if name == "host" else "not now"})
     shared = picture(77)
     assert shared.show(image)
     assert (shown(image, screen) == 77).all()

@@ -29,6 +29,7 @@ from viewer_app.events import (
     Resize,
     Wheel,
 )
+from viewer_app.garbage import Garbage
 from viewer_app.governor import Governor
 from viewer_app.gpu_work import GpuWork
 from viewer_app.shot import save_png
@@ -119,10 +120,12 @@ class App:
 
         Raises FileError when none of the files that were asked for can be read.
         """
-        with self._signals():
+        garbage = Garbage()
+        with self._signals(), garbage.held_back(time.monotonic()):
             try:
                 while not (self.screen.closed or self._stopping):
-                    self.turn()
+                    drew = self.turn()
+                    garbage.turn(time.monotonic(), drew or self._dirty > 0)
                     self._check_files()
                 self._write_out(time.monotonic(), last=True)
             finally:
@@ -257,9 +260,6 @@ class App:
         self.draws += 1
         self.governor.begin_picture()
         self._drawn_at.append(begin)
-        t = self.state.timings
-        t.fps = float(sum(1 for d in self._drawn_at if d > begin - 1))
-        self._rate_shown = t.fps >= 2
         framebuffer, picture = self.screen.framebuffer, self._layout()
         slot = self.catalogue.shown
         view = slot.view if slot is not None else None
@@ -269,7 +269,12 @@ class App:
         else:
             framebuffer.use()
             framebuffer.clear(*BACKDROP, 1.0, viewport=picture.viewport(framebuffer.height))
+        t = self.state.timings
+        t.fps = float(sum(1 for d in self._drawn_at if d > begin - 1))
+        self._rate_shown = t.fps >= 2
         if self._panel is not None:
+            if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
+                self.work.flush()
             work = partial(self.work, "panel", *framebuffer.size, self.state.panel_open)
             self._obey(self._panel.draw(framebuffer, self.state, self._describe(slot), self.screen.scale, work))
         if self.options.out is not None:
@@ -295,6 +300,8 @@ class App:
 
         if slot is None or slot.view is None or slot.entry.fault:
             return Shown()
+        if not self.state.panel_open:
+            return Shown(empty=slot.view.empty)
         view, path = slot.view, [slot.source.path, *slot.view.path]
 
         def controls() -> bool:

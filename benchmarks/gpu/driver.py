@@ -12,7 +12,7 @@ mouse on request. Commands come as lines of JSON, {"do": NAME, ...}, and each is
 | begin, report | count from now on; what was counted |
 | pixel | the pixel in the middle of the last picture |
 | picture, path= | the last picture as a .npy file, (H, W, 4) uint8 |
-| watch, on= | read that pixel after every picture and report at once when it changes |
+| watch, on= | read that pixel after every picture and report at once when it changes, and since when what was done |
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ import viewer_app.screens.offscreen
 from viewer_app.events import Close, Key, PointerMove, PointerPress, PointerRelease, Wheel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from viewer_app.app import App
     from viewer_app.events import Event
     from viewer_app.views.base import View
@@ -62,6 +64,10 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
         self._shown: list[float] = []
         self._begin = time.monotonic()
         self._extent = self.size
+        self._moments: dict[str, int] = {}
+        """When what was done for the picture that comes next, in ns: see `_time`."""
+        self._timed: set[int] = set()
+        self._hand = threading.Event()
         for work in (self._listen, self._move_hand):
             threading.Thread(target=work, daemon=True).start()
 
@@ -83,9 +89,11 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
         super().present()
         self._shown.append(time.monotonic())
         if self._watched is not None and (rgb := self._middle()) != self._watched:
-            say(seen=rgb, ns=time.monotonic_ns())
+            now = time.monotonic_ns()
+            say(seen=rgb, ns=now, moments=self._moments)
             self._watched = rgb
         self._count_renders()
+        self._time()
 
     # -- what it shows --------------------------------------------------------------------------------------
 
@@ -105,9 +113,38 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
             camera_now = camera.viewmat.tobytes()
             self._renders.append((camera.width, camera.height, camera_now != self._moved_to))
             self._moved_to = camera_now
-            return render(camera, *args, **options)
+            picture = render(camera, *args, **options)
+            if self._watched is not None:
+                self._moments["launched"] = time.monotonic_ns()
+                picture.source = self._marking("cuda", picture.source)
+            return picture
 
         renderer.render = counted
+
+    def _time(self) -> None:
+        """From its first picture on, note when a new version was seen, and taken by the view.
+
+        A picture of Gaussians is launched when its renderer returns, and CUDA is done when its pixels are handed out;
+        an image's work of CUDA, if any, is done when the view has taken it.
+        """
+        view = self._view()
+        if view is None or self.app is None or id(view) in self._timed:
+            return
+        self._timed.add(id(view))
+        subscriber = self.app.catalogue.subscriber
+        if "poll" not in vars(subscriber):
+            subscriber.poll = self._marking("seen", subscriber.poll)
+        view.update = self._marking("taken", view.update)
+
+    def _marking(self, name: str, do: Callable[..., Any]) -> Callable[..., Any]:
+        """Notes when it last did something."""
+        def marked(*args: Any, **options: Any) -> Any:
+            done = do(*args, **options)
+            if done and self._watched is not None:
+                self._moments[name] = time.monotonic_ns()
+            return done
+
+        return marked
 
     def _middle(self) -> tuple[int, ...]:
         width, height = self.size
@@ -138,6 +175,7 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
 
     def _do_hands(self, how: str) -> None:
         self._how = how
+        self._hand.set()
 
     def _do_key(self, name: str) -> None:
         self.push(Key(name), Key(name, pressed=False))
@@ -185,6 +223,9 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
         phase = 0.0
         since, before = time.monotonic(), ""
         while not self.closed:
+            if self._how == "rest" and not pressed:
+                self._hand.wait()  # a thread that wakes takes time from the one that draws
+                self._hand.clear()
             time.sleep(_HAND_PERIOD)
             how, now = self._how, time.monotonic()
             if how != before:

@@ -37,12 +37,11 @@ def stream(name="gaussians"):
 def writer(way="in-place", name="gaussians"):
     return stream(name)._outlets[way].writer
 def memory():
-    "What is allocated by torch, and used on the whole GPU, once all is quiet."
+    "What torch has allocated once all is quiet; it keeps nothing beside."
     gc.collect()
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    free, total = torch.cuda.mem_get_info()
-    return torch.cuda.memory_allocated(), total - free
+    return torch.cuda.memory_allocated()
 def open_files():
     return len(os.listdir("/proc/self/fd"))
 def until(condition, seconds=10):
@@ -50,7 +49,9 @@ def until(condition, seconds=10):
     while not condition():
         assert time.monotonic() < end, "not in time"
         time.sleep(0.002)
+line = answer = None
 world = globals()
+known = {*world, "known"}
 print(json.dumps("ready"), flush=True)
 for line in sys.stdin:
     world["answer"] = None
@@ -71,6 +72,7 @@ class Trainer:
             env |= {"PYTORCH_CUDA_ALLOC_CONF": allocator, "PYTORCH_ALLOC_CONF": allocator}
         self.process = processes.code(_LOOP, **env)
         self._rest = b""
+        self._busy = False
         assert self._line(120) == "ready"
 
     def do(self, code: str, timeout: float = 60.0) -> Any:
@@ -81,11 +83,13 @@ class Trainer:
     def start(self, code: str) -> None:
         """Run it, and go on; `finish` waits for it."""
         assert self.process.stdin is not None
+        self._busy = True
         self.process.stdin.write(json.dumps(code) + "\n")
         self.process.stdin.flush()
 
     def finish(self, timeout: float = 60.0) -> Any:
         found = self._line(timeout)
+        self._busy = False
         assert "error" not in found, f"in the trainer:\n{found['error']}"
         return found["answer"]
 
@@ -93,6 +97,24 @@ class Trainer:
         """Whether `finish` would not have to wait."""
         assert self.process.stdout is not None
         return bool(self._rest) or bool(select.select([self.process.stdout], [], [], 0)[0])
+
+    def begin_anew(self) -> bool:
+        """End its run, for another test, which finds the next one in the present runtime folder. False when it is of
+        no use any more."""
+        if self._busy or self.process.poll() is not None:
+            return False
+        try:
+            self.do(f"""
+splatview.close()
+for name in set(world) - known:
+    del world[name]
+world["answer"] = None
+os.environ["SPLATVIEW_RUNTIME_DIR"] = {os.environ["SPLATVIEW_RUNTIME_DIR"]!r}
+memory()
+""")
+        except AssertionError:
+            return False
+        return True
 
     def _line(self, timeout: float) -> Any:
         assert self.process.stdout is not None
