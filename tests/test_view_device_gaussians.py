@@ -118,6 +118,35 @@ def test_a_scene_is_read_with_the_picture_that_shows_it_and_held_until_then(
     assert reader.loads == len(reader.kept) == 2
 
 
+def test_where_the_gaussians_are_is_looked_at_behind_the_picture(
+        gaussians: GaussianView, reader: Reader, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before it is drawn, and the scene is held until that is done, too."""
+    scene().show(gaussians)
+    shown(gaussians, screen)
+    asked: list[tuple[bool, int, bool]] = []
+    before = gaussians._sight
+
+    def later(value: GaussianScene, ready: Any) -> Any:
+        def ask() -> Any:
+            asked.append((reader.pending, len(reader.kept), second.released))
+            return None if len(asked) < 3 else "a sight"
+
+        return ask
+
+    monkeypatch.setattr("viewer_app.views.gaussians.Sight.later", later)
+    monkeypatch.setattr("viewer_app.views.gaussians._LOOK_PERIOD", -1.0)
+    second = scene(seed=5)
+    assert second.show(gaussians)
+    gaussians.tick(time.monotonic())
+    assert asked == []
+    assert gaussians._sight is before
+    shown(gaussians, screen)
+    assert asked == [(False, 2, False)] * 3
+    assert gaussians._sight == "a sight"
+    assert second.released
+    gaussians._sight = before
+
+
 def test_of_scenes_between_two_pictures_only_the_last_is_read(gaussians: GaussianView, reader: Reader,
                                                               screen: OffscreenScreen) -> None:
     first, second = scene(), scene(seed=5)

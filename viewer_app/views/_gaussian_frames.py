@@ -135,6 +135,8 @@ class Sight:
     @classmethod
     def of(cls, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> Sight:
         """`ready` makes a CUDA stream wait for the data. Waits for the GPU where the scene lies on one."""
+        if scene.on_gpu:
+            _prepare_pinned(len(scene))
         means, opacities = scene.sample(_SAMPLE, ready)
         return cls(np.array(means, np.float32), np.array(opacities, np.float32))
 
@@ -142,20 +144,27 @@ class Sight:
     def later(cls, scene: GaussianScene, ready: Callable[[int], None]) -> Callable[[], Sight | None]:
         """As `of` for a scene on a GPU, but waits for nothing: what is returned gives it, once it has come.
 
-        Reads the scene on torch's current stream.
+        Reads the scene on torch's current stream, from the first time on that it is asked.
         """
         import torch
 
-        step = max(-(-len(scene) // _SAMPLE_LATER), 1)
-        with torch.no_grad(), torch.cuda.device(scene.gpu):
-            ready(torch.cuda.current_stream().cuda_stream)
-            means, opacities = (t[::step].detach().float() for t in (scene.means, scene.opacities))  # type: ignore[union-attr]
-            opacities = opacities if scene.activated else opacities.sigmoid()
-            copies = [t.to("cpu", non_blocking=True) for t in (means, opacities)]  # into pinned memory
-            done = torch.cuda.current_stream().record_event()
+        started: list[Any] = []
+
+        def begin() -> None:
+            with torch.no_grad(), torch.cuda.device(scene.gpu):
+                ready(torch.cuda.current_stream().cuda_stream)
+                step = _step(len(scene))
+                means, opacities = (t[::step].detach().float() for t in (scene.means, scene.opacities))  # type: ignore[union-attr]
+                opacities = opacities if scene.activated else opacities.sigmoid()
+                copies = [t.to("cpu", non_blocking=True) for t in (means, opacities)]  # into pinned memory
+                started.extend((*copies, torch.cuda.current_stream().record_event()))
 
         def ask() -> Sight | None:
-            return cls(copies[0].numpy(), copies[1].numpy()) if done.query() else None
+            if not started:
+                begin()
+                return None
+            means, opacities, done = started
+            return cls(np.array(means), np.array(opacities)) if done.query() else None
 
         return ask
 
@@ -195,3 +204,17 @@ class Sight:
             viewmat = viewmat.copy()
             viewmat[:3, 3] -= shift
         return replace(camera, viewmat=viewmat)
+
+
+def _step(count: int) -> int:
+    """So that every so many of the Gaussians are a sample of at most _SAMPLE_LATER."""
+    return max(-(-count // _SAMPLE_LATER), 1)
+
+
+def _prepare_pinned(count: int) -> None:
+    """Have torch keep the pinned memory that `Sight.later` takes: to get it from the driver takes milliseconds."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        for width in (3, 1):
+            torch.empty(len(range(0, count, _step(count))) * width, pin_memory=True)

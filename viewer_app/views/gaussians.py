@@ -96,8 +96,7 @@ class GaussianView:
             raise ViewerError(f"gaussians: an array of shape {value.shape} is no scene")
         if self.busy:
             return False
-        frame: Frame | None = None
-        background, ready = None, None
+        frame, background, ready = None, None, None
         if isinstance(value, GaussianScene):
             scene = value
         else:
@@ -224,6 +223,7 @@ class GaussianView:
                     picture = self._renderer.render(camera, options)
         self._timed = work
         with self._stopwatch("wait"):
+            self._has_looked()  # only begins to look, while CUDA draws
             source = self._depth.source(picture, wanted) if options.depth else picture.source()
             if not self._is_read():
                 return
@@ -302,7 +302,7 @@ class GaussianView:
         self._loads += again
         if self.busy and not self._renderer.reading:  # a fault came between
             self._is_read()
-        self._has_looked()
+        _ = self._renderer.pending or self._has_looked()  # the picture comes first
         return again or (self._scale < 1.0 and now - self._moved_at >= _REST)
 
     def leave(self) -> None:
