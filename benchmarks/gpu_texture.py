@@ -158,6 +158,7 @@ def _texture_tensor(ctx: moderngl.Context, frames: list[torch.Tensor], way: str,
     texture = ctx.texture((SIZE, SIZE), 4)
     source = TextureSource(texture, FORM)
     link = TextureTensor(texture, way)
+    back = f"{label}, copied by {link.read_by}"
     try:
         for frame in frames:
             link.write(frame)
@@ -171,7 +172,7 @@ def _texture_tensor(ctx: moderngl.Context, frames: list[torch.Tensor], way: str,
         link.close()
         texture.release()
     return [_row("tensor to texture", label, writing, floor, f"{DISTINCT + 1} frames drawn"),
-            _row("texture to tensor", label, reading, floor, f"{DISTINCT + 1} frames")]
+            _row("texture to tensor", back, reading, floor, f"{DISTINCT + 1} frames")]
 
 
 def _shared_texture(ctx: moderngl.Context, frames: list[torch.Tensor], explicit: bool,

@@ -102,7 +102,7 @@ def test_every_format_exactly(ctx: moderngl.Context, order: str | None, size: tu
 
 
 def test_what_is_written_can_be_read_as_a_texture(ctx: moderngl.Context, order: str | None) -> None:
-    """With OpenGL's own reading, as long as OpenGL uploads nothing itself."""
+    """With OpenGL's own reading."""
     for components, dtype in FORMATS:
         shape = 33, 61, components
         with SharedTexture(ctx, (61, 33), components, dtype, order=order) as shared:

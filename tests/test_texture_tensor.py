@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 from typing import TYPE_CHECKING
@@ -16,10 +17,11 @@ import splatview.gl
 from ipc import SharingError
 from ipc.interop import glapi
 from ipc.interop.glapi import GL
+from ipc.interop.texture_reading import ColourCopy, Pixels
 from splatview.gl import TextureTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from conftest import Processes
 
@@ -27,6 +29,16 @@ WAYS = ["host", *(pytest.param(way, marks=pytest.mark.cuda) for way in ("import"
 NUMPY = {"f1": np.uint8, "f2": np.float16, "f4": np.float32}
 COLOURS = [(components, dtype) for components in (1, 2, 3, 4) for dtype in NUMPY]
 SIZES = [(61, 33), (1, 1), (256, 128)]
+DEPTH_COMPONENT32F = 0x8CAC
+STORE = {0x0D02: 100, 0x0D03: 1, 0x0D04: 2, 0x0D05: 8, 0x0CF2: 99, 0x0CF3: 2, 0x0CF4: 1, 0x0CF5: 2}
+"""How a program may have pixels stored: row length, skipped rows, skipped pixels, alignment, packed and unpacked."""
+
+
+def back_to_normal(gl: GL) -> None:
+    for name in STORE:
+        gl.glPixelStorei(name, 4 if name in (0x0D05, 0x0CF5) else 0)
+    gl.glBindBuffer(glapi.PIXEL_PACK_BUFFER, 0)
+    gl.glBindBuffer(glapi.PIXEL_UNPACK_BUFFER, 0)
 
 
 def values(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
@@ -78,7 +90,7 @@ def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
                 framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, 0, 5, 2))  # OpenGL's row 0 is at the bottom
                 wanted = np.frombuffer(framebuffer.read(components=components, dtype=dtype, alignment=1), NUMPY[dtype])
                 got = follower.update().cpu().numpy()
-                assert np.array_equal(got, wanted.reshape(33, 61, components)), (components, dtype)
+                assert np.array_equal(got, wanted.reshape(33, 61, components)), (components, dtype, follower.read_by)
                 assert got[1, 4, 0] == got[0, 0, 0] != got[2, 4, 0]
             if way == "register":
                 follower.write(torch.ones_like(follower.tensor))
@@ -90,23 +102,123 @@ def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
         buffer.release()
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_areas_of_one_colour(ctx: moderngl.Context, way: str, size: tuple[int, int]) -> None:
+    """Which OpenGL may keep, and write, in another form than other pictures."""
+    for components, dtype in COLOURS:
+        if components == 3 and way == "register":
+            continue
+        shape = size[1], size[0], components
+        texture = ctx.texture(size, components, alignment=1, dtype=dtype)
+        framebuffer = ctx.framebuffer([texture]) if components != 3 else None
+        with TextureTensor(texture, way) as follower:
+            for level in (51, 204, 0, 255):
+                if framebuffer is not None:
+                    grey = level / 255
+                    framebuffer.clear(grey, grey, grey, grey)
+                    framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, 0, 5, 2))
+                else:
+                    texture.write(np.full(shape, level if dtype == "f1" else level / 255, NUMPY[dtype]).tobytes(),
+                                  alignment=1)
+                got = follower.update().cpu()
+                wanted = np.frombuffer(texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
+                wrong = (got.numpy() != wanted).mean()
+                assert wrong == 0, (components, dtype, level, f"{wrong:.1%} of the values", follower.read_by)
+                middle = got[size[1] // 2, size[0] // 2] if size != (1, 1) and framebuffer is not None else got[-1, -1]
+                expected = 255 if size == (1, 1) and framebuffer is not None else level
+                assert abs(middle.float() * (1 if dtype == "f1" else 255) - expected).max() < 0.2
+        if framebuffer is not None:
+            framebuffer.release()
+        texture.release()
+
+
 def test_depth(ctx: moderngl.Context, way: str) -> None:
-    for depth in (ctx.depth_texture((61, 33)), ctx.depth_renderbuffer((61, 33))):
+    for depth in depths(ctx, (61, 33)):
         framebuffer = ctx.framebuffer([], depth)
-        if way == "register":
-            with pytest.raises(SharingError, match="no depth"):
-                TextureTensor(depth, way)
-        else:
-            with TextureTensor(depth, way) as follower:
-                for value in (0.25, 0.75):
-                    framebuffer.clear(depth=value)
-                    framebuffer.clear(depth=1.0, viewport=(0, 0, 5, 2))
-                    got = follower.update()
-                    assert (got.dtype, tuple(got.shape)) == (torch.float32, (33, 61, 1))
-                    assert abs(got[2:].cpu() - value).max() < 1e-6
-                    assert (got[:2, :5] == 1).all()
+        with TextureTensor(depth, way) as follower:
+            for value in (0.25, 0.75):
+                framebuffer.clear(depth=value)
+                framebuffer.clear(depth=1.0, viewport=(0, 0, 5, 2))
+                got = follower.update()
+                assert (got.dtype, tuple(got.shape)) == (torch.float32, (33, 61, 1))
+                assert abs(got[2:].cpu() - value).max() < 1e-6, follower.read_by
+                assert abs(got[:, 5:].cpu() - value).max() < 1e-6, follower.read_by
+                assert (got[:2, :5] == 1).all(), follower.read_by
+            if way == "register":
+                with pytest.raises(SharingError, match="CUDA cannot write this format"):
+                    follower.write(got)
         framebuffer.release()
         depth.release()
+
+
+def depths(ctx: moderngl.Context, size: tuple[int, int]) -> list[moderngl.Texture | moderngl.Renderbuffer]:
+    """A texture and a renderbuffer of 24 bits, and of float32 each."""
+    own: list[moderngl.Texture | moderngl.Renderbuffer] = [
+        ctx.depth_texture(size), ctx.depth_texture(size), ctx.depth_renderbuffer(size), ctx.depth_renderbuffer(size)]
+    gl, i, u = GL.current(), ctypes.c_int, ctypes.c_uint
+
+    def function(name: bytes, *arguments: type) -> Callable[..., None]:
+        return ctypes.CFUNCTYPE(None, *arguments)(gl._address(name) or 0)
+
+    gl.glBindTexture(glapi.TEXTURE_2D, own[1].glo)
+    function(b"glTexImage2D", u, i, i, i, i, i, u, u, ctypes.c_void_p)(
+        glapi.TEXTURE_2D, 0, DEPTH_COMPONENT32F, *size, 0, glapi.DEPTH_COMPONENT, glapi.FLOAT, None)
+    gl.glBindTexture(glapi.TEXTURE_2D, 0)
+    gl.glBindRenderbuffer(glapi.RENDERBUFFER, own[3].glo)
+    function(b"glRenderbufferStorage", u, u, i, i)(glapi.RENDERBUFFER, DEPTH_COMPONENT32F, *size)
+    gl.glBindRenderbuffer(glapi.RENDERBUFFER, 0)
+    gl.check("making depth of float32")
+    return own
+
+
+def test_a_copy_that_cuda_can_read(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What OpenGL does of it: depth becomes a colour, three components four; the program's own state stays."""
+    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
+    gl = GL.current()
+    own_framebuffer, own_texture = ctx.simple_framebuffer((8, 8)), ctx.texture((8, 8), 4)
+    own_buffer = ctx.buffer(b"12345678")
+    looked_at = [glapi.ACTIVE_TEXTURE, glapi.TEXTURE_BINDING_2D, glapi.ARRAY_BUFFER_BINDING, 0x0D02, 0x0D05, 0x0CF2,
+                 0x0CF5, glapi.PIXEL_PACK_BUFFER_BINDING, glapi.PIXEL_UNPACK_BUFFER_BINDING,
+                 glapi.READ_FRAMEBUFFER_BINDING, glapi.DRAW_FRAMEBUFFER_BINDING, glapi.CURRENT_PROGRAM]
+
+    def copied(source: moderngl.Texture | moderngl.Renderbuffer) -> np.ndarray:
+        own_framebuffer.use()
+        gl.glActiveTexture(glapi.TEXTURE0 + 3)
+        gl.glBindTexture(glapi.TEXTURE_2D, own_texture.glo)
+        for target in (glapi.ARRAY_BUFFER, glapi.PIXEL_PACK_BUFFER, glapi.PIXEL_UNPACK_BUFFER):
+            gl.glBindBuffer(target, own_buffer.glo)
+        for name, value in STORE.items():
+            gl.glPixelStorei(name, value)
+        before = {name: gl.integer(name) for name in looked_at}
+        copy = ColourCopy(Pixels(source))
+        copy.refresh()
+        after = {name: gl.integer(name) for name in looked_at}
+        back_to_normal(gl)
+        assert {hex(k): v for k, v in after.items()} == {hex(k): v for k, v in before.items()}
+        texture = copy.texture
+        got = np.frombuffer(texture.read(alignment=1), NUMPY[texture.dtype]).reshape(33, 61, texture.components)
+        copy.release()
+        return got
+
+    for components, dtype in COLOURS:
+        sent = values((33, 61, components), dtype, 1)
+        texture = ctx.texture((61, 33), components, sent.tobytes(), alignment=1, dtype=dtype)
+        got = copied(texture)
+        assert got.shape[2] == (4 if components == 3 else components)
+        assert np.array_equal(got[..., :components], sent), (components, dtype)
+        texture.release()
+    for depth in depths(ctx, (61, 33)):
+        framebuffer = ctx.framebuffer([], depth)
+        framebuffer.clear(depth=0.25)
+        framebuffer.clear(depth=1.0, viewport=(0, 0, 5, 2))
+        got = copied(depth)
+        assert got.shape == (33, 61, 1)
+        assert abs(got[2:] - 0.25).max() < 1e-6
+        assert (got[:2, :5] == 1).all()
+        framebuffer.release()
+        depth.release()
+    assert own_buffer.read() == b"12345678"
+    assert ctx.error == "GL_NO_ERROR"
 
 
 @pytest.mark.parametrize("explicit", [False, True], ids=["any time", "explicit"])
@@ -142,10 +254,9 @@ def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
     gl.glBindTexture(glapi.TEXTURE_2D, own_texture.glo)
     gl.glBindBuffer(glapi.PIXEL_PACK_BUFFER, own_buffer.glo)
     gl.glBindBuffer(glapi.PIXEL_UNPACK_BUFFER, own_buffer.glo)
-    store = {0x0D02: 100, 0x0D03: 1, 0x0D04: 2, 0x0D05: 8, 0x0CF2: 99, 0x0CF3: 2, 0x0CF4: 1, 0x0CF5: 2}
-    for name, value in store.items():
+    for name, value in STORE.items():
         gl.glPixelStorei(name, value)
-    looked_at = [*store, glapi.ACTIVE_TEXTURE, glapi.TEXTURE_BINDING_2D, glapi.TEXTURE_BINDING_BUFFER,
+    looked_at = [*STORE, glapi.ACTIVE_TEXTURE, glapi.TEXTURE_BINDING_2D, glapi.TEXTURE_BINDING_BUFFER,
                  glapi.TEXTURE_BUFFER_BINDING, glapi.PIXEL_PACK_BUFFER_BINDING, glapi.PIXEL_UNPACK_BUFFER_BINDING,
                  glapi.READ_FRAMEBUFFER_BINDING, glapi.DRAW_FRAMEBUFFER_BINDING, glapi.RENDERBUFFER_BINDING,
                  glapi.CURRENT_PROGRAM, glapi.ARRAY_BUFFER_BINDING]
@@ -155,14 +266,10 @@ def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
         followers[0].write(torch.from_numpy(values((33, 61, 4), "f1", 2)).to(followers[0].tensor.device))
         after = {name: gl.integer(name) for name in looked_at}
     finally:
-        for name, value in ((0x0D02, 0), (0x0D03, 0), (0x0D04, 0), (0x0D05, 4), (0x0CF2, 0), (0x0CF3, 0), (0x0CF4, 0),
-                            (0x0CF5, 4)):
-            gl.glPixelStorei(name, value)
-        gl.glBindBuffer(glapi.PIXEL_PACK_BUFFER, 0)
-        gl.glBindBuffer(glapi.PIXEL_UNPACK_BUFFER, 0)
+        back_to_normal(gl)
     assert {hex(k): v for k, v in after.items()} == {hex(k): v for k, v in before.items()}
     assert np.array_equal(got[0], values((33, 61, 4), "f1", 1))
-    assert (got[1] == (0, 255, 0, 255)).all()
+    assert (got[1] == (0, 255, 0, 255)).all(), [follower.read_by for follower in followers]
     assert np.array_equal(np.frombuffer(texture.read(alignment=1), np.uint8).reshape(33, 61, 4),
                           values((33, 61, 4), "f1", 2))
     assert own_buffer.read() == b"12345678"

@@ -47,9 +47,6 @@ class SharedTexture:
     `texture` at any time, and every `write` and `read` takes the image from OpenGL and gives it back, which costs a
     third of a millisecond of the GPU's time if OpenGL works in between. With `explicit` CUDA has the image, and
     OpenGL gets it only in a `with canvas.gl()` block (or from `acquire()` to `release()`).
-
-    What OpenGL draws is right at any time. `moderngl.Texture.read` after `moderngl.Texture.write` need not be:
-    NVIDIA's OpenGL answers it with what was uploaded, whatever CUDA wrote since. Read through a framebuffer instead.
     """
 
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int = 4, dtype: str = "f1", *,
