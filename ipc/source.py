@@ -58,6 +58,10 @@ class RunSource:
             raise SharingError(f"the trainer handed over {len(fds)} descriptors, not {count}")
         return descriptors.duplicates(fds)
 
+    def forget(self, token: str) -> None:
+        fds, _ = self._answers.pop(token, ([], 0.0))
+        _close(fds)
+
     def tidy(self) -> None:
         """Drop answers that nobody asks for any more. To be called now and then."""
         for token, fetch in list(self._fetches.items()):
@@ -92,6 +96,9 @@ class OwnSource:
             _close(fds)
             raise SharingError(f"{len(fds)} descriptors are offered, not {count}")
         return fds
+
+    def forget(self, token: str) -> None:
+        pass  # nothing is kept
 
 
 def _close(fds: list[int]) -> None:

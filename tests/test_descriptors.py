@@ -208,3 +208,25 @@ def test_a_viewer_whose_process_id_means_another_process_is_not_watched(wait_unt
             wait_until(lambda: (subscriber.poll(), subscriber.runs and subscriber.runs[0].welcomed)[-1])
             assert [v.pidfd for v in publisher._helper._viewers.values()] == [-1]
     wait_until(lambda: not publisher._helper._viewers, what="its goodbye")
+
+
+def test_an_answer_that_was_taken_is_forgotten(server: Server, tmp_path: Path) -> None:
+    """A training that densifies often must not fill its viewer's table of descriptors."""
+    source = RunSource(2**22 + 1, tmp_path)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        token = descriptors.offer(files(3))
+        taken: list[int] = []
+        while not taken:
+            try:
+                taken = source.descriptors(token, 3)
+            except NotYet:
+                server.serve()
+        source.forget(token)
+        for fd in taken:
+            os.close(fd)
+        descriptors.withdraw(token)
+    for _ in range(20):
+        server.serve()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2
+    source.close()

@@ -71,6 +71,9 @@ class OneMemory:
     def descriptors(self, token: str, count: int) -> list[int]:
         return [os.memfd_create("not-cuda", os.MFD_CLOEXEC) for _ in range(count)]
 
+    def forget(self, token: str) -> None:
+        pass
+
 
 @pytest.fixture
 def ring() -> Iterator[tuple[Writer, DeviceRingReader]]:

@@ -57,7 +57,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, ctx: mo
 @pytest.mark.parametrize("size", SIZES)
 def test_textures_both_ways(ctx: moderngl.Context, way: str, size: tuple[int, int]) -> None:
     for components, dtype in COLOURS:
-        if components == 3 and way == "register":
+        if components == 3 and way != "host":
             continue
         shape = size[1], size[0], components
         texture = ctx.texture(size, components, values(shape, dtype, 0).tobytes(), alignment=1, dtype=dtype)
@@ -106,7 +106,7 @@ def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
 def test_areas_of_one_colour(ctx: moderngl.Context, way: str, size: tuple[int, int]) -> None:
     """Which OpenGL may keep, and write, in another form than other pictures."""
     for components, dtype in COLOURS:
-        if components == 3 and way == "register":
+        if components == 3 and way != "host":
             continue
         shape = size[1], size[0], components
         texture = ctx.texture(size, components, alignment=1, dtype=dtype)

@@ -11,6 +11,7 @@ def main(args: list[str] | None = None) -> int:
     from viewer_app.errors import ViewerError
 
     command = parse(sys.argv[1:] if args is None else args)
+    _allow_descriptors()
     try:
         command.execute()
     except ViewerError as e:
@@ -19,6 +20,14 @@ def main(args: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _allow_descriptors() -> None:
+    """As many descriptors as may be had: a trainer's expandable segments come as one for each 20 MiB."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,10 @@ class Source(Protocol):
         They are asked for at the first call; who needs several things asks again for all until the last has come."""
         ...
 
+    def forget(self, token: str) -> None:
+        """What stands under this token is not asked for again."""
+        ...
+
 
 class FrameWriter(Protocol):
     """The trainer's side of one stream. Calls do not overlap; none of them waits for a reader.

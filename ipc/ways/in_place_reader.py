@@ -123,6 +123,9 @@ class InPlaceReader(SlotReader):
             raise
         if missing:
             raise NotYet
+        for memory in ref.memories:  # a training that densifies often must not fill our table of descriptors
+            if isinstance(memory, FdMemory):
+                self._source.forget(memory.token)
         self._wanted = frozenset()
         if self._words[OLDEST_KEPT] > ref.generation:
             self._close_unused()

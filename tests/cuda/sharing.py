@@ -180,6 +180,9 @@ class Received:
         assert count == len(self.fds)
         return [os.dup(fd) for fd in self.fds]
 
+    def forget(self, token: str) -> None:
+        pass
+
     def close(self) -> None:
         for fd in self.fds:
             os.close(fd)

@@ -164,7 +164,7 @@ class Sight:
                 begin()
                 return None
             means, opacities, done = started
-            return cls(np.array(means), np.array(opacities)) if done.query() else None
+            return cls(means.numpy().copy(), opacities.numpy().copy()) if done.query() else None
 
         return ask
 
