@@ -113,16 +113,15 @@ class Pixels:
 
 
 class ColourCopy:
-    """A texture of ours with another one's pixels, in a format that CUDA takes: depth as one float32, three
-    components as four. By way of a buffer of OpenGL's own, so that nothing is drawn and no state of drawing matters.
+    """A texture of ours with another one's pixels, in a format that CUDA takes: depth as one float32. By way of a
+    buffer of OpenGL's own, so that nothing is drawn and no state of drawing matters.
     """
 
     def __init__(self, source: Pixels) -> None:
         self._source = source
-        components = 4 if source.components == 3 else source.components
         ctx = source.texture.ctx
         with undisturbed(GL.current()):
-            self.texture: moderngl.Texture = ctx.texture(source.size, components, alignment=1, dtype=source.code)
+            self.texture: moderngl.Texture = ctx.texture(source.size, source.components, alignment=1, dtype=source.code)
             self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
             self._pixels = Pixels(self.texture)
             self._buffer: moderngl.Buffer = ctx.buffer(reserve=self._pixels.bytes)
@@ -150,10 +149,9 @@ class CudaReader:
         from ipc.interop.registered import RegisteredTexture
 
         self._copy: ColourCopy | None = None
-        self._wider: torch.Tensor | None = None
         self.resource: RegisteredTexture | None = None
         """The texture itself as CUDA has it; None where a copy is read."""
-        if not source.depth and source.components != 3:
+        if not source.depth:
             with contextlib.suppress(SharingError):  # some formats CUDA does not know
                 self.resource = self._read = RegisteredTexture(
                     source.texture.glo, glapi.RENDERBUFFER if source.renderbuffer else glapi.TEXTURE_2D, device)
@@ -173,19 +171,12 @@ class CudaReader:
         """Into a contiguous CUDA tensor (H, W, C), on the current stream, after what OpenGL was told to draw."""
         if self._copy is not None:
             self._copy.refresh()
-        if tensor.shape[2] != 3:
-            self._read.read(tensor)
-            return
-        if self._wider is None:
-            self._wider = tensor.new_empty((*tensor.shape[:2], 4))
-        self._read.read(self._wider)
-        tensor.copy_(self._wider[..., :3])
+        self._read.read(tensor)
 
     def release(self) -> None:
         self._read.release()
         if self._copy is not None:
             self._copy.release()
-        self._wider = None
 
 
 def arrives_whole(source: Pixels, device: int, size: int) -> bool:
@@ -207,7 +198,7 @@ def arrives_whole(source: Pixels, device: int, size: int) -> bool:
         stack.callback(texture.release)
         try:
             framebuffer = ctx.framebuffer([texture])
-        except moderngl.Error:  # OpenGL need not draw into three components
+        except moderngl.Error:  # OpenGL need not draw into every format
             gl.clear_errors()
             return False
         stack.callback(framebuffer.release)

@@ -33,7 +33,7 @@ class TextureTensor:
     """A CUDA tensor that follows a texture, or is pushed into it."""
 
     def __init__(self, texture: moderngl.Texture | moderngl.Renderbuffer, way: str | None = None) -> None:
-        """`texture`: 1 to 4 components of dtype f1, f2 or f4, or depth; not multisampled.
+        """`texture`: 1 to 4 components of dtype f1, f2 or f4, or depth; not multisampled. Three go by way of the host.
 
         `way`: import, register or host; by default (or by SPLATVIEW_INTEROP) the first that works. Raises ValueError
         for another texture, and SharingError, with every reason, when no way works.
