@@ -1,4 +1,4 @@
-"""The peer, measured in the same session: the script that shows what nerfview makes of the same training load."""
+"""The peer, measured in the same run: the script that shows what nerfview makes of the same training load."""
 
 from __future__ import annotations
 
