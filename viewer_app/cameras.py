@@ -45,6 +45,11 @@ class Camera:
     far: float = FAR
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for cameras that see the same."""
+        return (self.viewmat.tobytes(), self.K.tobytes(), self.width, self.height, self.model, self.near, self.far)
+
+    @property
     def position(self) -> np.ndarray:
         """(3,) the camera's centre in the world."""
         rotation = self.viewmat[:3, :3]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from ipc.errors import SharingError
+from ipc.ways import WAYS
 from viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from viewer_app.views.base import Value, View
 
 
-_WORDS = {"ring": "shared-memory ring", "device-ring": "ring in GPU memory", "in-place": "in place (zero-copy)",
-          "host": "GPU to pinned host memory"}
 LIVE_PERIOD = 1 / 30
 """Seconds between looks at tensors that change in place all the time."""
 
@@ -169,7 +168,8 @@ class StreamSource:
 
     @property
     def path(self) -> str:
-        return _WORDS.get(self.stream.sharing, self.stream.sharing)
+        way = WAYS.get(self.stream.sharing)
+        return way.words if way is not None else self.stream.sharing
 
     @property
     def notes(self) -> list[str]:

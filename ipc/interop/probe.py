@@ -75,16 +75,6 @@ def suitable(tensor: Pixels) -> tuple[str, ...]:
     return tuple(n for n in BRIDGES if n != "direct")  # which is for another process's memory
 
 
-def make_bridge(ctx: moderngl.Context, tensor: Pixels, layout: str, forced: str | None = None) -> Bridge:
-    """The best bridge that takes this tensor; it was put once already, to see.
-
-    `forced` (or else SPLATVIEW_INTEROP) names the only one to try. Raises SharingError, with every reason, for none.
-    """
-    bridge = AutoBridge(ctx, forced)
-    bridge.put(tensor, layout)
-    return bridge.take()
-
-
 class AutoBridge:
     """A bridge that is chosen by what is put, and changed when that cannot go on."""
 
@@ -144,12 +134,6 @@ class AutoBridge:
             (self._bridge, self._kind), self._before = self._before, None
         elif self._bridge is not None:
             self._bridge.undo()
-
-    def take(self) -> Bridge:
-        """The bridge in use, which is the caller's from now on."""
-        assert self._bridge is not None, "nothing was put"
-        bridge, self._bridge = self._bridge, None
-        return bridge
 
     def _drop_before(self) -> None:
         before, self._before = self._before, None

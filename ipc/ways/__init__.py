@@ -33,8 +33,8 @@ WAYS: dict[str, Way] = {
     "device-ring": Way(_lazy("device_ring", "DeviceRingWriter"), _lazy("device_ring", "DeviceRingReader"),
                        "ring in GPU memory"),
     "in-place": Way(_lazy("in_place", "InPlaceWriter"), _lazy("in_place_reader", "InPlaceReader"),
-                    "the trainer's own memory"),
-    "host": Way(_lazy("host", "HostWriter"), _lazy("ring", "RingReader"), "GPU to host to shared memory"),
+                    "in place (zero-copy)"),
+    "host": Way(_lazy("host", "HostWriter"), _lazy("ring", "RingReader"), "GPU to pinned host memory"),
 }
 CPU_WAYS = ("ring",)
 GPU_WAYS = ("in-place", "device-ring", "host")

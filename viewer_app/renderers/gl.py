@@ -145,8 +145,7 @@ class GlRenderer(HostReader):
         if not (0 < camera.width <= self._limit and 0 < camera.height <= self._limit):
             raise RendererError(f"gl: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
                                 f"sides from 1 to {self._limit} are possible here")
-        wanted = (camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.model,
-                  camera.near, camera.far, options)
+        wanted = camera.key, options
         if self._picture is not None and wanted == self._drawn:
             return self._picture
         self._drawn = None

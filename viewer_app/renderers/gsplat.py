@@ -174,8 +174,7 @@ class GsplatRenderer:
         if not (0 < camera.width <= LIMIT and 0 < camera.height <= LIMIT):
             raise RendererError(f"gsplat: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
                                 f"sides from 1 to {LIMIT} are possible")
-        wanted = (camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.model,
-                  camera.near, camera.far, options)
+        wanted = camera.key, options
         if self._picture is not None and wanted == self._drawn:
             return self._picture
         self._drawn = self._picture = None

@@ -208,8 +208,7 @@ class GaussianView:
             camera = camera.resized(*scaled(size, scale))
         mode = ("antialiased" if scene.antialiased else "classic") if s.mode == "scene" else s.mode
         options = RenderOptions(mode, s.sh_degree, depth=s.show == "depth")
-        wanted = (camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.model, options,
-                  self._loads)
+        wanted = camera.key, options, self._loads
         if self._source is not None and wanted == self._drawn:
             return
         self._scale = scale
