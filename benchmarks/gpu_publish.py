@@ -3,8 +3,10 @@
 The scene has six tensors. "limit alone" is what nothing could do without: a CUDA event record with a prepared stream
 object, the launch of the device copy. They take turns with `publish`, so that both meet the same machine. "In a
 training" the calls stand where a trainer has them: behind a step that launches its kernels and waits for the loss, the
-GPU kept busy until the next step is due, 100 times a second. A thread that sleeps instead finds all caches cold. The
-last pixel that the viewer shows must be of the colour that was published last.
+GPU kept busy until the next step is due, 100 times a second. A thread that sleeps instead finds all caches cold.
+Tensors in place are marked when a viewer asks for a version, as it does ten to fifteen times a second: "asked for" are
+those calls, the other rows are all calls. The last pixel that the viewer shows must be of the colour that was published
+last.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from benchmarks.gpu.clocks import mid_and_p99, thread_cpu_ns, until
 from benchmarks.gpu.load import Training
 from benchmarks.gpu.scenes import ball, paint
 from benchmarks.gpu.viewer import Viewer
+from ipc.board import COPIES
+from splatview import publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,11 +73,13 @@ def _scene() -> list[dict[str, str]]:
     rows = []
     with Viewer() as viewer:
         path = " > ".join(viewer.ready(step)["path"])
-        ours, bare = _in_turns(change, publish, record)
+        ours, bare, asked = _in_turns(change, publish, record)
         rows.append(_row(f"6-tensor scene of {SCENE:,}, storages unchanged, back to back", ours, bare,
                          "median 6 us, p99 30 us", path))
-        ours, bare = _in_turns(change, publish, record, 0.002, COLD_CALLS)
+        rows += _asked_for(asked, bare, path)
+        ours, bare, asked = _in_turns(change, publish, record, 0.002, COLD_CALLS)
         rows.append(_row("... the thread asleep for 2 ms before each call", ours, bare, "", path))
+        rows += _asked_for(asked, bare, path)
         _shows(viewer, lambda rgb: (paint(scene, rgb), publish()), "the scene")
     splatview.close()
     return rows + _in_training(record)
@@ -107,9 +113,9 @@ def _image() -> list[dict[str, str]]:
     rows = []
     with Viewer() as viewer:
         path = " > ".join(viewer.ready(step)["path"])
-        ours, bare = _in_turns(change, publish, copy)
+        ours, bare, _ = _in_turns(change, publish, copy)
         rows.append(_row("new 1080p RGBA8 tensor, back to back", ours, bare, "median 12 us", path))
-        ours, bare = _in_turns(change, publish, copy, 0.002, COLD_CALLS)
+        ours, bare, _ = _in_turns(change, publish, copy, 0.002, COLD_CALLS)
         rows.append(_row("... the thread asleep for 2 ms before each call", ours, bare, "", path))
         _shows(viewer, show, "the image")
     return rows
@@ -131,10 +137,13 @@ def _event_record() -> Callable[[], Any]:
 
 
 def _in_turns(change: Callable[[], None], ours: Callable[[], None], bare: Callable[[], Any],
-              pause: float = 0.0, calls: int = CALLS) -> tuple[list[int], list[int]]:
-    """Nanoseconds of the calling thread for each call of both, after a change each, and `pause` seconds of sleep."""
+              pause: float = 0.0, calls: int = CALLS) -> tuple[list[int], list[int], list[int]]:
+    """Nanoseconds of the calling thread for each call of both, after a change each, and `pause` seconds of sleep; and
+    for those calls of `ours` that a viewer had asked for."""
     clock = time.perf_counter_ns
     times: tuple[list[int], list[int]] = ([], [])
+    asked: list[int] = []
+    before = _shared()
     for i in range(calls + 50):
         for call, spent in zip((ours, bare), times, strict=True):
             change()
@@ -143,10 +152,23 @@ def _in_turns(change: Callable[[], None], ours: Callable[[], None], bare: Callab
             begin = clock()
             call()
             took = clock() - begin
+            after = _shared()
             if i >= 50:
                 spent.append(took)
+                asked.extend([took] * (after > before))
+            before = after
     torch.cuda.synchronize()
-    return times
+    return *times, asked
+
+
+def _shared() -> int:
+    """How many versions this process has marked or copied for its viewers."""
+    publisher = publishing._publisher
+    return 0 if publisher is None else publisher.board.words[COPIES]
+
+
+def _asked_for(asked: list[int], bare: list[int], path: str) -> list[dict[str, str]]:
+    return [_row(f"... ... of these the {len(asked):,} that were asked for", asked, bare, "", path)] if asked else []
 
 
 def _row(what: str, ours: list[int], bare: list[int], target: str, path: str) -> dict[str, str]:
@@ -175,6 +197,7 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
     training = Training(TRAINED)
     ours: list[int] = []
     bare: list[int] = []
+    asked: list[int] = []
     clock, keep_busy = time.perf_counter_ns, _busy_until()
 
     def publish() -> None:
@@ -192,15 +215,19 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
         assert helpers, f"publish started no helper thread; there are {[t.name for t in threading.enumerate()]}"
         for _ in range(50):
             step()
-        cpu, begin, steps, late = thread_cpu_ns(helpers), clock(), 0, 0
+        cpu, begin, steps, late, before = thread_cpu_ns(helpers), clock(), 0, 0, _shared()
         while clock() - begin < 10e9:
             training.step()
             call, spent = ((publish, ours), (record, bare))[steps % 2]
             a = clock()
             call()
-            spent.append(clock() - a)
+            took = clock() - a
+            spent.append(took)
             if call is record:
                 publish()
+            elif _shared() > before:
+                asked.append(took)
+            before = _shared()
             steps += 1
             late += keep_busy(begin + int(steps * PACE * 1e9))
         rate = steps / (clock() - begin) * 1e9
@@ -208,6 +235,7 @@ def _in_training(record: Callable[[], Any]) -> list[dict[str, str]]:
     mean, bare_mean = sum(ours) / len(ours), sum(bare) / len(bare)
     return [_row(f"6-tensor scene of {TRAINED:,} in a training of {rate:.0f} steps/s", ours, bare,
                  "median 6 us, p99 30 us", path),
+            *_asked_for(asked, bare, path),
             {"what": f"trainer's time per step there, 100 steps/s ({late} of {steps} steps were late)",
              "median": f"{mean / 1e3:.1f} us in publish + {helper / 1e3:.1f} us of the helper thread (means) "
                        f"= {(mean + helper) * 1e-9 / PACE:.3%}",

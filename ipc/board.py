@@ -8,6 +8,8 @@ Invariants
 - Leases are hints. A viewer writes into its own column which slot of a stream it reads; the writer avoids such
   slots while it has others. Whether a frame was whole is decided by the slot's sequence number alone, so a
   lease that is stale, forged or lost costs a retry, never a torn picture.
+- Of a stream in place, which has no slots to avoid, the same byte says that the viewer would take a newer version
+  now. The trainer marks only such versions.
 """
 
 from __future__ import annotations
@@ -32,6 +34,10 @@ _FIRST_STREAM = 8
 _WORDS_PER_STREAM = 8  # a cache line each
 _SIZE = (_FIRST_STREAM + limits.MAX_STREAMS * _WORDS_PER_STREAM) * 8
 _LEASES = limits.MAX_STREAMS * limits.MAX_VIEWERS
+
+
+NOBODY = bytes(limits.MAX_VIEWERS)
+"""What `Board.leased` tells when no viewer reads a slot, nor asks for a version."""
 
 
 class Board:

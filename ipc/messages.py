@@ -161,6 +161,14 @@ class Took(_Message, frozen=True):
     generation: Counter
 
 
+class Want(_Message, frozen=True):
+    """I asked for a newer version of an in-place stream in the lease table, and the trainer has published none since.
+
+    It goes to the helper thread, which marks the newest version by itself."""
+
+    index: Index
+
+
 class Release(_Message, frozen=True):
     index: Index
 
@@ -175,7 +183,7 @@ class Bye(_Message, frozen=True):
     pass
 
 
-ToTrainer = Union[Hello, Open, Took, Release, Pause, Bye]
+ToTrainer = Union[Hello, Open, Took, Want, Release, Pause, Bye]
 
 
 # From a trainer to a viewer.

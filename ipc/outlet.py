@@ -43,6 +43,11 @@ class Form(Protocol):
     device: str
     """"cpu" or "cuda:0"."""
 
+    def published(self, value: Any, meta: dict[str, Any]) -> Published | None:
+        """What is made of a caller's value and metadata; None when the value is not of this form. Raises TypeError,
+        ValueError for metadata that cannot travel."""
+        ...
+
     def unpack(self, published: Published) -> Unpacked:
         """The tensors of a frame by name, views of the published ones, and its metadata."""
         ...
@@ -50,6 +55,19 @@ class Form(Protocol):
     def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
         """The metadata alone; the same object as long as they are the same. It never changes afterwards."""
         ...
+
+
+class Steady:
+    """What a stream knows while its tensors stay where they are and all its viewers read them there: as long as none of
+    them asks, a version is only counted, and else it costs one call of the writer."""
+
+    __slots__ = ("addresses", "form", "outlet", "tensors")
+
+    def __init__(self, form: Form, outlet: Outlet, tensors: Tensors, addresses: list[int]):
+        self.form = form
+        self.outlet = outlet
+        self.tensors = tensors
+        self.addresses = addresses
 
 
 class Outlet:
@@ -89,3 +107,8 @@ class Outlet:
         if self.writer is not None:
             self.writer.close()
         self.writer, self.version, self.form, self.ready = None, 0, None, -1
+
+
+def in_place_counts(tensors: dict[str, torch.Tensor]) -> list[int]:
+    """How many in-place operations have ended on each tensor (inference tensors do not count)."""
+    return [0 if t.is_inference() else t._version for t in tensors.values()]

@@ -89,11 +89,15 @@ class Publisher:
         _open_publishers.remove(self)
         if os.getpid() != self.pid:
             return
+        streams = list(self.streams.values())
+        if ending:
+            for stream in streams:
+                stream.finish()
         self._helper.close()
         self.folder.remove()
         if ending:
             return
-        for stream in list(self.streams.values()):
+        for stream in streams:
             stream.close()
         self.board.close()
 

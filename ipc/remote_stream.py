@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _RATE_PERIOD = 0.5
 _PATIENCE = 3.0
 """Seconds within which memory that was announced must be open."""
+_UNANSWERED = 0.05
+"""Seconds for which a version that is asked for is left to the next publish."""
 
 
 class RemoteStream:
@@ -45,6 +48,10 @@ class RemoteStream:
         """What the run said of the way in use."""
         self._patience = 0.0
         self._taken = 0
+        self._read = 0
+        """The newest version that was read."""
+        self._unanswered = math.inf
+        """When to tell the helper thread that a version is asked for."""
         self._failed: dict[str, str] = {}
         self._last_version = 0
         self._rate_mark: tuple[float, int] | None = None
@@ -119,7 +126,16 @@ class RemoteStream:
         Its tensors are views of the trainer's memory: see `Frame`. Works for an ended run as well.
         """
         self._follow()
-        return self._reader.read(after) if self._reader is not None else None
+        frame = self._reader.read(after) if self._reader is not None else None
+        if frame is not None:
+            self._read = frame.version
+        return frame
+
+    def ask(self) -> None:
+        """Say that a newer version would be taken now. Where tensors are shared in place, the trainer marks only those
+        versions that somebody asks for: whoever calls this while there is nothing to read gets the next at once."""
+        if self._reader is not None:
+            self._reader.ask()
 
     @property
     def torn(self) -> int:
@@ -185,11 +201,23 @@ class RemoteStream:
             self._taken = taken
             if taken:
                 self.run._send(messages.Took(self.info.index, taken))
+        self._ask_again(time.monotonic())
+
+    def _ask_again(self, now: float) -> None:
+        """What was published before we asked may be the last for long: the helper thread marks it then."""
+        if self._reader is None or not self._reader.asks or self.version <= self._read:
+            self._unanswered = math.inf
+        elif self._unanswered == math.inf:
+            self._unanswered = now + _UNANSWERED
+        elif now >= self._unanswered:
+            self._unanswered = now + 2 * _UNANSWERED
+            self.run._send(messages.Want(self.info.index))
 
     def _drop_reader(self) -> None:
         if self._reader is not None:
             self._reader.close()
         self._reader, self._reader_way, self._followed, self._taken = None, "", None, 0
+        self._read, self._unanswered = 0, math.inf
 
     def _measure(self, now: float) -> None:
         if self._rate_mark is None:  # what was published before we came is not a rate

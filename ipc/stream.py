@@ -1,8 +1,9 @@
 """One published stream: the newest value, and how it reaches viewers while somebody looks.
 
 A stream has one outlet for each way (`ipc.ways`) that some viewer chose. What a call to `publish` may cost: with no
-reader, an attribute and a counter; with one, what the way takes (a copy, or for tensors shared in place the record of
-an event). It never waits for a viewer, and never for the helper thread either.
+reader, an attribute and a counter; with one, what the way takes: a copy, or for tensors shared in place, if a viewer
+asks for a version at the moment, the record of an event. It never waits for a viewer, and never for the helper thread
+either.
 """
 
 from __future__ import annotations
@@ -12,18 +13,16 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc.board import COPIES, Board
+from ipc.board import COPIES, NOBODY, Board
 from ipc.errors import SharingError
 from ipc.limits import MAX_META_TEXT
 from ipc.messages import StreamInfo
-from ipc.outlet import Outlet
+from ipc.outlet import Outlet, Steady, in_place_counts
 from ipc.preference import Place, Preference
 from ipc.ways import CPU_WAYS, WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import torch
 
     from ipc.messages import Ref
     from ipc.outlet import Form, Published, Run, Unpacked
@@ -34,6 +33,9 @@ _GROWTH = 1.5
 """Spare room for scenes, which grow."""
 _REST = 0.1
 """Seconds between two generations in place while another way suits the stream better."""
+_LOOK, _LOOK_CLOSELY = 7, 31
+"""Masks: of one version in so many the tensors are looked at even if nobody asks, and, more rarely, their memory: what
+has been replaced is to be given back."""
 
 
 class Stream:
@@ -71,6 +73,10 @@ class Stream:
         self._stream = 0
         """The CUDA stream that was current at the newest publish."""
         self._place = Place()
+        self._asked = run.board.leased(index)
+        self.steady: Steady | None = None
+        self._passed: tuple[Any, dict[str, Any]] | None = None
+        """The newest value and metadata, if they were passed over."""
 
     # The trainer's thread.
 
@@ -78,13 +84,15 @@ class Stream:
         """Make `value` the newest version. `describe` must have been called for a value of this form."""
         if self._raw_stream is not None:
             self._stream = self._raw_stream(self._gpu_index)
-            if self.readers and self._capturing():  # type: ignore[misc]
-                # Nothing runs yet, and what we would record would run at each replay.
-                self._run.board.count_skipped()
-                return
-        self.value = value
-        self.version = version = self.version + 1
-        if self.readers:
+        version, steady = self.version + 1, self.steady
+        asked = self.readers and (steady is None or value[0] is not steady.tensors or not version & _LOOK_CLOSELY
+                                  or self._asked() != NOBODY)
+        if asked and self._capturing is not None and self._capturing():
+            # Nothing runs yet, and what we would record would run at each replay.
+            self._run.board.count_skipped()
+            return
+        self.value, self.version, self._passed = value, version, None
+        if asked:
             # The helper thread may be serving a viewer that came late: it finds out by itself that it is behind.
             if self._lock.acquire(False):
                 try:
@@ -96,6 +104,21 @@ class Stream:
             else:
                 self._is_late()
         self._words[self._word] = version
+
+    def pass_over(self, value: Any, meta: dict[str, Any]) -> bool:
+        """Only count a version, to be called before `publish` where `steady` is set, with what the caller of
+        `splatview.publish` gave. False: it has to be looked at.
+
+        Behind a training step, which leaves the caches cold, each thing that is touched costs; so nothing is.
+        """
+        version = self.version + 1
+        if not version & _LOOK or self._asked() != NOBODY:
+            return False
+        if self._raw_stream is not None:
+            self._stream = self._raw_stream(self._gpu_index)
+        self._passed = value, meta
+        self.version = self._words[self._word] = version
+        return True
 
     def describe(self, form: Form, copy: bool | None = None, live: bool = False) -> None:
         """Say what is published from now on, and what the caller asked for: `copy` True, False or either, `live`."""
@@ -111,6 +134,7 @@ class Stream:
                 self._failed.clear()
                 self._settle_on(form.device)
         self._preference.wishes = wishes
+        self.steady = None
         self.live = live
         self._looks = looks
         self._order_ways()
@@ -134,11 +158,17 @@ class Stream:
                 self._run.fault(e)
 
     def _share(self, value: Published, version: int) -> None:
-        form, place = self._form, self._place
+        form, place, steady = self._form, self._place, self.steady
         assert form is not None
         tensors, meta = value
+        if (steady is not None and tensors is steady.tensors and form is steady.form
+                and place.of(tensors) == steady.addresses):
+            if not self._again(steady.outlet, value, form.meta(meta), version):
+                self.steady = None
+            return
+        self.steady = None
         frame: Unpacked | None = None
-        same = place.same(tensors)
+        same = stays = place.same(tensors)
         if self._raw_stream is not None:
             preference = self._preference
             if same is not preference.expected:
@@ -147,20 +177,12 @@ class Stream:
                     self._run.announce()
             elif not same:
                 preference.place = place.number
-        meta = form.meta(meta)
+            stays = same and preference.expected
+        meta, steady = form.meta(meta), None
         for outlet in self._outlets.values():
             if outlet.form is form and outlet.ready == (place.number if outlet.in_place else place.looks):
-                try:
-                    written = outlet.writer.again(  # type: ignore[union-attr]
-                        tensors, place.addresses, meta, version, self._stream)
-                except SharingError as e:
-                    self._failed_by(outlet, e)
-                    continue
-                if written:
-                    outlet.version = version
-                    self._words[COPIES] += 1
-                else:
-                    self._is_late()
+                if self._again(outlet, value, meta, version) and outlet.in_place and stays:
+                    steady = Steady(form, outlet, tensors, place.addresses)
                 continue
             if outlet.in_place and self._rests(outlet):
                 self._is_late()
@@ -169,12 +191,30 @@ class Stream:
                 frame = form.unpack(value)
             if not self._write(outlet, form, value, frame, version, None):
                 self._is_late()
+        if len(self._outlets) == 1:
+            self.steady = steady
+
+    def _again(self, outlet: Outlet, value: Published, meta: dict[str, Any], version: int) -> bool:
+        """Whether a writer that is prepared for this value has taken it."""
+        try:
+            written = outlet.writer.again(  # type: ignore[union-attr]
+                value[0], self._place.addresses, meta, version, self._stream)
+        except SharingError as e:
+            self._failed_by(outlet, e)
+            return False
+        if written:
+            outlet.version = version
+            self._words[COPIES] += 1
+        else:
+            self._is_late()
+        return written
 
     def _rests(self, outlet: Outlet) -> bool:
         """Whether an in-place outlet whose tensors moved waits a little, since another way would be better."""
         return self._ways[:1] != ("in-place",) and time.monotonic() - outlet.moved < _REST
 
     def _is_late(self) -> None:
+        self.steady = None
         if not self.late:
             self.late = True
             self._run.attend()
@@ -222,7 +262,26 @@ class Stream:
         ways = CPU_WAYS if self._device == "cpu" else self._preference.ways()
         self._ways = tuple(w for w in ways if w not in self._failed) or ways[-1:]
 
+    def finish(self) -> None:
+        """Mark the newest version, which no publish follows: viewers read it in place when this process has ended."""
+        value = self._newest()
+        if value is None or not any(o.in_place and o.version != self.version for o in self._outlets.values()):
+            return
+        if self._lock.acquire(timeout=_SETTLE):
+            try:
+                if self._capturing is None or not self._capturing():
+                    self._share(value, self.version)
+            except Exception as e:
+                self._run.fault(e)
+            finally:
+                self._lock.release()
+
     # Any thread.
+
+    def _newest(self) -> Published | None:
+        """The newest value; None before there is one, and when it was passed over and turns out to look different."""
+        form, passed = self._form, self._passed
+        return self.value if passed is None or form is None else form.published(*passed)
 
     @property
     def info(self) -> StreamInfo | None:
@@ -256,6 +315,7 @@ class Stream:
                 outlet = Outlet(way)
                 self._outlets = {**self._outlets, way: outlet}
             outlet.readers += 1
+            self.steady = None
         self.readers += 1
 
     def release(self, way: str) -> None:
@@ -267,6 +327,7 @@ class Stream:
             if outlet.readers == 0:
                 self._outlets = {w: o for w, o in self._outlets.items() if w != way}
                 outlet.close()
+                self.steady = None
                 if not self._outlets:
                     self._place.forget()  # which keeps the tensors of the last version that was shared
 
@@ -275,8 +336,11 @@ class Stream:
         return self.readers > 0 and self.value is not None and any(map(self._lacks, self._outlets.values()))
 
     def _lacks(self, outlet: Outlet) -> bool:
-        return outlet.way in self._ways and (
-            outlet.version != self.version or (self.live and outlet.way != "in-place"))
+        if outlet.way not in self._ways:
+            return False
+        if outlet.in_place:
+            return outlet.version != self.version and (self.steady is None or self._asked() != NOBODY)
+        return outlet.version != self.version or self.live
 
     def catch_up(self) -> None:
         """Share the newest value for readers who came late, or where its own publish could not.
@@ -285,9 +349,10 @@ class Stream:
         in-place operation ended on its tensors until a moment after it. Raises NotYet when it is not possible now.
         """
         with self._lock:
-            value, form = self.value, self._form
+            value, form = self._newest(), self._form
             if value is None or form is None or not self.behind():
                 return  # the trainer came by while we waited for the lock
+            self.steady = None  # what the writer has then may be something else
             with contextlib.ExitStack() as stack:
                 if self._raw_stream is not None:
                     from ipc.cuda.late import behind
@@ -304,11 +369,11 @@ class Stream:
         version, tensors = self.version, frame[0]
         if version == outlet.version:  # a live stream: the same publish, newer contents
             version = self.version = version + 1
-        marks = _in_place_counts(tensors)
+        marks = in_place_counts(tensors)
 
         def settled() -> bool:
             time.sleep(_SETTLE)
-            return self.version == version and marks == _in_place_counts(tensors)
+            return self.version == version and marks == in_place_counts(tensors)
 
         self._write(outlet, form, value, frame, version, settled)
 
@@ -329,12 +394,7 @@ class Stream:
 
     def close(self) -> None:
         with self._lock:
-            self.value = self._form = None
+            self.value = self._form = self.steady = self._passed = None
             self._place.forget()
             for outlet in self._outlets.values():
                 outlet.close()
-
-
-def _in_place_counts(tensors: dict[str, torch.Tensor]) -> list[int]:
-    """How many in-place operations have ended on each tensor (inference tensors do not count)."""
-    return [0 if t.is_inference() else t._version for t in tensors.values()]

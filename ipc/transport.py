@@ -1,7 +1,7 @@
 """The helper thread of a trainer: it alone owns the socket, and sleeps until a viewer says something.
 
-It wakes for a hello, an open, a release, a pause, a viewer's death, a request for descriptors, or a change of the
-streams; never per frame.
+It wakes for a hello, an open, a release, a pause, a viewer's death, a request for descriptors, a version that is asked
+for while the trainer is at something else, or a change of the streams; never per frame.
 """
 
 from __future__ import annotations
@@ -211,6 +211,10 @@ class Helper:
             opened = viewer.opened.get(message.index)
             if opened is not None:
                 opened.taken = max(opened.taken, message.generation)
+        elif isinstance(message, messages.Want):
+            stream = self._stream(message.index)
+            if stream is not None and message.index in viewer.opened:
+                self._deadlines[message.index] = (time.monotonic(), stream.version)
         elif isinstance(message, messages.Release):
             self._release(viewer, message.index)
         elif isinstance(message, messages.Pause):

@@ -8,6 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from splatview.adapt.meta import checked
+
 if TYPE_CHECKING:
     from ipc import Publisher, Stream
     from splatview.adapt import Form
@@ -21,12 +23,13 @@ _OPTIONS = ("activated", "layout")
 class _Entry:
     """A stream and the form of the values it has been given so far."""
 
-    __slots__ = ("form", "stream", "wishes")
+    __slots__ = ("form", "stream", "type", "wishes")
 
-    def __init__(self, stream: Stream, form: Form, wishes: tuple[Any, ...]):
+    def __init__(self, stream: Stream, form: Form, wishes: tuple[Any, ...], kind: type):
         self.stream = stream
         self.form = form
         self.wishes = wishes
+        self.type = kind
 
 
 _entries: dict[str, _Entry] = {}
@@ -68,14 +71,17 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     """
     if name is None:
         name = kind or _default_names.get(type(value)) or _default_name(value)
+    entry = _entries.get(name)
+    if entry is not None and entry.stream.steady is not None and type(value) is entry.type:
+        if entry.stream.pass_over(value, meta):
+            return
     wishes = ((kind, copy, live, meta.get("activated"), meta.get("layout")) if meta
               else (kind, copy, live, None, None))
-    entry = _entries.get(name)
     if entry is not None and entry.wishes == wishes:
         tensors = entry.form.collect(value)
         if tensors is not None:
             if meta:
-                meta = _checked(meta)
+                meta = checked(meta)
             entry.stream.publish((tensors, meta))
             return
     if not _off:
@@ -120,7 +126,7 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
         return
     kind, copy, live, *_ = wishes
     _check_name(name)
-    meta = _checked(meta)
+    meta = checked(meta)
     form = recognise(value, kind, {k: meta[k] for k in _OPTIONS if k in meta})
     if copy is False and form.device == "cpu":
         raise ValueError("copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or publish "
@@ -138,7 +144,7 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
         except Exception as e:
             _fault(e)
             return
-        _entries[name] = _Entry(stream, form, wishes)
+        _entries[name] = _Entry(stream, form, wishes, type(value))
         stream.publish((tensors, meta))
 
 
@@ -184,38 +190,6 @@ def _check_name(name: Any) -> None:
     if "/" in name or not name.isprintable():
         raise ValueError(f"name {name!r} contains '/' or an unprintable character; "
                          "use letters, digits, '.', '-' and spaces")
-
-
-def _checked(meta: dict[str, Any]) -> dict[str, Any]:
-    """Metadata with every value of a type that travels. Raises TypeError or ValueError."""
-    for key, value in meta.items():
-        kind = type(value)
-        if kind is int:
-            if not -(2**63) < value < 2**63:
-                raise ValueError(f"{key}={value} does not fit 64 bits")
-            continue
-        if kind is float or kind is bool or (kind is str and len(value) <= 1024):
-            continue
-        meta = {**meta, key: _converted(key, value)}
-    if "sh_degree" in meta and meta["sh_degree"] not in (0, 1, 2, 3):
-        raise ValueError(f"sh_degree is {meta['sh_degree']!r}, not 0, 1, 2 or 3")
-    if len(meta) > 24 or "color" in meta:
-        raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
-    return meta
-
-
-def _converted(key: str, value: Any) -> Any:
-    """A metadata value that is not a plain Python number or text."""
-    if isinstance(value, str):
-        raise ValueError(f"{key} is a text of {len(value)} characters; at most 1024 travel")
-    if isinstance(value, (tuple, list)) and len(value) <= 16 and all(type(v) in (int, float) for v in value):
-        return tuple(map(float, value))
-    item = getattr(value, "item", None)  # NumPy scalars, tensors of one element
-    if callable(item) and getattr(value, "ndim", 0) == 0:
-        value = item()
-        if type(value) in (bool, int, float):
-            return value
-    raise TypeError(f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up to 16 floats")
 
 
 def _after_fork_in_child() -> None:

@@ -95,6 +95,34 @@ def test_many_generations_leave_no_descriptors(server: descriptors.Server, tmp_p
     control.close()
 
 
+def test_who_finds_nothing_newer_asks_for_it(server: descriptors.Server, tmp_path: Path,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
+    control, source = Control(), RunSource(os.getpid(), tmp_path)
+    ref, said = control.offer(1), []
+    while True:
+        try:
+            reader = InPlaceReader.make(ref, source, said.append)
+            break
+        except NotYet:
+            server.serve()
+    for _ in range(2):
+        assert reader.read(1) is None
+    assert (reader.asks, said) == (True, [0])
+    frame = reader.read()
+    assert frame is not None
+    frame.close()
+    assert (reader.asks, said) == (False, [0, -1])
+    for _ in range(2):
+        reader.ask()
+    assert (reader.asks, said) == (True, [0, -1, 0])
+    reader.close()
+    assert said == [0, -1, 0, -1], "who goes asks no more"
+    descriptors.withdraw(ref.memories[0].token)  # type: ignore[union-attr]
+    source.close()
+    control.close()
+
+
 def test_a_generation_that_was_taken_can_be_opened_again(server: descriptors.Server, tmp_path: Path,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)

@@ -224,21 +224,26 @@ def test_a_scene_that_stays_costs_one_record(scenes: Run, machine: Machine, coun
     assert machine.recorded[-1] == 0
 
 
+def moved(it: dict[str, torch.nn.Parameter], what: str) -> dict[str, torch.nn.Parameter]:
+    if what == "data":
+        it["shN"].data = it["shN"].data.clone()
+    elif what == "another parameter":
+        it["shN"] = torch.nn.Parameter(it["shN"].detach().clone())
+    elif what == "densified":
+        return scene(7)
+    else:
+        for name, p in scene(7).items():
+            it[name].data = p.data
+    return it
+
+
 @pytest.mark.parametrize("what", ["data", "another parameter", "densified", "densified behind data"])
 def test_a_scene_that_lies_elsewhere_is_a_new_generation(scenes: Run, what: str) -> None:
     it = scene()
     for _ in range(3):
         scenes.publish(it)
     before = scenes.writer.generation
-    if what == "data":
-        it["shN"].data = it["shN"].data.clone()
-    elif what == "another parameter":
-        it["shN"] = torch.nn.Parameter(it["shN"].detach().clone())
-    elif what == "densified":
-        it = scene(7)
-    else:
-        for name, p in scene(7).items():
-            it[name].data = p.data
+    it = moved(it, what)
     for step in range(3):
         scenes.publish(it, step=step)
         assert scenes.writer.generation == before + 1

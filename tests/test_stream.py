@@ -103,6 +103,65 @@ def test_a_version_published_while_the_helper_thread_is_at_it_comes_later(wait_u
         shown(subscriber, 2, wait_until)
 
 
+class Staying(RingWriter):
+    """As those that share in place: it has no generation to forget."""
+
+    due = None
+
+
+class Asking(RingReader):
+    """As those that read in place: it says when it would take a version, not what it reads."""
+
+    @classmethod
+    def make(cls, ref: Any, source: Any, lease: Callable[[int], None]) -> Asking:
+        return cls(ref, source, lease)
+
+    def __init__(self, ref: Any, source: Any, lease: Callable[[int], None]):
+        super().__init__(ref.segment, source, lambda slot: None)
+        self.say, self.asks = lease, False
+
+    def ask(self) -> None:
+        self.asks = True
+        self.say(0)
+
+    def read(self, after: int = 0, attempts: int = 4) -> Any:
+        frame = super().read(after, attempts)
+        if frame is None:
+            self.ask()
+        else:
+            self.asks = False
+            self.say(-1)
+        return frame
+
+
+def test_a_version_that_nobody_asked_for_comes_when_somebody_does(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    offer(monkeypatch, in_place=Way(Staying.make, Asking.make, ""))
+    monkeypatch.setattr("ipc.publisher.is_own", lambda run_id: False)
+    image = torch.zeros(8, 8, dtype=torch.uint8)
+    splatview.publish(image, "image")
+    with Subscriber(ways=("in-place",)) as subscriber:
+        stream = shown(subscriber, 0, wait_until)
+        for value in range(1, 6):  # nothing was read since, so nothing is asked for
+            splatview.publish(image.fill_(value), "image")
+        assert published()._outlets["in-place"].version <= 3, "the first two prepare it"
+        time.sleep(0.3)
+        subscriber.poll()
+        assert published()._outlets["in-place"].version <= 3, "the helper thread leaves it alone"
+        begin = time.monotonic()
+        wait_until(lambda: (subscriber.poll(), stream.read(stream.version - 1))[1])
+        assert time.monotonic() - begin < 2
+        assert shown(subscriber, 5, wait_until) is stream
+        stream.ask()
+        image.fill_(6)
+        splatview.publish(image, "image")
+        frame = stream.read(stream.version - 1)
+        assert frame is not None, "who asks before gets the next version at once"
+        frame.close()
+        assert publishing._publisher is not None
+        assert publishing._publisher.board.counters()["dropped_messages"] == 0
+
+
 def _no_writer(*args: Any) -> Any:
     raise SharingError("this GPU has no memory to share")
 

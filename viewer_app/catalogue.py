@@ -145,9 +145,13 @@ class Catalogue:
         if view is not None and view.busy and slot.entry.fault:  # nobody else asks it while a fault is shown
             with self.guard(slot):
                 view.tick(now)
+        ready = now >= slot.next_feed and not (
+            view is not None and (view.busy or now < self._next_version(slot, view)))
         if not slot.source.has_news():
+            if ready:
+                slot.source.ask()
             return False
-        if now >= slot.next_feed and not (view is not None and (view.busy or now < self._next_version(slot, view))):
+        if ready:
             self._feed(slot, now)
         return True
 

@@ -59,6 +59,7 @@ class Governor:
         self._version_ms = 0.0
         self._scale = 1.0
         self._version_at = -1e9
+        self._version_period = 0.0
 
     @property
     def limited(self) -> bool:
@@ -155,7 +156,8 @@ class Governor:
         if not self.shared or not (self.limited or moving):
             return 0.0
         pace = VERSIONS_MOVING if moving else self._pace_at_rest() if rate_hz > SLOW else SLOW * 10
-        return max(self.next_picture(), self._version_at + 1 / pace)
+        self._version_period = 1 / pace
+        return max(self.next_picture(), self._version_at + self._version_period)
 
     def _pace_at_rest(self) -> float:
         cost = self._cost(self._picture, self._bursts) if "load" in self.words else self._version_ms
@@ -166,8 +168,8 @@ class Governor:
         return sum(self.cost(w) or 0.0 for w in works) + SWITCH * len(bursts)
 
     def loads_version(self) -> None:
-        """A version is being loaded."""
-        self._version_at = self._clock()
+        """A version is being loaded. On average one is in a period, though each comes a little late."""
+        self._version_at = max(self._version_at + self._version_period, self._clock() - self._version_period / 2)
 
     def scale(self, name: str, size: tuple[int, int]) -> float:
         """At what resolution to draw the works `(name, width, height)` while somebody moves: 1, or one of SCALES.

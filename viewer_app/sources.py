@@ -82,6 +82,10 @@ class Source(Protocol):
         """What was handed out last was overwritten: it counts as new."""
         ...
 
+    def ask(self) -> None:
+        """Say that the next version would be taken at once. Idempotent and cheap."""
+        ...
+
     def feed(self, view: View) -> bool:
         """Give the newest whole value to a view; True when it took one over."""
         ...
@@ -139,11 +143,16 @@ class StreamSource:
         if self.stream.run.alive:
             self._seen = 0
 
+    def ask(self) -> None:
+        self.stream.ask()
+
     def feed(self, view: View) -> bool:
         stream = self.stream
         after = self._seen - 1 if stream.live and stream.version == self._seen else self._seen
         frame = stream.read(after=max(after, 0))
         if frame is None:
+            if not stream.run.alive:  # a version that nobody marked will not come any more
+                self._seen = stream.version
             return False
         with frame:
             version, time_ns, on_gpu = frame.version, frame.time_ns, frame.on_gpu
@@ -267,6 +276,8 @@ class FileSource:
         return self.value is not None and not self._fed
 
     def again(self) -> None: ...
+
+    def ask(self) -> None: ...
 
     def feed(self, view: View) -> bool:
         if self.value is None:

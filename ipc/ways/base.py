@@ -106,8 +106,17 @@ class FrameReader(Protocol):
         """
         ...
 
+    @property
+    def asks(self) -> bool:
+        """Whether it has asked for a newer version and none has been read since."""
+        ...
+
+    def ask(self) -> None:
+        """Say that a newer version would be taken now, of ways where the trainer marks only what is asked for."""
+        ...
+
     def read(self, after: int = 0) -> Frame | None:
-        """The newest whole frame with a version over `after`, or None. Never waits."""
+        """The newest whole frame with a version over `after`, or None, which asks for one. Never waits."""
         ...
 
     def close(self) -> None:

@@ -76,6 +76,7 @@ class InPlaceReader(SlotReader):
         self._current: _Generation | None = None
         self._old: list[_Generation] = []
         self._version_header = VersionHeader("image", 0, {})
+        self.asks = False
         try:
             self._take(ref)
         except BaseException:
@@ -138,8 +139,23 @@ class InPlaceReader(SlotReader):
             self._old.append(old)
             self._retire()
 
+    def ask(self) -> None:
+        """As `FrameReader.ask`."""
+        if not self.asks:
+            self.asks = True
+            self._lease(0)
+
     def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
         """As `FrameReader.read`. Its tensors change when the trainer changes them."""
+        frame = self._read(after, attempts)
+        if frame is None:
+            self.ask()
+        elif self.asks:
+            self.asks = False
+            self._lease(-1)
+        return frame
+
+    def _read(self, after: int, attempts: int) -> Frame | None:
         self._retire()
         for _ in range(attempts):
             slot, seq = self.newest(after)
@@ -217,6 +233,9 @@ class InPlaceReader(SlotReader):
             self._current = None
         self._wanted = frozenset()
         self._retire()
+        if self.asks:
+            self.asks = False
+            self._lease(-1)
         if self._event is not None:
             self._event.close()
             self._event = None

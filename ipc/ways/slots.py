@@ -252,6 +252,7 @@ class SlotReader:
     in_segment = True
     """As `SlotWriter.in_segment`."""
     taken = 0
+    asks = False
 
     def __init__(self, ref: SegmentRef, source: Source, lease: Callable[[int], None]):
         """`lease(slot)` tells the writer which slot is being read; -1: none.
@@ -297,6 +298,9 @@ class SlotReader:
 
     def follow(self, ref: Ref) -> bool:
         return False  # a ring is one for all its life
+
+    def ask(self) -> None:
+        """As `FrameReader.ask`: copies are made whether or not somebody asks."""
 
     def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
         """The newest whole frame with a version over `after`, or None. Its tensors are views of the slot."""

@@ -25,6 +25,11 @@ class Form(Protocol):
         """The tensors of a value, or None when it is not (any more) of this form. Cheap: called at every publish."""
         ...
 
+    def published(self, value: Any, meta: Meta) -> tuple[tuple[torch.Tensor, ...], Meta] | None:
+        """What a stream is given of a value and the caller's metadata: the tensors, and metadata that can travel; None
+        when the value is not of this form. Raises TypeError, ValueError for metadata that cannot."""
+        ...
+
     def unpack(self, published: tuple[tuple[torch.Tensor, ...], Meta]) -> tuple[dict[str, torch.Tensor], Meta]:
         """What `collect` gave and the caller's metadata, as the named tensors and metadata of a frame. The tensors
         are views: whoever shares them in place shares the caller's memory."""

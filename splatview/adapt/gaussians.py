@@ -26,6 +26,7 @@ import torch
 from ipc.kinds import SH_REST
 from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, shape_text
+from splatview.adapt.meta import checked
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _NAMES = {
@@ -120,6 +121,11 @@ class GaussianForm:
             return None
         self._last = tensors
         return tensors
+
+    def published(self, value: Any, meta: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]] | None:
+        """As `Form.published`."""
+        tensors = self.collect(value)
+        return None if tensors is None else (tensors, checked(meta))
 
     def unpack(self, published: tuple[tuple[torch.Tensor, ...], dict[str, Any]]
                ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

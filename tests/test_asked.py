@@ -1,0 +1,140 @@
+"""Tensors that stay where they are: versions that no viewer asks for are only counted, until one does. Memory of the
+CPU plays the GPU's here."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from gpu_on_cpu import Machine, Run, installed
+from test_prepared import moved, picture, scene
+
+from ipc.cuda import retiring
+from ipc.messages import decode_version_header
+from ipc.ways.layout import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return installed(monkeypatch)
+
+
+@pytest.fixture
+def scenes(machine: Machine) -> Iterator[Run]:
+    run = Run("gaussians", "in-place")
+    yield run
+    run.stream.close()
+    run.board.close()
+
+
+def board_version(run: Run) -> int:
+    return run.board.words[run.board.version_word(0)]
+
+
+def newest(run: Run) -> tuple[int, int]:
+    """The version that was marked last, and its step."""
+    words, base = run.writer._words, run.writer._bases[run.writer._last]
+    return words[base + VERSION], decode_version_header(run.writer._header).meta["step"]
+
+
+def test_versions_that_nobody_asks_for_are_only_counted(scenes: Run, machine: Machine) -> None:
+    it = scene()
+    for step in range(3):
+        scenes.publish(it, step=step)
+    scenes.ask(False)
+    for step in range(3, 20):
+        scenes.publish(it, step=step)
+        assert (scenes.stream.version, board_version(scenes)) == (step + 1, step + 1)
+    assert len(machine.recorded) == 3
+    assert scenes.stream._outlets["in-place"].version == 3
+    assert not scenes.stream.behind(), "the helper thread has nothing to do either"
+    scenes.ask(True)
+    assert scenes.stream.behind()
+    scenes.publish(it, step=20)
+    assert (len(machine.recorded), newest(scenes)) == (4, (21, 20))
+    assert not scenes.stream.behind()
+    scenes.ask(False)
+    scenes.publish(it, step=21)
+    assert newest(scenes) == (21, 20)
+
+
+def test_what_was_published_before_somebody_asked_is_marked_by_the_helper_thread(
+        scenes: Run, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
+    it = scene()
+    for step in range(3):
+        scenes.publish(it, step=step)
+    scenes.ask(False)
+    scenes.publish(it, step=3)
+    scenes.stream.catch_up()
+    assert newest(scenes) == (3, 2)
+    scenes.ask(True)
+    scenes.stream.catch_up()
+    assert newest(scenes) == (4, 3)
+    assert len(machine.recorded) == 4
+
+
+def test_the_last_version_is_marked_when_the_process_ends(scenes: Run) -> None:
+    it = scene()
+    for step in range(3):
+        scenes.publish(it, step=step)
+    scenes.ask(False)
+    scenes.publish(it, step=3)
+    scenes.stream.finish()
+    assert newest(scenes) == (4, 3)
+    scenes.stream.finish()
+    assert scenes.board.counters()["copies"] == 4, "once"
+
+
+@pytest.mark.parametrize("what", ["data", "another parameter", "densified", "densified behind data"])
+def test_a_scene_that_moved_is_shared_though_nobody_asks(scenes: Run, what: str) -> None:
+    """So that the memory where it lay before can be given back."""
+    it = scene()
+    for step in range(3):
+        scenes.publish(it, step=step)
+    before = scenes.writer.generation
+    scenes.ask(False)
+    it = moved(it, what)
+    for step in range(3, 32 if what == "data" else 8):  # which leaves the parameters what they were
+        scenes.publish(it, step=step)
+    assert scenes.writer.generation == before + 1
+    assert scenes.stream._outlets["in-place"].version == step + 1
+
+
+def test_a_picture_that_stays_costs_nothing_while_nobody_asks(machine: Machine) -> None:
+    run = Run("image", "in-place")
+    image = picture(8, 9, 4)
+    for step in range(5):
+        run.publish(image, step=step)
+    run.ask(False)
+    run.publish(image, step=5)
+    assert len(machine.recorded) == 5
+    assert (run.stream.version, newest(run)) == (6, (5, 4))
+    for step in range(6, 8):
+        run.publish(image.clone(), step=step)
+    assert newest(run) == (8, 7), "another one is noticed"
+    run.stream.close()
+    run.board.close()
+    assert retiring.settle()
+
+
+def test_a_second_viewer_that_takes_copies_gets_every_version(scenes: Run, machine: Machine) -> None:
+    it = scene()
+    for step in range(3):
+        scenes.publish(it, step=step)
+    scenes.ask(False)
+    scenes.stream.open("device-ring")
+    for step in range(3, 6):
+        scenes.publish(it, step=step)
+        assert scenes.stream._outlets["device-ring"].version == step + 1
+    scenes.stream.release("device-ring")
+    recorded = len(machine.recorded)
+    for step in range(6, 9):
+        scenes.publish(it, step=step)
+    assert len(machine.recorded) <= recorded + 1
+    assert not scenes.faults
+    assert retiring.settle()
