@@ -241,6 +241,23 @@ def test_window_close_button(window: WindowScreen) -> None:
 
 
 @pytest.mark.display
+@pytest.mark.parametrize(("options", "interval"), [([], 1), (["--vsync"], 1), (["--no-vsync"], 0)])
+def test_waiting_for_the_refresh_is_an_option(
+        display: str, monkeypatch: pytest.MonkeyPatch, options: list[str], interval: int) -> None:
+    import glfw
+
+    from viewer_app.commands import Serve, parse
+
+    asked: list[int] = []
+    swap_interval = glfw.swap_interval
+    monkeypatch.setattr(glfw, "swap_interval", lambda n: (asked.append(n), swap_interval(n))[-1])
+    command = parse(["serve", "--window", *options])
+    assert isinstance(command, Serve)
+    command._open_screen((64, 64)).close()
+    assert asked == [interval]
+
+
+@pytest.mark.display
 def test_window_keys_have_names(window: WindowScreen) -> None:
     from viewer_app.screens.window import _key_names
 

@@ -1,7 +1,7 @@
 """What the benchmarks on a GPU share: the load, the scenes, the viewer with a user at it, clocks.
 
 The viewer is always the program that a user starts (`splatview serve`), in a process of its own, with its own defaults
-unless a line of a table says otherwise. `driver` only gives it a screen that counts and a hand on the mouse.
+unless a line of a table says otherwise. `driver` only counts at its screen and lays a hand on the mouse.
 """
 
 from __future__ import annotations

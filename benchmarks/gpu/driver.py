@@ -1,17 +1,18 @@
-"""The viewer as a user starts it, and the user: `python -m benchmarks.gpu.driver serve --offscreen [OPTION ...]`.
+"""The viewer as a user starts it, and the user: `python -m benchmarks.gpu.driver serve [OPTION ...]`.
 
-Runs the command `serve` itself, on its own offscreen screen; only this screen counts pictures, and a hand drags the
-mouse on request. Commands come as lines of JSON, {"do": NAME, ...}, and each is answered by one line:
+Runs the command `serve` itself, on the screen that it opens, a window or none; only that pictures are counted, and a
+hand drags the mouse on request. Commands come as lines of JSON, {"do": NAME, ...}, and each is answered by one line:
 
 | do | what |
 |---|---|
 | state | what is shown: fault, version, path, notes, details, timings, the camera's distance |
-| hands, how=rest, drag or burst | keep still; drag without pause; 1 s of dragging and 1 s of rest in turn |
+| hands, how=rest, drag or burst, hz= | keep still; drag without pause; a second of each in turn; moves a second |
 | key, name= | press and let go of a key |
 | closer, distance= | turn the wheel until the camera is that far from its target |
 | begin, report | count from now on; what was counted |
-| pixel | the pixel in the middle of the last picture |
-| picture, path= | the last picture as a .npy file, (H, W, 4) uint8 |
+| limit, seconds= | how many pictures a second the screen presents when it is only cleared |
+| pixel | the pixel in the middle of the last picture; in a window, of the next, which is drawn at once |
+| picture, path= | the last picture as a .npy file, (H, W, 4) uint8; not in a window |
 | watch, on= | read that pixel after every picture and report at once when it changes, and since when what was done |
 """
 
@@ -29,18 +30,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 import viewer_app.app
-import viewer_app.screens.offscreen
-from viewer_app.events import Close, Key, PointerMove, PointerPress, PointerRelease, Wheel
+from viewer_app.commands import Serve, parse
+from viewer_app.events import Close, Expose, Key, PointerMove, PointerPress, PointerRelease, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from viewer_app.app import App
     from viewer_app.events import Event
+    from viewer_app.screens.base import Screen
     from viewer_app.views.base import View
 
-_HAND_PERIOD = 1 / 125
-"""Seconds between two moves of a common mouse."""
+_MOUSE_HZ = 125.0
+"""Moves a second of a common mouse."""
+_LATER: dict[str, Any] = {}
+"""A command's answer that comes with the next picture."""
 _out = sys.stdout
 
 
@@ -48,20 +52,26 @@ def say(**message: Any) -> None:
     print(json.dumps(message), file=_out, flush=True)
 
 
-class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
-    """The offscreen screen, with a user in front of it."""
+class CountingScreen:
+    """A screen with a user in front of it."""
 
     app: ClassVar[App | None] = None
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._pushed: collections.deque[Event] = collections.deque()
         self._commands: collections.deque[dict[str, Any]] = collections.deque()
-        self._how = "rest"
+        self._ended = False
+        self._how, self._hand_period = "rest", 1 / _MOUSE_HZ
         self._watched: tuple[int, ...] | None = None
+        self._pixels_due = 0
+        """Questions for a pixel that the next picture answers."""
         self._renderers: set[int] = set()
         self._moved_to: bytes = b""
         self._renders: list[tuple[int, int, bool]] = []
         self._shown: list[float] = []
+        self._versions: list[int] = []
+        """When what the pictures showed was published, each once."""
         self._begin = time.monotonic()
         self._extent = self.size
         self._moments: dict[str, int] = {}
@@ -71,27 +81,50 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
         for work in (self._listen, self._move_hand):
             threading.Thread(target=work, daemon=True).start()
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._screen, name)
+
+    def push(self, *events: Event) -> None:
+        """Put events into the queue, as if a user had caused them. May be called from any thread."""
+        self._pushed.extend(events)
+        self._screen.wake()
+
     # -- what the viewer calls ------------------------------------------------------------------------------
 
+    @property
+    def closed(self) -> bool:
+        return self._ended or self._screen.closed
+
     def poll(self, timeout: float) -> list[Event]:
-        events = super().poll(0 if self._commands else timeout)
+        events = self._screen.poll(0 if self._commands or self._pushed else timeout)
+        while self._pushed:
+            events.append(self._pushed.popleft())
+            self._ended |= isinstance(events[-1], Close)
         self._extent = self.size
         while self._commands:
             command = self._commands.popleft()
             try:
                 answer = getattr(self, "_do_" + command.pop("do"))(**command)
-                say(**(answer or {"done": True}))
+                if answer is not _LATER:
+                    say(**(answer or {"done": True}))
             except Exception as e:
                 say(error=f"{type(e).__name__}: {e}")
         return events
 
     def present(self) -> None:
-        super().present()
+        due, self._pixels_due = self._pixels_due, 0
+        rgb = self._middle() if due or self._watched is not None else None  # a window's is lost when it is presented
+        now = time.monotonic_ns()
+        self._screen.present()
         self._shown.append(time.monotonic())
-        if self._watched is not None and (rgb := self._middle()) != self._watched:
-            now = time.monotonic_ns()
+        for _ in range(due):
+            say(rgb=rgb)
+        if self._watched is not None and rgb is not None and rgb != self._watched:
             say(seen=rgb, ns=now, moments=self._moments)
             self._watched = rgb
+        slot = self.app.catalogue.shown if self.app is not None else None
+        if slot is not None and slot.source.time_ns not in self._versions[-1:]:
+            self._versions.append(slot.source.time_ns)
         self._count_renders()
         self._time()
 
@@ -148,7 +181,10 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
 
     def _middle(self) -> tuple[int, ...]:
         width, height = self.size
-        return tuple(self.framebuffer.read(viewport=(width // 2, height // 2, 1, 1), components=3, alignment=1))
+        rgb = tuple(self.framebuffer.read(viewport=(width // 2, height // 2, 1, 1), components=3, alignment=1))
+        if self._screen.name == "window":
+            _ = self._screen.ctx.error  # moderngl names a buffer that a window has not; the right one is read
+        return rgb
 
     # -- commands -------------------------------------------------------------------------------------------
 
@@ -171,10 +207,11 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
                 "distance": orbit.distance if orbit is not None else 0.0,
                 "notes": [*app.state.notices, *slot.source.notes, *view.extras]
                 if app is not None and slot is not None and view is not None else [],
+                "screen": app.state.screen if app is not None else "",
                 "torch": "torch" in sys.modules, "cuda": _has_cuda_context()}
 
-    def _do_hands(self, how: str) -> None:
-        self._how = how
+    def _do_hands(self, how: str, hz: float = _MOUSE_HZ) -> None:
+        self._how, self._hand_period = how, 1 / hz
         self._hand.set()
 
     def _do_key(self, name: str) -> None:
@@ -193,6 +230,7 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
     def _do_begin(self) -> None:
         self._renders.clear()
         self._shown.clear()
+        self._versions.clear()
         self._begin = time.monotonic()
 
     def _do_report(self) -> dict[str, Any]:
@@ -202,19 +240,36 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
         sizes = collections.Counter(f"{w}x{h}" for w, h, _ in self._renders)
         moments = [self._begin, *self._shown, now]
         return {"seconds": seconds, "pictures_s": len(self._shown) / seconds,
-                "renders_s": len(self._renders) / seconds,
+                "versions_s": len(self._versions) / seconds, "renders_s": len(self._renders) / seconds,
                 "moved_s": sum(moved for *_, moved in self._renders) / seconds, "sizes": sizes.most_common(4),
                 "gap_ms": max(b - a for a, b in itertools.pairwise(moments)) * 1e3,
                 "gpu_share": self.app.state.timings.gpu_share}
 
+    def _do_limit(self, seconds: float) -> dict[str, Any]:
+        count, begin, shade = 0, time.monotonic(), 0.0
+        while (now := time.monotonic()) < begin + seconds:
+            self._screen.poll(0)
+            shade = 1.0 - shade
+            self._screen.framebuffer.use()
+            self._screen.framebuffer.clear(shade, shade, shade, 1.0)
+            self._screen.present()
+            count += 1
+        self.push(Expose())
+        return {"pictures_s": count / (now - begin)}
+
     def _do_pixel(self) -> dict[str, Any]:
+        if self._screen.name == "window":
+            self._pixels_due += 1
+            self.push(Expose())
+            return _LATER
         return {"rgb": self._middle()}
 
     def _do_picture(self, path: str) -> None:
+        assert self._screen.name != "window", "a window's picture is gone when it has been presented"
         np.save(path, self.pixels())
 
     def _do_watch(self, on: bool) -> None:
-        self._watched = self._middle() if on else None
+        self._watched = self._middle() if on else None  # of a window whatever lies there: the next picture is told
 
     # -- the hand -------------------------------------------------------------------------------------------
 
@@ -226,7 +281,7 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
             if self._how == "rest" and not pressed:
                 self._hand.wait()  # a thread that wakes takes time from the one that draws
                 self._hand.clear()
-            time.sleep(_HAND_PERIOD)
+            time.sleep(self._hand_period)
             how, now = self._how, time.monotonic()
             if how != before:
                 since, before = now, how
@@ -239,7 +294,7 @@ class CountingScreen(viewer_app.screens.offscreen.OffscreenScreen):
             elif pressed and not moving:
                 self.push(PointerRelease(x, y))
             elif moving:
-                phase += _HAND_PERIOD
+                phase += self._hand_period
                 self.push(PointerMove(x, y))
             pressed = moving
 
@@ -257,15 +312,14 @@ def _has_cuda_context() -> bool:
 
 
 def main() -> None:
-    from viewer_app.commands import parse
-
     class WatchedApp(viewer_app.app.App):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             CountingScreen.app = self
 
-    viewer_app.screens.offscreen.OffscreenScreen = CountingScreen  # the command takes both from their modules
-    viewer_app.app.App = WatchedApp
+    open_screen = Serve._open_screen
+    Serve._open_screen = lambda self, size: CountingScreen(open_screen(self, size))  # type: ignore[method-assign,return-value]
+    viewer_app.app.App = WatchedApp  # the command takes it from its module
     sys.stdout = sys.stderr  # our answers have it to themselves
     parse(sys.argv[1:]).execute()
 

@@ -19,10 +19,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Viewer:
-    """`splatview serve --offscreen` with these options, as a context manager: it is ended on the way out."""
+    """`splatview serve` on a screen ("offscreen" or "window") with these options, as a context manager: it is ended on
+    the way out."""
 
-    def __init__(self, *options: str, size: tuple[int, int] = (1920, 1080), env: dict[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "benchmarks.gpu.driver", "serve", "--offscreen",
+    def __init__(self, *options: str, size: tuple[int, int] = (1920, 1080), screen: str = "offscreen",
+                 env: dict[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "benchmarks.gpu.driver", "serve", f"--{screen}",
                    "--size", f"{size[0]}x{size[1]}", *options]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
                                         cwd=ROOT, env={**os.environ, **(env or {})})
