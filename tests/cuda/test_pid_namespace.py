@@ -1,0 +1,166 @@
+"""A viewer in another PID namespace, as containers have it: what it sees is right, and its end is noticed.
+
+Process ids mean something else there and /proc does not show the trainer, so that all memory is handed over by the
+trainer itself, and the trainer finds out by asking whether the viewer is still there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from gpu_memory import MB, used
+from trainers import ALLOCATORS, Trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Processes
+
+UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+"""The viewer is killed with the program that it is a child of."""
+
+WAYS = {"cpu": ("ring", "ring"), "cuda": ("in-place", "device-ring")}
+"""How a scene that stays where it is, and a picture that is new at every call, are meant to come."""
+
+TRAINER = """
+from ipc import descriptors
+STREAMS = "gaussians", "image"
+pictures = []
+def publish(value):
+    fill(scene, value)
+    splatview.publish(scene)
+    # the last one lives on, so that the next lies elsewhere
+    pictures[:] = [*pictures[-1:], torch.full((1080, 1920, 4), value, dtype=torch.uint8, device=DEVICE)]
+    splatview.publish(pictures[-1], "image")
+    return {name: stream(name).version for name in STREAMS}
+def left():
+    "What there is for viewers' sake."
+    return {"readers": [stream(name).readers for name in STREAMS],
+            "ways": [sorted(stream(name)._outlets) for name in STREAMS],
+            "offers": len(descriptors._offers), "files": open_files()}
+scene = make(1000, 1, DEVICE)
+publish(0)
+publish(1)
+"""
+
+VIEWER = """
+from ipc import Subscriber
+sub = Subscriber()
+opened, seen = {}, {}
+if DEVICE == "cuda":
+    torch.zeros(1, device="cuda")  # a viewer that draws with CUDA has a context of its own
+def see(wanted, n, value, seconds=10):
+    "Poll until the frames of these versions, or newer, came: how, and what is wrong with them."
+    end, told = time.monotonic() + seconds, {}
+    while len(told) < len(wanted):
+        sub.poll()
+        for s in sub.streams:
+            if s.name not in wanted or s.name in told:
+                continue
+            s.open()
+            frame = s.read(seen.get(s.name, 0))
+            if frame is None:
+                continue
+            with frame:
+                got = {k: t.to_float32() for k, t in frame.tensors.items()}
+                whole, on_gpu = frame.intact(), frame.on_gpu
+            if whole:
+                seen[s.name] = frame.version
+            if not whole or frame.version < wanted[s.name]:
+                continue
+            told[s.name] = {"way": s.sharing, "fallback": s.fallback, "on_gpu": on_gpu, "wrong": {
+                k: [v.shape[0], float(v.min()), float(v.max())] for k, v in got.items()
+                if (s.name == "gaussians" and v.shape[0] != n) or v.size == 0 or (v != value).any()}}
+        assert time.monotonic() < end, ["not in time", wanted, told, sub.fault, [r.refused for r in sub.runs], [
+            (s.name, s.version, s.sharing, s.fault, s.fallback, s.run.alive) for s in sub.streams]]
+        time.sleep(0.001)
+    return told
+"""
+
+
+class Apart:
+    """Starts programs in PID namespaces of their own."""
+
+    def __init__(self, processes: Processes):
+        self._processes = processes
+
+    def code(self, source: str, *args: str, **env: str) -> subprocess.Popen[str]:
+        begin = f"import os, sys; os.execvp('unshare', [*{UNSHARE}, sys.executable, '-c', *sys.argv[1:]])"
+        return self._processes.code(begin, source, *args, **env)
+
+
+@pytest.fixture
+def pair(processes: Processes, request: pytest.FixtureRequest) -> Iterator[tuple[Trainer, Trainer, str]]:
+    """A trainer here, a viewer in another PID namespace, both told on which device the tensors lie."""
+    try:
+        tried = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, timeout=10)
+    except FileNotFoundError:
+        pytest.skip("needs the program unshare: apt-get install util-linux")
+    if tried.returncode != 0:
+        pytest.skip(f"a PID namespace of its own is not permitted here: {tried.stderr.strip()}")
+    device, allocator = request.param
+    with ThreadPoolExecutor() as pool:
+        trainer = pool.submit(Trainer, processes, allocator)
+        viewer = pool.submit(Trainer, Apart(processes))  # type: ignore[arg-type]
+    for program, code in ((trainer.result(), TRAINER), (viewer.result(), VIEWER)):
+        program.do(f"DEVICE = {device!r}\n{code}")
+    yield trainer.result(), viewer.result(), device
+
+
+@pytest.mark.parametrize("pair", [
+    pytest.param(("cpu", ""), id="cpu"),
+    *(pytest.param(("cuda", setting), id=name, marks=pytest.mark.cuda) for name, setting in ALLOCATORS.items()),
+], indirect=True)
+def test_a_viewer_in_another_pid_namespace(
+        pair: tuple[Trainer, Trainer, str], wait_until: Callable[..., Any]) -> None:
+    trainer, viewer, device = pair
+    assert viewer.do("answer = os.getpid()") == 1, "a process id of its own"
+    before, allocated, used_before = trainer.do("answer = left()"), 0, 0
+    if device == "cuda":
+        torch.zeros(1, device="cuda")  # without, our own process would not be listed, nor be told from the whole GPU
+        allocated = trainer.do("answer = memory()")
+        used_before = used(trainer.process.pid)
+
+    def shows(wanted: dict[str, int], n: int, value: int) -> None:
+        told = viewer.do(f"answer = see({wanted}, {n}, {value})")
+        for name, way in zip(("gaussians", "image"), WAYS[device], strict=True):
+            assert not told[name]["wrong"], f"{name}, not {n} times {value}: {told}"
+            assert told[name]["way"] == way or told[name]["fallback"].count(f"{way}:") == 1, (
+                f"{name} does not come by {way}, and why is not said, or not once: {told}")
+        print(f"version {wanted}:", {name: (one["way"], one["fallback"]) for name, one in told.items()})
+
+    shows(trainer.do("answer = {name: stream(name).version for name in STREAMS}"), 1000, 1)
+    assert trainer.do("answer = [v.pidfd for v in publishing._publisher._helper._viewers.values()]") == [-1]
+    assert trainer.do("answer = left()")["readers"] == [1, 1]
+    for value in range(2, 8):
+        shows(trainer.do(f"answer = publish({value})"), 1000, value)
+    for n, value in ((1500, 8), (40_000, 9), (1000, 10)):  # the memory is another, and announced anew
+        shows(trainer.do(f"scene = make({n}, {value}, DEVICE); answer = publish({value})"), n, value)
+    assert trainer.do("answer = publishing._publisher.board.counters()['faults']") == 0
+
+    viewer.process.kill()
+    viewer.process.wait(10)
+    begin = time.monotonic()
+
+    def is_left() -> dict[str, Any]:
+        return trainer.do("answer = left()")
+
+    wait_until(lambda: is_left()["readers"] == [0, 0], 10, what="the trainer notices the viewer's end")
+    print(f"noticed after {time.monotonic() - begin:.1f} s")
+    for value in (11, 12):
+        trainer.do(f"publish({value})")  # it goes on without
+    end = time.monotonic() + 10
+    while (now := is_left())["ways"] != [[], []] or now["offers"] > before["offers"] or now["files"] > before["files"]:
+        assert time.monotonic() < end, f"not all was given back: before there was {before}, now {now}"
+        time.sleep(0.05)
+    if device == "cuda":
+        wait_until(lambda: trainer.do("answer = memory()") <= allocated, 10,
+                   what=f"tensors let go of: torch had {allocated} bytes allocated")
+        wait_until(lambda: used(trainer.process.pid) <= used_before + 16 * MB, 10,
+                   what=f"GPU memory given back: there were {used_before >> 20} MiB")
+        print(f"GPU memory of the trainer: {used_before >> 20} MiB before, {used(trainer.process.pid) >> 20} after")
