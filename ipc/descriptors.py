@@ -18,14 +18,14 @@ import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ipc import limits
 from ipc.errors import SharingError
 from ipc.runs import SOCKET_PATH_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 SOCKET_NAME = "descriptors"
@@ -37,8 +37,19 @@ _TIMEOUT = 2.0
 """Seconds after which a connection that does not go on is given up, on either side."""
 _ANSWER = struct.Struct("=I")
 
-_offers: dict[str, tuple[tuple[int, ...], bool]] = {}
-"""Token: descriptors, and whether they are ours to close."""
+
+
+class _Offer(NamedTuple):
+    total: int
+    fds: tuple[int, ...] = ()
+    ours: bool = False
+    """Whether they are ours to close."""
+    make: Callable[[int, int], list[int]] | None = None
+    """As for `offer_made`; there are no `fds` then."""
+
+
+_offers: dict[str, _Offer] = {}
+"""By token."""
 _lock = threading.Lock()
 
 
@@ -50,27 +61,44 @@ def offer(fds: Sequence[int], token: str | None = None) -> str:
     """
     made = token or f"fds-{secrets.token_hex(12)}"
     with _lock:
-        _offers[made] = (tuple(fds), token is None)
+        _offers[made] = _Offer(len(fds), tuple(fds), token is None)
     return made
+
+
+def offer_made(count: int, make: Callable[[int, int], list[int]]) -> str:
+    """As `offer`, of `count` descriptors that are made anew for each viewer: a trainer, which may have a thousand open
+    files at most, keeps none of them.
+
+    `make(start, stop)` gives those from `start` to before `stop`, the caller's; it may raise SharingError. It is called
+    on the helper thread, also a moment after `withdraw`.
+    """
+    token = f"fds-{secrets.token_hex(12)}"
+    with _lock:
+        _offers[token] = _Offer(count, make=make)
+    return token
 
 
 def withdraw(token: str) -> None:
     """Undo `offer`. What viewers have fetched stays theirs. Idempotent."""
     with _lock:
-        fds, ours = _offers.pop(token, ((), False))
-    if ours:
-        for fd in fds:
+        withdrawn = _offers.pop(token, None)
+    if withdrawn is not None and withdrawn.ours:
+        for fd in withdrawn.fds:
             with contextlib.suppress(OSError):
                 os.close(fd)
 
 
-def copies(token: str) -> list[int]:
-    """Duplicates, the caller's, of what is offered under a token in this very process. Raises SharingError."""
+def copies(token: str, start: int = 0, most: int = limits.MAX_PIECES) -> tuple[list[int], int]:
+    """Descriptors, the caller's, of what is offered under a token in this very process: at most so many from number
+    `start` on; and how many there are in all. Raises SharingError."""
     with _lock:  # not withdrawn and closed while we duplicate
-        fds, _ = _offers.get(token, ((), False))
-        if not fds:
+        offered = _offers.get(token)
+        if offered is None or not offered.total:
             raise SharingError("what the token stood for is not offered any more")
-        return duplicates(fds)
+        stop = min(start + most, offered.total)
+        if offered.make is None:
+            return duplicates(offered.fds[start:stop]), offered.total
+    return offered.make(start, stop), offered.total
 
 
 def duplicates(fds: Sequence[int]) -> list[int]:
@@ -143,22 +171,29 @@ def _answered(connection: socket.socket) -> bool:
         return False
     except OSError:
         return True
-    try:
-        fds = copies(request.decode("ascii", "replace"))  # copies: the trainer may withdraw them meanwhile
-    except SharingError:
-        fds = []
+    token, sent, count = request.decode("ascii", "replace"), 0, 1
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
-        for start in range(0, max(len(fds), 1), _PACKET):
-            part = fds[start : start + _PACKET]
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", part))] if part else []
-            connection.sendmsg([_ANSWER.pack(len(fds))], rights)
+        while sent < count:
+            sent, count = _send_some(connection, token, sent)
     except OSError:
         pass  # the viewer went away, or does not read: it asks again
+    return True
+
+
+def _send_some(connection: socket.socket, token: str, start: int) -> tuple[int, int]:
+    """Send a packet; how many descriptors have been sent by then, and how many are to be. Raises OSError."""
+    try:
+        fds, count = copies(token, start, _PACKET)  # copies: the trainer may withdraw them meanwhile
+    except SharingError:
+        fds, count = [], 0
+    try:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        connection.sendmsg([_ANSWER.pack(count)], rights)
     finally:
         for fd in fds:
             os.close(fd)
-    return True
+    return start + len(fds), count
 
 
 class Fetch:

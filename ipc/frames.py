@@ -90,6 +90,25 @@ def _unknown() -> bool:
     return False
 
 
+class Made:
+    """What `DeviceTensor.torch` made, kept for the versions to come that lie in the same place: to make it takes longer
+    than all else that is done with a version. It keeps the memory mapped until `drop`."""
+
+    __slots__ = ("_over", "tensor")
+
+    def __init__(self) -> None:
+        self.tensor: torch.Tensor | None = None
+        self._over = False
+
+    def keep(self, tensor: torch.Tensor) -> None:
+        if not self._over and not tensor.is_inference():  # such a one could not be used everywhere
+            self.tensor = tensor
+
+    def drop(self) -> None:
+        """Keep nothing any more, for good."""
+        self._over, self.tensor = True, None
+
+
 @dataclass(frozen=True)
 class DeviceTensor:
     """A tensor in another process's memory on a GPU. Only read it."""
@@ -104,14 +123,22 @@ class DeviceTensor:
     """Bytes from the memory's start to the first element."""
     ready: Callable[[int], None] = field(default=_nothing, repr=False, compare=False)
     """As `Frame.wait`."""
+    made: Made | None = field(default=None, repr=False, compare=False)
+    """Where what `torch` makes is kept, by whoever drops it in time; None: it is made anew each time."""
 
     def torch(self) -> torch.Tensor:
         """A CUDA tensor over the same bytes, on this process's device with that UUID: nothing is copied.
 
-        Keep the frame while you use it, and call `Frame.wait` first. Raises SharingError when this process has no
-        such device or cannot map the memory.
+        Keep the frame while you use it, and call `Frame.wait` first. Of tensors in place it may be the same object for
+        one version after the other. Raises SharingError when this process has no such device or cannot map the memory.
         """
-        return self.memory.tensor(self.dtype, self.shape, self.strides, self.offset)
+        made = self.made
+        if made is not None and (tensor := made.tensor) is not None:
+            return tensor
+        tensor = self.memory.tensor(self.dtype, self.shape, self.strides, self.offset)
+        if made is not None:
+            made.keep(tensor)
+        return tensor
 
     def to_float32(self) -> np.ndarray:
         """A float32 copy of its own on the host, C-contiguous, ordered after the tensor's data. Waits for it."""

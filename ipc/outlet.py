@@ -57,19 +57,6 @@ class Form(Protocol):
         ...
 
 
-class Steady:
-    """What a stream knows while its tensors stay where they are and all its viewers read them there: as long as none of
-    them asks, a version is only counted, and else it costs one call of the writer."""
-
-    __slots__ = ("addresses", "form", "outlet", "tensors")
-
-    def __init__(self, form: Form, outlet: Outlet, tensors: Tensors, addresses: list[int]):
-        self.form = form
-        self.outlet = outlet
-        self.tensors = tensors
-        self.addresses = addresses
-
-
 class Outlet:
     """One way in which a stream is being shared."""
 

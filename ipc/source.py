@@ -91,7 +91,7 @@ class OwnSource:
         return open_segment(ref, os.getpid())
 
     def descriptors(self, token: str, count: int) -> list[int]:
-        fds = descriptors.copies(token)
+        fds, _ = descriptors.copies(token)
         if len(fds) != count:
             _close(fds)
             raise SharingError(f"{len(fds)} descriptors are offered, not {count}")

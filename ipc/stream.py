@@ -13,12 +13,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc.board import COPIES, NOBODY, Board
+from ipc.board import COPIES
 from ipc.errors import SharingError
 from ipc.limits import MAX_META_TEXT
 from ipc.messages import StreamInfo
-from ipc.outlet import Outlet, Steady, in_place_counts
+from ipc.outlet import Outlet, in_place_counts
 from ipc.preference import Place, Preference
+from ipc.tally import LOOK_CLOSELY, Steady, Tally
 from ipc.ways import CPU_WAYS, WAYS
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ _GROWTH = 1.5
 """Spare room for scenes, which grow."""
 _REST = 0.1
 """Seconds between two generations in place while another way suits the stream better."""
-_LOOK, _LOOK_CLOSELY = 7, 31
-"""Masks: of one version in so many the tensors are looked at even if nobody asks, and, more rarely, their memory: what
-has been replaced is to be given back."""
 
 
 class Stream:
@@ -45,7 +43,7 @@ class Stream:
         self.index = index
         self.name = name
         self.kind = kind
-        self.version = 0
+        self.tally = Tally(run.board, index)
         self.value: Published | None = None
         """The newest value, kept so that a viewer that comes late sees it."""
         self.readers = 0
@@ -57,7 +55,6 @@ class Stream:
         self._form: Form | None = None
         self._run = run
         self._words = run.board.words
-        self._word = Board.version_word(index)
         self._outlets: dict[str, Outlet] = {}
         """By way. Never changed in place, since two threads look at it."""
         self._lock = threading.Lock()
@@ -67,31 +64,29 @@ class Stream:
         """Ways that this run cannot offer, and why."""
         self._device: str = "cpu"
         self._gpu = ""
-        self._gpu_index = 0
-        self._raw_stream: Callable[[int], int] | None = None
         self._capturing: Callable[[], bool] | None = None
-        self._stream = 0
-        """The CUDA stream that was current at the newest publish."""
         self._place = Place()
-        self._asked = run.board.leased(index)
-        self.steady: Steady | None = None
-        self._passed: tuple[Any, dict[str, Any]] | None = None
-        """The newest value and metadata, if they were passed over."""
+
+    @property
+    def version(self) -> int:
+        """The newest version's number."""
+        return self.tally.version
 
     # The trainer's thread.
 
     def publish(self, value: Published) -> None:
         """Make `value` the newest version. `describe` must have been called for a value of this form."""
-        if self._raw_stream is not None:
-            self._stream = self._raw_stream(self._gpu_index)
-        version, steady = self.version + 1, self.steady
-        asked = self.readers and (steady is None or value[0] is not steady.tensors or not version & _LOOK_CLOSELY
-                                  or self._asked() != NOBODY)
+        tally = self.tally
+        if tally.raw_stream is not None:
+            tally.cuda_stream = tally.raw_stream(tally.device)
+        version, steady = tally.version + 1, tally.steady
+        asked = self.readers and (steady is None or value[0] is not steady.tensors or not version & LOOK_CLOSELY
+                                  or tally.asked)
         if asked and self._capturing is not None and self._capturing():
             # Nothing runs yet, and what we would record would run at each replay.
             self._run.board.count_skipped()
             return
-        self.value, self.version, self._passed = value, version, None
+        self.value, tally.version, tally.passed = value, version, None
         if asked:
             # The helper thread may be serving a viewer that came late: it finds out by itself that it is behind.
             if self._lock.acquire(False):
@@ -103,22 +98,7 @@ class Stream:
                     self._lock.release()
             else:
                 self._is_late()
-        self._words[self._word] = version
-
-    def pass_over(self, value: Any, meta: dict[str, Any]) -> bool:
-        """Only count a version, to be called before `publish` where `steady` is set, with what the caller of
-        `splatview.publish` gave. False: it has to be looked at.
-
-        Behind a training step, which leaves the caches cold, each thing that is touched costs; so nothing is.
-        """
-        version = self.version + 1
-        if not version & _LOOK or self._asked() != NOBODY:
-            return False
-        if self._raw_stream is not None:
-            self._stream = self._raw_stream(self._gpu_index)
-        self._passed = value, meta
-        self.version = self._words[self._word] = version
-        return True
+        tally.tell()
 
     def describe(self, form: Form, copy: bool | None = None, live: bool = False) -> None:
         """Say what is published from now on, and what the caller asked for: `copy` True, False or either, `live`."""
@@ -134,42 +114,43 @@ class Stream:
                 self._failed.clear()
                 self._settle_on(form.device)
         self._preference.wishes = wishes
-        self.steady = None
+        self.tally.steady = None
         self.live = live
         self._looks = looks
         self._order_ways()
         self._run.announce()
 
     def _settle_on(self, device: str) -> None:
-        self._device, self._gpu, self._raw_stream, self._capturing = device, "", None, None
+        tally = self.tally
+        self._device, self._gpu, tally.raw_stream, self._capturing = device, "", None, None
         if device != "cpu":
             import torch
 
-            self._gpu_index = int(device.partition(":")[2] or 0)
-            self._raw_stream = torch._C._cuda_getCurrentRawStream
+            tally.device = int(device.partition(":")[2] or 0)
+            tally.raw_stream = torch._C._cuda_getCurrentRawStream
             self._capturing = torch._C._cuda_isCurrentStreamCapturing
-            self._stream = self._raw_stream(self._gpu_index)
+            tally.cuda_stream = tally.raw_stream(tally.device)
             try:
                 from ipc.cuda import driver
 
-                self._gpu = driver.gpu_uuid(self._gpu_index)
+                self._gpu = driver.gpu_uuid(tally.device)
             except SharingError as e:
                 self._failed |= {"in-place": str(e), "device-ring": str(e)}
                 self._run.fault(e)
 
     def _share(self, value: Published, version: int) -> None:
-        form, place, steady = self._form, self._place, self.steady
+        form, place, steady = self._form, self._place, self.tally.steady
         assert form is not None
         tensors, meta = value
         if (steady is not None and tensors is steady.tensors and form is steady.form
                 and place.of(tensors) == steady.addresses):
             if not self._again(steady.outlet, value, form.meta(meta), version):
-                self.steady = None
+                self.tally.steady = None
             return
-        self.steady = None
+        self.tally.steady = None
         frame: Unpacked | None = None
         same = stays = place.same(tensors)
-        if self._raw_stream is not None:
+        if self.tally.raw_stream is not None:
             preference = self._preference
             if same is not preference.expected:
                 if preference.saw(place.number):
@@ -192,13 +173,13 @@ class Stream:
             if not self._write(outlet, form, value, frame, version, None):
                 self._is_late()
         if len(self._outlets) == 1:
-            self.steady = steady
+            self.tally.steady = steady
 
     def _again(self, outlet: Outlet, value: Published, meta: dict[str, Any], version: int) -> bool:
         """Whether a writer that is prepared for this value has taken it."""
         try:
             written = outlet.writer.again(  # type: ignore[union-attr]
-                value[0], self._place.addresses, meta, version, self._stream)
+                value[0], self._place.addresses, meta, version, self.tally.cuda_stream)
         except SharingError as e:
             self._failed_by(outlet, e)
             return False
@@ -214,7 +195,7 @@ class Stream:
         return self._ways[:1] != ("in-place",) and time.monotonic() - outlet.moved < _REST
 
     def _is_late(self) -> None:
-        self.steady = None
+        self.tally.steady = None
         if not self.late:
             self.late = True
             self._run.attend()
@@ -280,7 +261,7 @@ class Stream:
 
     def _newest(self) -> Published | None:
         """The newest value; None before there is one, and when it was passed over and turns out to look different."""
-        form, passed = self._form, self._passed
+        form, passed = self._form, self.tally.passed
         return self.value if passed is None or form is None else form.published(*passed)
 
     @property
@@ -315,7 +296,7 @@ class Stream:
                 outlet = Outlet(way)
                 self._outlets = {**self._outlets, way: outlet}
             outlet.readers += 1
-            self.steady = None
+            self.tally.steady = None
         self.readers += 1
 
     def release(self, way: str) -> None:
@@ -327,7 +308,7 @@ class Stream:
             if outlet.readers == 0:
                 self._outlets = {w: o for w, o in self._outlets.items() if w != way}
                 outlet.close()
-                self.steady = None
+                self.tally.steady = None
                 if not self._outlets:
                     self._place.forget()  # which keeps the tensors of the last version that was shared
 
@@ -339,7 +320,7 @@ class Stream:
         if outlet.way not in self._ways:
             return False
         if outlet.in_place:
-            return outlet.version != self.version and (self.steady is None or self._asked() != NOBODY)
+            return outlet.version != self.version and (self.tally.steady is None or self.tally.asked)
         return outlet.version != self.version or self.live
 
     def catch_up(self) -> None:
@@ -352,23 +333,23 @@ class Stream:
             value, form = self._newest(), self._form
             if value is None or form is None or not self.behind():
                 return  # the trainer came by while we waited for the lock
-            self.steady = None  # what the writer has then may be something else
+            self.tally.steady = None  # what the writer has then may be something else
             with contextlib.ExitStack() as stack:
-                if self._raw_stream is not None:
+                if self.tally.raw_stream is not None:
                     from ipc.cuda.late import behind
 
-                    stack.enter_context(behind(self._gpu_index, self._stream))
+                    stack.enter_context(behind(self.tally.device, self.tally.cuda_stream))
                 self._place.same(value[0])
                 frame = form.unpack(value)
                 for outlet in self._outlets.values():
                     if self._lacks(outlet):
                         self._catch_up(outlet, form, value, frame)
-        self._words[self._word] = self.version
+        self.tally.tell()
 
     def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked) -> None:
         version, tensors = self.version, frame[0]
         if version == outlet.version:  # a live stream: the same publish, newer contents
-            version = self.version = version + 1
+            version = self.tally.version = version + 1
         marks = in_place_counts(tensors)
 
         def settled() -> bool:
@@ -394,7 +375,7 @@ class Stream:
 
     def close(self) -> None:
         with self._lock:
-            self.value = self._form = self.steady = self._passed = None
+            self.value = self._form = self.tally.steady = self.tally.passed = None
             self._place.forget()
             for outlet in self._outlets.values():
                 outlet.close()

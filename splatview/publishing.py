@@ -23,10 +23,11 @@ _OPTIONS = ("activated", "layout")
 class _Entry:
     """A stream and the form of the values it has been given so far."""
 
-    __slots__ = ("form", "stream", "type", "wishes")
+    __slots__ = ("form", "stream", "tally", "type", "wishes")
 
     def __init__(self, stream: Stream, form: Form, wishes: tuple[Any, ...], kind: type):
         self.stream = stream
+        self.tally = stream.tally
         self.form = form
         self.wishes = wishes
         self.type = kind
@@ -64,16 +65,19 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
 
     The call never waits for a viewer, nor for the GPU: copies are queued on torch's current stream. The tensors are
     kept until the next version or `close` (those shared in place up to a second longer while a viewer changes over),
-    and copied only while a viewer shows them. While a CUDA graph is captured it does nothing. Raises TypeError or
-    ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an unwritable runtime
+    and copied only while a viewer shows them. Of tensors in place that stay where they are, as an optimizer's do, a
+    version is only counted unless a viewer asks for one at the moment, which costs a microsecond; what is wrong with
+    such a value is found when one asks, or every few versions. While a CUDA graph is captured nothing is queued.
+    Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an unwritable runtime
     folder) are logged once and counted, and raised only when SPLATVIEW_STRICT=1 is set. SPLATVIEW_DISABLE=1 makes the
     call do nothing.
     """
     if name is None:
         name = kind or _default_names.get(type(value)) or _default_name(value)
     entry = _entries.get(name)
-    if entry is not None and entry.stream.steady is not None and type(value) is entry.type:
-        if entry.stream.pass_over(value, meta):
+    if entry is not None:
+        tally = entry.tally
+        if tally.steady is not None and type(value) is entry.type and tally.pass_over(value, meta):
             return
     wishes = ((kind, copy, live, meta.get("activated"), meta.get("layout")) if meta
               else (kind, copy, live, None, None))

@@ -94,7 +94,7 @@ class Memory:
 class Shared:
     """As `ipc.cuda.memory.Export`."""
 
-    fds = ()
+    pieces = ()
 
     def ref(self, token: str) -> FdMemory:
         return FdMemory("t-1", (1 << 30,), GPU)
@@ -163,7 +163,7 @@ class Run:
 
     def publish(self, value: Any, **meta: Any) -> None:
         """As `splatview.publish` does it."""
-        if self.stream.steady is not None and self.stream.pass_over(value, meta):
+        if self.stream.tally.steady is not None and self.stream.tally.pass_over(value, meta):
             return
         tensors = self.form.collect(value) if self.form is not None else None
         if tensors is None:

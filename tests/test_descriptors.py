@@ -71,6 +71,55 @@ def test_descriptors_arrive_in_order(server: Server, tmp_path: Path, count: int)
     assert open_files() == before
 
 
+@pytest.mark.parametrize("count", [1, 200, 450])
+def test_descriptors_are_made_for_who_asks(server: Server, tmp_path: Path, count: int) -> None:
+    """Few at a time, and none is kept: a trainer needs its descriptors for itself."""
+    there = files(count)
+    before, most, calls = open_files(), 0, []
+
+    def make(start: int, stop: int) -> list[int]:
+        nonlocal most
+        calls.append((start, stop))
+        made = [os.dup(fd) for fd in there[start:stop]]
+        most = max(most, open_files())
+        return made
+
+    token = descriptors.offer_made(count, make)
+    assert (calls, open_files()) == ([], before)
+    for _ in range(2):
+        fds = fetched(server, Fetch(tmp_path, token))
+        assert [int(os.pread(fd, 10, 0)) for fd in fds] == list(range(count))
+        for fd in fds:
+            os.close(fd)
+    assert len(calls) == 2 * -(-count // 200)
+    assert most <= before + 200 + 8 + (count if count > 200 else 0), "in parts (what the viewer got counts in here)"
+    assert open_files() == before
+    descriptors.withdraw(token)
+    with pytest.raises(SharingError, match="offer"):
+        fetched(server, Fetch(tmp_path, token))
+    for fd in there:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("fails_at", [0, 200])
+def test_what_cannot_be_made_any_more_is_refused(server: Server, tmp_path: Path, fails_at: int) -> None:
+    there = files(300)
+    before = open_files()
+
+    def make(start: int, stop: int) -> list[int]:
+        if start >= fails_at:
+            raise SharingError("the memory is gone")
+        return [os.dup(fd) for fd in there[start:stop]]
+
+    token = descriptors.offer_made(300, make)
+    with pytest.raises(SharingError, match="offer"):
+        fetched(server, Fetch(tmp_path, token))
+    descriptors.withdraw(token)
+    assert open_files() == before
+    for fd in there:
+        os.close(fd)
+
+
 def test_what_is_not_offered_is_not_had(server: Server, tmp_path: Path) -> None:
     token = descriptors.offer(files(1))
     descriptors.withdraw(token)

@@ -173,6 +173,17 @@ def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(governor: Gove
     assert least - 0.5 <= pace <= most + 0.5
 
 
+@pytest.mark.parametrize("late", [0.0, 0.004, 0.03])
+def test_versions_that_each_come_a_little_late_keep_the_pace(governor: Governor, clock: Clock, late: float) -> None:
+    """What is asked for comes with the trainer's next step."""
+    begin, loaded = clock.now, 0
+    while clock.now < begin + 10:
+        clock.now = max(governor.next_version(180.0, moving=True), clock.now) + late
+        governor.loads_version()
+        loaded += 1
+    assert 99 <= loaded <= 102
+
+
 def test_while_somebody_moves_versions_wait_whatever_the_share_is(clock: Clock) -> None:
     governor = Governor(1.0, clock=clock)
     governor.loads_version()

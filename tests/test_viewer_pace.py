@@ -78,13 +78,57 @@ def test_it_looks_at_the_streams_often_while_versions_come(viewer: Viewer, monke
     viewer._dirty, viewer._active_until = 0, now + 2
     assert viewer._patience(now) == pytest.approx(1 / 60)
     viewer._news_until = now + 1
-    assert viewer._patience(now) == pytest.approx(0.001)
-    monkeypatch.setattr(viewer, "options", AppOptions(max_fps=10**6))
-    assert viewer._patience(now) == pytest.approx(0.0005)  # never busily
+    assert viewer._patience(now) == pytest.approx(0.004)
     assert viewer._patience(now + 1.5) == pytest.approx(1 / 60)
     assert viewer._patience(now + 3) == pytest.approx(1 / 15)
     monkeypatch.setattr(OffscreenScreen, "visible", False)
     assert viewer._patience(now) == pytest.approx(1 / 60)
+
+
+def test_a_turn_begins_when_a_version_has_come(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
+    glances: list[float] = []
+    come = [False, False, False, True]
+    monkeypatch.setattr(viewer.catalogue, "has_news", lambda now: glances.append(now) or come[len(glances) - 1])
+    monkeypatch.setattr(viewer, "_patience", lambda now: 5.0)
+    viewer.screen.poll(0)
+    viewer._news_until = time.monotonic() + 60
+    begin = time.monotonic()
+    assert viewer._wait() == []
+    assert time.monotonic() - begin < 4, "not when its patience ends"
+    assert len(glances) == 4
+    assert min(b - a for a, b in itertools.pairwise(glances)) > 1e-4, "never busily"
+    glances.clear()
+    viewer.screen.push(PointerMove(1, 2))
+    assert [type(e) for e in viewer._wait()] == [PointerMove]
+    monkeypatch.setattr(viewer, "_patience", lambda now: 0.02)
+    come[:] = [False] * 1000
+    begin = time.monotonic()
+    assert viewer._wait() == []
+    assert time.monotonic() - begin >= 0.02
+    viewer._news_until = 0.0
+    glances.clear()
+    viewer._wait()
+    assert not glances, "where nothing comes, it sleeps"
+
+
+def test_who_is_up_to_date_asks_for_the_next_version(viewer: Viewer, picture_file: Path,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    slot = viewer.catalogue.shown
+    assert slot is not None
+    asked: list[float] = []
+    monkeypatch.setattr(slot.source, "ask", lambda: asked.append(0.0))
+    viewer.turn()
+    assert len(asked) == 1
+    slot.next_feed = time.monotonic() + 60
+    viewer.turn()
+    assert len(asked) == 1, "not while it would not take one"
+    assert not viewer.catalogue.has_news(time.monotonic())
+    monkeypatch.setattr(slot.source, "has_news", lambda: True)
+    assert not viewer.catalogue.has_news(time.monotonic())
+    slot.next_feed = 0.0
+    assert viewer.catalogue.has_news(time.monotonic())
 
 
 def test_a_rate_that_changes_is_shown_with_other_pictures(viewer: Viewer) -> None:

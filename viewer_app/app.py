@@ -37,7 +37,7 @@ from viewer_app.sources import StreamSource, make_subscriber
 from viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ipc import Subscriber
     from viewer_app.catalogue import Slot
@@ -49,9 +49,10 @@ log = logging.getLogger("splatview")
 HINT = ("Waiting for a run\n"
         "In your training script:  import splatview;  splatview.publish(tensor)\n"
         "Or drop a scene or a picture here")
-_NEWS_PERIOD, _LEAST_PERIOD = 0.001, 0.0005
-"""Seconds between looks at the streams while new versions come, so that each is seen at once; the latter where very
-many pictures a second are asked for. A look takes a hundredth of that."""
+_NEWS_PERIOD, _NAP = 0.004, 0.00025
+"""Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
+_CATCH_UP = 0.001
+"""Seconds to wait for a GPU that is behind."""
 _ACTIVE_PERIOD = 1 / 60
 """The same while something else happens, and where nothing is seen: in a window that is hidden."""
 _IDLE_PERIOD = 1 / 15
@@ -155,7 +156,7 @@ class App:
 
     def turn(self) -> bool:
         """One turn: wait for something to happen, take it in, draw if need be. True when a picture was drawn."""
-        for event in self.screen.poll(self._patience(time.monotonic())):
+        for event in self._wait():
             self._take(event)
         if self.screen.closed:
             return False
@@ -183,12 +184,22 @@ class App:
         self._write_out(time.monotonic())
         return drew
 
+    def _wait(self) -> Sequence[Event]:
+        """Sleep until something has to be done."""
+        now = time.monotonic()
+        end, watched = now + self._patience(now), now < self._news_until and self.screen.visible
+        while True:
+            events = self.screen.poll(max(min(end - now, _NAP if watched else math.inf), 0.0))
+            now = time.monotonic()
+            if events or not watched or now >= end or self._stopping or self.screen.closed or (
+                    self.catalogue.has_news(now)):
+                return events
+
     def _patience(self, now: float) -> float:
-        """How long the screen may sleep."""
+        """How long it may take until the next turn if nothing happens."""
         period = _IDLE_PERIOD
         if self.catalogue.slots and now < self._active_until:
-            often = max(min(_NEWS_PERIOD, 0.5 / self.options.max_fps), _LEAST_PERIOD)
-            period = often if now < self._news_until and self.screen.visible else _ACTIVE_PERIOD
+            period = _NEWS_PERIOD if now < self._news_until and self.screen.visible else _ACTIVE_PERIOD
         if self._dirty and self.screen.visible:
             return min(max(self._may_draw(now) - now, 0.0), period)
         return period
@@ -197,7 +208,7 @@ class App:
         """When the next picture may be drawn: by --max-fps, by the share of the GPU, and when it has caught up."""
         while self._in_flight and self._in_flight[0] <= self.work.finished:
             self._in_flight.popleft()
-        behind = now + _NEWS_PERIOD if len(self._in_flight) >= _IN_FLIGHT else 0.0
+        behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
         return max(self._next_draw, self.governor.next_picture(), behind)
 
     def _mark(self, pictures: int = 1) -> None:

@@ -145,8 +145,7 @@ class Catalogue:
         if view is not None and view.busy and slot.entry.fault:  # nobody else asks it while a fault is shown
             with self.guard(slot):
                 view.tick(now)
-        ready = now >= slot.next_feed and not (
-            view is not None and (view.busy or now < self._next_version(slot, view)))
+        ready = self._ready(slot, now)
         if not slot.source.has_news():
             if ready:
                 slot.source.ask()
@@ -154,6 +153,17 @@ class Catalogue:
         if ready:
             self._feed(slot, now)
         return True
+
+    def has_news(self, now: float) -> bool:
+        """Whether `poll` would take a new value of what is shown. Costs a hundredth of it."""
+        slot = self.shown
+        return slot is not None and slot.source.has_news() and self._ready(slot, now)
+
+    def _ready(self, slot: Slot, now: float) -> bool:
+        """Whether an entry may take another value."""
+        view = slot.view
+        return now >= slot.next_feed and not (
+            view is not None and (view.busy or now < self._next_version(slot, view)))
 
     def _next_version(self, slot: Slot, view: View) -> float:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""

@@ -38,10 +38,10 @@ class Export:
     size: int
     handle: bytes = b""
     """64 bytes for cudaMalloc memory, else empty."""
-    pieces: tuple[int, ...] = ()
-    """Bytes of each chunk, in order, for memory with descriptors."""
-    fds: tuple[int, ...] = ()
-    """Their descriptors; whoever called `describe` gives them away and closes them (`close`)."""
+    chunks: tuple[Chunk, ...] = ()
+    """In order, for memory with descriptors."""
+    index: int = 0
+    """The device's ordinal."""
 
     def ref(self, token: str = "") -> IpcMemory | FdMemory:
         """What another process is told; `token` is what it fetches the descriptors by, where there are any."""
@@ -51,17 +51,35 @@ class Export:
             return IpcMemory(self.handle, self.size, self.gpu)
         return FdMemory(token, self.pieces, self.gpu)
 
-    def close(self) -> None:
-        """Close the descriptors. Once only."""
-        for fd in self.fds:
-            os.close(fd)
+    @property
+    def pieces(self) -> tuple[int, ...]:
+        """Bytes of each chunk."""
+        return tuple(size for _, size in self.chunks)
+
+    def descriptors(self, start: int = 0, stop: int | None = None) -> list[int]:
+        """New descriptors, the caller's, of the chunks from number `start` to before `stop`. The tensors must still be
+        there. Raises SharingError."""
+        fds: list[int] = []
+        try:
+            with driver.context(self.index), driver.relaxed_capture():
+                for base, _ in self.chunks[start:stop]:
+                    chunk = driver.handle("cuMemRetainAllocationHandle", base)
+                    try:
+                        fds.append(export_fd(chunk))
+                    finally:
+                        driver.release("cuMemRelease", chunk)
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            raise
+        return fds
 
 
 def describe(tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Export, ...], tuple[TensorRef, ...]]:
     """How to open the memory of CUDA tensors, all on one device, from another process, and where in it each lies.
 
     Chunks that follow each other become one memory. An empty tensor refers to memory 0, whether there is one or not.
-    The caller closes the exports' descriptors (`Export.close`). Nothing is waited for.
+    Nothing is waited for, and no descriptor is kept.
     Raises SharingError with the reason when the memory cannot be shared, such as PyTorch's cudaMallocAsync allocator.
     """
     devices = {t.device for t in tensors.values()}
@@ -82,14 +100,7 @@ def describe(tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Export, ...], t
         if sum(len(chunks) for chunks, ipc in runs if not ipc) > limits.MAX_PIECES:
             raise SharingError(f"the tensors lie in more than {limits.MAX_PIECES} chunks of GPU memory; publish fewer, "
                                "or with copy=True")
-        exports: list[Export] = []
-        try:
-            for chunks, ipc in runs:
-                exports.append(_export_handle(chunks[0], index) if ipc else _export_chunks(chunks, index))
-        except BaseException:
-            for export in exports:
-                export.close()
-            raise
+        exports = [_export_handle(chunks[0], index) if ipc else _export_chunks(chunks, index) for chunks, ipc in runs]
     starts = [chunks[0][0] for chunks, _ in runs]
     return tuple(exports), tuple(_tensor_ref(name, t, starts, exports) for name, t in tensors.items())
 
@@ -228,17 +239,6 @@ def _export_handle(allocation: Chunk, index: int) -> Export:
 
 
 def _export_chunks(chunks: list[Chunk], index: int) -> Export:
-    fds: list[int] = []
-    try:
-        for base, _ in chunks:
-            chunk = driver.handle("cuMemRetainAllocationHandle", base)
-            try:
-                fds.append(export_fd(chunk))
-            finally:
-                driver.release("cuMemRelease", chunk)
-    except BaseException:
-        for fd in fds:
-            os.close(fd)
-        raise
-    pieces = tuple(size for _, size in chunks)
-    return Export(driver.gpu_uuid(index), sum(pieces), pieces=pieces, fds=tuple(fds))
+    export = Export(driver.gpu_uuid(index), sum(size for _, size in chunks), chunks=tuple(chunks), index=index)
+    os.close(*export.descriptors(0, 1))  # whether it can be done is better known now than when a viewer asks
+    return export

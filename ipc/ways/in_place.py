@@ -1,8 +1,8 @@
 """The way for CUDA tensors whose storage stays, in the trainer: shared where they lie, nothing is copied.
 
 The trainer describes its tensors once; this is a *generation*, offered to each viewer. A version is then an event
-recorded on the trainer's stream and a header with time and metadata in one of a few slots. When the tensors lie
-somewhere else (a densification), a new generation begins.
+recorded on the trainer's stream and a header with time and metadata in one of a few slots; versions that no viewer asks
+for have neither (`ipc.tally`). When the tensors lie somewhere else (a densification), a new generation begins.
 
 Invariants
 - The tensors of a header are those of the generation that it names: no reader can mix generations. A reader that has
@@ -21,6 +21,7 @@ import ctypes
 import itertools
 import time
 from collections import deque
+from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from ipc.cuda.export import Export
     from ipc.messages import MemoryRef
 
 KEEP = 1.0
@@ -194,22 +196,21 @@ class InPlaceWriter(SlotWriter):
 
         exports, refs = describe(tensors)
         if len(exports) > limits.MAX_MEMORIES:
-            for export in exports:
-                export.close()
             raise SharingError(f"the tensors lie in {len(exports)} allocations; at most {limits.MAX_MEMORIES} are "
                                "shared at once")
+        # Tensors over the same memory: the storages stay, whatever the caller assigns to `.data` of its own.
+        kept = tuple(t.detach() for t in tensors.values())
         memories: list[MemoryRef] = []
         tokens = []
         for export in exports:
-            token = descriptors.offer(export.fds) if export.fds else ""
+            token = descriptors.offer_made(len(export.pieces), partial(_made, export, kept)) if export.pieces else ""
             memories.append(export.ref(token))
             if token:
                 tokens.append(token)
         self._number = next(_numbers)
         if self._generations:
             self._generations[-1].until = time.monotonic() + KEEP
-        # Tensors over the same memory: the storages stay, whatever the caller assigns to `.data` of its own.
-        self._generations.append(_Kept(self._number, tuple(t.detach() for t in tensors.values()), tokens))
+        self._generations.append(_Kept(self._number, kept, tokens))
         self._key, self._meta = _key(tensors), None
         self._ref = InPlaceRef(self.segment.ref, self._gpu, self._number, tuple(memories), refs, self._event.handle)
         with contextlib.suppress(IndexError):  # the helper thread forgets as well
@@ -265,6 +266,11 @@ class InPlaceWriter(SlotWriter):
         if self._pinned:
             driver.release_host(self._pinned, self._index)
         super().close()
+
+
+def _made(export: Export, tensors: tuple[torch.Tensor, ...], start: int, stop: int) -> list[int]:
+    """Descriptors of memory that these tensors keep."""
+    return export.descriptors(start, stop)
 
 
 def _key(tensors: dict[str, torch.Tensor]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipc import kinds, limits
 from ipc.errors import SharingError
-from ipc.frames import DeviceTensor, Frame
+from ipc.frames import DeviceTensor, Frame, Made
 from ipc.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
 from ipc.ways.base import NotYet
 from ipc.ways.layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence
@@ -47,8 +47,16 @@ class _Generation:
         empty = _NoMemory(ref.gpu)
         self.tensors = {
             t.name: DeviceTensor(t.dtype, t.shape, t.strides,
-                                 memories[t.memory].memory if 0 not in t.shape else empty, t.offset, ready)
+                                 memories[t.memory].memory if 0 not in t.shape else empty, t.offset, ready, Made())
             for t in ref.tensors}
+
+    def retire(self) -> None:
+        """No frame of it is held any more, and none will come: its memories may go."""
+        for tensor in self.tensors.values():
+            if tensor.made is not None:
+                tensor.made.drop()
+        for one in self.memories:
+            one.users -= 1
 
 
 class InPlaceReader(SlotReader):
@@ -217,8 +225,7 @@ class InPlaceReader(SlotReader):
         """Close what no frame holds any more."""
         for generation in [g for g in self._old if g.frames == 0]:
             self._old.remove(generation)
-            for one in generation.memories:
-                one.users -= 1
+            generation.retire()
         self._close_unused()
 
     def _close_unused(self) -> None:

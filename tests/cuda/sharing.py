@@ -26,7 +26,7 @@ TIMEOUT = 60.0
 """Seconds for any answer: the other process imports torch and makes a context first."""
 
 OWNER = """
-import socket, sys
+import os, socket, sys
 import msgspec, torch
 from ipc.cuda.memory import describe
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -34,12 +34,12 @@ s.settimeout(60)
 s.connect(sys.argv[1])
 def share(tensors):
     exports, refs = describe(tensors)
-    fds = [fd for e in exports for fd in e.fds]
+    fds = [fd for e in exports for fd in e.descriptors()]
     assert len(fds) <= 200, len(fds)
     body = msgspec.msgpack.encode(([e.ref(f"t-{i}") for i, e in enumerate(exports)], refs))
     socket.send_fds(s, [body], fds)
-    for e in exports:
-        e.close()
+    for fd in fds:
+        os.close(fd)
 def say(text): s.send(text.encode())
 class Next(BaseException): pass
 def hear():

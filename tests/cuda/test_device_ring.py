@@ -43,7 +43,7 @@ def session(kind, ahead, streams):
     frames = [tensors(kind) for _ in sides]
     writer = DeviceRingWriter.make(frames[0][0], 1.0, lambda: leases[:8])
     torch.cuda.synchronize()
-    socket.send_fds(s, [msgspec.msgpack.encode(writer.ref)], descriptors.copies(writer.ref.memory.token))
+    socket.send_fds(s, [msgspec.msgpack.encode(writer.ref)], descriptors.copies(writer.ref.memory.token)[0])
     written, events = 0, deque()
     s.setblocking(False)
     for i in itertools.count():
