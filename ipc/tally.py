@@ -1,0 +1,76 @@
+"""The count of a stream's versions, and all that a version costs which no viewer asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ipc.board import NOBODY, Board
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipc.outlet import Form, Outlet, Tensors
+
+_LOOK, LOOK_CLOSELY = 15, 31
+"""Masks: of one version in so many the tensors are looked at even if nobody asks, and, more rarely, their memory: what
+has been replaced is to be given back."""
+
+
+class Steady:
+    """What a stream knows while its tensors stay where they are and all its viewers read them there: as long as none of
+    them asks, a version is only counted, and else it costs one call of the writer."""
+
+    __slots__ = ("addresses", "form", "outlet", "tensors")
+
+    def __init__(self, form: Form, outlet: Outlet, tensors: Tensors, addresses: list[int]):
+        self.form = form
+        self.outlet = outlet
+        self.tensors = tensors
+        self.addresses = addresses
+
+
+class Tally:
+    """Counts a stream's versions.
+
+    Behind a training step, which leaves the caches cold, a call costs what it has to fetch from memory. What it takes
+    to count a version is therefore in this one small object.
+    """
+
+    __slots__ = ("_asked", "_word", "_words", "cuda_stream", "device", "passed", "raw_stream", "steady", "version")
+
+    def __init__(self, board: Board, index: int):
+        """For the stream of this number."""
+        self._asked = board.leased(index)
+        self._words = board.words
+        self._word = Board.version_word(index)
+        self.version = 0
+        self.steady: Steady | None = None
+        self.passed: tuple[Any, dict[str, Any]] | None = None
+        """The newest value and metadata, as the caller of `splatview.publish` gave them, if they were passed over."""
+        self.raw_stream: Callable[[int], int] | None = None
+        """What tells the current CUDA stream of a device; None for tensors of the CPU."""
+        self.device = 0
+        """The device's ordinal."""
+        self.cuda_stream = 0
+        """What was current there at the newest publish."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether a viewer asks for a version, or reads a copy of one."""
+        return self._asked() != NOBODY
+
+    def tell(self) -> None:
+        """Let the viewers see the count."""
+        self._words[self._word] = self.version
+
+    def pass_over(self, value: Any, meta: dict[str, Any]) -> bool:
+        """Only count a version, to be called before `Stream.publish` where `steady` is set, with what the caller of
+        `splatview.publish` gave. False: it has to be looked at."""
+        version = self.version + 1
+        if not version & _LOOK or self._asked() != NOBODY:
+            return False
+        if self.raw_stream is not None:
+            self.cuda_stream = self.raw_stream(self.device)
+        self.passed = value, meta
+        self.version = self._words[self._word] = version
+        return True
