@@ -70,8 +70,8 @@ class CountingScreen:
         self._moved_to: bytes = b""
         self._renders: list[tuple[int, int, bool]] = []
         self._shown: list[float] = []
-        self._versions: list[int] = []
-        """When what the pictures showed was published, each once."""
+        self._published_at = self._versions = 0
+        """When what the last picture showed was published, and how many such moments there were."""
         self._begin = time.monotonic()
         self._extent = self.size
         self._moments: dict[str, int] = {}
@@ -123,8 +123,9 @@ class CountingScreen:
             say(seen=rgb, ns=now, moments=self._moments)
             self._watched = rgb
         slot = self.app.catalogue.shown if self.app is not None else None
-        if slot is not None and slot.source.time_ns not in self._versions[-1:]:
-            self._versions.append(slot.source.time_ns)
+        if slot is not None and slot.source.time_ns != self._published_at:
+            self._published_at = slot.source.time_ns
+            self._versions += 1
         self._count_renders()
         self._time()
 
@@ -230,7 +231,7 @@ class CountingScreen:
     def _do_begin(self) -> None:
         self._renders.clear()
         self._shown.clear()
-        self._versions.clear()
+        self._versions = 0
         self._begin = time.monotonic()
 
     def _do_report(self) -> dict[str, Any]:
@@ -240,7 +241,7 @@ class CountingScreen:
         sizes = collections.Counter(f"{w}x{h}" for w, h, _ in self._renders)
         moments = [self._begin, *self._shown, now]
         return {"seconds": seconds, "pictures_s": len(self._shown) / seconds,
-                "versions_s": len(self._versions) / seconds, "renders_s": len(self._renders) / seconds,
+                "versions_s": self._versions / seconds, "renders_s": len(self._renders) / seconds,
                 "moved_s": sum(moved for *_, moved in self._renders) / seconds, "sizes": sizes.most_common(4),
                 "gap_ms": max(b - a for a, b in itertools.pairwise(moments)) * 1e3,
                 "gpu_share": self.app.state.timings.gpu_share}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -32,14 +33,16 @@ class Viewer:
         self.seen: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         """What `watch` reports: {"rgb", "ns"} whenever the pixel in the middle changed."""
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, name="viewer's answers", daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, name="viewer's answers", daemon=True)
+        self._listener.start()
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                message = json.loads(line)
-                (self.seen if "seen" in message else self._answers).put(message)
+        with self.process.stdout as lines:
+            for line in lines:
+                if line.startswith("{"):
+                    message = json.loads(line)
+                    (self.seen if "seen" in message else self._answers).put(message)
         self._answers.put({"error": "the viewer ended"})
 
     def ask(self, do: str, *, timeout: float = 20.0, **arguments: Any) -> dict[str, Any]:
@@ -82,14 +85,15 @@ class Viewer:
         return r, g, b
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            assert self.process.stdin is not None
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # it may have ended
             self.process.stdin.close()
-            try:
-                self.process.wait(15)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._listener.join(5)
 
     def __enter__(self) -> Viewer:
         return self
