@@ -12,7 +12,7 @@ import pytest
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 HERE = Path(__file__).parent
 SOURCE = """
@@ -47,6 +47,13 @@ class OnCpu:
         self._library = ctypes.CDLL(str(library))
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
+        self.prepare(name, grid, block, *args)()
+
+    def prepare(self, name: str, grid: int, block: int, *args: Any) -> Callable[[], None]:
         values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        assert self._library.launch(name.encode(), grid, block, pointers) == 0, f"no kernel {name}"
+
+        def launch() -> None:
+            assert values and self._library.launch(name.encode(), grid, block, pointers) == 0, f"no kernel {name}"
+
+        return launch

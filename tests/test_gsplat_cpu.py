@@ -18,7 +18,7 @@ from renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scen
 from test_frame_graph_cpu import KERNELS, GsplatRules
 
 from viewer_app.errors import RendererError
-from viewer_app.renderers import frame_graph, gsplat, gsplat_frame, gsplat_scene
+from viewer_app.renderers import frame_graph, gpu_stream, gsplat, gsplat_frame, gsplat_scene
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.renderers.gsplat import GsplatRenderer
 from viewer_app.renderers.kernels.capacity import Capacity
@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 
 
 class Stream:
-    cuda_stream, priority = 0, 0
+    cuda_stream, priority, device_index = 0, 0, 0
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
@@ -54,7 +54,7 @@ class Stream:
 class Event:
     def __init__(self, **_: Any) -> None: ...
 
-    def record(self) -> None: ...
+    def record(self, stream: Stream) -> None: ...
 
     def synchronize(self) -> None: ...
 
@@ -63,6 +63,20 @@ class Event:
 
     def elapsed_time(self, _: Event) -> float:
         return 1.5
+
+
+class OnStream:
+    """`gpu_stream.OnStream`: without gradients is all that is left of it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.before: list[bool] = []
+
+    def __enter__(self) -> None:
+        self.before.append(torch.is_grad_enabled())
+        torch.set_grad_enabled(False)
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_grad_enabled(self.before.pop())
 
 
 class Canvas:
@@ -97,8 +111,11 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch, compiled: dict[str, OnCpu]) -> None:
     for name in ("zeros", "full", "empty"):
         monkeypatch.setattr(torch, name, pageable(getattr(torch, name)))
     for name, value in {"device": nullcontext, "stream": nullcontext, "Stream": Stream, "Event": Event,
-                        "current_stream": Stream, "empty_cache": lambda: None}.items():
+                        "current_stream": Stream, "empty_cache": lambda: None,
+                        "current_device": lambda: None}.items():
         monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(gpu_stream, "OnStream", OnStream)
+    monkeypatch.setattr(frame_graph, "raw_stream", lambda index: 0)
     for module in (frame_graph, gsplat_scene):
         monkeypatch.setattr(module, "kernels", lambda file, *_, **__: compiled[file])
     monkeypatch.setattr(frame_graph, "_gsplat_kernels", GsplatRules)

@@ -24,11 +24,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from viewer_app.errors import RendererError
+from viewer_app.renderers.gpu_stream import raw_stream
 from viewer_app.renderers.kernels.capacity import Capacity
 from viewer_app.renderers.kernels.compiler import Kernels, kernels
 from viewer_app.renderers.kernels.frame import Kind, Parameters, Scene, draw
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from viewer_app.cameras import Camera
     from viewer_app.renderers.base import RenderOptions
 
@@ -71,9 +74,18 @@ class FrameGraph:
             self._parameters = torch.zeros(ctypes.sizeof(Parameters) // 4, device=self._device)
             self._needed = torch.full((IN_FLIGHT,), _UNKNOWN, dtype=torch.int64, pin_memory=True)
         self._needed_array = self._needed.numpy()
+        self._needed_at = self._needed.data_ptr()
+        self._settings = Parameters()
+        """What `set_frame` writes to the device."""
+        self._sees: tuple[object, ...] = ()
+        """The key of the camera that `_settings` holds."""
+        self._set_frame: dict[str, Callable[[], None]] = {}
+        self._last_kind: tuple[tuple[object, ...], Kind] | None = None
+        """The kind of the last frame, by all that it depends on."""
         self._drawn = 0
         self._judged = True
         self._stream: torch.cuda.Stream | None = None
+        self._stream_handle = -1
         self._graphs: OrderedDict[Kind, torch.cuda.CUDAGraph] = OrderedDict()
         self._seen: OrderedDict[Kind, int] = OrderedDict()
         self._pool: Any = None
@@ -134,32 +146,57 @@ class FrameGraph:
         scene = self._scene
         if scene is None:
             raise RendererError("FrameGraph.render: load a scene first")
-        with torch.cuda.device(self._device), torch.no_grad():
-            size = (camera.height, camera.width)
-            rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
-            _check_target(rgba, (*size, 4), self._device)
-            depth = torch.empty(size, device=self._device) if options.depth else None
-            self._stream = torch.cuda.current_stream()
-            self._drawn += 1
-            self._judged = False
-            if len(scene.means) == 0:
-                rgba.zero_()
-                self._needed_array[self._drawn % IN_FLIGHT] = 0
-                return rgba, None if depth is None else depth.zero_()
-            degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
-            kind = Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
-                         options.mode == "antialiased", options.depth, degree, rgba.element_size(),
-                         self._capacity.slots, self.exact)
-            self._needed_array[self._drawn % IN_FLIGHT] = _UNKNOWN
-            needed = self._needed.data_ptr() + 8 * (self._drawn % IN_FLIGHT)
-            self._own(kind.key_type).launch(
-                "set_frame", 1, 64, Parameters.of(camera, rgba, depth, needed), self._parameters)
-            graph = self._graph(kind)
-            if graph is None:
-                self._draw(kind)
-            else:
-                graph.replay()
+        if torch.is_grad_enabled() or torch.cuda.current_device() != self._device.index:
+            with torch.cuda.device(self._device), torch.no_grad():
+                return self._render(scene, camera, options, rgba)
+        return self._render(scene, camera, options, rgba)
+
+    def _render(self, scene: Scene, camera: Camera, options: RenderOptions,
+                rgba: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        size = (camera.height, camera.width)
+        rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
+        _check_target(rgba, (*size, 4), self._device)
+        depth = torch.empty(size, device=self._device) if options.depth else None
+        handle = raw_stream(self._device.index)
+        if self._stream is None or handle != self._stream_handle:
+            self._stream, self._stream_handle = torch.cuda.current_stream(), handle
+        self._drawn += 1
+        self._judged = False
+        place = self._drawn % IN_FLIGHT
+        if len(scene.means) == 0:
+            rgba.zero_()
+            self._needed_array[place] = 0
+            return rgba, None if depth is None else depth.zero_()
+        key = camera.key
+        if key != self._sees:
+            self._sees = ()
+            self._settings.look(camera)
+            self._sees = key
+        self._settings.go_to(rgba, depth, self._needed_at + 8 * place)
+        self._needed_array[place] = _UNKNOWN
+        kind = self._kind(scene, camera, key, options, rgba.element_size())
+        set_frame = self._set_frame.get(kind.key_type)
+        if set_frame is None:
+            set_frame = self._set_frame[kind.key_type] = self._own(kind.key_type).prepare(
+                "set_frame", 1, 64, self._settings, self._parameters)
+        set_frame()
+        graph = self._graph(kind)
+        if graph is None:
+            self._draw(kind)
+        else:
+            graph.replay()
         return rgba, depth
+
+    def _kind(self, scene: Scene, camera: Camera, key: tuple[object, ...], options: RenderOptions,
+              element_size: int) -> Kind:
+        """`key`: the camera's."""
+        degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
+        wanted = key, options, degree, element_size, self._capacity.slots, self.exact
+        if self._last_kind is None or self._last_kind[0] != wanted:
+            self._last_kind = wanted, Kind(
+                camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
+                options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots, self.exact)
+        return self._last_kind[1]
 
     def overflowed(self) -> bool:
         """Whether the last frame had too few slots, and so lacks Gaussians: render it again. There are more then.

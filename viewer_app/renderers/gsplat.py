@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +14,18 @@ from viewer_app.renderers.gsplat_kernels import kernels
 from viewer_app.renderers.gsplat_picture import GsplatPicture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import moderngl
     import torch
 
     from viewer_app.cameras import Camera
     from viewer_app.renderers.base import RenderOptions
+    from viewer_app.renderers.gpu_stream import OnStream
     from viewer_app.renderers.gsplat_frame import Frame
     from viewer_app.renderers.gsplat_reading import Reading
     from viewer_app.renderers.gsplat_scene import DeviceGaussians
+    from viewer_app.renderers.kernels.activate import Active
     from viewer_app.scene import GaussianScene
 
 LIMIT = 16384
@@ -64,8 +65,11 @@ class GsplatRenderer:
         self._home = torch.device("cuda", _home(ctx)) if device is None else device
         self._device: torch.device | None = None
         self._stream: torch.cuda.Stream
+        self._work: _Work
         self._gaussians: DeviceGaussians
         self._frame: Frame
+        self._framed: tuple[Frame, Active] | None = None
+        """Which Gaussians which frame was given last: see `_show_frame`."""
         self._canvas_held: Any = None
         self._textures: list[moderngl.Texture] = []
         self._reading: Reading
@@ -73,6 +77,8 @@ class GsplatRenderer:
         from viewer_app.renderers.gpu_clock import Clock
 
         self._clocks = {"load": Clock(), "render": Clock()}
+        self._camera: tuple[tuple[object, ...], Camera] | None = None
+        """The last camera by its key: a copy, since its owner may move the arrays."""
         self._drawn: tuple | None = None
         self._picture: GsplatPicture | None = None
         self._closed = False
@@ -146,26 +152,26 @@ class GsplatRenderer:
         self._move_to(scene.gpu or self._home)
         self._reading.put(scene if scene.on_gpu else None, ready)
         if not scene.on_gpu:  # whose arrays may change
-            with self._working(), self._burst():
+            with self._working(), self._reading:
                 self._activate(scene)
 
     def read(self) -> None:
         if self.pending:
-            with self._working(), self._burst():
+            with self._working(), self._reading:
                 self._activate()
 
     def _activate(self, scene: GaussianScene | None = None) -> None:
         """Have the GPU read this scene, or the one that is pending, if any."""
         begin = time.perf_counter()
-        scene = self._reading.begin(self._stream) if scene is None else scene
+        scene = self._reading.begin() if scene is None else scene
         if scene is None:
             return
         try:
-            self._gaussians.load(scene, self._clocks["load"].begin)
+            self._gaussians.load(scene, lambda: self._clocks["load"].begin(self._stream))
         except BaseException:
             self._reading.take_back()  # for whoever draws instead
             raise
-        self._clocks["load"].end()
+        self._clocks["load"].end(self._stream)
         self._show_frame()
         self._timings["activate"] = (time.perf_counter() - begin) * 1e3
 
@@ -174,13 +180,16 @@ class GsplatRenderer:
         if not (0 < camera.width <= LIMIT and 0 < camera.height <= LIMIT):
             raise RendererError(f"gsplat: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
                                 f"sides from 1 to {LIMIT} are possible")
-        wanted = camera.key, options
+        key = camera.key
+        wanted = key, options
         if self._picture is not None and wanted == self._drawn:
             return self._picture
         self._drawn = self._picture = None
         begin = time.perf_counter()
+        if self._camera is None or self._camera[0] != key:
+            self._camera = key, replace(camera, viewmat=camera.viewmat.copy(), K=camera.K.copy())
         with self._working():
-            picture = GsplatPicture(self, replace(camera, viewmat=camera.viewmat.copy(), K=camera.K.copy()), options)
+            picture = GsplatPicture(self, self._camera[1], options)
         self._timings["draw"] = (time.perf_counter() - begin) * 1e3
         self._picture, self._drawn = picture, wanted
         return picture
@@ -210,32 +219,24 @@ class GsplatRenderer:
             texture.release()
         self._textures.clear()
 
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        """On the renderer's stream, with errors of CUDA as RendererError."""
+    def _working(self) -> _Work:
+        """A context: on the renderer's stream, with errors of CUDA as RendererError. Within another one it is cheap."""
         self._check_open()
+        return self._work
+
+    def _failed(self, e: BaseException) -> None:
+        """Raise what says the same in the renderer's words, if it is for the renderer to say."""
         torch = self._torch
-        try:
-            with torch.no_grad(), torch.cuda.device(self._device), torch.cuda.stream(self._stream):
-                yield
-        except torch.cuda.OutOfMemoryError as e:
+        if isinstance(e, torch.cuda.OutOfMemoryError):
             self._drawn = self._picture = None
             torch.cuda.empty_cache()
             raise RendererError(f"gsplat: the memory of {self._device} is full; a smaller picture needs less "
                                 f"({str(e).splitlines()[0][:120]})") from None
-        except SharingError as e:
+        if isinstance(e, SharingError):
             raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
-        except RuntimeError as e:
+        if isinstance(e, RuntimeError):
             self._drawn = self._picture = None
             raise RendererError(f"gsplat: {str(e).splitlines()[0][:200] if str(e) else type(e).__name__}") from e
-
-    @contextmanager
-    def _burst(self) -> Iterator[None]:
-        """What the GPU is given inside is awaited as a whole. Within `_working`."""
-        try:
-            yield
-        finally:
-            self._reading.end()
 
     def _draw(self, camera: Camera, options: RenderOptions,
               target: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -291,6 +292,7 @@ class GsplatRenderer:
         """Draw on this GPU from now on."""
         if device == self._device:
             return
+        from viewer_app.renderers.gpu_stream import OnStream
         from viewer_app.renderers.gsplat_frame import PlainFrame, make_frame
         from viewer_app.renderers.gsplat_reading import Reading
         from viewer_app.renderers.gsplat_scene import DeviceGaussians
@@ -302,7 +304,8 @@ class GsplatRenderer:
         with torch.cuda.device(device):
             self._stream = torch.cuda.Stream(device, priority=-1)
         self._picture = self._drawn = None
-        self._reading = Reading()
+        self._work = _Work(self, OnStream(self._stream))
+        self._reading = Reading(self._stream)
         with self._working():
             self._gaussians = DeviceGaussians(device, plain=self._plain)
             self._frame, self._plainly = (PlainFrame(device), "") if self._plain else make_frame(device)
@@ -310,9 +313,13 @@ class GsplatRenderer:
             self._show_frame()
 
     def _show_frame(self) -> None:
-        """Tell the frame where the Gaussians lie."""
-        g = self._gaussians
-        self._frame.load(g.means, g.quats, g.scales, g.opacities, g.colors[:, 0], g.colors[:, 1:])
+        """Tell the frame where the Gaussians lie, unless it was told that before."""
+        frame, active = self._frame, self._gaussians.active
+        if self._framed is None or self._framed[0] is not frame or self._framed[1] is not active:
+            self._framed = None
+            frame.load(active.means, active.quats, active.scales, active.opacities, active.colors[:, 0],
+                       active.colors[:, 1:])
+            self._framed = frame, active
 
     def _leave(self) -> None:
         """Give back what is on the present GPU."""
@@ -326,11 +333,28 @@ class GsplatRenderer:
             self._frame.close()
         except RuntimeError:  # after a fault on the GPU every call fails
             pass
+        self._framed = None
         del self._frame, self._gaussians, self._reading
 
     def _check_open(self) -> None:
         if self._closed:
             raise RendererError("gsplat: this renderer is closed; make a new one")
+
+
+class _Work:
+    """See `GsplatRenderer._working`."""
+
+    def __init__(self, renderer: GsplatRenderer, on: OnStream) -> None:
+        self._renderer = renderer
+        self._on = on
+
+    def __enter__(self) -> None:
+        self._on.__enter__()
+
+    def __exit__(self, kind: object, e: BaseException | None, trace: object) -> None:
+        self._on.__exit__(kind, e, trace)
+        if e is not None:
+            self._renderer._failed(e)
 
 
 def _home(ctx: moderngl.Context | None) -> int:

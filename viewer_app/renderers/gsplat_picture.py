@@ -31,12 +31,13 @@ class GsplatPicture:
         self._renderer, self._camera, self._options = renderer, camera, options
         self._shown = None if options.depth else renderer._target(camera)
         clock = renderer._clocks["render"]
-        with renderer._burst():  # only now: getting the target may have waited for OpenGL
+        stream = renderer._stream
+        with renderer._reading:  # only now: getting the target may have waited for OpenGL
             renderer._activate()
             renderer._gaussians.settle()
-            clock.begin()
+            clock.begin(stream)
             self._rgba, self._depth = renderer._draw(camera, options, self._shown)
-            clock.end()
+            clock.end(stream)
         self._whole = False
         self._source: PixelSource | None = None
         self._texture: moderngl.Texture | None = None
@@ -88,13 +89,13 @@ class GsplatPicture:
         while not self._whole:
             self._whole = not self._renderer._overflowed()
             if not self._whole:
-                with self._renderer._burst():
+                with self._renderer._reading:
                     self._rgba, self._depth = self._renderer._draw(self._camera, self._options, self._shown)
 
     def _make_exact(self) -> None:
         """Have float32 tensors. What is in OpenGL's memory stays there."""
         self._make_whole()
         while self._rgba.element_size() < 4 or not self._whole:
-            with self._renderer._burst():
+            with self._renderer._reading:
                 self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
             self._whole = not self._renderer._overflowed()

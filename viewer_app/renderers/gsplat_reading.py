@@ -13,9 +13,14 @@ if TYPE_CHECKING:
 
 
 class Reading:
-    """Keeps the arrays of a scene on a GPU from being given to anybody else while they may be read."""
+    """Keeps the arrays of a scene on a GPU from being given to anybody else while they may be read.
 
-    def __init__(self) -> None:
+    As a context: what one stream is given inside is awaited as a whole (`end`).
+    """
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        """`stream`: the one that reads and draws."""
+        self._stream = stream
         self._next: tuple[GaussianScene, Callable[[int], None] | None, torch.cuda.Event | None] | None = None
         self._now: GaussianScene | None = None
         self._ready: Callable[[int], None] | None = None
@@ -40,15 +45,15 @@ class Reading:
             made: Any = None if ready is not None else torch.cuda.current_stream(scene.gpu).record_event()
             self._next = scene, ready, made
 
-    def begin(self, stream: torch.cuda.Stream) -> GaussianScene | None:
-        """Take the scene that is pending, if any; `stream` waits for its data."""
+    def begin(self) -> GaussianScene | None:
+        """Take the scene that is pending, if any; the stream waits for its data."""
         if self._next is None:
             return None
         (self._now, self._ready, made), self._next = self._next, None
         if made is not None:
-            stream.wait_event(made)
+            self._stream.wait_event(made)
         if self._ready is not None:
-            self._ready(stream.cuda_stream)
+            self._ready(self._stream.cuda_stream)
         return self._now
 
     def take_back(self) -> None:
@@ -57,9 +62,15 @@ class Reading:
             self._next, self._now = (self._now, self._ready, None), None
 
     def end(self) -> None:
-        """All that reads the scene, or draws, was given to the current stream."""
+        """All that reads the scene, or draws, was given to the stream."""
         self._mark = self._mark or torch.cuda.Event()
-        self._mark.record()
+        self._mark.record(self._stream)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        self.end()
 
     def wait(self) -> None:
         """Until that is done. The driver looks at the event all the time: a thread that sleeps wakes too late."""

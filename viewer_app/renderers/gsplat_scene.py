@@ -8,14 +8,13 @@ import numpy as np
 import torch
 
 from viewer_app.errors import RendererError
-from viewer_app.renderers.kernels.activate import Active, Raw, Told, activate, activate_with_torch, shift, step
+from viewer_app.renderers.kernels.activate import Activation, Active, Raw, Told, activate_with_torch, shift, step
 from viewer_app.renderers.kernels.compiler import kernels
 from viewer_app.scene import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.renderers.kernels.frame import Launcher
     from viewer_app.scene import Array, GaussianScene
 
 FAR = 64.0
@@ -35,20 +34,22 @@ class DeviceGaussians:
         self.device = device
         self.sh_degree = 0
         """The degree in use."""
-        self.origin = np.zeros(3)
+        self.origin = self._middle = np.zeros(3)  # never changed in place
         """float64: what was subtracted from the means, so that a scene far away keeps its detail."""
         self.note = ""
         """Why loading is slower than it could be; "" where it is not."""
         self._buffers: dict[str, torch.Tensor] = {}
+        self._active: Active | None = None
+        self._active_for = 0, 0
+        """The number of Gaussians and the degree that there is room for, and that `_active` shows."""
         self._n = 0
         self._loads = 0
-        self._middle = np.zeros(3)
         self._told, self._heard = Told(), 0
-        self._counters = torch.zeros(2, dtype=torch.int32, device=device)
-        self._own: Launcher | None = None
+        self._activation: Activation | None = None
         if not plain:
             try:
-                self._own = kernels("activate.cu", device=device.index or 0)
+                own = kernels("activate.cu", device=device.index or 0)
+                self._activation = Activation(self._told, torch.zeros(2, dtype=torch.int32, device=device), own)
             except (RendererError, RuntimeError) as e:
                 self.note = f"activation with torch: {' '.join(str(e).split())[:160]}"
 
@@ -56,29 +57,36 @@ class DeviceGaussians:
         return self._n
 
     @property
+    def active(self) -> Active:
+        """All of the following. The same object as long as they lie in the same places."""
+        if self._active is not None and self._active_for == (self._n, self.sh_degree):
+            return self._active
+        return self._views()
+
+    @property
     def means(self) -> torch.Tensor:
         """(N, 3) float32 relative to `origin`; contiguous, as all of these."""
-        return self._field("means", 3)
+        return self.active.means
 
     @property
     def quats(self) -> torch.Tensor:
         """(N, 4) w, x, y, z; the largest component is 1 or -1."""
-        return self._field("quats", 4)
+        return self.active.quats
 
     @property
     def scales(self) -> torch.Tensor:
         """(N, 3) standard deviations in world units."""
-        return self._field("scales", 3)
+        return self.active.scales
 
     @property
     def opacities(self) -> torch.Tensor:
         """(N,) in [0, 1]; 0 for what cannot be drawn."""
-        return self._field("opacities")
+        return self.active.opacities
 
     @property
     def colors(self) -> torch.Tensor:
         """(N, K, 3) coefficients up to the degree in use."""
-        return self._field("colors", (self.sh_degree + 1) ** 2, 3)
+        return self.active.colors
 
     @property
     def skipped(self) -> int:
@@ -97,18 +105,18 @@ class DeviceGaussians:
         if not scene.on_gpu or before == 0:  # otherwise it is where it was, for a moment at least
             self._middle = _middle(_to_host(scene.means[:: step(self._n)]))
         begin()
-        raw, out = self._raw(scene), self._active()
-        if self._own is None:
-            activate_with_torch(raw, out, self._middle, self._told, self._loads)
+        out = self._room_for_all()
+        if self._activation is None:
+            activate_with_torch(self._raw(scene, out), out, self._middle, self._told, self._loads)
         else:
-            activate(raw, out, self._middle, self._told, self._loads, self._counters, self._own)
+            self._activation(self._raw(scene, out), out, self._middle, self._loads)
         self.origin = self._middle
 
     @property
     def rough(self) -> bool:
         """Whether the means turned out to lie far from `origin`, so that detail is lost; see `settle`."""
         self._listen()
-        return self._n > 0 and not np.array_equal(self.origin, self._middle)
+        return self._n > 0 and self.origin is not self._middle
 
     def settle(self) -> None:
         """Take the origin that the means call for, as far as that is known."""
@@ -120,22 +128,36 @@ class DeviceGaussians:
         """What the last load told, if it is done."""
         if self._heard != self._told.version == self._loads and self._n:
             self._heard = self._loads
-            self._middle = _middle(self._told.sample(self._n).numpy())
+            middle = _middle(self._told.sample(self._n).numpy())
+            if not np.array_equal(middle, self._middle):  # the same object says that nothing is rough
+                self._middle = middle
 
-    def _active(self) -> Active:
+    def _room_for_all(self) -> Active:
         """The buffers, with room for the scene. Each grows with some to spare, as scenes in training do."""
-        k = (self.sh_degree + 1) ** 2
-        for name, size in (("means", 3), ("quats", 4), ("scales", 3), ("opacities", 1), ("colors", 3 * k)):
-            self._room(name, self._n * size)
-        return Active(self.means, self.quats, self.scales, self.opacities, self.colors)
+        wanted = self._n, self.sh_degree
+        if self._active is None or self._active_for != wanted:
+            self._active = None  # also if there is too little memory, and for what is going to be replaced
+            k = (self.sh_degree + 1) ** 2
+            for name, size in (("means", 3), ("quats", 4), ("scales", 3), ("opacities", 1), ("colors", 3 * k)):
+                self._room(name, self._n * size)
+            self._active, self._active_for = self._views(), wanted
+        return self._active
 
-    def _raw(self, scene: GaussianScene) -> Raw:
+    def _views(self) -> Active:
+        k = (self.sh_degree + 1) ** 2
+        return Active(self._field("means", 3), self._field("quats", 4), self._field("scales", 3),
+                      self._field("opacities"), self._field("colors", k, 3))
+
+    def _raw(self, scene: GaussianScene, to: Active) -> Raw:
         """Where it lies if it is here; what is not is copied to where it will stay."""
         if scene.on_gpu:
-            tensors = {name: _tensor(getattr(scene, name)) for name in FIELDS}
-            tensors["opacities"] = tensors["opacities"].reshape(self._n)
+            tensors = {name: getattr(scene, name) for name in FIELDS}
+            if self._activation is None:  # the kernel looks at the memory alone, and knows these tensors again
+                tensors = {name: t.detach() for name, t in tensors.items()}
+            if tensors["opacities"].ndim > 1:
+                tensors["opacities"] = tensors["opacities"].reshape(self._n)
             return Raw(**tensors, activated=scene.activated)
-        to, rest = self._active(), (self.sh_degree + 1) ** 2 - 1
+        rest = (self.sh_degree + 1) ** 2 - 1
         raw = Raw(to.means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:], scene.activated)
         for name in FIELDS[:-1]:
             values: torch.Tensor = getattr(raw, name)

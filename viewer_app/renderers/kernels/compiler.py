@@ -18,7 +18,9 @@ from typing import Any
 import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
 
+from ipc.cuda.driver import stream_object
 from viewer_app.errors import RendererError
+from viewer_app.renderers.gpu_stream import raw_stream
 
 FLAGS = ("--std=c++17",)
 FAST = {"frame.cu": ("--use_fast_math",)}
@@ -51,6 +53,7 @@ class Kernels:
         target = nvrtc.target(major * 10 + minor)
         digest = hashlib.sha256("\0".join((source, target, nvrtc.version, *flags)).encode()).hexdigest()
         cached = cache_folder() / f"{digest[:32]}.cubin"
+        self._device = device
         self._functions: dict[str, Any] = {}
         with torch.cuda.device(device):
             torch.cuda.current_stream().query()  # makes the device's primary context current on this thread
@@ -63,19 +66,38 @@ class Kernels:
             _write(cached, image)
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
-        """Launch on torch's current stream; capture-safe, no host synchronisation.
+        """`prepare`, once only."""
+        self.prepare(name, grid, block, *args)()
 
-        Arguments: tensors (their address), ctypes values or structures by value; the caller keeps the tensors.
+    def prepare(self, name: str, grid: int, block: int, *args: Any) -> Launch:
+        """What launches a kernel on torch's current stream; capture-safe, no host synchronisation.
+
+        Arguments: tensors (their address), ctypes values or structures by value. These may be changed between
+        launches; the caller keeps the tensors.
         """
         function = self._functions.get(name)
         if function is None:
             function = self._functions[name] = _checked(driver.cuModuleGetFunction(self._module, name.encode()),
                                                        f"kernel {name}")
-        values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
-        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        stream = torch.cuda.current_stream().cuda_stream
-        _checked(driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, ctypes.addressof(pointers), 0),
-                 f"kernel {name}")
+        return Launch(name, function, self._device, (grid, block), args)
+
+
+class Launch:
+    """See `Kernels.prepare`."""
+
+    def __init__(self, name: str, function: Any, device: int, size: tuple[int, int], args: tuple[Any, ...]) -> None:
+        self._what = f"kernel {name}"
+        self._function = function
+        self._device = device
+        self._size = size
+        self._values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
+        self._pointers = (ctypes.c_void_p * len(args))(*(ctypes.addressof(v) for v in self._values))
+        self._address = ctypes.addressof(self._pointers)
+
+    def __call__(self) -> None:
+        grid, block = self._size
+        _checked(driver.cuLaunchKernel(self._function, grid, 1, 1, block, 1, 1, 0,
+                                       stream_object(raw_stream(self._device)), self._address, 0), self._what)
 
 
 class Nvrtc:
@@ -163,6 +185,6 @@ def _write(path: Path, image: bytes) -> None:
 def _checked(result: Any, what: str) -> Any:
     """The value of a cuda-bindings call, which returns (status, *values)."""
     status, *values = result
-    if status != driver.CUresult.CUDA_SUCCESS:
+    if status:
         raise RendererError(f"CUDA: {what} failed: {status.name}")
     return values[0] if values else None

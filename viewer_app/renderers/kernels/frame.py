@@ -16,6 +16,8 @@ import torch
 from viewer_app.renderers.base import EPS_2D
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from viewer_app.cameras import Camera
 
 TILE = 16
@@ -31,6 +33,8 @@ class Launcher(Protocol):
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None: ...
 
+    def prepare(self, name: str, grid: int, block: int, *args: Any) -> Callable[[], None]: ...
+
 
 class Parameters(ctypes.Structure):
     """What changes from frame to frame: `Frame` in frame.cu. Passed to a kernel by value, which writes it to the
@@ -42,13 +46,24 @@ class Parameters(ctypes.Structure):
 
     @classmethod
     def of(cls, camera: Camera, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> Parameters:
-        """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
+        """As `look` and `go_to`."""
+        made = cls()
+        made.look(camera)
+        made.go_to(rgba, depth, needed)
+        return made
+
+    def look(self, camera: Camera) -> None:
+        """From now on with this camera."""
         viewmat = np.asarray(camera.viewmat, np.float32)  # as the kernels get it
         position = np.linalg.inv(viewmat.astype(np.float64))[:3, 3]
-        floats = ((ctypes.c_float * 16, viewmat), (ctypes.c_float * 9, camera.K),
-                  (ctypes.c_float * 3, position))
-        return cls(*(kind(*np.ravel(values).tolist()) for kind, values in floats), rgba.data_ptr(),
-                   0 if depth is None else depth.data_ptr(), needed)
+        self.viewmat[:], self.intrinsics[:], self.position[:] = (
+            np.ravel(values).tolist() for values in (viewmat, camera.K, position))
+
+    def go_to(self, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> None:
+        """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
+        self.rgba = rgba.data_ptr()
+        self.depth = 0 if depth is None else depth.data_ptr()
+        self.needed = needed
 
 
 @dataclass(frozen=True)
