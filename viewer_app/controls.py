@@ -154,6 +154,8 @@ class Orbit:
     model: CameraModel = "pinhole"
     near: float = 0.01
     _grab: tuple[float, float, Literal["orbit", "pan"]] | None = field(default=None, repr=False)
+    _last: tuple[tuple[object, ...], Camera] | None = field(default=None, repr=False, compare=False)
+    """The camera made last, by all that it depends on."""
 
     @property
     def dragging(self) -> bool:
@@ -172,7 +174,12 @@ class Orbit:
         self.model = camera.model
 
     def camera(self, width: int, height: int) -> Camera:
-        """The camera for a picture of this size; the vertical field of view does not depend on it."""
+        """The camera for a picture of this size; the vertical field of view does not depend on it. While nothing moves
+        it is the same object: its arrays are not to be changed."""
+        wanted = (self.rotation.tobytes(), self.target.tobytes(), self.distance, self.fov, self.model, self.near, width,
+                  height)
+        if self._last is not None and self._last[0] == wanted:
+            return self._last[1]
         focal = focal_length(self.fov, height, self.model)
         if self.model == "ortho":
             focal /= self.distance
@@ -180,7 +187,9 @@ class Orbit:
         viewmat[:3, :3] = self.rotation
         viewmat[:3, 3] = -self.rotation @ (self.target - self.rotation[2] * self.distance)
         K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
-        return Camera(viewmat, K, width, height, self.model, self.near)
+        camera = Camera(viewmat, K, width, height, self.model, self.near)
+        self._last = wanted, camera
+        return camera
 
     def set_up(self, up: np.ndarray) -> None:
         """Another axis points upward; the camera turns upright around the target."""

@@ -68,12 +68,11 @@ class GaussianView:
         self._renderer = renderer or make_renderer(ctx)
         self._scene: Facts | None = None
         self._sight: Sight | None = None
-        self._looked_at = -math.inf
+        self._looked_at = self._stale_at = -math.inf
         self._background: Color | None = None
         self._background_at = -math.inf
         self._loading: Frame | None = None
         """What the renderer reads when it draws next, or is reading."""
-        self._stale_at = -math.inf
         self._look: Callable[[], Sight | None] | None = None
         self._loads = 0
         self._on_gpu = False
@@ -213,15 +212,20 @@ class GaussianView:
             return
         self._scale = scale
         work = "scene", camera.width, camera.height
+        cuda = self._renderer.wants_gpu
         with self._stopwatch("render"):
-            if self._renderer.wants_gpu:  # it works with CUDA, which OpenGL's clock does not see
-                self._account(work)
+            if cuda:  # it works with CUDA, which OpenGL's clock does not see
+                if self._loading is not None:
+                    self._work.governor.gives(("load",), "cuda")
+                self._work.governor.gives(work, "cuda")
                 picture = self._renderer.render(camera, options)
             else:
                 with self._work(*work):
                     picture = self._renderer.render(camera, options)
-        self._timed = work
+        before, self._timed = self._timed, work
         with self._stopwatch("wait"):
+            if cuda:  # now that it is at work again: asking takes a while
+                self._account(before)
             self._has_looked()  # only begins to look, while CUDA draws
             source = self._depth.source(picture, wanted) if options.depth else picture.source()
             if not self._is_read():
@@ -229,16 +233,13 @@ class GaussianView:
         self._picture, self._source, self._drawn = picture, source, wanted
         self._adapt(self._stopwatch.ms["render"] + (0.0 if self._work.software else self._work.ms.get("scene", 0.0)))
 
-    def _account(self, work: tuple[object, ...]) -> None:
-        """Tell what CUDA is about to do, and what it took for what it did before."""
+    def _account(self, before: tuple[object, ...]) -> None:
+        """Tell what CUDA took for what it did last; `before`: the work that the picture before this one was."""
         if (ms := self._renderer.load_gpu_ms) is not None:
             self._work.took(("load",), ms)
-        if self._loading is not None:
-            self._work.governor.gives(("load",), "cuda")
         ms = self._renderer.gpu_ms
-        if ms is not None and work == self._timed:  # it is of a picture before, so only if those were like it
-            self._work.took(work, ms)
-        self._work.governor.gives(work, "cuda")
+        if ms is not None and before == self._timed:  # it is of one of the two, so only if they are alike
+            self._work.took(before, ms)
 
     def _adapt(self, ms: float) -> None:
         """Choose the resolution of pictures during a drag from what the last one took."""
