@@ -68,9 +68,9 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     and copied only while a viewer shows them. Of tensors in place that stay where they are, as an optimizer's do, a
     version is only counted unless a viewer asks for one at the moment, which costs a microsecond; what is wrong with
     such a value is found when one asks, or every few versions. While a CUDA graph is captured nothing is queued.
-    Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an unwritable runtime
-    folder) are logged once and counted, and raised only when SPLATVIEW_STRICT=1 is set. SPLATVIEW_DISABLE=1 makes the
-    call do nothing.
+    Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an
+    unwritable runtime folder) are logged once and counted, and raised only when SPLATVIEW_STRICT=1 is set.
+    SPLATVIEW_DISABLE=1 makes the call do nothing.
     """
     if name is None:
         name = kind or _default_names.get(type(value)) or _default_name(value)
