@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,16 @@ from on_cpu import OnCpu
 from renderer_cases import Chance, random_scene
 
 from viewer_app.renderers.kernels import activate as module
-from viewer_app.renderers.kernels.activate import SAMPLE, Active, Raw, Told, activate, activate_with_torch, step
+from viewer_app.renderers.kernels.activate import (
+    SAMPLE,
+    Activation,
+    Active,
+    Raw,
+    Told,
+    activate,
+    activate_with_torch,
+    step,
+)
 from viewer_app.scene import FIELDS
 
 if TYPE_CHECKING:
@@ -159,3 +169,98 @@ def test_in_place(own: OnCpu) -> None:
     activate(inside, out, NOWHERE, told := Told(pin_memory=False), 1, torch.zeros(2, dtype=torch.int32), own)
     assert all(torch.equal(getattr(out, name), getattr(apart, name)) for name in vars(out))
     assert told.skipped == 0
+
+
+class Again:
+    """One `Activation` for a row of loads, each of which must be what a new one makes of it."""
+
+    def __init__(self, own: OnCpu) -> None:
+        self.own = own
+        self.prepared = 0
+        self.version = 0
+        self.told = Told(pin_memory=False)
+        self.counters = torch.zeros(2, dtype=torch.int32)
+        self.activation = Activation(self.told, self.counters, self)
+
+    def prepare(self, name: str, grid: int, block: int, *args: Any) -> Callable[[], None]:
+        self.prepared += 1
+        return self.own.prepare(name, grid, block, *args)
+
+    def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
+        raise AssertionError("launched without being prepared")
+
+    def __call__(self, r: Raw, out: Active, origin: np.ndarray = NOWHERE) -> bool:
+        """Whether it was prepared anew."""
+        before, self.version = self.prepared, self.version + 1
+        for t in vars(out).values():
+            t.fill_(77.0)
+        self.activation(r, out, origin, self.version)
+        n, terms = out.colors.shape[:2]
+        expected, told = room(n, terms), Told(pin_memory=False)
+        activate(r, expected, origin, told, self.version, torch.zeros(2, dtype=torch.int32), self.own)
+        for name in vars(out):
+            assert torch.equal(getattr(out, name), getattr(expected, name)), name
+        assert (self.told.version, self.told.skipped) == (self.version, told.skipped) and not self.counters.any()
+        assert torch.equal(self.told.sample(n), told.sample(n))
+        return self.prepared > before
+
+
+def test_the_same_tensors_again_are_told_once(own: OnCpu) -> None:
+    again, r, out = Again(own), raw(), room(300, 16)
+    assert again(r, out)
+    for step_ in range(3):
+        r.means.add_(0.5)
+        r.opacities[step_] = float("nan")
+        assert not again(replace(r), out), "a version in place writes into what is there"
+    assert not again(replace(r, activated=True), out)
+    assert not again(r, out, np.array([1.0, -2.0, 3.0]))
+    assert not again(r, out)
+
+
+CHANGED: dict[str, Callable[[Raw], Raw]] = {
+    "other memory": lambda r: replace(r, scales=r.scales - 1),
+    "the same memory, read otherwise": lambda r: replace(r, quats=r.quats.view(4, 300).T),
+    "another tensor over the same memory": lambda r: replace(r, shN=r.shN.view_as(r.shN)),
+    "another dtype": lambda r: replace(r, sh0=r.sh0.half()),
+    "a dtype that is converted": lambda r: replace(r, sh0=r.sh0.to(torch.float8_e5m2)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_other_tensors_are_told_anew(own: OnCpu, name: str) -> None:
+    again, r, out = Again(own), raw(), room(300, 16)
+    changed = CHANGED[name](r)
+    again(r, out)
+    assert again(changed, out)
+    assert again(r, out), "and back"
+    assert not again(r, out)
+    again(changed, out)
+    changed.sh0.copy_(changed.sh0.float() + 0.5)
+    again(changed, out)
+
+
+def test_a_tensor_that_was_given_other_memory(own: OnCpu) -> None:
+    again, r, out = Again(own), raw(), room(300, 16)
+    again(r, out)
+    r.means.data = r.means + 1
+    assert again(r, out)
+    assert not again(r, out)
+
+
+def test_other_buffers_and_sizes_and_back(own: OnCpu) -> None:
+    again, large, small = Again(own), raw(300), raw(120)
+    buffers = {300: room(300, 16), 120: room(120, 16)}
+    for r in (large, small, large):
+        assert again(r, buffers[len(r.means)])
+    assert again(large, room(300, 4)), "a lower degree"
+    assert again(large, room(300, 16)), "other buffers, which may lie where some were"
+    assert again(large, Active(*vars(buffers[300]).values())), "the caller says by the object that nothing moved"
+
+
+def test_what_is_known_again_is_not_kept(own: OnCpu) -> None:
+    again, r, out = Again(own), raw(), room(300, 16)
+    again(r, out)
+    left = [weakref.ref(t) for t in (*(getattr(r, name) for name in FIELDS), out)]
+    del r, out
+    assert [one() for one in left] == [None] * 7
+    assert again(raw(), room(300, 16))

@@ -123,8 +123,8 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch, compiled: dict[str, OnCpu]) -> None:
     monkeypatch.setattr(gsplat, "kernels", lambda: SimpleNamespace(wait=lambda: True))
 
 
-@pytest.fixture
-def renderer(no_gpu: None) -> Iterator[GsplatRenderer]:
+@pytest.fixture(name="renderer")
+def renderer_fixture(no_gpu: None) -> Iterator[GsplatRenderer]:
     made = GsplatRenderer(device=CPU)
     made._ctx, made._canvas_held = cast("moderngl.Context", object()), Canvas()
     yield made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +72,16 @@ def device_scene_of(frame: Frame) -> tuple[GaussianScene, Callable[[int], None]]
 
         ready = convert
     if tensors.get("shN") is None:
-        tensors["shN"] = torch.empty((len(tensors["means"]), 0, 3), device=device)
+        tensors["shN"] = _no_sh(len(tensors["means"]), device)
     return _scene(frame, tensors), ready
+
+
+@functools.lru_cache(maxsize=4)
+def _no_sh(count: int, device: Any) -> Any:
+    """The same tensor without elements again, by which a renderer sees that nothing moved."""
+    import torch
+
+    return torch.empty((count, 0, 3), device=device)
 
 
 def _color(frame: Frame) -> str:
