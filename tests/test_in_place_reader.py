@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+import torch
 
 from ipc import descriptors
+from ipc.cuda import memory
+from ipc.errors import SharingError
+from ipc.frames import DeviceTensor, Frame, Piece
 from ipc.messages import FdMemory, InPlaceRef, TensorRef, VersionHeader
 from ipc.source import RunSource
 from ipc.ways import in_place_reader
@@ -38,16 +45,45 @@ class Control(SlotWriter):
         for fd in fds:
             os.ftruncate(fd, 4096)
         memory = FdMemory(descriptors.offer(fds), (4096,) * PIECES, GPU)
-        slot = generation % self.slots
-        whole = self.begin(slot)
-        self.set_done(slot, whole)
-        start = header_before_meta(VersionHeader("image", generation, {}))
-        self.end(slot, whole, header_with(start, {"layout": "HW"}), generation)
+        self.publish(generation, generation)
         image = TensorRef("image", "uint8", (16, 16), (16, 1), 0, 128)
         return InPlaceRef(self.segment.ref, GPU, generation, (memory,), (image,), bytes(64))
 
+    def publish(self, generation: int, version: int) -> None:
+        slot = version % self.slots
+        whole = self.begin(slot)
+        self.set_done(slot, whole)
+        start = header_before_meta(VersionHeader("image", generation, {}))
+        self.end(slot, whole, header_with(start, {"layout": "HW"}), version)
+
     def keeps(self, generation: int) -> None:
         self._words[OLDEST_KEPT] = generation
+
+
+class OnHost(memory._OpenedPieces):
+    """Memory of a trainer's that is mapped here, with the host's in place of a GPU's."""
+
+    def __init__(self, ref: FdMemory, fds: list[int]):
+        super().__init__(tuple(Piece(fd, 4096) for fd in fds), ref.gpu)
+        self._index = 0
+        self.bytes = np.arange(self.size, dtype=np.uint8)
+        self.freed = False
+
+    def pointer(self) -> int:
+        if not self._holds:
+            raise SharingError("this memory has been closed")
+        return self.bytes.ctypes.data
+
+    def _free(self) -> None:
+        self.freed = True
+        super()._free()
+
+
+def on_host(pointer: int, dtype: str, shape: Any, strides: Any, device: int, keep: Any) -> torch.Tensor:
+    """As `tensor_at`."""
+    interface = SimpleNamespace(keep=keep, __array_interface__={
+        "shape": tuple(shape), "strides": tuple(strides), "typestr": "|u1", "data": (pointer, False), "version": 3})
+    return torch.from_numpy(np.asarray(interface))
 
 
 @pytest.fixture
@@ -140,5 +176,81 @@ def test_a_generation_that_was_taken_can_be_opened_again(server: descriptors.Ser
         frame.close()
         reader.close()
     descriptors.withdraw(ref.memories[0].token)  # type: ignore[union-attr]
+    source.close()
+    control.close()
+
+
+def test_tensors_are_made_once_per_generation_and_keep_no_memory_beyond_it(
+        server: descriptors.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[OnHost] = []
+    monkeypatch.setattr(memory, "open_memory", lambda ref, fds: opened.append(OnHost(ref, fds)) or opened[-1])
+    monkeypatch.setattr(memory, "tensor_at", on_host)
+    monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
+    control, source = Control(), RunSource(os.getpid(), tmp_path)
+    reader: InPlaceReader | None = None
+    tokens: list[str] = []
+
+    def follow(generation: int) -> InPlaceReader:
+        ref = control.offer(generation)
+        tokens.append(ref.memories[0].token)  # type: ignore[union-attr]
+        while True:
+            try:
+                if reader is None:
+                    return InPlaceReader.make(ref, source, lambda slot: None)
+                assert reader.follow(ref)
+                return reader
+            except NotYet:
+                server.serve()
+
+    def read(after: int) -> tuple[Frame, DeviceTensor]:
+        assert reader is not None
+        frame = reader.read(after)
+        assert frame is not None
+        tensor = frame.tensors["image"]
+        assert isinstance(tensor, DeviceTensor)
+        return frame, tensor
+
+    reader = follow(1)
+    frame, tensor = read(0)
+    made = tensor.torch()
+    assert (made[0, 0], made[1, 2]) == (128, 146), "where it was announced"
+    frame.close()
+    control.publish(1, 2)
+    held, tensor = read(1)
+    assert tensor.torch() is made
+    with torch.inference_mode():
+        assert tensor.torch() is made
+    del made
+    follow(3)  # another generation, while a frame of this one is held
+    assert not opened[0].freed and (tensor.torch() == tensor.torch()).all()
+    held.close()
+    assert opened[0].freed, "what is made once keeps memory no longer than the frames did"
+    with pytest.raises(SharingError, match="closed"):
+        tensor.torch()
+
+    frame, tensor = read(2)
+    made = tensor.torch()
+    assert made.data_ptr() == opened[1].pointer() + 128
+    frame.close()
+    follow(4)
+    assert not opened[1].freed and made[0, 0] == 128, "somebody has it still"
+    assert tensor.torch() is not tensor.torch(), "nothing is kept any more"
+    del made
+    gc.collect()
+    assert opened[1].freed
+
+    frame, tensor = read(3)
+    with torch.inference_mode():
+        special = tensor.torch()
+    if special.is_inference():
+        assert tensor.torch() is not special, "it could not be used everywhere"
+    del special
+    tensor.torch()
+    reader.close()
+    assert not opened[2].freed
+    frame.close()
+    assert opened[2].freed and len(opened) == 3
+    for token in tokens:
+        descriptors.withdraw(token)
     source.close()
     control.close()
