@@ -1,4 +1,4 @@
-"""On a GPU: what the renderer keeps from one version of a scene to the next shows in no picture, and saves host time."""
+"""On a GPU: what the renderer keeps from one version of a scene to the next shows in no picture, and saves time."""
 
 from __future__ import annotations
 

@@ -196,10 +196,20 @@ def _to_host(points: Array) -> np.ndarray:
 
 def _middle(points: np.ndarray) -> np.ndarray:
     """A point near the scene's middle, as float64 that float32 can hold, if the scene lies far from the origin."""
-    points = points[np.isfinite(points).all(axis=1)].astype(np.float64)
-    if len(points) == 0:
+    finite = np.isfinite(points)
+    if not finite.all():
+        points = points[finite.all(axis=1)]
+    if len(points) < 2:
         return np.zeros(3)
-    middle = np.median(points, axis=0)
-    size = float(np.median(np.abs(points - middle).max(axis=1)))
+    axes = points.T.astype(np.float64, order="C")
+    middle = _medians(axes)
+    size = float(_medians(np.abs(axes - middle[:, None]).max(axis=0)))
     far = np.abs(middle).max() > FAR * max(size, 1e-30)
-    return middle.astype(np.float32).astype(np.float64) if far and len(points) > 1 else np.zeros(3)
+    return middle.astype(np.float32).astype(np.float64) if far else np.zeros(3)
+
+
+def _medians(values: np.ndarray) -> np.ndarray:
+    """Along the last axis, of finite numbers: np.median takes several times as long."""
+    n = values.shape[-1]
+    parts = np.partition(values, (n // 2,) if n % 2 else (n // 2 - 1, n // 2), axis=-1)
+    return (parts[..., (n - 1) // 2] + parts[..., n // 2]) / 2
