@@ -38,14 +38,15 @@ class Run(Protocol):
 class Form(Protocol):
     """How published values become frames. A value is a tuple of tensors and the caller's metadata."""
 
+    kind: str
     shape: tuple[int, ...]
     dtype: str
     device: str
     """"cpu" or "cuda:0"."""
 
-    def published(self, value: Any, meta: dict[str, Any]) -> Published | None:
-        """What is made of a caller's value and metadata; None when the value is not of this form. Raises TypeError,
-        ValueError for metadata that cannot travel."""
+    def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, Published]:
+        """Of a value that comes after one of this form, and the caller's metadata: this form, or another if it looks
+        different, and what is shared of it. Raises TypeError, ValueError for what cannot be shown."""
         ...
 
     def unpack(self, published: Published) -> Unpacked:

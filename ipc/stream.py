@@ -91,7 +91,7 @@ class Stream:
             # The helper thread may be serving a viewer that came late: it finds out by itself that it is behind.
             if self._lock.acquire(False):
                 try:
-                    self._share(value, version)
+                    self._share(self._form, value, version)  # type: ignore[arg-type]
                 except Exception as e:
                     self._run.fault(e)
                 finally:
@@ -138,13 +138,12 @@ class Stream:
                 self._failed |= {"in-place": str(e), "device-ring": str(e)}
                 self._run.fault(e)
 
-    def _share(self, value: Published, version: int) -> None:
-        form, place, steady = self._form, self._place, self.tally.steady
-        assert form is not None
+    def _share(self, form: Form, value: Published, version: int) -> None:
+        place, steady = self._place, self.tally.steady
         tensors, meta = value
         if (steady is not None and tensors is steady.tensors and form is steady.form
                 and place.of(tensors) == steady.addresses):
-            if not self._again(steady.outlet, value, form.meta(meta), version):
+            if self.tally.asked and not self._again(steady.outlet, value, form.meta(meta), version):
                 self.tally.steady = None
             return
         self.tally.steady = None
@@ -245,13 +244,14 @@ class Stream:
 
     def finish(self) -> None:
         """Mark the newest version, which no publish follows: viewers read it in place when this process has ended."""
-        value = self._newest()
-        if value is None or not any(o.in_place and o.version != self.version for o in self._outlets.values()):
+        if not any(o.in_place and o.version != self.version for o in self._outlets.values()):
             return
         if self._lock.acquire(timeout=_SETTLE):
             try:
-                if self._capturing is None or not self._capturing():
-                    self._share(value, self.version)
+                found = self._newest()
+                if found is not None and not (self._capturing is not None and self._capturing()):
+                    self.tally.steady = None  # as if somebody asked
+                    self._share(*found, self.version)
             except Exception as e:
                 self._run.fault(e)
             finally:
@@ -259,10 +259,18 @@ class Stream:
 
     # Any thread.
 
-    def _newest(self) -> Published | None:
-        """The newest value; None before there is one, and when it was passed over and turns out to look different."""
+    def _newest(self) -> tuple[Form, Published] | None:
+        """The newest value and its form; None before there is one, and where the next publish has to see to it.
+
+        Raises TypeError, ValueError for a value that was passed over and cannot be shown.
+        """
         form, passed = self._form, self.tally.passed
-        return self.value if passed is None or form is None else form.published(*passed)
+        if form is None or self.value is None:
+            return None
+        if passed is None:
+            return form, self.value
+        form, value = form.following(*passed)
+        return (form, value) if (form.kind, form.device) == (self.kind, self._device) else None
 
     @property
     def info(self) -> StreamInfo | None:
@@ -330,9 +338,13 @@ class Stream:
         in-place operation ended on its tensors until a moment after it. Raises NotYet when it is not possible now.
         """
         with self._lock:
-            value, form = self._newest(), self._form
-            if value is None or form is None or not self.behind():
+            found = self._newest()
+            if found is None or not self.behind():
                 return  # the trainer came by while we waited for the lock
+            form, value = found
+            if form is not self._form:
+                self._looks = form.shape, form.dtype, form.device
+                self._run.announce()
             self.tally.steady = None  # what the writer has then may be something else
             with contextlib.ExitStack() as stack:
                 if self.tally.raw_stream is not None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["close", "paused", "publish", "wait_while_paused"]
 
 _log = logging.getLogger("splatview")
-_OPTIONS = ("activated", "layout")
 
 
 class _Entry:
@@ -124,14 +123,14 @@ def wait_while_paused(timeout: float | None = None) -> None:
 
 def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str, Any]) -> None:
     """A stream's first value, or one that looks different from the last."""
-    from splatview.adapt import recognise
+    from splatview.adapt import OPTIONS, recognise
 
     if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
         return
     kind, copy, live, *_ = wishes
     _check_name(name)
     meta = checked(meta)
-    form = recognise(value, kind, {k: meta[k] for k in _OPTIONS if k in meta})
+    form = recognise(value, kind, {k: meta[k] for k in OPTIONS if k in meta})
     if copy is False and form.device == "cpu":
         raise ValueError("copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or publish "
                          "a CUDA tensor")

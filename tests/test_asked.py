@@ -4,12 +4,13 @@ CPU plays the GPU's here."""
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from gpu_on_cpu import Machine, Run, installed
 from test_prepared import moved, picture, scene
 
+import splatview.adapt
 from ipc.cuda import retiring
 from ipc.messages import decode_version_header
 from ipc.ways.layout import VERSION
@@ -58,7 +59,8 @@ def test_versions_that_nobody_asks_for_are_only_counted(scenes: Run, machine: Ma
     assert (len(machine.recorded), newest(scenes)) == (4, (21, 20))
     assert not scenes.stream.behind()
     scenes.ask(False)
-    scenes.publish(it, step=21)
+    for step in range(21, 80):
+        scenes.publish(it, step=step)
     assert newest(scenes) == (21, 20)
 
 
@@ -76,6 +78,53 @@ def test_what_was_published_before_somebody_asked_is_marked_by_the_helper_thread
     scenes.stream.catch_up()
     assert newest(scenes) == (4, 3)
     assert len(machine.recorded) == 4
+
+
+@pytest.mark.parametrize("what", ["another parameter", "densified"])
+def test_what_lies_elsewhere_by_then_too(scenes: Run, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
+    it = scene()
+    for step in range(3):
+        scenes.publish(it, step=step)
+    before = scenes.writer.generation
+    scenes.ask(False)
+    it = moved(it, what)
+    scenes.publish(it, step=3)
+    assert scenes.writer.generation == before, "nobody has looked at it"
+    scenes.ask(True)
+    monkeypatch.setattr("splatview.adapt.recognise", on_cuda(splatview.adapt.recognise))
+    scenes.stream.catch_up()
+    assert scenes.writer.generation == before + 1
+    assert newest(scenes) == (4, 3)
+    assert {t.name: t.shape for t in scenes.writer.ref.tensors}["means"] == tuple(it["means"].shape)
+    assert scenes.stream.info is not None
+    assert scenes.stream.info.shape == tuple(it["means"].shape)
+    scenes.publish(it, step=4)
+    assert newest(scenes) == (5, 4)
+    assert scenes.writer.generation == before + 1
+    assert not scenes.faults
+
+
+def test_what_is_no_scene_by_then_is_a_fault(scenes: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = scene()
+    for step in range(3):
+        scenes.publish(it, step=step)
+    scenes.ask(False)
+    scenes.publish({"means": it["means"]}, step=3)
+    scenes.ask(True)
+    with pytest.raises(TypeError, match="quats"):
+        scenes.stream.catch_up()
+    scenes.publish(it, step=4)
+    assert newest(scenes) == (5, 4)
+
+
+def on_cuda(recognise: Any) -> Any:
+    def seeming(*args: Any) -> Any:
+        form = recognise(*args)
+        form.device = "cuda:0"
+        return form
+
+    return seeming
 
 
 def test_the_last_version_is_marked_when_the_process_ends(scenes: Run) -> None:

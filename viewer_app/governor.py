@@ -26,10 +26,8 @@ what is done then. (On an H200 a turn to CUDA and on to OpenGL takes 0.34 ms how
 its side lost 2.1 ms for each picture of 1.03 ms.)"""
 SLOW = 40.0
 """Versions a second up to which each is shown as soon as the share allows it."""
-VERSIONS_MOVING, VERSIONS_AT_REST = 10.0, 15.0
-"""New versions of a scene a second, at most: while somebody moves, and where they come faster than SLOW."""
-_REST_SHARE = 0.2
-"""Part of the share that goes to those at rest, but never less than VERSIONS_MOVING of them are wanted."""
+VERSIONS = 10.0
+"""New versions of a scene a second, at most, while somebody moves and where they come faster than SLOW."""
 _BURST = 0.05
 """Seconds of its share that may be saved up, so that the first picture after a rest comes at once."""
 _MEMORY = 10.0
@@ -56,7 +54,6 @@ class Governor:
         self._last_picture: list[Work] = []
         self._bursts: set[str] = set()
         self._last_bursts: set[str] = set()
-        self._version_ms = 0.0
         self._scale = 1.0
         self._version_at = -1e9
         self._version_period = 0.0
@@ -70,8 +67,6 @@ class Governor:
 
     def begin_picture(self) -> None:
         """What follows belongs to another picture than what came before."""
-        if "load" in self.words:
-            self._version_ms = self._cost(self._picture, self._bursts)
         self._last_picture, self._picture = self._picture, []
         self._last_bursts, self._bursts = self._bursts, set()
 
@@ -155,14 +150,9 @@ class Governor:
         """
         if not self.shared or not (self.limited or moving):
             return 0.0
-        pace = VERSIONS_MOVING if moving else self._pace_at_rest() if rate_hz > SLOW else SLOW * 10
+        pace = VERSIONS if moving or rate_hz > SLOW else SLOW * 10
         self._version_period = 1 / pace
         return max(self.next_picture(), self._version_at + self._version_period)
-
-    def _pace_at_rest(self) -> float:
-        cost = self._cost(self._picture, self._bursts) if "load" in self.words else self._version_ms
-        possible = self.share * _REST_SHARE * 1e3 / cost if cost > 0 else VERSIONS_AT_REST
-        return min(max(possible, VERSIONS_MOVING), VERSIONS_AT_REST)
 
     def _cost(self, works: list[Work], bursts: set[str]) -> float:
         return sum(self.cost(w) or 0.0 for w in works) + SWITCH * len(bursts)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import torch
 
 Meta = dict[str, Any]
+OPTIONS = ("activated", "layout")
+"""Metadata that steer recognition."""
 
 
 class Form(Protocol):
@@ -25,9 +27,9 @@ class Form(Protocol):
         """The tensors of a value, or None when it is not (any more) of this form. Cheap: called at every publish."""
         ...
 
-    def published(self, value: Any, meta: Meta) -> tuple[tuple[torch.Tensor, ...], Meta] | None:
-        """What a stream is given of a value and the caller's metadata: the tensors, and metadata that can travel; None
-        when the value is not of this form. Raises TypeError, ValueError for metadata that cannot."""
+    def following(self, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
+        """Of a value that comes after one of this form, and the caller's metadata: this form, or another if it looks
+        different, and what the stream is given. Raises TypeError, ValueError for what cannot be shown."""
         ...
 
     def unpack(self, published: tuple[tuple[torch.Tensor, ...], Meta]) -> tuple[dict[str, torch.Tensor], Meta]:
@@ -38,6 +40,20 @@ class Form(Protocol):
     def meta(self, meta: Meta) -> Meta:
         """The metadata alone; the same object as long as they are the same. It never changes afterwards."""
         ...
+
+
+def following(form: Form, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
+    """As `Form.following`."""
+    from splatview.adapt.meta import checked
+
+    meta = checked(meta)
+    tensors = form.collect(value)
+    if tensors is None:
+        form = recognise(value, form.kind, {k: meta[k] for k in OPTIONS if k in meta})
+        tensors = form.collect(value)
+    if tensors is None:
+        raise ValueError("a value changed while it was being looked at; publish from one thread at a time")
+    return form, (tensors, meta)
 
 
 def recognise(value: Any, kind: str | None, options: Meta) -> Form:

@@ -19,14 +19,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter, is_, itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ipc.kinds import SH_REST
 from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, shape_text
-from splatview.adapt.meta import checked
+
+if TYPE_CHECKING:
+    from splatview.adapt import Form
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _NAMES = {
@@ -122,10 +124,11 @@ class GaussianForm:
         self._last = tensors
         return tensors
 
-    def published(self, value: Any, meta: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]] | None:
-        """As `Form.published`."""
-        tensors = self.collect(value)
-        return None if tensors is None else (tensors, checked(meta))
+    def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, tuple[tuple[Any, ...], dict[str, Any]]]:
+        """As `Form.following`."""
+        from splatview.adapt import following
+
+        return following(self, value, meta)
 
     def unpack(self, published: tuple[tuple[torch.Tensor, ...], dict[str, Any]]
                ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
 from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, is_array, shape_text
-from splatview.adapt.meta import checked
+
+if TYPE_CHECKING:
+    from splatview.adapt import Form
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 _LEGAL_SHAPES = "(H, W), (H, W, 1|3|4) or (1|3|4, H, W)"
@@ -51,10 +53,11 @@ class ImageForm:
         self._array = None
         return None
 
-    def published(self, value: Any, meta: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]] | None:
-        """As `Form.published`."""
-        tensors = self.collect(value)
-        return None if tensors is None else (tensors, checked(meta))
+    def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, tuple[tuple[Any, ...], dict[str, Any]]]:
+        """As `Form.following`."""
+        from splatview.adapt import following
+
+        return following(self, value, meta)
 
     def unpack(self, published: tuple[tuple[torch.Tensor, ...], dict[str, Any]]
                ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
