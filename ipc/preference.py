@@ -15,7 +15,8 @@ class Place:
     def __init__(self) -> None:
         from torch import Tensor
 
-        self._address = Tensor.data_ptr
+        self.address = Tensor.data_ptr
+        """Of a tensor."""
         self.number = 0
         """Counts the places."""
         self.looks = 0
@@ -29,7 +30,7 @@ class Place:
         """Whether these lie where the last ones lay, and in the same shape. Costs about a microsecond."""
         try:
             # The very tensors of the last time stay where they are, unless somebody assigns to `.data`.
-            addresses = self.of(tensors)
+            addresses = [*map(self.address, tensors)]
             there = addresses == self.addresses
             if there and (tensors is self._tensors or all(map(is_, tensors, self._tensors))):
                 return True
@@ -44,10 +45,6 @@ class Place:
             return True
         self.number += 1
         return False
-
-    def of(self, tensors: tuple[Any, ...]) -> list[int]:
-        """The addresses of these."""
-        return [*map(self._address, tensors)]
 
     def forget(self) -> None:
         """Keep no tensor any more."""

@@ -2,8 +2,7 @@
 
 A stream has one outlet for each way (`ipc.ways`) that some viewer chose. What a call to `publish` may cost: with no
 reader, an attribute and a counter; with one, what the way takes: a copy, or for tensors shared in place, if a viewer
-asks for a version at the moment, the record of an event. It never waits for a viewer, and never for the helper thread
-either.
+asks for a version at the moment, the record of an event. It waits neither for a viewer nor for the helper thread.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ class Stream:
         self.name = name
         self.kind = kind
         self.tally = Tally(run.board, index)
-        self.value: Published | None = None
-        """The newest value, kept so that a viewer that comes late sees it."""
         self.readers = 0
         """Viewers that opened this stream. Written by the helper thread alone."""
         self.live = False
@@ -86,12 +83,14 @@ class Stream:
             # Nothing runs yet, and what we would record would run at each replay.
             self._run.board.count_skipped()
             return
-        self.value, tally.version, tally.passed = value, version, None
+        form = self._form
+        assert form is not None
+        tally.newest, tally.version = (form, value), version
         if asked:
             # The helper thread may be serving a viewer that came late: it finds out by itself that it is behind.
             if self._lock.acquire(False):
                 try:
-                    self._share(self._form, value, version)  # type: ignore[arg-type]
+                    self._share(form, value, version)
                 except Exception as e:
                     self._run.fault(e)
                 finally:
@@ -103,8 +102,7 @@ class Stream:
     def describe(self, form: Form, copy: bool | None = None, live: bool = False) -> None:
         """Say what is published from now on, and what the caller asked for: `copy` True, False or either, `live`."""
         self._form = form
-        looks = (form.shape, form.dtype, form.device)
-        wishes = (copy, live)
+        looks, wishes = (form.shape, form.dtype, form.device), (copy, live)
         if looks == self._looks and wishes == self._preference.wishes:
             return
         if form.device != self._device:
@@ -139,12 +137,20 @@ class Stream:
                 self._run.fault(e)
 
     def _share(self, form: Form, value: Published, version: int) -> None:
-        place, steady = self._place, self.tally.steady
+        place, tally = self._place, self.tally
         tensors, meta = value
+        steady = tally.steady
         if (steady is not None and tensors is steady.tensors and form is steady.form
-                and place.of(tensors) == steady.addresses):
-            if self.tally.asked and not self._again(steady.outlet, value, form.meta(meta), version):
-                self.tally.steady = None
+                and [*map(place.address, tensors)] == steady.addresses):
+            if tally.asked:  # in as few functions as possible: see Tally
+                try:
+                    steady.again(tensors, steady.addresses, form.meta(meta), version, tally.cuda_stream)
+                except SharingError as e:
+                    tally.steady = None
+                    self._failed_by(steady.outlet, e)
+                    return
+                steady.outlet.version = version
+                self._words[COPIES] += 1
             return
         self.tally.steady = None
         frame: Unpacked | None = None
@@ -264,12 +270,13 @@ class Stream:
 
         Raises TypeError, ValueError for a value that was passed over and cannot be shown.
         """
-        form, passed = self._form, self.tally.passed
-        if form is None or self.value is None:
+        found = self.tally.newest
+        if found is None or self._form is None:
             return None
-        if passed is None:
-            return form, self.value
-        form, value = form.following(*passed)
+        form, value = found
+        if form is not None:
+            return form, value
+        form, value = self._form.following(*value)
         return (form, value) if (form.kind, form.device) == (self.kind, self._device) else None
 
     @property
@@ -322,7 +329,7 @@ class Stream:
 
     def behind(self) -> bool:
         """Whether a reader waits for a version that it has not been given."""
-        return self.readers > 0 and self.value is not None and any(map(self._lacks, self._outlets.values()))
+        return self.readers > 0 and self.tally.newest is not None and any(map(self._lacks, self._outlets.values()))
 
     def _lacks(self, outlet: Outlet) -> bool:
         if outlet.way not in self._ways:
@@ -387,7 +394,7 @@ class Stream:
 
     def close(self) -> None:
         with self._lock:
-            self.value = self._form = self.tally.steady = self.tally.passed = None
+            self._form = self.tally.steady = self.tally.newest = None
             self._place.forget()
             for outlet in self._outlets.values():
                 outlet.close()

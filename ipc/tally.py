@@ -20,9 +20,11 @@ class Steady:
     """What a stream knows while its tensors stay where they are and all its viewers read them there: as long as none of
     them asks, a version is only counted, and else it costs one call of the writer."""
 
-    __slots__ = ("addresses", "form", "outlet", "tensors")
+    __slots__ = ("addresses", "again", "form", "outlet", "tensors")
 
     def __init__(self, form: Form, outlet: Outlet, tensors: Tensors, addresses: list[int]):
+        assert outlet.writer is not None
+        self.again = outlet.writer.again
         self.form = form
         self.outlet = outlet
         self.tensors = tensors
@@ -36,7 +38,7 @@ class Tally:
     to count a version is therefore in this one small object.
     """
 
-    __slots__ = ("_asked", "_word", "_words", "cuda_stream", "device", "passed", "raw_stream", "steady", "version")
+    __slots__ = ("_asked", "_word", "_words", "cuda_stream", "device", "newest", "raw_stream", "steady", "version")
 
     def __init__(self, board: Board, index: int):
         """For the stream of this number."""
@@ -45,8 +47,9 @@ class Tally:
         self._word = Board.version_word(index)
         self.version = 0
         self.steady: Steady | None = None
-        self.passed: tuple[Any, dict[str, Any]] | None = None
-        """The newest value and metadata, as the caller of `splatview.publish` gave them, if they were passed over."""
+        self.newest: tuple[Form | None, tuple[Any, dict[str, Any]]] | None = None
+        """The newest value, kept so that a viewer that comes late sees it: its form and what `Stream.publish` was
+        given, or, if it was passed over, None and what the caller of `splatview.publish` gave."""
         self.raw_stream: Callable[[int], int] | None = None
         """What tells the current CUDA stream of a device; None for tensors of the CPU."""
         self.device = 0
@@ -71,6 +74,6 @@ class Tally:
             return False
         if self.raw_stream is not None:
             self.cuda_stream = self.raw_stream(self.device)
-        self.passed = value, meta
+        self.newest = None, (value, meta)
         self.version = self._words[self._word] = version
         return True

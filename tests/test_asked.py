@@ -4,6 +4,8 @@ CPU plays the GPU's here."""
 from __future__ import annotations
 
 import contextlib
+import gc
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,7 +88,7 @@ def test_what_lies_elsewhere_by_then_too(scenes: Run, monkeypatch: pytest.Monkey
     it = scene()
     for step in range(3):
         scenes.publish(it, step=step)
-    before = scenes.writer.generation
+    before, old = scenes.writer.generation, weakref.ref(it["shN"])
     scenes.ask(False)
     it = moved(it, what)
     scenes.publish(it, step=3)
@@ -95,6 +97,9 @@ def test_what_lies_elsewhere_by_then_too(scenes: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr("splatview.adapt.recognise", on_cuda(splatview.adapt.recognise))
     scenes.stream.catch_up()
     assert scenes.writer.generation == before + 1
+    scenes.stream.forget(scenes.writer.generation)
+    gc.collect()
+    assert old() is None, "what has been replaced is let go, though no publish follows"
     assert newest(scenes) == (4, 3)
     assert {t.name: t.shape for t in scenes.writer.ref.tensors}["means"] == tuple(it["means"].shape)
     assert scenes.stream.info is not None

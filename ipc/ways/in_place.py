@@ -28,20 +28,21 @@ from typing import TYPE_CHECKING, Any
 from ipc import descriptors, limits
 from ipc.cuda import driver, retiring
 from ipc.errors import SharingError
-from ipc.messages import InPlaceRef, VersionHeader
+from ipc.messages import InPlaceRef, VersionHeader, encode
 from ipc.segments import PAGE
 from ipc.ways.layout import (
     ARRIVED,
     DONE,
     HEADER,
+    HEADER_BYTES,
     OLDEST_KEPT,
     SEQ,
     TIME,
     VERSION,
     full_fence,
     header_before_meta,
-    header_with,
     store_fence,
+    too_long,
 )
 from ipc.ways.slots import SlotWriter
 
@@ -152,8 +153,10 @@ class InPlaceWriter(SlotWriter):
         One long function, since after a while of other work what each call costs is what it has to fetch from memory.
         """
         if meta is not self._meta:
-            self._header = header_with(self._header_start, meta)
-            self._meta = meta
+            header = self._header_start + encode(meta)
+            if len(header) > HEADER_BYTES:
+                raise too_long(header)
+            self._header, self._meta = header, meta
         self._event.record(stream)
         header, words = self._header, self._words
         slot = self._last + 1

@@ -69,8 +69,12 @@ def header_with(before: bytes, meta: dict[str, Any]) -> bytes:
     """A header as it stands in a slot. Raises SharingError when it is too long."""
     raw = before + encode(meta)
     if len(raw) > HEADER_BYTES:
-        raise SharingError(f"metadata of {len(raw)} bytes; the limit is {HEADER_BYTES}")
+        raise too_long(raw)
     return raw
+
+
+def too_long(header: bytes) -> SharingError:
+    return SharingError(f"metadata of {len(header)} bytes; the limit is {HEADER_BYTES}")
 
 
 def data_bytes(tensors: dict[str, torch.Tensor]) -> int:

@@ -32,6 +32,10 @@ class Form(Protocol):
         different, and what the stream is given. Raises TypeError, ValueError for what cannot be shown."""
         ...
 
+    def forget(self) -> None:
+        """Keep no tensor of the last value. Any thread."""
+        ...
+
     def unpack(self, published: tuple[tuple[torch.Tensor, ...], Meta]) -> tuple[dict[str, torch.Tensor], Meta]:
         """What `collect` gave and the caller's metadata, as the named tensors and metadata of a frame. The tensors
         are views: whoever shares them in place shares the caller's memory."""
@@ -49,6 +53,7 @@ def following(form: Form, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any
     meta = checked(meta)
     tensors = form.collect(value)
     if tensors is None:
+        form.forget()
         form = recognise(value, form.kind, {k: meta[k] for k in OPTIONS if k in meta})
         tensors = form.collect(value)
     if tensors is None:

@@ -114,8 +114,9 @@ class GaussianForm:
             if self._model:  # an inria model, which knows how far it has come
                 self._active_degree = getattr(value, "active_sh_degree", None)
             # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
-            if all(map(is_, tensors, self._last)) and tensors[0].shape == self._looks[0][0]:
-                return self._last  # the same tuple: whoever compares sees it at once
+            last = self._last
+            if all(map(is_, tensors, last)) and tensors[0].shape == self._looks[0][0]:
+                return last  # the same tuple: whoever compares sees it at once
             for tensor, (shape, dtype, device) in zip(tensors, self._looks, strict=True):
                 if tensor.shape != shape or tensor.dtype is not dtype or tensor.device != device:
                     return None
@@ -123,6 +124,9 @@ class GaussianForm:
             return None
         self._last = tensors
         return tensors
+
+    def forget(self) -> None:
+        self._last = (None,) * len(self._looks)
 
     def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, tuple[tuple[Any, ...], dict[str, Any]]]:
         """As `Form.following`."""

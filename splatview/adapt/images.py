@@ -47,11 +47,15 @@ class ImageForm:
                 self._array, self._taken = array, (value,)
         if (value.shape == self._shape and value.dtype is self._dtype and value.device == self._device
                 and value.layout is torch.strided):
-            if value is not self._last[0]:
-                self._last = (value,)
-            return self._last  # for the very tensor of the last call the same tuple: whoever compares sees it at once
+            last = self._last
+            if value is not last[0]:
+                last = self._last = (value,)
+            return last  # for the very tensor of the last call the same tuple: whoever compares sees it at once
         self._array = None
         return None
+
+    def forget(self) -> None:
+        self._array, self._taken, self._last = None, None, (None,)
 
     def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, tuple[tuple[Any, ...], dict[str, Any]]]:
         """As `Form.following`."""
