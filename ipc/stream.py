@@ -18,7 +18,7 @@ from ipc.limits import MAX_META_TEXT
 from ipc.messages import StreamInfo
 from ipc.outlet import Outlet, in_place_counts
 from ipc.preference import Place, Preference
-from ipc.tally import LOOK_CLOSELY, Steady, Tally
+from ipc.tally import LOOK, Steady, Tally
 from ipc.ways import CPU_WAYS, WAYS
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Stream:
         if tally.raw_stream is not None:
             tally.cuda_stream = tally.raw_stream(tally.device)
         version, steady = tally.version + 1, tally.steady
-        asked = self.readers and (steady is None or value[0] is not steady.tensors or not version & LOOK_CLOSELY
+        asked = self.readers and (steady is None or value[0] is not steady.tensors or not version & LOOK
                                   or tally.asked)
         if asked and self._capturing is not None and self._capturing():
             # Nothing runs yet, and what we would record would run at each replay.

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from ipc.outlet import Form, Outlet, Tensors
 
-_LOOK, LOOK_CLOSELY = 15, 31
-"""Masks: of one version in so many the tensors are looked at even if nobody asks, and, more rarely, their memory: what
-has been replaced is to be given back."""
+LOOK = 63
+"""A mask: of one version in so many the tensors are looked at even if nobody asks: what has been replaced is to be given
+back. (A viewer that shows them asks far more often.)"""
 
 
 class Steady:
@@ -70,7 +70,7 @@ class Tally:
         """Only count a version, to be called before `Stream.publish` where `steady` is set, with what the caller of
         `splatview.publish` gave. False: it has to be looked at."""
         version = self.version + 1
-        if not version & _LOOK or self._asked() != NOBODY:
+        if not version & LOOK or self._asked() != NOBODY:
             return False
         if self.raw_stream is not None:
             self.cuda_stream = self.raw_stream(self.device)

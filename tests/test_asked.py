@@ -15,6 +15,7 @@ from test_prepared import moved, picture, scene
 import splatview.adapt
 from ipc.cuda import retiring
 from ipc.messages import decode_version_header
+from ipc.tally import LOOK
 from ipc.ways.layout import VERSION
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def test_a_scene_that_moved_is_shared_though_nobody_asks(scenes: Run, what: str)
     before = scenes.writer.generation
     scenes.ask(False)
     it = moved(it, what)
-    for step in range(3, 32 if what == "data" else 16):  # which leaves the parameters what they were
+    for step in range(3, LOOK + 1):
         scenes.publish(it, step=step)
     assert scenes.writer.generation == before + 1
     assert scenes.stream._outlets["in-place"].version == step + 1
@@ -168,9 +169,9 @@ def test_a_picture_that_stays_costs_nothing_while_nobody_asks(machine: Machine) 
     run.publish(image, step=5)
     assert len(machine.recorded) == 5
     assert (run.stream.version, newest(run)) == (6, (5, 4))
-    for step in range(6, 16):
+    for step in range(6, LOOK + 1):
         run.publish(image.clone(), step=step)
-    assert newest(run) == (16, 15), "another one is noticed"
+    assert newest(run) == (LOOK + 1, LOOK), "another one is noticed"
     run.stream.close()
     run.board.close()
     assert retiring.settle()
