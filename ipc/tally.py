@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ipc.outlet import Form, Outlet, Tensors
 
 LOOK = 63
-"""A mask: of one version in so many the tensors are looked at even if nobody asks: what has been replaced is to be given
-back. (A viewer that shows them asks far more often.)"""
+"""A mask: of one version in so many the tensors are looked at even if nobody asks, so that what has been replaced is
+given back. (A viewer that shows them asks far more often.)"""
 
 
 class Steady:
