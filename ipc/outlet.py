@@ -6,6 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from ipc.board import Board
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     Tensors = tuple[Any, ...]
     Published = tuple[Tensors, dict[str, Any]]
     Unpacked = tuple[dict[str, torch.Tensor], dict[str, Any]]
+
+
+_SETTLE = 0.01
+"""Seconds for which a tensor must stay unchanged after a late copy."""
 
 
 class Run(Protocol):
@@ -43,6 +49,10 @@ class Form(Protocol):
     dtype: str
     device: str
     """"cpu" or "cuda:0"."""
+
+    def collect(self, value: Any) -> Tensors | None:
+        """The tensors of a value, or None when it is not of this form; for the last one's the very same tuple."""
+        ...
 
     def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, Published]:
         """Of a value that comes after one of this form, and the caller's metadata: this form, or another if it looks
@@ -97,6 +107,15 @@ class Outlet:
         self.writer, self.version, self.form, self.ready = None, 0, None, -1
 
 
-def in_place_counts(tensors: dict[str, torch.Tensor]) -> list[int]:
-    """How many in-place operations have ended on each tensor (inference tensors do not count)."""
-    return [0 if t.is_inference() else t._version for t in tensors.values()]
+def at_rest(tensors: dict[str, torch.Tensor], current: Callable[[], bool]) -> Callable[[], bool]:
+    """What tells, a moment after it is called, whether since now no in-place operation has ended on these tensors
+    (inference tensors do not count them), and whether they are still `current`."""
+    def counts() -> list[int]:
+        return [0 if t.is_inference() else t._version for t in tensors.values()]
+
+    def settled() -> bool:
+        time.sleep(_SETTLE)
+        return current() and before == counts()
+
+    before = counts()
+    return settled

@@ -90,10 +90,9 @@ class Publisher:
         if os.getpid() != self.pid:
             return
         streams = list(self.streams.values())
-        if ending:
+        if self._helper.close() and ending:
             for stream in streams:
                 stream.finish()
-        self._helper.close()
         self.folder.remove()
         if ending:
             return

@@ -8,6 +8,7 @@ asks for a version at the moment, the record of an event. It waits neither for a
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from ipc.board import COPIES
 from ipc.errors import SharingError
 from ipc.limits import MAX_META_TEXT
 from ipc.messages import StreamInfo
-from ipc.outlet import Outlet, in_place_counts
+from ipc.outlet import Outlet, at_rest
 from ipc.preference import Place, Preference
 from ipc.tally import LOOK, Steady, Tally
 from ipc.ways import CPU_WAYS, WAYS
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
     from ipc.messages import Ref
     from ipc.outlet import Form, Published, Run, Unpacked
 
-_SETTLE = 0.01
-"""Seconds for which a tensor must stay unchanged after a late copy."""
 _GROWTH = 1.5
 """Spare room for scenes, which grow."""
 _REST = 0.1
 """Seconds between two generations in place while another way suits the stream better."""
+_TEND = 1.0
+"""Seconds between looks whether tensors in place were replaced while nobody asked."""
 
 
 class Stream:
@@ -63,6 +64,7 @@ class Stream:
         self._gpu = ""
         self._capturing: Callable[[], bool] | None = None
         self._place = Place()
+        self._tended = 0.0
 
     @property
     def version(self) -> int:
@@ -248,21 +250,6 @@ class Stream:
         ways = CPU_WAYS if self._device == "cpu" else self._preference.ways()
         self._ways = tuple(w for w in ways if w not in self._failed) or ways[-1:]
 
-    def finish(self) -> None:
-        """Mark the newest version, which no publish follows: viewers read it in place when this process has ended."""
-        if not any(o.in_place and o.version != self.version for o in self._outlets.values()):
-            return
-        if self._lock.acquire(timeout=_SETTLE):
-            try:
-                found = self._newest()
-                if found is not None and not (self._capturing is not None and self._capturing()):
-                    self.tally.steady = None  # as if somebody asked
-                    self._share(*found, self.version)
-            except Exception as e:
-                self._run.fault(e)
-            finally:
-                self._lock.release()
-
     # Any thread.
 
     def _newest(self) -> tuple[Form, Published] | None:
@@ -291,15 +278,17 @@ class Stream:
 
     def ref(self, way: str) -> Ref | None:
         """Where the frames lie that one way brings; None before there is one."""
-        outlet = self._outlets.get(way)
-        writer = outlet.writer if outlet is not None else None
+        writer = self._writer(way)
         return writer.ref if writer is not None else None
 
     def note(self, way: str) -> str:
         """What is worse about a way here than usually, for people (`FrameWriter.note`)."""
-        outlet = self._outlets.get(way)
-        writer = outlet.writer if outlet is not None else None
+        writer = self._writer(way)
         return writer.note[:MAX_META_TEXT] if writer is not None else ""
+
+    def _writer(self, way: str) -> Any:
+        outlet = self._outlets.get(way)
+        return outlet.writer if outlet is not None else None
 
     # The helper thread.
 
@@ -366,31 +355,42 @@ class Stream:
         self.tally.tell()
 
     def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked) -> None:
-        version, tensors = self.version, frame[0]
+        version = self.version
         if version == outlet.version:  # a live stream: the same publish, newer contents
             version = self.tally.version = version + 1
-        marks = in_place_counts(tensors)
-
-        def settled() -> bool:
-            time.sleep(_SETTLE)
-            return self.version == version and marks == in_place_counts(tensors)
-
+        settled = at_rest(frame[0], lambda: self.version == version)
         self._write(outlet, form, value, frame, version, settled)
 
-    def forget(self, generation: int) -> None:
-        """No viewer reads generations in place before this one any more."""
-        writer = self._in_place()
-        if writer is not None:
-            writer.forget(generation)
-
     def due(self) -> float | None:
-        """When (time.monotonic) to call `forget` again even if no viewer says anything."""
-        writer = self._in_place()
-        return None if writer is None else writer.due
+        """When (time.monotonic) to call `tend` even if no viewer says anything; None: there is nothing to tend."""
+        writer = self._writer("in-place")
+        return None if writer is None else min(writer.due or math.inf, self._tended + _TEND)
 
-    def _in_place(self) -> Any:
-        outlet = self._outlets.get("in-place")
-        return outlet.writer if outlet is not None else None
+    def finish(self) -> None:
+        """Mark the newest version in place, which no publish follows: viewers read it when this process has ended. For
+        when the helper thread has."""
+        if any(o.in_place and o.version != self.version for o in self._outlets.values()):
+            self.tally.steady = None
+            try:
+                self.catch_up()
+            except Exception as e:
+                self._run.fault(e)
+
+    def tend(self, generation: int) -> None:
+        """Let go of generations in place before this one, which no viewer reads any more; and see to it that tensors
+        are let go of that were replaced while nobody asked."""
+        if (writer := self._writer("in-place")) is not None:
+            writer.forget(generation)
+        now, tally = time.monotonic(), self.tally
+        if now < self._tended + _TEND:
+            return
+        self._tended = now
+        steady, newest = tally.steady, tally.newest
+        if steady is None or newest is None or newest[0] is not None:
+            return
+        tensors = steady.form.collect(newest[1][0]) or ()
+        if tensors is not steady.tensors or [*map(self._place.address, tensors)] != steady.addresses:
+            tally.steady, self.late = None, True
 
     def close(self) -> None:
         with self._lock:

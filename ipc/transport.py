@@ -110,17 +110,20 @@ class Helper:
             self._attend = True
             self._poke()
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Whether the thread has ended, as it does unless something holds it up."""
         self._closing = True
         self._poke()
         self._thread.join(timeout=0.5)
-        if not self._thread.is_alive():
-            self._socket.close(0)
-            self._context.term()
-            self._server.close()
-            os.close(self._wake)
-            if self._folder_fd >= 0:
-                os.close(self._folder_fd)
+        if self._thread.is_alive():
+            return False
+        self._socket.close(0)
+        self._context.term()
+        self._server.close()
+        os.close(self._wake)
+        if self._folder_fd >= 0:
+            os.close(self._folder_fd)
+        return True
 
     def _poke(self) -> None:
         with contextlib.suppress(OSError):
@@ -287,16 +290,16 @@ class Helper:
         self._changed.set()
 
     def _look_at_streams(self) -> None:
-        """Note which streams could not share a version, and let go of generations that nobody reads any more."""
+        """Let go of what nobody reads any more, and note which streams could not share a version."""
         self._attend = False
         now = time.monotonic()
         for stream in list(self._streams.values()):
+            if stream.due() is not None:
+                stream.tend(min((v.opened[stream.index].taken for v in self._viewers.values()
+                                 if stream.index in v.opened and v.opened[stream.index].way == "in-place"),
+                                default=0))
             if stream.late and stream.index not in self._deadlines:
                 self._deadlines[stream.index] = (now + GRACE, stream.version)
-            if stream.due() is not None:
-                stream.forget(min((v.opened[stream.index].taken for v in self._viewers.values()
-                                   if stream.index in v.opened and v.opened[stream.index].way == "in-place"),
-                                  default=0))
 
     def _serve_late_viewers(self) -> None:
         now = time.monotonic()

@@ -98,7 +98,7 @@ def test_what_lies_elsewhere_by_then_too(scenes: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr("splatview.adapt.recognise", on_cuda(splatview.adapt.recognise))
     scenes.stream.catch_up()
     assert scenes.writer.generation == before + 1
-    scenes.stream.forget(scenes.writer.generation)
+    scenes.stream.tend(scenes.writer.generation)
     gc.collect()
     assert old() is None, "what has been replaced is let go, though no publish follows"
     assert newest(scenes) == (4, 3)
@@ -133,7 +133,8 @@ def on_cuda(recognise: Any) -> Any:
     return seeming
 
 
-def test_the_last_version_is_marked_when_the_process_ends(scenes: Run) -> None:
+def test_the_last_version_is_marked_when_the_process_ends(scenes: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
     it = scene()
     for step in range(3):
         scenes.publish(it, step=step)
@@ -158,6 +159,34 @@ def test_a_scene_that_moved_is_shared_though_nobody_asks(scenes: Run, what: str)
         scenes.publish(it, step=step)
     assert scenes.writer.generation == before + 1
     assert scenes.stream._outlets["in-place"].version == step + 1
+
+
+@pytest.mark.parametrize("what", ["data", "another parameter", "densified"])
+def test_what_was_replaced_while_nobody_asks_is_noticed_by_the_helper_thread(
+        scenes: Run, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """A viewer that was stopped never asks, and nothing may follow."""
+    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
+    monkeypatch.setattr("splatview.adapt.recognise", on_cuda(splatview.adapt.recognise))
+    it = scene()
+    for step in range(3):
+        scenes.publish(it, step=step)
+    scenes.ask(False)
+    before, stream = scenes.writer.generation, scenes.stream
+    scenes.publish(it, step=3)
+    stream._tended = -1e9
+    stream.tend(0)
+    assert (stream.late, stream.behind()) == (False, False), "nothing was replaced"
+    assert stream.due() == stream._tended + 1, "and it is not looked at all the time"
+    it = moved(it, what)
+    scenes.publish(it, step=4)
+    stream.tend(0)
+    assert not stream.late, "not yet"
+    stream._tended -= 2
+    stream.tend(0)
+    assert (stream.late, stream.behind()) == (True, True)
+    stream.catch_up()
+    assert scenes.writer.generation == before + 1
+    assert newest(scenes) == (5, 4)
 
 
 def test_a_picture_that_stays_costs_nothing_while_nobody_asks(machine: Machine) -> None:

@@ -104,9 +104,12 @@ def test_a_version_published_while_the_helper_thread_is_at_it_comes_later(wait_u
 
 
 class Staying(RingWriter):
-    """As those that share in place: it has no generation to forget."""
+    """As those that share in place."""
 
     due = None
+
+    def forget(self, before: int) -> None:
+        pass
 
 
 class Asking(RingReader):

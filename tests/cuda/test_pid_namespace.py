@@ -41,12 +41,12 @@ def publish(value):
     splatview.publish(pictures[-1], "image")
     return {name: stream(name).version for name in STREAMS}
 def files():
-    "What is open here, but for the GPU's device files: the driver opens some when it needs them and keeps them."
+    "What is open here, but for what the GPU's driver opens when it needs it, and keeps."
     there = []
     for fd in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             there.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return sorted(f for f in there if not f.startswith(("/dev/nvidia", "/proc/")))
+    return sorted(f for f in there if not f.startswith(("/dev/nvidia", "/dev/shm/cuda.shm.", "/proc/")))
 def left():
     "What there is for viewers' sake."
     return {"readers": [stream(name).readers for name in STREAMS],
