@@ -32,7 +32,7 @@ _GROWTH = 1.5
 """Spare room for scenes, which grow."""
 _REST = 0.1
 """Seconds between two generations in place while another way suits the stream better."""
-_TEND = 1.0
+_TEND = 3.0
 """Seconds between looks whether tensors in place were replaced while nobody asked."""
 
 

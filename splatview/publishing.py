@@ -63,7 +63,7 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         `sh_degree` (the degree in use) and `antialiased` steer the drawing; for images `layout` ("HWC" or "CHW").
 
     The call never waits for a viewer, nor for the GPU: copies are queued on torch's current stream. The tensors are
-    kept until the next version or `close` (those shared in place up to a second longer while a viewer changes over),
+    kept until the next version or `close` (those shared in place some seconds longer, until viewers change over),
     and copied only while a viewer shows them. Of tensors in place that stay where they are, as an optimizer's do, a
     version is only counted unless a viewer asks for one at the moment, which costs a microsecond; what is wrong with
     such a value is found when one asks, or every few versions. While a CUDA graph is captured nothing is queued.

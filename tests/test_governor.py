@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from viewer_app.governor import SCALES, SWITCH, Governor, scaled
@@ -131,13 +133,45 @@ def test_the_resolution_while_moving_lets_it_run_smoothly(governor: Governor, cl
     least = fixed + (full - fixed) * SCALES[-1] ** 2
     possible = 100.0 / least  # ms of the share in a second, by those of a picture
     assert rate >= min(50.0, possible * 0.9)
-    assert len(set(used[len(used) // 2:])) == 1, "the resolution does not waver"
-    assert used[-1] in SCALES
+    chosen, count = Counter(used[len(used) // 2:]).most_common(1)[0]
+    assert count >= 0.97 * (len(used) - len(used) // 2), "the resolution does not waver, but for a picture now and then"
+    assert chosen in SCALES
     if full <= 100 / 60:
         assert set(used) == {1.0}
     elif possible > 60:  # nor is it less than it need be
-        rung = SCALES.index(used[-1])
+        rung = SCALES.index(chosen)
         assert fixed + (full - fixed) * SCALES[max(rung - 2, 0)] ** 2 > 100 / 60
+
+
+def test_a_resolution_that_seemed_too_much_is_tried_again(governor: Governor, clock: Clock) -> None:
+    """For a second every time is three times what it is: somebody else had the GPU."""
+    used: list[float] = []
+    begin = clock.now
+    while clock.now < begin + 12:
+        if clock.now >= governor.next_picture():
+            scale = governor.scale("scene", SIZE)
+            w, h = scaled(SIZE, scale)
+            governor.begin_picture()
+            governor.gives(("scene", w, h))
+            governor.took(("scene", w, h), (3.0 if clock.now < begin + 1 else 1.0) * (0.4 + 0.8 * scale * scale))
+            used.append(scale)
+        clock.now += 0.001
+    assert min(used[: len(used) // 6]) < 0.6
+    assert used[-1] == 1.0
+    assert len(set(used[-100:])) == 1
+
+
+def test_who_begins_to_move_begins_with_the_full_resolution(governor: Governor, clock: Clock) -> None:
+    """If it is enough for a fluent picture, though not for going over to it."""
+    work = ("scene", *SIZE)
+    governor.took(work, 4.0)
+    assert governor.scale("scene", SIZE) < 1.0
+    for _ in range(32):
+        clock.now += 0.01
+        governor.took(work, 1.8)  # between what SMOOTH and FLUENT allow
+    assert governor.scale("scene", SIZE) < 1.0
+    clock.now += 1.0
+    assert governor.scale("scene", SIZE) == 1.0
 
 
 def test_what_is_drawn_beside_the_scene_counts(governor: Governor) -> None:
@@ -229,8 +263,9 @@ def test_a_million_gaussians_move_at_52_a_second_or_more(governor: Governor, clo
             used.append(scale)
         clock.now += 0.001
     assert sum(t > end - 3 for t in times) / 3 >= 52
-    assert used[-1] >= 0.7
-    assert len(set(used[len(used) // 2:])) == 1
+    chosen, count = Counter(used[len(used) // 2:]).most_common(1)[0]
+    assert chosen >= 0.7
+    assert count >= 0.97 * (len(used) - len(used) // 2)
     assert governor.used <= 0.11
 
 

@@ -28,6 +28,10 @@ SLOW = 40.0
 """Versions a second up to which each is shown as soon as the share allows it."""
 VERSIONS = 10.0
 """New versions of a scene a second, at most, while somebody moves and where they come faster than SLOW."""
+_TRY = 2.0
+"""Seconds between two pictures that are drawn at a higher resolution than was chosen, to learn what that costs."""
+_PAUSE = 0.5
+"""Seconds without such pictures after which somebody who moves begins anew."""
 _BURST = 0.05
 """Seconds of its share that may be saved up, so that the first picture after a rest comes at once."""
 _MEMORY = 10.0
@@ -55,6 +59,7 @@ class Governor:
         self._bursts: set[str] = set()
         self._last_bursts: set[str] = set()
         self._scale = 1.0
+        self._scaled_at = self._tried_at = -1e9
         self._version_at = -1e9
         self._version_period = 0.0
 
@@ -165,9 +170,14 @@ class Governor:
         """At what resolution to draw the works `(name, width, height)` while somebody moves: 1, or one of SCALES.
 
         Costs that are not known are taken from those that are: a part stays, a part goes with the number of pixels.
+        Since what is measured beside another process is often too much, a higher one is tried now and then.
         """
         if not self.limited:
             return 1.0
+        now = self._clock()
+        if now - self._scaled_at > _PAUSE:
+            self._scale, self._tried_at = 1.0, now
+        self._scaled_at = now
         known = {s: c for s in SCALES if (c := self.cost((name, *scaled(size, s)))) is not None}
         if not known:
             return 1.0
@@ -176,6 +186,9 @@ class Governor:
         room, enough = (self.share * 1e3 / pace - beside for pace in (SMOOTH, FLUENT))
         fits = [s for s in SCALES if _estimate(known, s) <= (enough if s == self._scale else room)]
         self._scale = max(fits, default=SCALES[-1])
+        if self._scale < 1.0 and now - self._tried_at > _TRY:
+            self._tried_at = now
+            return SCALES[SCALES.index(self._scale) - 1]
         return self._scale
 
 
