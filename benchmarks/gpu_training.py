@@ -152,7 +152,8 @@ def _peer() -> list[dict[str, str]]:
     for line in lines:  # mode, ratio, ratio of means, worst stall, steps/s, mean/s, lock, update, images/s, ...
         mode, ratio, _, stall, rate, *_ = line.split()
         f = line.split()
+        rate_of_images, gap = (f[i].replace("nan", "") for i in (8, 9))
         rows.append({"what": f"nerfview: {mode}", "training speed": f"{ratio} ({rate} steps/s)",
-                     "step p50 / worst ms": f"/ {stall}", "images/s": f[8], "their size": f[12] if len(f) > 12 else "",
-                     "longest gap ms": f[9]})
+                     "step p50 / worst ms": f"/ {stall}", "images/s": rate_of_images,
+                     "their size": f[12] if len(f) > 12 else "", "longest gap ms": gap})
     return rows
