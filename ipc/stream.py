@@ -254,9 +254,7 @@ class Stream:
 
     def _newest(self) -> tuple[Form, Published] | None:
         """The newest value and its form; None before there is one, and where the next publish has to see to it.
-
-        Raises TypeError, ValueError for a value that was passed over and cannot be shown.
-        """
+        Raises TypeError, ValueError for a value that was passed over and cannot be shown."""
         found = self.tally.newest
         if found is None or self._form is None:
             return None
