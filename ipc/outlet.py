@@ -42,7 +42,8 @@ class Run(Protocol):
 
 
 class Form(Protocol):
-    """How published values become frames. A value is a tuple of tensors and the caller's metadata."""
+    """How the values of one stream look, and how they become frames (`splatview.adapt` recognises them). What is
+    published of a value is a tuple of tensors and the caller's metadata."""
 
     kind: str
     shape: tuple[int, ...]
@@ -51,7 +52,8 @@ class Form(Protocol):
     """"cpu" or "cuda:0"."""
 
     def collect(self, value: Any) -> Tensors | None:
-        """The tensors of a value, or None when it is not of this form; for the last one's the very same tuple."""
+        """The tensors of a value, or None when it is not (any more) of this form; for the last one's the very same
+        tuple. Cheap: called at every publish that is not passed over."""
         ...
 
     def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, Published]:
@@ -59,8 +61,13 @@ class Form(Protocol):
         different, and what is shared of it. Raises TypeError, ValueError for what cannot be shown."""
         ...
 
+    def forget(self) -> None:
+        """Keep no tensor of the last value. Any thread."""
+        ...
+
     def unpack(self, published: Published) -> Unpacked:
-        """The tensors of a frame by name, views of the published ones, and its metadata."""
+        """The tensors of a frame by name, views of the published ones (whoever shares them in place shares the caller's
+        memory), and its metadata."""
         ...
 
     def meta(self, meta: dict[str, Any]) -> dict[str, Any]:

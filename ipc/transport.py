@@ -1,7 +1,8 @@
 """The helper thread of a trainer: it alone owns the socket, and sleeps until a viewer says something.
 
 It wakes for a hello, an open, a release, a pause, a viewer's death, a request for descriptors, a version that is asked
-for while the trainer is at something else, or a change of the streams; never per frame.
+for while the trainer is at something else, or a change of the streams, and every few seconds while tensors are shared
+in place; never per frame.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from splatview.adapt.meta import checked
 
 if TYPE_CHECKING:
     from ipc import Publisher, Stream
-    from splatview.adapt import Form
+    from ipc.outlet import Form
 
 __all__ = ["close", "paused", "publish", "wait_while_paused"]
 
@@ -123,20 +123,17 @@ def wait_while_paused(timeout: float | None = None) -> None:
 
 def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str, Any]) -> None:
     """A stream's first value, or one that looks different from the last."""
-    from splatview.adapt import OPTIONS, recognise
+    from splatview.adapt import recognised
 
     if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
         return
     kind, copy, live, *_ = wishes
     _check_name(name)
     meta = checked(meta)
-    form = recognise(value, kind, {k: meta[k] for k in OPTIONS if k in meta})
+    form, tensors = recognised(value, kind, meta, repr(name))
     if copy is False and form.device == "cpu":
         raise ValueError("copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or publish "
                          "a CUDA tensor")
-    tensors = form.collect(value)
-    if tensors is None:
-        raise ValueError(f"{name!r} changed while it was being published; publish from one thread at a time")
     with _lock:
         publisher = _publisher or _start()
         if publisher is None:

@@ -28,17 +28,6 @@ def dim(text: str) -> None:
     imgui.text_disabled(text)
 
 
-def wrapped(text: str, *, quiet: bool = False) -> None:
-    """A text over as many lines as it needs."""
-    style = imgui.get_style()
-    color = style.color_(imgui.Col_.text_disabled if quiet else imgui.Col_.text)
-    imgui.push_style_color(imgui.Col_.text, color)
-    imgui.push_text_wrap_pos(0.0)
-    imgui.text_unformatted(text)
-    imgui.pop_text_wrap_pos()
-    imgui.pop_style_color()
-
-
 def slider(label: str, value: float, limits: tuple[float, float], fmt: str, *, reset: float | None = None) -> float:
     """The value after this turn; a right click sets it to `reset`."""
     row(label)

@@ -5,45 +5,14 @@ A form remembers what the value looked like, so that the next value of the same 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch
+    from ipc.outlet import Form
 
 Meta = dict[str, Any]
-OPTIONS = ("activated", "layout")
+_OPTIONS = ("activated", "layout")
 """Metadata that steer recognition."""
-
-
-class Form(Protocol):
-    """How values of one stream look, and how they become a frame."""
-
-    kind: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-
-    def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
-        """The tensors of a value, or None when it is not (any more) of this form. Cheap: called at every publish."""
-        ...
-
-    def following(self, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
-        """Of a value that comes after one of this form, and the caller's metadata: this form, or another if it looks
-        different, and what the stream is given. Raises TypeError, ValueError for what cannot be shown."""
-        ...
-
-    def forget(self) -> None:
-        """Keep no tensor of the last value. Any thread."""
-        ...
-
-    def unpack(self, published: tuple[tuple[torch.Tensor, ...], Meta]) -> tuple[dict[str, torch.Tensor], Meta]:
-        """What `collect` gave and the caller's metadata, as the named tensors and metadata of a frame. The tensors
-        are views: whoever shares them in place shares the caller's memory."""
-        ...
-
-    def meta(self, meta: Meta) -> Meta:
-        """The metadata alone; the same object as long as they are the same. It never changes afterwards."""
-        ...
 
 
 def following(form: Form, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
@@ -54,11 +23,20 @@ def following(form: Form, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any
     tensors = form.collect(value)
     if tensors is None:
         form.forget()
-        form = recognise(value, form.kind, {k: meta[k] for k in OPTIONS if k in meta})
-        tensors = form.collect(value)
-    if tensors is None:
-        raise ValueError("a value changed while it was being looked at; publish from one thread at a time")
+        form, tensors = recognised(value, form.kind, meta, f"a value of kind {form.kind!r}")
     return form, (tensors, meta)
+
+
+def recognised(value: Any, kind: str | None, meta: Meta, what: str) -> tuple[Form, tuple[Any, ...]]:
+    """The form of a value, and its tensors. `meta`: the caller's, checked; `what`: what people call the value.
+
+    Raises as `recognise`, and ValueError for a value that another thread is changing.
+    """
+    form = recognise(value, kind, {k: meta[k] for k in _OPTIONS if k in meta})
+    tensors = form.collect(value)
+    if tensors is None:
+        raise ValueError(f"{what} changed while it was being published; publish from one thread at a time")
+    return form, tensors
 
 
 def recognise(value: Any, kind: str | None, options: Meta) -> Form:

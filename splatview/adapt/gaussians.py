@@ -28,7 +28,7 @@ from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, shape_text
 
 if TYPE_CHECKING:
-    from splatview.adapt import Form
+    from ipc.outlet import Form
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _NAMES = {

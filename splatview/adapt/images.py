@@ -11,7 +11,7 @@ from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, is_array, shape_text
 
 if TYPE_CHECKING:
-    from splatview.adapt import Form
+    from ipc.outlet import Form
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 _LEGAL_SHAPES = "(H, W), (H, W, 1|3|4) or (1|3|4, H, W)"
