@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from contextlib import contextmanager
-from ctypes import POINTER, c_float, c_int, c_ssize_t, c_ubyte, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, c_int, c_ssize_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from ipc.errors import SharingError
@@ -27,22 +27,19 @@ PIXEL_PACK_BUFFER, PIXEL_UNPACK_BUFFER = 0x88EB, 0x88EC
 PIXEL_PACK_BUFFER_BINDING, PIXEL_UNPACK_BUFFER_BINDING = 0x88ED, 0x88EF
 READ_FRAMEBUFFER, DRAW_FRAMEBUFFER = 0x8CA8, 0x8CA9
 READ_FRAMEBUFFER_BINDING, DRAW_FRAMEBUFFER_BINDING, RENDERBUFFER_BINDING = 0x8CAA, 0x8CA6, 0x8CA7
-COLOR_ATTACHMENT0, DEPTH_ATTACHMENT, FRAMEBUFFER_COMPLETE = 0x8CE0, 0x8D00, 0x8CD5
+COLOR_ATTACHMENT0, DEPTH_ATTACHMENT = 0x8CE0, 0x8D00
 RED, RG, RGB, RGBA, DEPTH_COMPONENT = 0x1903, 0x8227, 0x1907, 0x1908, 0x1902
-UNSIGNED_BYTE, UNSIGNED_SHORT, UNSIGNED_INT, FLOAT, HALF_FLOAT = 0x1401, 0x1403, 0x1405, 0x1406, 0x140B
-COPY_READ_BUFFER, COPY_WRITE_BUFFER = 0x8F36, 0x8F37  # the names of their bindings, too
-STATIC_DRAW, STREAM_COPY = 0x88E4, 0x88E2
+UNSIGNED_BYTE, FLOAT, HALF_FLOAT = 0x1401, 0x1406, 0x140B
+STATIC_DRAW = 0x88E4
 SYNC_GPU_COMMANDS_COMPLETE = 0x9117
 SYNC_FLUSH_COMMANDS_BIT = 1
-ALREADY_SIGNALED, TIMEOUT_EXPIRED, CONDITION_SATISFIED, WAIT_FAILED = 0x911A, 0x911B, 0x911C, 0x911D
+ALREADY_SIGNALED, TIMEOUT_EXPIRED, CONDITION_SATISFIED = 0x911A, 0x911B, 0x911C
 HANDLE_TYPE_OPAQUE_FD = 0x9586
 DEDICATED_MEMORY_OBJECT = 0x9581
-TEXTURE_TILING, OPTIMAL_TILING, LINEAR_TILING = 0x9580, 0x9584, 0x9585
-LAYOUT_GENERAL, LAYOUT_COLOR_ATTACHMENT = 0x958D, 0x958E
+TEXTURE_TILING, OPTIMAL_TILING = 0x9580, 0x9584
+LAYOUT_GENERAL = 0x958D
 DEVICE_UUID = 0x9597
 MAX_TEXTURE_BUFFER_SIZE, TEXTURE_BUFFER_OFFSET_ALIGNMENT = 0x8C2B, 0x919F
-TEXTURE_INTERNAL_FORMAT, TEXTURE_WIDTH, TEXTURE_HEIGHT = 0x1003, 0x1000, 0x1001
-RENDERBUFFER_WIDTH, RENDERBUFFER_HEIGHT, RENDERBUFFER_INTERNAL_FORMAT = 0x8D42, 0x8D43, 0x8D44
 CURRENT_PROGRAM = 0x8B8D
 
 _ERRORS = {0x0500: "GL_INVALID_ENUM", 0x0501: "GL_INVALID_VALUE", 0x0502: "GL_INVALID_OPERATION",
@@ -62,7 +59,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
     "glDeleteTextures": (None, c_int, _names),
     "glBindTexture": (None, c_uint, c_uint),
     "glTexParameteri": (None, c_uint, c_uint, c_int),
-    "glGetTexLevelParameteriv": (None, c_uint, c_int, c_uint, POINTER(c_int)),
     "glTexSubImage2D": (None, c_uint, c_int, c_int, c_int, c_int, c_int, c_uint, c_uint, c_void_p),
     "glGetTexImage": (None, c_uint, c_int, c_uint, c_uint, c_void_p),
     "glTexBuffer": (None, c_uint, c_uint, c_uint),
@@ -71,19 +67,13 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
     "glDeleteBuffers": (None, c_int, _names),
     "glBindBuffer": (None, c_uint, c_uint),
     "glBufferData": (None, c_uint, _size, c_void_p, c_uint),
-    "glBufferSubData": (None, c_uint, _size, _size, c_void_p),
-    "glCopyBufferSubData": (None, c_uint, c_uint, _size, _size, _size),
-    "glGetBufferSubData": (None, c_uint, _size, _size, c_void_p),
     "glGenFramebuffers": (None, c_int, _names),
     "glDeleteFramebuffers": (None, c_int, _names),
     "glBindFramebuffer": (None, c_uint, c_uint),
     "glFramebufferRenderbuffer": (None, c_uint, c_uint, c_uint, c_uint),
-    "glFramebufferTexture2D": (None, c_uint, c_uint, c_uint, c_uint, c_int),
-    "glCheckFramebufferStatus": (c_uint, c_uint),
     "glReadBuffer": (None, c_uint),
     "glReadPixels": (None, c_int, c_int, c_int, c_int, c_uint, c_uint, c_void_p),
     "glBindRenderbuffer": (None, c_uint, c_uint),
-    "glGetRenderbufferParameteriv": (None, c_uint, c_uint, POINTER(c_int)),
     "glFenceSync": (c_void_p, c_uint, c_uint),
     "glClientWaitSync": (c_uint, c_void_p, c_uint, c_uint64),
     "glDeleteSync": (None, c_void_p),
@@ -99,7 +89,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
     "glImportSemaphoreFdEXT": (None, c_uint, c_uint, c_int),
     "glWaitSemaphoreEXT": (None, c_uint, c_uint, _names, c_uint, _names, _names),
     "glSignalSemaphoreEXT": (None, c_uint, c_uint, _names, c_uint, _names, _names),
-    "glClearTexImage": (None, c_uint, c_int, c_uint, c_uint, POINTER(c_float)),
 }
 
 
@@ -185,8 +174,7 @@ class GL:
 
 
 _BINDINGS = {ARRAY_BUFFER: ARRAY_BUFFER_BINDING, TEXTURE_BUFFER: TEXTURE_BUFFER_BINDING,
-             PIXEL_PACK_BUFFER: PIXEL_PACK_BUFFER_BINDING, PIXEL_UNPACK_BUFFER: PIXEL_UNPACK_BUFFER_BINDING,
-             COPY_READ_BUFFER: COPY_READ_BUFFER, COPY_WRITE_BUFFER: COPY_WRITE_BUFFER}
+             PIXEL_PACK_BUFFER: PIXEL_PACK_BUFFER_BINDING, PIXEL_UNPACK_BUFFER: PIXEL_UNPACK_BUFFER_BINDING}
 
 
 @functools.cache
