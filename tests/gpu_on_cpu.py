@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ipc.board import Board
-from ipc.cuda import driver
+from ipc.cuda import driver, retiring
 from ipc.errors import SharingError
 from ipc.frames import DeviceTensor
 from ipc.messages import FdMemory, TensorRef
@@ -28,6 +28,8 @@ from ipc.ways.slots import SlotWriter
 from splatview.adapt import recognise
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
 
 GPU = "0123456789abcdef" * 2
@@ -193,3 +195,35 @@ class Run:
             seen = self.writer._memory.tensor(image.dtype, image.shape, image.offset).clone()
         reader.close()
         return seen
+
+
+@contextlib.contextmanager
+def running(kind: str, way: str) -> Iterator[Run]:
+    """A run, closed afterwards."""
+    run = Run(kind, way)
+    yield run
+    run.stream.close()
+    run.board.close()
+    assert retiring.settle()
+
+
+def picture(*shape: int, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+    return (torch.rand(shape) * 200).to(dtype)
+
+
+def scene(n: int = 5) -> dict[str, torch.nn.Parameter]:
+    shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
+    return {name: torch.nn.Parameter(torch.rand(n, *shape)) for name, shape in shapes.items()}
+
+
+def moved(it: dict[str, torch.nn.Parameter], what: str) -> dict[str, torch.nn.Parameter]:
+    if what == "data":
+        it["shN"].data = it["shN"].data.clone()
+    elif what == "another parameter":
+        it["shN"] = torch.nn.Parameter(it["shN"].detach().clone())
+    elif what == "densified":
+        return scene(7)
+    else:
+        for name, p in scene(7).items():
+            it[name].data = p.data
+    return it

@@ -9,8 +9,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gpu_on_cpu import Machine, Run, installed
-from test_prepared import moved, picture, scene
+from gpu_on_cpu import Machine, Run, installed, moved, picture, running, scene
 
 import splatview.adapt
 from ipc.cuda import retiring
@@ -21,6 +20,8 @@ from ipc.ways.layout import VERSION
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import torch
+
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
@@ -29,10 +30,22 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def scenes(machine: Machine) -> Iterator[Run]:
-    run = Run("gaussians", "in-place")
-    yield run
-    run.stream.close()
-    run.board.close()
+    with running("gaussians", "in-place") as run:
+        yield run
+
+
+def unasked(run: Run) -> dict[str, torch.nn.Parameter]:
+    """A scene of which the steps 0 to 2 were marked, and of more no viewer asks."""
+    it = scene()
+    for step in range(3):
+        run.publish(it, step=step)
+    run.ask(False)
+    return it
+
+
+def stand_in_for_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what the helper thread does on the GPU, behind the trainer's own."""
+    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
 
 
 def board_version(run: Run) -> int:
@@ -46,10 +59,7 @@ def newest(run: Run) -> tuple[int, int]:
 
 
 def test_versions_that_nobody_asks_for_are_only_counted(scenes: Run, machine: Machine) -> None:
-    it = scene()
-    for step in range(3):
-        scenes.publish(it, step=step)
-    scenes.ask(False)
+    it = unasked(scenes)
     for step in range(3, 20):
         scenes.publish(it, step=step)
         assert (scenes.stream.version, board_version(scenes)) == (step + 1, step + 1)
@@ -69,11 +79,8 @@ def test_versions_that_nobody_asks_for_are_only_counted(scenes: Run, machine: Ma
 
 def test_what_was_published_before_somebody_asked_is_marked_by_the_helper_thread(
         scenes: Run, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
-    it = scene()
-    for step in range(3):
-        scenes.publish(it, step=step)
-    scenes.ask(False)
+    stand_in_for_streams(monkeypatch)
+    it = unasked(scenes)
     scenes.publish(it, step=3)
     scenes.stream.catch_up()
     assert newest(scenes) == (3, 2)
@@ -85,12 +92,9 @@ def test_what_was_published_before_somebody_asked_is_marked_by_the_helper_thread
 
 @pytest.mark.parametrize("what", ["another parameter", "densified"])
 def test_what_lies_elsewhere_by_then_too(scenes: Run, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
-    it = scene()
-    for step in range(3):
-        scenes.publish(it, step=step)
+    stand_in_for_streams(monkeypatch)
+    it = unasked(scenes)
     before, old = scenes.writer.generation, weakref.ref(it["shN"])
-    scenes.ask(False)
     it = moved(it, what)
     scenes.publish(it, step=3)
     assert scenes.writer.generation == before, "nobody has looked at it"
@@ -112,10 +116,7 @@ def test_what_lies_elsewhere_by_then_too(scenes: Run, monkeypatch: pytest.Monkey
 
 
 def test_what_is_no_scene_by_then_is_a_fault(scenes: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    it = scene()
-    for step in range(3):
-        scenes.publish(it, step=step)
-    scenes.ask(False)
+    it = unasked(scenes)
     scenes.publish({"means": it["means"]}, step=3)
     scenes.ask(True)
     with pytest.raises(TypeError, match="quats"):
@@ -134,11 +135,8 @@ def on_cuda(recognise: Any) -> Any:
 
 
 def test_the_last_version_is_marked_when_the_process_ends(scenes: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
-    it = scene()
-    for step in range(3):
-        scenes.publish(it, step=step)
-    scenes.ask(False)
+    stand_in_for_streams(monkeypatch)
+    it = unasked(scenes)
     scenes.publish(it, step=3)
     scenes.stream.finish()
     assert newest(scenes) == (4, 3)
@@ -149,11 +147,8 @@ def test_the_last_version_is_marked_when_the_process_ends(scenes: Run, monkeypat
 @pytest.mark.parametrize("what", ["data", "another parameter", "densified", "densified behind data"])
 def test_a_scene_that_moved_is_shared_though_nobody_asks(scenes: Run, what: str) -> None:
     """So that the memory where it lay before can be given back."""
-    it = scene()
-    for step in range(3):
-        scenes.publish(it, step=step)
+    it = unasked(scenes)
     before = scenes.writer.generation
-    scenes.ask(False)
     it = moved(it, what)
     for step in range(3, LOOK + 1):
         scenes.publish(it, step=step)
@@ -165,12 +160,9 @@ def test_a_scene_that_moved_is_shared_though_nobody_asks(scenes: Run, what: str)
 def test_what_was_replaced_while_nobody_asks_is_noticed_by_the_helper_thread(
         scenes: Run, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """A viewer that was stopped never asks, and nothing may follow."""
-    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
+    stand_in_for_streams(monkeypatch)
     monkeypatch.setattr("splatview.adapt.recognise", on_cuda(splatview.adapt.recognise))
-    it = scene()
-    for step in range(3):
-        scenes.publish(it, step=step)
-    scenes.ask(False)
+    it = unasked(scenes)
     before, stream = scenes.writer.generation, scenes.stream
     scenes.publish(it, step=3)
     stream._tended = -1e9
@@ -207,10 +199,7 @@ def test_a_picture_that_stays_costs_nothing_while_nobody_asks(machine: Machine) 
 
 
 def test_a_second_viewer_that_takes_copies_gets_every_version(scenes: Run, machine: Machine) -> None:
-    it = scene()
-    for step in range(3):
-        scenes.publish(it, step=step)
-    scenes.ask(False)
+    it = unasked(scenes)
     scenes.stream.open("device-ring")
     for step in range(3, 6):
         scenes.publish(it, step=step)

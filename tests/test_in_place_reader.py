@@ -25,7 +25,7 @@ from ipc.ways.layout import OLDEST_KEPT, header_before_meta, header_with
 from ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 GPU = "0123456789abcdef" * 2
 PIECES = 7
@@ -97,6 +97,19 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def following(server: descriptors.Server, ref: InPlaceRef, source: RunSource, reader: InPlaceReader | None = None,
+              lease: Callable[[int], None] = lambda slot: None) -> InPlaceReader:
+    """A reader that has taken this generation: the given one, or a new one."""
+    while True:
+        try:
+            if reader is None:
+                return InPlaceReader.make(ref, source, lease)
+            assert reader.follow(ref)
+            return reader
+        except NotYet:
+            server.serve()
+
+
 def test_many_generations_leave_no_descriptors(server: descriptors.Server, tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """A training that densifies often must not fill its viewer's table of descriptors."""
@@ -105,15 +118,7 @@ def test_many_generations_leave_no_descriptors(server: descriptors.Server, tmp_p
     reader, base = None, 0
     for generation in range(1, 81):
         ref = control.offer(generation)
-        while True:
-            try:
-                if reader is None:
-                    reader = InPlaceReader.make(ref, source, lambda slot: None)
-                else:
-                    assert reader.follow(ref)
-                break
-            except NotYet:
-                server.serve()
+        reader = following(server, ref, source, reader)
         control.keeps(generation)
         frame = reader.read(generation - 1)
         assert frame is not None
@@ -136,12 +141,7 @@ def test_who_finds_nothing_newer_asks_for_it(server: descriptors.Server, tmp_pat
     monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
     control, source = Control(), RunSource(os.getpid(), tmp_path)
     ref, said = control.offer(1), []
-    while True:
-        try:
-            reader = InPlaceReader.make(ref, source, said.append)
-            break
-        except NotYet:
-            server.serve()
+    reader = following(server, ref, source, lease=said.append)
     for _ in range(2):
         assert reader.read(1) is None
     assert (reader.asks, said) == (True, [0])
@@ -165,12 +165,7 @@ def test_a_generation_that_was_taken_can_be_opened_again(server: descriptors.Ser
     control, source = Control(), RunSource(os.getpid(), tmp_path)
     ref = control.offer(1)
     for _ in range(3):
-        while True:
-            try:
-                reader = InPlaceReader.make(ref, source, lambda slot: None)
-                break
-            except NotYet:
-                server.serve()
+        reader = following(server, ref, source)
         frame = reader.read()
         assert frame is not None
         frame.close()
@@ -193,14 +188,7 @@ def test_tensors_are_made_once_per_generation_and_keep_no_memory_beyond_it(
     def follow(generation: int) -> InPlaceReader:
         ref = control.offer(generation)
         tokens.append(ref.memories[0].token)  # type: ignore[union-attr]
-        while True:
-            try:
-                if reader is None:
-                    return InPlaceReader.make(ref, source, lambda slot: None)
-                assert reader.follow(ref)
-                return reader
-            except NotYet:
-                server.serve()
+        return following(server, ref, source, reader)
 
     def read(after: int) -> tuple[Frame, DeviceTensor]:
         assert reader is not None

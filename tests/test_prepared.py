@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from gpu_on_cpu import Machine, Run, installed
+from gpu_on_cpu import Machine, Run, installed, moved, picture, running, scene
 
 from ipc.cuda import retiring
 from ipc.ways.device_ring import DeviceRingWriter
@@ -40,23 +40,14 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def images(machine: Machine, counted: list[str]) -> Iterator[Run]:
-    run = Run("image", "device-ring")
-    yield run
-    run.stream.close()
-    run.board.close()
-    assert retiring.settle()
+    with running("image", "device-ring") as run:
+        yield run
 
 
 @pytest.fixture
 def scenes(machine: Machine, counted: list[str]) -> Iterator[Run]:
-    run = Run("gaussians", "in-place")
-    yield run
-    run.stream.close()
-    run.board.close()
-
-
-def picture(*shape: int, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
-    return (torch.rand(shape) * 200).to(dtype)
+    with running("gaussians", "in-place") as run:
+        yield run
 
 
 def test_new_pictures_that_look_like_the_last_go_the_short_way(
@@ -207,11 +198,6 @@ def test_nothing_is_queued_while_a_graph_is_captured(images: Run, machine: Machi
     images.picture(3, {"layout": "HWC"})
 
 
-def scene(n: int = 5) -> dict[str, torch.nn.Parameter]:
-    shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
-    return {name: torch.nn.Parameter(torch.rand(n, *shape)) for name, shape in shapes.items()}
-
-
 def test_a_scene_that_stays_costs_one_record(scenes: Run, machine: Machine, counted: list[str]) -> None:
     it = scene()
     for step in range(10):
@@ -222,19 +208,6 @@ def test_a_scene_that_stays_costs_one_record(scenes: Run, machine: Machine, coun
     machine.stream = 0
     scenes.publish(it)
     assert machine.recorded[-1] == 0
-
-
-def moved(it: dict[str, torch.nn.Parameter], what: str) -> dict[str, torch.nn.Parameter]:
-    if what == "data":
-        it["shN"].data = it["shN"].data.clone()
-    elif what == "another parameter":
-        it["shN"] = torch.nn.Parameter(it["shN"].detach().clone())
-    elif what == "densified":
-        return scene(7)
-    else:
-        for name, p in scene(7).items():
-            it[name].data = p.data
-    return it
 
 
 @pytest.mark.parametrize("what", ["data", "another parameter", "densified", "densified behind data"])
