@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import viewer_app.screens
 from viewer_app.errors import GraphicsError, ViewerError
@@ -27,11 +28,12 @@ from viewer_app.events import (
     Text,
     Wheel,
 )
-from viewer_app.screens.base import parse_size
+from viewer_app.screens.base import Caption, parse_size
 from viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from conftest import Processes
 
@@ -142,6 +144,25 @@ def test_wake_ends_a_sleep(screen: Screen) -> None:
     assert isinstance(events, list)
 
 
+def test_it_takes_pictures_one_after_the_other(screen: Screen, wait_until: Callable[..., object]) -> None:
+    for _ in range(3):
+        wait_until(lambda: (screen.poll(0.01), screen.ready)[1])
+        screen.framebuffer.clear(0.5, 0.5, 0.5, 1.0)
+        screen.present()
+
+
+def test_the_clipboard(screen: Screen, wait_until: Callable[..., object]) -> None:
+    text = "{\"position\": [0, -1, -4]}  \u00e4\u4e16"
+    screen.copy(text)
+    wait_until(lambda: (screen.poll(0.01), screen.clipboard())[1] == text)
+
+
+def test_a_caption_can_change_at_any_time(screen: Screen) -> None:
+    for caption in (Caption(), Caption("render"), Caption("render", "The run has ended", typing=True)):
+        screen.caption(caption)
+        screen.poll(0)
+
+
 def test_close_is_idempotent(screen: Screen) -> None:
     screen.close()
     screen.close()
@@ -155,6 +176,22 @@ def test_another_one_can_be_opened_afterwards(screen: Screen) -> None:
     again.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
     assert (again.pixels()[..., 1] == 255).all()
     again.close()
+
+
+@pytest.mark.parametrize("name", ["offscreen", pytest.param("window", marks=pytest.mark.display)])
+def test_a_picture_to_keep_is_a_file_that_overwrites_none(
+        name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "window":
+        request.getfixturevalue("display")
+    monkeypatch.chdir(tmp_path)
+    screen = open_screen(name)
+    pictures = [np.full((4, 6, 3), shade, np.uint8) for shade in (10, 200)]
+    for picture in pictures:
+        screen.keep(picture, "render/7")
+    screen.close()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["render-7-2.png", "render-7.png"]
+    for path, picture in zip(("render-7.png", "render-7-2.png"), pictures, strict=True):
+        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / path)), picture)
 
 
 # -- one implementation each ---------------------------------------------------------------------------------

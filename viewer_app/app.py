@@ -32,7 +32,7 @@ from viewer_app.events import (
 from viewer_app.garbage import Garbage
 from viewer_app.governor import Governor
 from viewer_app.gpu_work import GpuWork
-from viewer_app.shot import save_png
+from viewer_app.pictures import save_png
 from viewer_app.sources import StreamSource, make_subscriber
 from viewer_app.state import BACKDROP, State
 

@@ -66,6 +66,17 @@ class Wheel:
 
 
 @dataclass(frozen=True)
+class Pinch:
+    """Two fingers: what lies under their middle, now at (x, y), was moved by (dx, dy) and grew by `factor`."""
+
+    x: float
+    y: float
+    factor: float
+    dx: float = 0.0
+    dy: float = 0.0
+
+
+@dataclass(frozen=True)
 class Key:
     name: str
     pressed: bool = True
@@ -102,8 +113,14 @@ class FileDrop:
     paths: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Screenshot:
+    """The user wants to keep what is shown, without the panel."""
+
+
 Event = Union[
-    PointerMove, PointerLeave, PointerPress, PointerRelease, Wheel, Key, Text, Resize, Expose, Close, FileDrop
+    PointerMove, PointerLeave, PointerPress, PointerRelease, Wheel, Pinch, Key, Text, Resize, Expose, Close, FileDrop,
+    Screenshot,
 ]
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipc.errors import SharingError
 from viewer_app.cameras import camera_from_json
 from viewer_app.controls import Rect
 from viewer_app.errors import FileError, ViewerError
+from viewer_app.pictures import save_png
 from viewer_app.scene import GaussianScene
-from viewer_app.screens.base import MAX_SIZE, MIN_SIZE, parse_size
+from viewer_app.screens.base import MAX_SIZE, MIN_SIZE
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.sources import make_subscriber
 from viewer_app.state import Color, ViewSettings
@@ -23,6 +21,8 @@ from viewer_app.views.gaussians import GaussianView
 from viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from ipc import Frame, RemoteStream, Subscriber
@@ -203,28 +203,6 @@ def _draw(screen: OffscreenScreen, value: Frame | GaussianScene | np.ndarray,
             view.close()
 
 
-def save_png(pixels: np.ndarray, path: Path) -> None:
-    """Write (H, W, 3) uint8 as a PNG. Whoever opens the file sees the old picture or the new one, never a part.
-
-    Raises FileError when it cannot be written.
-    """
-    from PIL import Image
-
-    temporary = ""
-    try:
-        fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent)
-        with os.fdopen(fd, "wb") as f:
-            Image.fromarray(pixels).save(f, "PNG", compress_level=4)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # a temporary file is its owner's alone
-        os.replace(temporary, path)
-    except OSError as e:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        raise FileError(f"{path}: cannot be written: {e.strerror or e}") from e
-
-
 def parse_background(text: str) -> Color:
     """RGB in [0, 1] from "R,G,B": fractions, or 0 to 255 if any is over 1. Raises ViewerError otherwise."""
     try:
@@ -236,5 +214,3 @@ def parse_background(text: str) -> Color:
         raise ViewerError(f"background: {text!r} is out of range: three numbers from 0 to 1, or from 0 to 255")
     return r / top, g / top, b / top
 
-
-__all__ = ["ShotOptions", "find_stream", "parse_background", "parse_size", "save_png", "shoot"]

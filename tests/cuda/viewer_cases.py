@@ -16,9 +16,9 @@ from viewer_programs import PATTERN, TRAINER
 from viewer_app.app import AppOptions
 from viewer_app.cameras import Camera, intrinsics, look_at
 from viewer_app.controls import Rect
+from viewer_app.pictures import save_png
 from viewer_app.scene import GaussianScene
 from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.shot import save_png
 from viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ made it uses it, except for `wake`. A turn of the viewer is: `poll`, draw into `
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 MIN_SIZE = 16
 """A framebuffer is never smaller than this on a side."""
 MAX_SIZE = 16384
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What the surroundings of a picture say."""
+
+    title: str = "splatview"
+    trouble: str = ""
+    """What is wrong, for the user to know; "" where all is well."""
+    typing: bool = False
+    """Whether a text field has the focus: a phone shows its keyboard."""
 
 
 class Screen(Protocol):
@@ -49,6 +61,11 @@ class Screen(Protocol):
         """Whether anyone can see the picture; False for a minimised window."""
         ...
 
+    @property
+    def ready(self) -> bool:
+        """Whether it takes another picture now. One that is behind says no, and wakes the loop when that changes."""
+        ...
+
     def poll(self, timeout: float) -> list[Event]:
         """The events since the last call, oldest first.
 
@@ -66,6 +83,23 @@ class Screen(Protocol):
 
     def pixels(self) -> np.ndarray:
         """(H, W, 4) uint8, top row first: what is drawn in `framebuffer`. Call it before `present`."""
+        ...
+
+    def caption(self, caption: Caption) -> None:
+        """Say this around the picture from now on. Cheap when it is what was said before."""
+        ...
+
+    def copy(self, text: str) -> None:
+        """Put a text on the user's clipboard."""
+        ...
+
+    def clipboard(self) -> str:
+        """The text on the user's clipboard, as far as it is known here."""
+        ...
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        """Hand the user a picture, (H, W, 3) uint8, top row first, to keep as `name`.png: a file in the current folder,
+        or a download. Raises FileError when it cannot be written."""
         ...
 
     def close(self) -> None:

@@ -12,10 +12,12 @@ from ipc import IpcError
 from ipc.interop.glapi import GL, gl_device_uuid
 from viewer_app.errors import GraphicsError
 from viewer_app.events import Close, Resize
+from viewer_app.pictures import free_path, save_png
 from viewer_app.screens import _egl
 
 if TYPE_CHECKING:
     from viewer_app.events import Event
+    from viewer_app.screens.base import Caption
 
 _INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
 
@@ -80,6 +82,7 @@ class OffscreenScreen:
         self._events: list[Event] = []
         self._ready = threading.Condition()
         self._woken = False
+        self._clipboard = ""
         self._texture: moderngl.Texture | None = None
         self._framebuffer: moderngl.Framebuffer | None = None
         self._allocate(width, height)
@@ -122,6 +125,10 @@ class OffscreenScreen:
     def visible(self) -> bool:
         return not self._closed
 
+    @property
+    def ready(self) -> bool:
+        return not self._closed
+
     def push(self, *events: Event) -> None:
         """Put events into the queue, as if a user had caused them. May be called from any thread."""
         with self._ready:
@@ -154,6 +161,18 @@ class OffscreenScreen:
         width, height = self.size
         data = self.framebuffer.read(components=4, alignment=1)
         return np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
+
+    def caption(self, caption: Caption) -> None:
+        """There is nothing around the picture."""
+
+    def copy(self, text: str) -> None:
+        self._clipboard = text
+
+    def clipboard(self) -> str:
+        return self._clipboard
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        save_png(picture, free_path(name))
 
     def close(self) -> None:
         self._closed = True

@@ -29,10 +29,13 @@ from viewer_app.events import (
     Text,
     Wheel,
 )
+from viewer_app.pictures import free_path, save_png
 from viewer_app.screens import _egl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from viewer_app.screens.base import Caption
 
 _BUTTONS: dict[int, Button] = {
     glfw.MOUSE_BUTTON_LEFT: "left",
@@ -61,6 +64,7 @@ class WindowScreen:
         """`width` and `height` in points. Raises GraphicsError when there is no display or no OpenGL 3.3."""
         self._events: list[Event] = []
         self._closed = False
+        self._title = title
         self._window: Any = None
         self._clicks = ClickCounter()
         self._mods: Mods = frozenset()
@@ -177,6 +181,10 @@ class WindowScreen:
     def visible(self) -> bool:
         return bool(self._window) and not glfw.get_window_attrib(self._window, glfw.ICONIFIED)
 
+    @property
+    def ready(self) -> bool:
+        return bool(self._window)
+
     def poll(self, timeout: float) -> list[Event]:
         if self._window:
             if timeout > 0 and not self._events:
@@ -202,6 +210,26 @@ class WindowScreen:
         picture = np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
         picture[..., 3] = 255  # a window is opaque whatever its buffer holds
         return picture
+
+    def caption(self, caption: Caption) -> None:
+        if self._window and caption.title != self._title:
+            self._title = caption.title
+            glfw.set_window_title(self._window, caption.title)
+
+    def copy(self, text: str) -> None:
+        if self._window:
+            glfw.set_clipboard_string(None, text)
+
+    def clipboard(self) -> str:
+        if not self._window:
+            return ""
+        with warnings.catch_warnings():  # an empty clipboard, or one that holds no text, is an error to GLFW
+            warnings.simplefilter("ignore")
+            text: bytes | str | None = glfw.get_clipboard_string(None)
+        return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        save_png(picture, free_path(name))
 
     def close(self) -> None:
         self._closed = True

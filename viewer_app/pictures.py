@@ -1,0 +1,47 @@
+"""Pictures as files that people keep."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from viewer_app.errors import FileError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def save_png(pixels: np.ndarray, path: Path) -> None:
+    """Write (H, W, 3) uint8 as a PNG. Whoever opens the file sees the old picture or the new one, never a part.
+
+    Raises FileError when it cannot be written.
+    """
+    from PIL import Image
+
+    temporary = ""
+    try:
+        fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent)
+        with os.fdopen(fd, "wb") as f:
+            Image.fromarray(pixels).save(f, "PNG", compress_level=4)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # a temporary file is its owner's alone
+        os.replace(temporary, path)
+    except OSError as e:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        raise FileError(f"{path}: cannot be written: {e.strerror or e}") from e
+
+
+def free_path(name: str, folder: Path | None = None) -> Path:
+    """`name`.png in a folder (by default the current one), or `name`-2.png and so on: nothing is overwritten."""
+    folder = folder or Path.cwd()
+    clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in name).strip(" .") or "splatview"
+    number = 1
+    while True:
+        path = folder / (f"{clean}.png" if number == 1 else f"{clean}-{number}.png")
+        if not path.exists():
+            return path
+        number += 1
