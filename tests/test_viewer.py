@@ -45,7 +45,7 @@ class Viewer(App):
             self.screen.push(*events)
         self.turn()
         end = time.monotonic() + seconds
-        while self._dirty:
+        while self.seat.dirty:
             self.turn()
             assert time.monotonic() < end, "it draws and draws"
 
@@ -60,19 +60,19 @@ class Viewer(App):
         return self.screen.pixels()[..., :3].astype(int)
 
     def picture(self) -> np.ndarray:
-        r = self._layout()
+        r = self.seat.layout()
         return self.pixels()[r.y:r.y + r.height, r.x:r.x + r.width]
 
     @property
     def image(self) -> ImageView:
-        slot = self.catalogue.shown
+        slot = self.seat.shown
         assert slot is not None
         assert isinstance(slot.view, ImageView)
         return slot.view
 
     def loaded(self) -> bool:
         return all(e.progress is None for e in self.state.entries) and (
-            self.catalogue.shown is not None and self.catalogue.shown.view is not None)
+            self.seat.shown is not None and self.seat.shown.view is not None)
 
 
 @pytest.fixture(name="viewer")
@@ -123,7 +123,7 @@ def test_an_idle_viewer_draws_nothing_and_sleeps(viewer: Viewer, picture_file: P
 def test_a_picture_fills_the_room_beside_the_panel(viewer: Viewer, picture_file: Path) -> None:
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
-    assert viewer._layout() == PICTURE
+    assert viewer.seat.layout() == PICTURE
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
 
 
@@ -133,7 +133,7 @@ def test_the_panel_can_be_hidden(viewer: Viewer, picture_file: Path, key: str) -
     viewer.until(viewer.loaded)
     before = viewer.pixels()
     viewer.do(Key(key), Key(key, pressed=False))
-    assert viewer._layout() == Rect(0, 0, *SIZE)
+    assert viewer.seat.layout() == Rect(0, 0, *SIZE)
     assert (viewer.pixels()[:, :260] != before[:, :260]).any()
     assert viewer.image._rect.width == SIZE[0]
     viewer.do(Key(key), Key(key, pressed=False))
@@ -150,7 +150,7 @@ def test_a_click_in_the_list_shows_that_entry(viewer: Viewer, picture_file: Path
     assert viewer.state.selected == str(picture_file)
     viewer.do(PointerMove(90, 77))  # the second line
     viewer.do(PointerPress(90, 77), PointerRelease(90, 77))
-    viewer.until(lambda: viewer.loaded() and viewer.catalogue.shown.view is not None)  # type: ignore[union-attr]
+    viewer.until(lambda: viewer.loaded() and viewer.seat.shown.view is not None)  # type: ignore[union-attr]
     assert viewer.state.selected == str(other)
     assert (viewer.picture() == (10, 200, 30)).all()
     viewer.do(PointerMove(90, 46), PointerPress(90, 46), PointerRelease(90, 46))
@@ -237,7 +237,7 @@ def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture
     assert "no such file" in viewer.state.entries[1].fault_of_source
     viewer.do()
     assert viewer.picture().std() > 1  # the message
-    viewer.catalogue.open_file(picture_file, select=True)
+    viewer.catalogue.open_file(picture_file, viewer.seat)
     viewer.until(viewer.loaded)
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
 
@@ -277,10 +277,10 @@ def test_a_resize_is_followed(viewer: Viewer, picture_file: Path) -> None:
     viewer.until(viewer.loaded)
     viewer.do(Resize(1200, 700))
     assert viewer.pixels().shape == (700, 1200, 3)
-    assert viewer._layout() == Rect(280, 0, 920, 674)
+    assert viewer.seat.layout() == Rect(280, 0, 920, 674)
     viewer.do(Resize(40, 30))  # absurdly small: nothing breaks
     viewer.do(Resize(1600, 1000, 2.0))
-    assert viewer._layout() == Rect(560, 0, 1040, 948)  # twice the pixels per point
+    assert viewer.seat.layout() == Rect(560, 0, 1040, 948)  # twice the pixels per point
 
 
 def test_the_panel_follows_the_scale(viewer: Viewer, picture_file: Path) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from test_viewer import SIZE, Viewer, picture_file_fixture, viewer_fixture  # noqa: F401
 
-from viewer_app.app import App, AppOptions, after
+from viewer_app.app import App, AppOptions
 from viewer_app.errors import ViewerError
 from viewer_app.events import Key, PointerMove
-from viewer_app.panel import Shown, status_phrases
+from viewer_app.panel import Shown
+from viewer_app.phrases import status_phrases
 from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.seat import after
 
 
 @pytest.mark.parametrize("viewer", [AppOptions(max_fps=20)], indirect=True)
@@ -75,7 +77,7 @@ def test_an_impossible_share_of_the_gpu_is_told() -> None:
 def test_it_looks_at_the_streams_often_while_versions_come(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
     viewer.catalogue.open_file(Path("nothing.png"))
     now = time.monotonic()
-    viewer._dirty, viewer._active_until = 0, now + 2
+    viewer.seat.dirty, viewer._active_until = 0, now + 2
     assert viewer._patience(now) == pytest.approx(1 / 60)
     viewer._news_until = now + 1
     assert viewer._patience(now) == pytest.approx(0.004)
@@ -115,7 +117,7 @@ def test_who_is_up_to_date_asks_for_the_next_version(viewer: Viewer, picture_fil
                                                      monkeypatch: pytest.MonkeyPatch) -> None:
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
-    slot = viewer.catalogue.shown
+    slot = viewer.seat.shown
     assert slot is not None
     asked: list[float] = []
     monkeypatch.setattr(slot.source, "ask", lambda: asked.append(0.0))
@@ -135,7 +137,7 @@ def test_a_rate_that_changes_is_shown_with_other_pictures(viewer: Viewer) -> Non
     def drawn(seconds: float) -> int:
         begin, now = viewer.draws, time.monotonic()
         while time.monotonic() < now + seconds:
-            viewer.catalogue.rates_changed = True
+            viewer.catalogue.rate_changes += 1
             viewer.turn()
             time.sleep(0.005)
         return viewer.draws - begin
@@ -156,7 +158,7 @@ def test_a_hidden_panel_gives_opengl_nothing(viewer: Viewer, picture_file: Path)
     viewer.until(viewer.loaded)
 
     def works() -> set[object]:
-        viewer._mark()
+        viewer.seat.mark()
         viewer.do()
         return viewer.governor.words
 
@@ -164,9 +166,9 @@ def test_a_hidden_panel_gives_opengl_nothing(viewer: Viewer, picture_file: Path)
     assert works() == {"image", "panel"}
     viewer.do(Key("h"))
     assert works() == {"image"}
-    assert viewer.catalogue.shown is not None
-    viewer.catalogue.shown.entry.fault = "something to say"
+    assert viewer.seat.shown is not None
+    viewer.seat.shown.entry.fault = "something to say"
     assert works() == {"panel"}
-    viewer.catalogue.shown.entry.fault = ""
+    viewer.seat.shown.entry.fault = ""
     viewer.do(Key("h"))
     assert works() == {"image", "panel"}

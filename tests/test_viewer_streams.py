@@ -37,7 +37,7 @@ def entry(viewer: Viewer, name: str) -> Entry:
 
 
 def shown(viewer: Viewer) -> Slot:
-    slot = viewer.catalogue.shown
+    slot = viewer.seat.shown
     assert slot is not None
     return slot
 
@@ -58,7 +58,7 @@ def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer, processes: Proc
     assert view.size == (60, 40)
     zoom = view.zoom
     assert zoom == pytest.approx(620 / 60)
-    left, top, _ = view.pan_zoom.placed(viewer._layout())
+    left, top, _ = view.pan_zoom.placed(viewer.seat.layout())
     assert viewer.pixels()[round(top) + 3, round(left) + 3].tolist() == [255, 0, 0]  # the first pixel is on top left
     steps = [d for d in view.details if d.startswith("step ")]
     viewer.until(lambda: [d for d in view.details if d.startswith("step ")] > steps)  # and it moves on
@@ -72,7 +72,7 @@ def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, processe
     trainer = processes.code(IMAGE, "77", "render")
     viewer.until(lambda: sees(viewer, 77))
     viewer.do(Wheel(590, 247, 3))
-    view, placed = viewer.image, viewer.image.pan_zoom.placed(viewer._layout())
+    view, placed = viewer.image, viewer.image.pan_zoom.placed(viewer.seat.layout())
     trainer.kill()
     trainer.wait()
     viewer.until(lambda: not entry(viewer, "render").alive)
@@ -82,7 +82,7 @@ def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, processe
     viewer.until(lambda: sees(viewer, 160))
     assert [e.name for e in viewer.state.entries] == ["render"]  # the same line of the list
     assert viewer.image is view
-    assert view.pan_zoom.placed(viewer._layout()) == placed
+    assert view.pan_zoom.placed(viewer.seat.layout()) == placed
     assert entry(viewer, "render").alive
 
 
@@ -98,7 +98,7 @@ def test_only_what_is_shown_is_shared(viewer: Viewer, processes: Processes) -> N
     assert frame is not None
     frame.close()
     assert streams["render"].read() is None
-    viewer.catalogue.select(entry(viewer, "render").key)
+    viewer.seat.select(entry(viewer, "render").key)
     viewer.until(lambda: shown(viewer).view is not None and not shown(viewer).view.empty)  # type: ignore[union-attr]
     assert viewer.image.size == (40, 30)
     viewer.until(lambda: streams["splats"].read() is None)  # given back
@@ -109,7 +109,7 @@ def test_pausing_a_run(viewer: Viewer, processes: Processes) -> None:
 
     processes.code(BOTH)
     viewer.until(lambda: viewer.state.shown is not None and viewer.state.shown.version > 0)
-    viewer._obey(Asked(pause=True))
+    viewer.seat._obey(Asked(pause=True))
     viewer.until(lambda: bool(viewer.state.shown and viewer.state.shown.paused))
     before = -1
     while before != viewer.state.shown.version:  # type: ignore[union-attr]
@@ -117,7 +117,7 @@ def test_pausing_a_run(viewer: Viewer, processes: Processes) -> None:
         end = time.monotonic() + 0.3
         while time.monotonic() < end:
             viewer.turn()
-    viewer._obey(Asked(pause=False))
+    viewer.seat._obey(Asked(pause=False))
     viewer.until(lambda: viewer.state.shown.version > before + 3)  # type: ignore[union-attr]
 
 
@@ -245,12 +245,12 @@ time.sleep(60)
 """)
 
     def shows(name: str) -> bool:
-        slot = viewer.catalogue.shown
+        slot = viewer.seat.shown
         return slot is not None and slot.entry.name == name
 
     viewer.until(lambda: shows("photo"))
     viewer.until(lambda: shows("gaussians"))
-    viewer.catalogue.select(entry(viewer, "photo").key)
+    viewer.seat.select(entry(viewer, "photo").key)
     for _ in range(20):
         viewer.turn()
         assert shows("photo")

@@ -2,69 +2,43 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import signal
 import time
-from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewer_app.catalogue import SETTLE, Catalogue
-from viewer_app.controls import Rect
+from viewer_app.catalogue import Catalogue
 from viewer_app.errors import FileError, ViewerError
-from viewer_app.events import (
-    Close,
-    Event,
-    Expose,
-    FileDrop,
-    Key,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Resize,
-    Wheel,
-)
 from viewer_app.garbage import Garbage
 from viewer_app.governor import Governor
 from viewer_app.gpu_work import GpuWork
 from viewer_app.pictures import save_png
-from viewer_app.sources import StreamSource, make_subscriber
-from viewer_app.state import BACKDROP, State
+from viewer_app.seat import Seat
+from viewer_app.sources import make_subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from ipc import Subscriber
-    from viewer_app.catalogue import Slot
-    from viewer_app.panel import Asked, Panel, Shown
+    from viewer_app.events import Event
+    from viewer_app.guests import Guests
     from viewer_app.screens.base import Screen
+    from viewer_app.state import State
 
-log = logging.getLogger("splatview")
-
-HINT = ("Waiting for a run\n"
-        "In your training script:  import splatview;  splatview.publish(tensor)\n"
-        "Or drop a scene or a picture here")
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
-_CATCH_UP = 0.001
-"""Seconds to wait for a GPU that is behind."""
+_GUESTS_NAP = 0.001
+"""The same glances while all who look are far away: sending takes longer."""
 _ACTIVE_PERIOD = 1 / 60
 """The same while something else happens, and where nothing is seen: in a window that is hidden."""
 _IDLE_PERIOD = 1 / 15
-_IN_FLIGHT = 2
-"""Pictures that the GPU may be behind."""
 _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
-_MOST_SETTLE = 12
-_RATES_PERIOD = 0.5
-"""Seconds within which streams' rates are shown; other pictures show them as well."""
-_HOVER = 0.35
-"""Seconds that the pointer rests before the panel is drawn again, for tooltips."""
+_MOST_AWAY, _AWAY_FOR = 16, 3600.0
+"""Guests who have left and may come back to what they saw, and seconds for which they may."""
 
 
 @dataclass(frozen=True)
@@ -73,46 +47,61 @@ class AppOptions:
     run: str | None = None
     max_fps: float = 60.0
     out: Path | None = None
-    """Where to write what is shown, once a second when it changed."""
+    """Where to write what the screen itself shows, once a second when it changed."""
     panel: bool = True
+    watched: bool = True
+    """Whether somebody sees the screen itself, and not only guests."""
     gpu_budget: float = 0.1
     """The share of the GPU's time that the viewer takes at most while a run that it shows needs it; 1: no limit."""
 
 
 class App:
-    """Shows streams and files on a screen. Everything happens in the thread that made it."""
+    """Shows streams and files on a screen, and on those of guests. Everything happens in the thread that made it."""
 
-    def __init__(self, screen: Screen, options: AppOptions | None = None, *,
-                 subscriber: Subscriber | None = None) -> None:
+    def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
+                 guests: Guests | None = None) -> None:
+        """`screen` holds the OpenGL context that all seats draw with. `guests`: who comes with screens of their own."""
         self.screen = screen
         self.options = options or AppOptions()
-        self.state = State(hint=HINT, panel_open=self.options.panel)
-        self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
-        self.draws = 0
-        """Pictures drawn so far."""
         self.governor = _governor(self.options.gpu_budget)
         self.work = GpuWork(screen.ctx, self.governor)
+        self.seats: list[Seat] = []
+        """Those who look. The first is the screen's own, if anybody sees that."""
+        self._guests = guests
+        self._away: dict[str, tuple[Seat, float]] = {}
+        """Guests who have left, and when."""
+        self._names: dict[Seat, str] = {}
+        """Who the guests are that are there."""
         self._stopping = False
-        self._dirty = SETTLE
-        self._next_draw = 0.0
-        self._in_flight: deque[int] = deque()
-        self._latency_of = 0
         self._active_until = self._news_until = 0.0
-        self._drawn_at: deque[float] = deque(maxlen=240)
+        self._first = 0
         self._out_due = False
         self._out_at = 0.0
-        self._captured = False
-        self._rate_shown = False
-        self._hover_at = math.inf
-        self._panel: Panel | None = None
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
-        self.catalogue = Catalogue(self.state, subscriber, screen.ctx, self.work, wake=screen.wake, mark=self._mark)
-        if self.options.panel:
-            from viewer_app.panel import Panel
-
-            self._panel = Panel(screen.scale)
+        self.catalogue = Catalogue(subscriber, screen.ctx, self.work, wake=screen.wake)
         self._asked = [self.catalogue.open_file(path) for path in self.options.files]
+        if self.options.watched:
+            self.seats.append(self._seat(screen))
+
+    def _seat(self, screen: Screen, name: str = "") -> Seat:
+        options = self.options
+        return Seat(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps, name=name)
+
+    @property
+    def seat(self) -> Seat:
+        """The screen's own."""
+        return self.seats[0]
+
+    @property
+    def state(self) -> State:
+        """What the screen's own panel shows."""
+        return self.seat.state
+
+    @property
+    def draws(self) -> int:
+        """Pictures drawn so far, for all who look."""
+        return sum(seat.draws for seat in self.seats)
 
     # -- the loop ------------------------------------------------------------------------------------------
 
@@ -126,7 +115,7 @@ class App:
             try:
                 while not (self.screen.closed or self._stopping):
                     drew = self.turn()
-                    garbage.turn(time.monotonic(), drew or self._dirty > 0)
+                    garbage.turn(time.monotonic(), drew or any(seat.waiting for seat in self.seats))
                     self._check_files()
                 self._write_out(time.monotonic(), last=True)
             finally:
@@ -156,8 +145,12 @@ class App:
 
     def turn(self) -> bool:
         """One turn: wait for something to happen, take it in, draw if need be. True when a picture was drawn."""
-        for event in self._wait():
-            self._take(event)
+        events = self._wait()
+        self._receive()
+        for seat in self.seats:
+            for event in events if seat.screen is self.screen else seat.screen.poll(0):
+                self._active_until = time.monotonic() + _ACTIVE_FOR
+                seat.take(event)
         if self.screen.closed:
             return False
         now = time.monotonic()
@@ -165,31 +158,25 @@ class App:
         self.governor.shared = self.catalogue.gpu_is_needed(now)
         if self.catalogue.poll(now):
             self._active_until = self._news_until = now + _ACTIVE_FOR
-        slot = self.catalogue.shown
-        if slot is not None and slot.view is not None and not slot.entry.fault:
-            with self.catalogue.guard(slot):
-                self._mark(1 if slot.view.tick(now) else 0)
-        if now >= self._hover_at:
-            self._hover_at = math.inf
-            self._mark(SETTLE)
-        if self._rate_shown and now > self._drawn_at[-1] + 1.05:
-            self._mark()  # once more, so that no rate stands there that is over
-        if self.catalogue.rates_changed and self._panel is not None and self.state.panel_open and (
-                not self._drawn_at or now > self._drawn_at[-1] + _RATES_PERIOD):
-            self._mark()
+        for seat in self.seats:
+            seat.tick(now)
         drew = False
-        if self._dirty and now >= self._may_draw(now) and self.screen.visible:
-            self._draw()
-            drew = True
+        self._first += 1  # when the GPU's time is short, each is the first in its turn
+        for i in range(len(self.seats)):
+            seat = self.seats[(self._first + i) % len(self.seats)]
+            if seat.due(now):
+                self._draw(seat)
+                drew = True
         self._write_out(time.monotonic())
         return drew
 
     def _wait(self) -> Sequence[Event]:
-        """Sleep until something has to be done."""
+        """Sleep until something has to be done. The screen's own events."""
         now = time.monotonic()
-        end, watched = now + self._patience(now), now < self._news_until and self.screen.visible
+        end, watched = now + self._patience(now), now < self._news_until and any(s.screen.visible for s in self.seats)
+        nap = _NAP if self.options.watched else _GUESTS_NAP
         while True:
-            events = self.screen.poll(max(min(end - now, _NAP if watched else math.inf), 0.0))
+            events = self.screen.poll(max(min(end - now, nap if watched else math.inf), 0.0))
             now = time.monotonic()
             if events or not watched or now >= end or self._stopping or self.screen.closed or (
                     self.catalogue.has_news(now)):
@@ -199,149 +186,67 @@ class App:
         """How long it may take until the next turn if nothing happens."""
         period = _IDLE_PERIOD
         if self.catalogue.slots and now < self._active_until:
-            period = _NEWS_PERIOD if now < self._news_until and self.screen.visible else _ACTIVE_PERIOD
-        if self._dirty and self.screen.visible:
-            return min(max(self._may_draw(now) - now, 0.0), period)
-        return period
+            seen = now < self._news_until and any(seat.screen.visible for seat in self.seats)
+            period = _NEWS_PERIOD if seen else _ACTIVE_PERIOD
+        return min([period, *(max(seat.may_draw(now) - now, 0.0) for seat in self.seats if seat.waiting)])
 
-    def _may_draw(self, now: float) -> float:
-        """When the next picture may be drawn: by --max-fps, by the share of the GPU, and when it has caught up."""
-        while self._in_flight and self._in_flight[0] <= self.work.finished:
-            self._in_flight.popleft()
-        behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
-        return max(self._next_draw, self.governor.next_picture(), behind)
-
-    def _mark(self, pictures: int = 1) -> None:
-        """At least so many pictures have to be drawn."""
-        self._dirty = max(self._dirty, pictures)
-
-    # -- events --------------------------------------------------------------------------------------------
-
-    def _take(self, event: Event) -> None:
-        self._active_until = time.monotonic() + _ACTIVE_FOR
-        match event:
-            case Resize() | Expose() | Close():
-                self._mark(SETTLE)
-                return
-            case FileDrop():
-                for path in event.paths:
-                    self.catalogue.open_file(Path(path), select=True)
-                return
-        picture = self._layout()
-        ours = changed = False
-        if self._panel is not None:
-            ours, changed = self._panel.handle(event, picture)
-        if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
-            self._mark(min(max(self._dirty + 1, SETTLE), _MOST_SETTLE))
-            self._hover_at = time.monotonic() + _HOVER
-        if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not ours:
-            if self._panel is not None and not event.repeat:
-                self.state.panel_open = not self.state.panel_open
-                self._mark(SETTLE)
+    def _receive(self) -> None:
+        """Guests come and go."""
+        if self._guests is None:
             return
-        slot = self.catalogue.shown
-        if slot is None or slot.view is None or slot.entry.fault:
-            return
-        if isinstance(event, (PointerPress, Wheel)) and ours:
-            return
-        if isinstance(event, PointerPress):
-            self._captured = True
-        if isinstance(event, PointerMove) and ours and not self._captured:
-            event = PointerLeave()
-        if isinstance(event, PointerRelease):
-            self._captured = False
-        if isinstance(event, Key) and ours:
-            return
-        with self.catalogue.guard(slot):
-            if slot.view.handle(event, picture):
-                self._mark()
+        now = time.monotonic()
+        for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.closed]:
+            self._see_off(seat, now)
+        for guest in self._guests.arrivals():
+            seat, _ = self._away.pop(guest.who, (None, 0.0))
+            if seat is None:
+                seat = self._seat(guest.screen, guest.name)
+            else:
+                seat.sit(guest.screen)
+                self.catalogue.join(seat)
+            self.seats.append(seat)
+            self._names[seat] = guest.who
+            self._told_others()
 
-    def _layout(self) -> Rect:
-        if self._panel is None:
-            return Rect(0, 0, *self.screen.size)
-        return self._panel.layout(self.screen.size, self.screen.scale, self.state.panel_open)
+    def _see_off(self, seat: Seat, now: float) -> None:
+        """A guest has left; what they saw is kept for a while, should they come back."""
+        self.seats.remove(seat)
+        seat.rise()
+        self.catalogue.part(seat)
+        seat.screen.close()
+        who = self._names.pop(seat)
+        if who in self._away:
+            self._away.pop(who)[0].close()
+        self._away[who] = seat, now
+        for who, (gone, since) in list(self._away.items()):
+            if len(self._away) > _MOST_AWAY or now - since > _AWAY_FOR:
+                gone.close()
+                del self._away[who]
+        self._told_others()
+
+    def _told_others(self) -> None:
+        """Everybody knows whom they can follow."""
+        for seat in self.seats:
+            seat.state.others = [other.name for other in self.seats if other is not seat]
+            seat.mark()
 
     # -- pictures ------------------------------------------------------------------------------------------
 
-    def _draw(self) -> None:
-        begin = time.monotonic()
-        self._next_draw = after(self._next_draw, begin, 1 / self.options.max_fps)
-        self._dirty -= 1
-        self.catalogue.rates_changed = False
-        self.draws += 1
-        self.governor.begin_picture()
-        self._drawn_at.append(begin)
-        framebuffer, picture = self.screen.framebuffer, self._layout()
-        slot = self.catalogue.shown
-        view = slot.view if slot is not None else None
-        if view is not None and slot is not None and not slot.entry.fault:
-            with self.catalogue.guard(slot):
-                view.draw(framebuffer, picture)
-        else:
-            framebuffer.use()
-            framebuffer.clear(*BACKDROP, 1.0, viewport=picture.viewport(framebuffer.height))
-        t = self.state.timings
-        t.fps = float(sum(1 for d in self._drawn_at if d > begin - 1))
-        self._rate_shown = t.fps >= 2
-        if self._panel is not None:
-            if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
-                self.work.flush()
-            work = partial(self.work, "panel", *framebuffer.size, self.state.panel_open)
-            self._obey(self._panel.draw(framebuffer, self.state, self._describe(slot), self.screen.scale, work))
-        if self.options.out is not None:
+    def _draw(self, seat: Seat) -> None:
+        seat.draw()
+        if self.options.out is not None and seat.screen is self.screen:
             self._out_due = True
             now = time.monotonic()  # drawing may have taken long
             if now - self._out_at >= _OUT_PERIOD:
                 self._save_out(now)
-        shown = time.monotonic()
-        self.screen.present()
-        self._in_flight.append(self.work.submitted)
-        t.stages = {**(view.timings if view is not None else {}), "present": (time.monotonic() - shown) * 1e3}
-        t.gpu_share = self.governor.used if self.governor.limited else None
-        t.gpu_budget = self.governor.share
-        if slot is not None and slot.source.time_ns not in (0, self._latency_of):
-            self._latency_of = slot.source.time_ns
-            waited_for = {"load", "scene"} if view is not None and view.cuda else set()
-            behind = sum(self.work.ms.get(w, 0.0) for w in self.governor.words - waited_for)
-            behind = 0.0 if self.work.software else behind
-            t.latency_ms = max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
-
-    def _describe(self, slot: Slot | None) -> Shown:
-        from viewer_app.panel import Shown
-
-        if slot is None or slot.view is None or slot.entry.fault:
-            return Shown()
-        if not self.state.panel_open:
-            return Shown(empty=slot.view.empty)
-        view, path = slot.view, [slot.source.path, *slot.view.path]
-
-        def controls() -> bool:
-            with self.catalogue.guard(slot):
-                return view.panel()
-            return False
-
-        return Shown(controls, view.details, [*view.extras, *slot.source.notes], view.readout, path, view.empty)
-
-    def _obey(self, asked: Asked) -> None:
-        if asked.close is not None:
-            self.catalogue.forget(asked.close)
-        slot = self.catalogue.shown
-        if asked.pause is not None and slot is not None and isinstance(slot.source, StreamSource):
-            slot.source.set_paused(asked.pause)
-        if asked.select is not None and asked.select != self.state.selected:
-            self.catalogue.select(asked.select)
-        elif asked.select is not None and slot is not None:
-            slot.entry.fault = ""  # a click on what failed tries again
-            self._mark(SETTLE)
-        if asked.changed:
-            self._mark(SETTLE)
+        seat.present()
 
     def _write_out(self, now: float, *, last: bool = False) -> None:
         """Draw once more when the file is behind what was shown."""
         if self.options.out is None or not self._out_due or (now - self._out_at < _OUT_PERIOD and not last):
             return
-        self._dirty, self._out_at = 1, now - 2 * _OUT_PERIOD
-        self._draw()
+        self.seat.dirty, self._out_at = 1, now - 2 * _OUT_PERIOD
+        self._draw(self.seat)
 
     def _save_out(self, now: float) -> None:
         assert self.options.out is not None
@@ -349,23 +254,20 @@ class App:
         try:
             save_png(self.screen.pixels()[..., :3], self.options.out)
         except FileError as e:
-            if str(e) not in self.state.notices:
-                self.state.notices.append(str(e))
-                log.warning("%s", e)
+            self.seat.notice(str(e))
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
+        if self._guests is not None:
+            self._guests.close()
+        for seat in [*self.seats, *(seat for seat, _ in self._away.values())]:
+            seat.rise()
+            if seat.screen is not self.screen:
+                seat.screen.close()
+        self._away.clear()
         self.catalogue.close()
-        if self._panel is not None:
-            self._panel.close()
         self.work.close()
         self.screen.close()
-
-
-def after(due: float, begun: float, period: float) -> float:
-    """When the picture after one may begin that was due and begun at these times: on average one in a period, though
-    each begins a little late."""
-    return max(due + period, begun + period / 2)
 
 
 def _governor(share: float) -> Governor:

@@ -1,15 +1,16 @@
-"""The list of streams and files: what comes and goes, what is chosen, and each one's view."""
+"""The list of streams and files: what comes and goes, who looks at what, and each one's views."""
 
 from __future__ import annotations
 
 import logging
 import time
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from ipc.interop.glapi import gl_device_uuid
 from viewer_app.sources import FileSource, StreamSource
-from viewer_app.state import Entry, State
+from viewer_app.state import Entry
 from viewer_app.views import make_view
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from ipc import RemoteStream, Subscriber
     from viewer_app.gpu_work import GpuWork
+    from viewer_app.seat import Seat
     from viewer_app.sources import Source
     from viewer_app.views.base import View
 
@@ -32,43 +34,144 @@ _NEEDED_FOR = 2.0
 
 
 class Slot:
-    """One entry of the list with what belongs to it: its source, and its view once it was shown."""
+    """One entry of the list with what belongs to it: its source, and its views once it was shown."""
 
     def __init__(self, entry: Entry, source: Source) -> None:
         self.entry = entry
         self.source = source
-        self.view: View | None = None
+        self.views: dict[Seat | None, View] = {}
+        """Each seat's view; what their data is, they share. Under None the last one of those who left."""
         self.view_kind = ""
         self.next_feed = 0.0
         self.logged = ""
 
+    @property
+    def view(self) -> View | None:
+        """One of the views, to ask and tell what concerns all."""
+        return next(iter(self.views.values()), None)
+
+    def close_views(self) -> None:
+        for view in self.views.values():
+            view.close()
+        self.views.clear()
+
 
 class Catalogue:
-    """Keeps `state.entries` as the runs and files are. Faults of one entry never reach another."""
+    """Keeps `entries` as the runs and files are. Faults of one entry never reach another."""
 
-    def __init__(self, state: State, subscriber: Subscriber, ctx: moderngl.Context, work: GpuWork, *,
-                 wake: Callable[[], None], mark: Callable[..., None]) -> None:
-        """`wake` ends the loop's sleep, from any thread; `mark(n=1)` asks for n pictures to be drawn."""
-        self.state = state
+    def __init__(self, subscriber: Subscriber, ctx: moderngl.Context, work: GpuWork, *,
+                 wake: Callable[[], None]) -> None:
+        """`wake` ends the loop's sleep, from any thread."""
+        self.entries: list[Entry] = []
+        """The list, in its order; always the same object."""
+        self.notices: list[str] = []
+        """Faults of the surroundings, one line each; likewise."""
         self.subscriber = subscriber
         self.slots: dict[str, Slot] = {}
-        self.rates_changed = False
-        """Whether streams come faster or slower than when somebody last took this back."""
-        self._by_itself = True
-        """Whether what is shown was chosen without anybody."""
+        self.seats: list[Seat] = []
+        """Who looks."""
+        self.rate_changes = 0
+        """How many times streams began to come faster or slower."""
+        self._first: str | None = None
+        """What a new seat shows: the first file, if there were files before there was anybody."""
         self._ctx = ctx
         self._work = work
         self._needed_until = 0.0
         self._gpu = gl_device_uuid(ctx)
         self._wake = wake
-        self._mark = mark
 
-    @property
-    def shown(self) -> Slot | None:
-        return self.slots.get(self.state.selected or "")
+    # -- who shows what ------------------------------------------------------------------------------------
 
-    def open_file(self, path: Path, *, select: bool = False) -> FileSource:
-        """Add a file to the list; a thread reads it."""
+    def join(self, seat: Seat) -> None:
+        """Somebody looks from now on."""
+        self.seats.append(seat)
+        if seat.state.selected in self.slots:
+            self._open(seat)
+            return
+        seat.state.selected = None
+        if self._first in self.slots:
+            self.show(seat, self._first)
+
+    def part(self, seat: Seat) -> None:
+        """Somebody does not look for now; what they chose stays."""
+        if seat in self.seats:
+            self.seats.remove(seat)
+            if (slot := self.shown(seat)) is not None:
+                self._let_go(slot)
+
+    def leave(self, seat: Seat) -> None:
+        """Somebody will not come back: give back what is theirs alone. Idempotent."""
+        self.part(seat)
+        for slot in self.slots.values():
+            if (view := slot.views.pop(seat, None)) is None:
+                continue
+            if slot.views:
+                view.close()
+            else:  # its data is wanted again; a file's is nowhere else
+                slot.views[None] = view
+
+    def shown(self, seat: Seat) -> Slot | None:
+        return self.slots.get(seat.state.selected or "")
+
+    def watched(self) -> list[Slot]:
+        """What is shown by anybody."""
+        keys = {seat.state.selected: None for seat in self.seats}
+        return [self.slots[key] for key in keys if key in self.slots]
+
+    def view(self, seat: Seat) -> View | None:
+        """What shows a seat's entry, once it has had data."""
+        slot = self.shown(seat)
+        if slot is None or not slot.views:
+            return None
+        view = slot.views.get(seat)
+        if view is None:
+            view = slot.views.pop(None, None)
+            if view is None:
+                other = slot.view
+                assert other is not None
+                view = other.beside(getattr(deepcopy(slot.entry.settings), other.kind))
+            slot.views[seat] = view
+        return view
+
+    def show(self, seat: Seat, key: str | None) -> None:
+        """Have a seat show this entry."""
+        if key == seat.state.selected:
+            return
+        before = self.shown(seat)
+        seat.state.selected = key
+        if before is not None:
+            self._let_go(before)
+        self._open(seat)
+
+    def _open(self, seat: Seat) -> None:
+        if (slot := self.shown(seat)) is not None:
+            slot.entry.fault = ""
+            slot.source.open()
+        seat.mark(SETTLE)
+
+    def _let_go(self, slot: Slot) -> None:
+        """What nobody shows any more costs nobody anything."""
+        if slot in self.watched():
+            return
+        if slot.view is not None:
+            with self.guard(slot):
+                slot.view.leave()
+        slot.source.release()
+
+    def _mark(self, slot: Slot, pictures: int = 1) -> None:
+        """Have those who show it draw."""
+        for seat in self.seats:
+            if seat.state.selected == slot.entry.key:
+                seat.mark(pictures)
+
+    def _mark_all(self, pictures: int = 1) -> None:
+        for seat in self.seats:
+            seat.mark(pictures)
+
+    # -- what there is -------------------------------------------------------------------------------------
+
+    def open_file(self, path: Path, seat: Seat | None = None) -> FileSource:
+        """Add a file to the list, for a seat to show; a thread reads it."""
         key = str(path.absolute())
         if key in self.slots:
             self.forget(key)
@@ -76,10 +179,14 @@ class Catalogue:
         source = FileSource(path, self._wake)
         self.slots[key] = Slot(entry, source)
         self._list_changed()
-        if select:
-            self.select(key)
-        elif self.state.selected is None:
-            self._show(key)
+        if seat is not None:
+            seat.unfollow()
+            seat.select(key)
+        elif self._first not in self.slots:
+            self._first = key
+        for other in self.seats:
+            if other.state.selected is None:
+                self.show(other, key)
         return source
 
     def forget(self, key: str) -> None:
@@ -88,57 +195,40 @@ class Catalogue:
         if slot is None:
             return
         slot.source.close()
-        if slot.view is not None:
-            slot.view.close()
-        if self.state.selected == key:
-            self.state.selected = None
+        slot.close_views()
+        for seat in self.seats:
+            if seat.state.selected == key:
+                seat.state.selected = None
         self._list_changed()
-
-    def select(self, key: str | None) -> None:
-        """Show this entry because somebody wants it. Only what is shown costs its trainer anything."""
-        self._by_itself = False
-        self._show(key)
-
-    def _show(self, key: str | None) -> None:
-        if key == self.state.selected:
-            return
-        if (before := self.shown) is not None:
-            if before.view is not None:
-                with self.guard(before):
-                    before.view.leave()
-            before.source.release()
-        self.state.selected = key
-        if (slot := self.shown) is not None:
-            slot.entry.fault = ""
-            slot.source.open()
-        self._mark(SETTLE)
 
     def _list_changed(self) -> None:
         entries = [slot.entry for slot in self.slots.values()]
         first = {e.group: i for i, e in reversed(list(enumerate(entries)))}  # streams of one run stay together
-        self.state.entries = sorted(entries, key=lambda e: (e.is_file, not e.alive, first[e.group]))
-        self._mark(SETTLE)
+        self.entries[:] = sorted(entries, key=lambda e: (e.is_file, not e.alive, first[e.group]))
+        self._mark_all(SETTLE)
 
     def poll(self, now: float) -> bool:
-        """Take in what runs and files brought. True when there is something new for the picture."""
+        """Take in what runs and files brought. True when there is something new for a picture."""
         if self.subscriber.poll():
             self._match_streams()
-        if (fault := self.subscriber.fault) and fault not in self.state.notices:
-            self.state.notices.append(fault)
-            self._mark()
+        if (fault := self.subscriber.fault) and fault not in self.notices:
+            self.notices.append(fault)
+            self._mark_all()
         news = False
         for slot in list(self.slots.values()):
             rate = slot.entry.rate_hz
             if slot.source.refresh(slot.entry):
                 news = True
-            self.rates_changed |= slot.entry.rate_hz != rate
+            self.rate_changes += slot.entry.rate_hz != rate
         if news:
             self._list_changed()
-        if self.state.selected is None or self._by_itself:
-            self._choose()
-        slot = self.shown
-        if slot is None:
-            return False
+        for seat in self.seats:
+            if seat.state.selected is None or seat.by_itself:
+                self._choose(seat)
+        return any([self._take_in(slot, now) for slot in self.watched()])
+
+    def _take_in(self, slot: Slot, now: float) -> bool:
+        """Give an entry's views what is new. True when there is something."""
         view = slot.view
         if view is not None and view.stale:
             slot.source.again()
@@ -156,8 +246,7 @@ class Catalogue:
 
     def has_news(self, now: float) -> bool:
         """Whether `poll` would take a new value of what is shown. Costs a hundredth of it."""
-        slot = self.shown
-        return slot is not None and slot.source.has_news() and self._ready(slot, now)
+        return any(slot.source.has_news() and self._ready(slot, now) for slot in self.watched())
 
     def _ready(self, slot: Slot, now: float) -> bool:
         """Whether an entry may take another value."""
@@ -169,15 +258,16 @@ class Catalogue:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""
         if view.kind != "gaussians":
             return 0.0
-        return self._work.governor.next_version(slot.entry.rate_hz, view.moving)
+        return self._work.governor.next_version(slot.entry.rate_hz, any(v.moving for v in slot.views.values()))
 
     def gpu_is_needed(self, now: float) -> bool:
         """Whether a run that is shown works on the GPU that the viewer uses: it publishes from there.
 
         That is OpenGL's GPU, and for what is drawn with CUDA the one where it lies.
         """
-        slot = self.shown
-        if slot is not None and isinstance(slot.source, StreamSource):
+        for slot in self.watched():
+            if not isinstance(slot.source, StreamSource):
+                continue
             run, cuda = slot.source.stream.run, slot.view is not None and slot.view.cuda
             if run.alive and any(s.rate_hz > 0 and s.gpu and (cuda or s.gpu == self._gpu)
                                  for s in run.streams.values()):
@@ -204,7 +294,7 @@ class Catalogue:
         present = {id(stream) for stream in there}
         for slot in followed.values():
             gone = isinstance(slot.source, StreamSource) and id(slot.source.stream) not in present
-            if gone and slot.entry.key != self.state.selected:
+            if gone and slot not in self.watched():
                 self.forget(slot.entry.key)
 
     def _ended_like(self, stream: RemoteStream) -> Slot | None:
@@ -212,37 +302,36 @@ class Catalogue:
         fits = [slot for slot in self.slots.values() if isinstance(slot.source, StreamSource)
                 and not slot.source.stream.run.alive and slot.entry.name == stream.name
                 and slot.source.stream.kind == stream.kind]
-        return max(fits, default=None, key=lambda s: (s.entry.key == self.state.selected,
-                                                      s.entry.group == _group(stream)))
+        watched = self.watched()
+        return max(fits, default=None, key=lambda s: (s in watched, s.entry.group == _group(stream)))
 
-    def _choose(self) -> None:
+    def _choose(self, seat: Seat) -> None:
         """With nothing chosen: a live stream, Gaussians before others, the newest before older; then a file.
 
         What was found first gives way to the first Gaussians of its run, which often come a little later.
         """
         slots = list(self.slots.values())
-        if (shown := self.shown) is not None:
+        if (shown := self.shown(seat)) is not None:
             slots = [s for s in slots if s.entry.kind == "gaussians" and s.entry.alive and not s.entry.is_file
                      and s.entry.group == shown.entry.group and shown.entry.kind != "gaussians"]
         if slots:
             best = max(range(len(slots)), key=lambda i: (
                 slots[i].entry.alive, not slots[i].entry.is_file, slots[i].entry.kind == "gaussians", i))
-            self._show(slots[best].entry.key)
+            self.show(seat, slots[best].entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:
         begin = time.monotonic()
         with self.guard(slot):
             kind = slot.entry.kind
-            if slot.view is None or slot.view_kind != kind:
-                if slot.view is not None:
-                    slot.view.close()
-                    slot.view = None
-                slot.view = make_view(kind, self._ctx, slot.entry.settings, self._work)
+            view = slot.view
+            if view is None or slot.view_kind != kind:
+                slot.close_views()
+                view = slot.views[None] = make_view(kind, self._ctx, slot.entry.settings, self._work)
                 slot.view_kind = kind
-            if slot.source.feed(slot.view):
+            if slot.source.feed(view):
                 slot.entry.fault = ""
                 self._work.governor.loads_version()
-                self._mark()
+                self._mark(slot)
         cost = time.monotonic() - begin
         # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.
         slot.next_feed = now + (2 * cost if cost > 0.02 else 0.0)
@@ -255,7 +344,7 @@ class Catalogue:
         except Exception as e:
             text = str(e) or type(e).__name__
             if slot.entry.fault != text:
-                self._mark(SETTLE)
+                self._mark(slot, SETTLE)
             slot.entry.fault = text
             if slot.logged != text:
                 slot.logged = text
@@ -266,7 +355,7 @@ class Catalogue:
         slots = list(self.slots.values())
         self.slots.clear()
         closers: list[Callable[[], None]] = [slot.source.close for slot in slots]
-        closers += [slot.view.close for slot in slots if slot.view is not None]
+        closers += [slot.close_views for slot in slots]
         for close in [*closers, self.subscriber.close]:
             try:
                 close()

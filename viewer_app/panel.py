@@ -13,8 +13,9 @@ from imgui_bundle import ImVec2, imgui
 
 from viewer_app import imgui_compat, theme
 from viewer_app.controls import Rect
-from viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from viewer_app.overlay import draw_overlay
+from viewer_app.phrases import about, beside, latency_phrases, status_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 PANEL_WIDTH = 280
 STATUS_HEIGHT = 26
 """In points."""
+NARROW = 600
+"""Points of width below which the panel lies under the picture, not beside it: a phone that is held upright."""
 
 _BUTTONS = {"left": 0, "right": 1, "middle": 2}
 _KEY_NAMES = {"left": "left_arrow", "right": "right_arrow", "up": "up_arrow", "down": "down_arrow",
@@ -47,6 +50,10 @@ class Asked:
     """The key of the file to forget."""
     pause: bool | None = None
     """Whether the run of what is shown should pause."""
+    follow: str | None = None
+    """The name of somebody to follow, or no longer to follow."""
+    copied: str | None = None
+    """What to put on the clipboard."""
     changed: bool = False
     """A setting changed: the picture has to be drawn again."""
 
@@ -83,6 +90,8 @@ class Panel:
         self._held: set[str] = set()
         self._popup = False
         self._open = True
+        self._copied = ""
+        """What imgui's clipboard holds, as far as the user's own is told."""
         self._folds = {"View": True, "Details": False}
         self.size = (1, 1)
 
@@ -97,14 +106,23 @@ class Panel:
         self._open = panel_open
         if not panel_open:
             return Rect(0, 0, width, height)
-        left = min(round(PANEL_WIDTH * scale), width // 2)
         bottom = min(round(STATUS_HEIGHT * scale), height // 4)
+        if width < NARROW * scale and height > width:
+            return Rect(0, 0, width, height - max(height // 2, bottom))
+        left = min(round(PANEL_WIDTH * scale), width // 2)
         return Rect(left, 0, width - left, height - bottom)
 
-    def handle(self, event: Event, picture: Rect) -> tuple[bool, bool]:
+    @property
+    def typing(self) -> bool:
+        """Whether a text field has the focus."""
+        imgui.set_current_context(self._imgui)
+        return bool(imgui.get_io().want_text_input)
+
+    def handle(self, event: Event, picture: Rect, clipboard: Callable[[], str] = str) -> tuple[bool, bool]:
         """Take a user's event. Returns whether it was meant for the panel, and whether the panel changes by it.
 
-        A press decides for the whole drag; otherwise what lies outside the picture is the panel's.
+        A press decides for the whole drag; otherwise what lies outside the picture is the panel's. `clipboard` says
+        what is pasted.
         """
         imgui.set_current_context(self._imgui)
         io = imgui.get_io()
@@ -139,7 +157,15 @@ class Panel:
                 if ours:
                     io.add_mouse_wheel_event(event.dx, event.dy)
                 return ours, ours
+            case Pinch():
+                ours = self._over(event.x, event.y, picture) or self._popup
+                if ours:
+                    io.add_mouse_wheel_event(event.dx / (40 * self._scale), event.dy / (40 * self._scale))
+                return ours, ours
             case Key():
+                if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
+                    self._copied = clipboard()
+                    imgui.set_clipboard_text(self._copied)
                 code = _key(event.name)
                 if code is not None:
                     io.add_key_event(code, event.pressed)
@@ -175,8 +201,11 @@ class Panel:
             draw_overlay(state, picture, empty=shown.empty, scale=scale)
             if state.panel_open:
                 self._left(state, shown, picture, asked)
-                self._status(state, shown, picture)
+                if picture.x > 0:
+                    self._status(state, shown, picture)
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
+            if (text := imgui.get_clipboard_text() or "") != self._copied:
+                asked.copied = self._copied = text
         finally:
             imgui.render()
             drawn = imgui.get_draw_data()
@@ -188,8 +217,10 @@ class Panel:
         return asked
 
     def _left(self, state: State, shown: Shown, picture: Rect, asked: Asked) -> None:
-        imgui.set_next_window_pos(ImVec2(0, 0))
-        imgui.set_next_window_size(ImVec2(picture.x, self.size[1]))
+        left = picture.x > 0
+        imgui.set_next_window_pos(ImVec2(0, 0 if left else picture.y + picture.height))
+        imgui.set_next_window_size(ImVec2(picture.x, self.size[1]) if left else
+                                   ImVec2(picture.width, self.size[1] - picture.height))
         flags = _FIXED & ~imgui.WindowFlags_.no_scrollbar.value
         if imgui.begin("panel", None, flags)[0]:
             self._streams(state, asked)
@@ -200,7 +231,7 @@ class Panel:
                     asked.changed |= shown.controls()
             self._gap(6)
             if entry is not None and shown.details and self._fold("Details"):
-                for line in [*status_phrases(state, shown), *_latency(state), *shown.extras]:
+                for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
                     _wrapped(line, theme.DIM)
             if entry is not None and entry.paused is not None:
                 self._gap(6)
@@ -208,6 +239,7 @@ class Panel:
                 if imgui.button(words, ImVec2(-1, 0)):
                     asked.pause = not entry.paused
                 imgui.set_item_tooltip("A run pauses where its script calls splatview.wait_while_paused()")
+            self._others(state, asked)
             for notice in state.notices:
                 self._gap(6)
                 _wrapped(notice, theme.FAULT)
@@ -228,6 +260,17 @@ class Panel:
                 self._entry(entry, entry.key == state.selected, asked)
             self._gap(6)
 
+    def _others(self, state: State, asked: Asked) -> None:
+        """Who looks as well: a click shows what they see."""
+        if not state.others:
+            return
+        self._gap(6)
+        _colored("Follow", theme.DIM)
+        for name in state.others:
+            if imgui.selectable(name, name == state.follows)[0]:
+                asked.follow = name
+            imgui.set_item_tooltip("Shows what they see, until you move something yourself")
+
     def _entry(self, entry: Entry, chosen: bool, asked: Asked) -> None:
         """A line of the list: dot, name, and on the right how fast it goes."""
         line = imgui.get_text_line_height()
@@ -237,7 +280,7 @@ class Panel:
         pressed, _ = imgui.selectable(f"##{entry.key}", chosen, 0, ImVec2(width, height))
         if pressed:
             asked.select = entry.key
-        imgui.set_item_tooltip(_about(entry))
+        imgui.set_item_tooltip(about(entry))
         if entry.is_file and imgui.begin_popup_context_item(f"menu##{entry.key}"):
             if imgui.menu_item("Close this file", "", False)[0]:
                 asked.close = entry.key
@@ -247,7 +290,7 @@ class Panel:
         fault = entry.fault or entry.fault_of_source
         dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
         draw.add_circle_filled(ImVec2(left.x + pad + 3 * self._scale, middle), 3.5 * self._scale, theme.u32(dot), 16)
-        right = _beside(entry)
+        right = beside(entry)
         right_width = imgui.calc_text_size(right).x if right else 0.0
         text_y = middle - line / 2
         start = left.x + pad + 16 * self._scale
@@ -308,47 +351,6 @@ class Panel:
         imgui.set_current_context(self._imgui)
         imgui.backends.opengl3_shutdown()
         imgui.destroy_context(self._imgui)
-
-
-def status_phrases(state: State, shown: Shown) -> list[str]:
-    """What the status line says, most important first."""
-    t = state.timings
-    phrases = list(shown.details)
-    if t.fps >= 2:
-        phrases.append(f"{t.fps:.0f} pictures/s")
-    if t.gpu_share is not None:
-        phrases.append(f"GPU share {t.gpu_share:.0%} of {t.gpu_budget:.0%}")
-    stages = [f"{name} {ms:.1f}" for name, ms in t.stages.items() if ms >= 0.05]
-    if stages:
-        phrases.append(" + ".join(stages) + " ms")
-    return [*phrases, *shown.path, *([state.screen] if state.screen else [])]
-
-
-def _latency(state: State) -> list[str]:
-    ms = state.timings.latency_ms
-    alive = state.shown is not None and state.shown.alive and not state.shown.is_file
-    return [] if ms is None or not alive else [f"{ms:.1f} ms from publish to the screen"]
-
-
-def _beside(entry: Entry) -> str:
-    if entry.progress is not None:
-        return f"{entry.progress:.0%}"
-    if entry.is_file:
-        return entry.kind
-    if not entry.alive:
-        return "ended"
-    if entry.rate_hz >= 0.05:
-        return f"{entry.rate_hz:.3g} Hz"
-    return f"v{entry.version}"
-
-
-def _about(entry: Entry) -> str:
-    if fault := entry.fault or entry.fault_of_source:
-        return fault
-    if entry.is_file:
-        return f"{entry.key}\n{entry.kind}. Right click to close it."
-    state = "publishing" if entry.alive else "its run has ended"
-    return f"{entry.kind}, version {entry.version:,}, {state}"
 
 
 def _colored(text: str, color: ImVec4) -> None:

@@ -1,4 +1,4 @@
-"""What the viewer knows and what its user chose: plain data, no graphics."""
+"""What the viewer knows and what one of its users chose: plain data, no graphics."""
 
 from __future__ import annotations
 
@@ -108,6 +108,10 @@ class State:
     timings: Timings = field(default_factory=Timings)
     screen: str = ""
     """The OpenGL renderer's name: the GPU's, where it runs on one."""
+    others: list[str] = field(default_factory=list)
+    """The names of others who look as well, and can be followed."""
+    follows: str | None = None
+    """The name of the one that is followed."""
 
     def entry(self, key: str | None) -> Entry | None:
         return next((e for e in self.entries if e.key == key), None)

@@ -52,18 +52,18 @@ def test_a_window_shows_images_and_scenes(trainers: dict[str, Trainer], open_vie
     print(f"window on {display}: {name}")
     viewer = open_viewer(trainer, window, panel=True)
     select(viewer, trainer, "ring uint8 RGBA")
-    viewer.until(lambda: viewer.catalogue.shown.view is not None and not viewer.catalogue.shown.view.empty)
-    viewer.image.pan_zoom.set_zoom(4.0, viewer._layout())
+    viewer.until(lambda: viewer.seat.shown.view is not None and not viewer.seat.shown.view.empty)
+    viewer.image.pan_zoom.set_zoom(4.0, viewer.seat.layout())
     viewer.image.pan_zoom.center = (W / 2, H / 2)
-    viewer._mark()
-    left, top, _ = viewer.image.pan_zoom.placed(viewer._layout())
+    viewer.seat.mark()
+    left, top, _ = viewer.image.pan_zoom.placed(viewer.seat.layout())
     want = np.kron(expected_image(trainer.k, "uint8", "RGBA"), np.ones((4, 4, 1), int))
     wait_for(viewer, trainer, want, Rect(round(left), round(top), 4 * W, 4 * H))
     keep(viewer, "window-image")
     bridges = viewer.image.path
     assert bridges == [BRIDGE_WORDS["direct" if "NVIDIA" in name else "host"]], about(viewer)
     select(viewer, trainer, "splats")
-    viewer.until(lambda: viewer.catalogue.shown.view is not None and not viewer.catalogue.shown.view.empty)
+    viewer.until(lambda: viewer.seat.shown.view is not None and not viewer.seat.shown.view.empty)
     viewer.do()
     viewer.until(lambda: viewer.picture().max() > 100, 30)
     keep(viewer, "window-scene")
@@ -74,12 +74,12 @@ def test_offscreen_pictures_with_the_panel(trainers: dict[str, Trainer], open_vi
     viewer = open_viewer(trainer, OffscreenScreen(1280, 720), panel=True)
     for name, stream in (("egl-image", "in-place float32 HWC"), ("egl-scene", "splats")):
         select(viewer, trainer, stream)
-        viewer.until(lambda: viewer.catalogue.shown.view is not None and not viewer.catalogue.shown.view.empty)
+        viewer.until(lambda: viewer.seat.shown.view is not None and not viewer.seat.shown.view.empty)
         viewer.until(lambda: viewer.picture().max() > 100, 30)
         for _ in range(30):
             viewer.turn()
-        if viewer._panel is not None:
-            viewer._panel._folds["Details"] = True
+        if viewer.seat._panel is not None:
+            viewer.seat._panel._folds["Details"] = True
         keep(viewer, name)
     assert viewer.state.timings.latency_ms is not None
     print(f"latency {viewer.state.timings.latency_ms:.1f} ms; {about(viewer)}")
@@ -93,8 +93,8 @@ def test_the_share_of_the_gpu_holds_beside_a_training(open_viewer: Any, processe
     trainer = processes.code(BUSY, SPLATVIEW_RUNTIME_DIR=str(runtime_dir))
     beside = type("Beside", (), {"runtime": runtime_dir})()
     viewer = open_viewer(beside, OffscreenScreen(1920, 1080), gpu_budget=0.1)
-    viewer.until(lambda: viewer.catalogue.shown is not None and viewer.catalogue.shown.view is not None
-                 and not viewer.catalogue.shown.view.empty, 60)
+    viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.view is not None
+                 and not viewer.seat.shown.view.empty, 60)
 
     def drag(seconds: float) -> tuple[float, float]:
         """Pictures a second and share of the GPU, on average."""
@@ -111,7 +111,7 @@ def test_the_share_of_the_gpu_holds_beside_a_training(open_viewer: Any, processe
     viewer.screen.push(PointerPress(400, 300))
     drag(2.0)
     rate, share = drag(4.0)
-    slot = viewer.catalogue.shown
+    slot = viewer.seat.shown
     assert slot is not None
     assert isinstance(slot.view, GaussianView)
     scale = slot.view._scale

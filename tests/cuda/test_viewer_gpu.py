@@ -50,7 +50,7 @@ def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: s
     for dtype, sort in FORMS:
         select(viewer, trainer, f"{way} {dtype} {sort}")
         wait_for(viewer, trainer, expected_image(trainer.k, dtype, sort))
-    slot = viewer.catalogue.shown
+    slot = viewer.seat.shown
     assert slot is not None
     assert slot.view is not None
     print(f"{way} {allocator} {bridge or 'by itself'}: {about(viewer)}")
@@ -139,7 +139,7 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
         assert view.path[2] == CANVAS_WORDS[bridge]
     if renderer == "gsplat":
         assert view.path[0] == "parameters read in place"
-        slot = viewer.catalogue.shown
+        slot = viewer.seat.shown
         assert slot is not None
         assert slot.source.path == "in place (zero-copy)"
     trainer.next()
@@ -167,8 +167,8 @@ def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_view
         raise AssertionError("the picture was read back")
 
     monkeypatch.setattr(GsplatPicture, "pixels", never)
-    slot = viewer.catalogue.shown
+    slot = viewer.seat.shown
     assert slot is not None
     slot.entry.settings.gaussians.show = show  # type: ignore[assignment]
-    viewer._mark()
+    viewer.seat.mark()
     wait_for_scene(viewer, trainer, want, least=24.0 if show == "depth" else 36.0)  # Turbo is steep

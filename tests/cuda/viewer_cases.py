@@ -107,7 +107,7 @@ def open_viewer_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def about(viewer: Viewer) -> str:
-    slot = viewer.catalogue.shown
+    slot = viewer.seat.shown
     if slot is None:
         return f"nothing is shown; there are {[e.name for e in viewer.state.entries]}"
     view = slot.view
@@ -124,7 +124,7 @@ def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
         assert time.monotonic() < end, f"no stream {name!r} within 30 s; there are {viewer.state.entries}"
     slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
     slot.entry.settings.image.alpha = "ignore"
-    viewer.catalogue.select(slot.entry.key)
+    viewer.seat.select(slot.entry.key)
 
 
 def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
@@ -154,10 +154,10 @@ def wait_for(viewer: Viewer, trainer: Trainer, want: np.ndarray, rect: Rect | No
 def keep(viewer: Viewer, name: str) -> None:
     """Save the picture where the environment says, to be looked at."""
     if folder := os.environ.get("SPLATVIEW_TEST_PICTURES"):
-        viewer._mark(3)
+        viewer.seat.mark(3)
         viewer.do()
         Path(folder).mkdir(parents=True, exist_ok=True)
-        viewer._draw()
+        viewer._draw(viewer.seat)
         save_png(viewer.screen.pixels()[..., :3], Path(folder) / f"{name}.png")
 
 
@@ -189,13 +189,13 @@ def wait_for_scene(viewer: Viewer, trainer: Trainer, want: np.ndarray, least: fl
     end, best, view = time.monotonic() + 30, 0.0, None
     while time.monotonic() < end:
         viewer.turn()
-        slot = viewer.catalogue.shown
+        slot = viewer.seat.shown
         view = slot.view if slot is not None else None
         if not isinstance(view, GaussianView) or view.empty:
             continue
         if view._camera is None:
             view.use_camera(CAMERA)
-            viewer._mark()
+            viewer.seat.mark()
             continue
         best = max(best, psnr(viewer.pixels(), want))
         if best > least:

@@ -81,7 +81,7 @@ for name in sys.argv[1:]:
         slot = next((s for s in app.catalogue.slots.values() if s.entry.name == name), None)
         if slot is None:
             continue
-        app.catalogue.select(slot.entry.key)
+        app.seat.select(slot.entry.key)
         if slot.view is not None and not slot.view.empty:
             for _ in range(30):
                 app.turn()

@@ -218,14 +218,14 @@ class WindowScreen:
 
     def copy(self, text: str) -> None:
         if self._window:
-            glfw.set_clipboard_string(None, text)
+            glfw.set_clipboard_string(None, text)  # pyright: ignore[reportArgumentType]
 
     def clipboard(self) -> str:
         if not self._window:
             return ""
         with warnings.catch_warnings():  # an empty clipboard, or one that holds no text, is an error to GLFW
             warnings.simplefilter("ignore")
-            text: bytes | str | None = glfw.get_clipboard_string(None)
+            text: bytes | str | None = glfw.get_clipboard_string(None)  # pyright: ignore[reportArgumentType]
         return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
 
     def keep(self, picture: np.ndarray, name: str) -> None:
