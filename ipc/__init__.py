@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # type checkers take it for True; importing typing would 
 if TYPE_CHECKING:
     from typing import Any
 
-    from ipc.errors import IpcError, RuntimeFolderError, SharingError
+    from ipc.errors import IpcError, NoViewerError, RuntimeFolderError, SharingError
     from ipc.frames import DeviceTensor, Frame, RemoteTensor
     from ipc.publisher import Publisher
     from ipc.remote import RemoteRun
@@ -23,6 +23,7 @@ _HOME = {
     "DeviceTensor": "frames",
     "Frame": "frames",
     "IpcError": "errors",
+    "NoViewerError": "errors",
     "Publisher": "publisher",
     "RemoteRun": "remote",
     "RemoteStream": "remote_stream",
@@ -37,6 +38,7 @@ __all__ = [
     "DeviceTensor",
     "Frame",
     "IpcError",
+    "NoViewerError",
     "Publisher",
     "RemoteRun",
     "RemoteStream",

@@ -2,6 +2,7 @@
 
 IpcError
 ├── RuntimeFolderError   the folder in which runs are found cannot be used
+├── NoViewerError        no viewer came up that a browser could show
 └── SharingError         shared memory could not be made, opened or trusted
     └── UnreachableError another process's memory is not to be found in /proc
 """
@@ -13,6 +14,10 @@ class IpcError(Exception):
 
 class RuntimeFolderError(IpcError):
     """The runtime folder cannot be made or written, or is not ours."""
+
+
+class NoViewerError(IpcError):
+    """A viewer that was started to be seen in a browser ended, or did not get ready in time."""
 
 
 class SharingError(IpcError):

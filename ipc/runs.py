@@ -16,7 +16,7 @@ import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -26,7 +26,12 @@ from ipc.errors import RuntimeFolderError
 
 SOCKET_PATH_MAX = 107
 """Bytes that a UNIX socket's path may have (sun_path on Linux)."""
+MAX_DESCRIPTION = 64 * 1024
+"""Bytes of a description."""
 _SOCKET, _LOCK, _DESCRIPTION = "socket", "lock", "run.json"
+_MAKING = 10.0
+"""Seconds after which something hidden, which is being made, counts as left behind."""
+_Described = TypeVar("_Described", bound=msgspec.Struct)
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -58,7 +63,7 @@ class RunFolder:
 
     def alive(self) -> bool:
         """Whether the trainer still holds its lock."""
-        return _locked(self.path)
+        return held(self.path / _LOCK)
 
 
 class OwnedRunFolder(RunFolder):
@@ -139,7 +144,7 @@ def list_runs(root: Path) -> list[RunFolder]:
     found = []
     for path in _folders(root):
         description = _describe(path)
-        if description is not None and _locked(path):
+        if description is not None and held(path / _LOCK):
             found.append(RunFolder(path, description))
     return sorted(found, key=lambda r: (r.description.started, r.description.id))
 
@@ -148,11 +153,7 @@ def remove_stale(root: Path) -> int:
     """Remove the folders of dead runs; how many there were."""
     count = 0
     for path in _folders(root, hidden=True):
-        with contextlib.suppress(OSError):
-            # A hidden folder is being made, unless it has been so for long: then its maker died over it.
-            if path.name.startswith(".") and abs(path.stat().st_mtime - time.time()) < 10:
-                continue
-        if not _locked(path):
+        if not being_made(path) and not held(path / _LOCK):
             shutil.rmtree(path, ignore_errors=True)
             count += 1
     return count
@@ -167,19 +168,33 @@ def _folders(root: Path, hidden: bool = False) -> list[Path]:
 
 
 def _describe(path: Path) -> Description | None:
+    description = read_description(path / _DESCRIPTION, Description)
+    return description if description is not None and description.id == path.name else None
+
+
+def read_description(path: Path, form: type[_Described]) -> _Described | None:
+    """What a JSON file says, checked against `form`; None when it cannot be read or understood."""
     try:
-        with open(path / _DESCRIPTION, "rb") as f:
-            raw = f.read(64 * 1024)
-        description = msgspec.json.decode(raw, type=Description)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as f:
+            raw = f.read(MAX_DESCRIPTION + 1)
+        return msgspec.json.decode(raw, type=form) if len(raw) <= MAX_DESCRIPTION else None
     except (OSError, msgspec.MsgspecError, ValueError):
         return None
-    return description if description.id == path.name else None
 
 
-def _locked(path: Path) -> bool:
-    """Whether somebody holds the run's lock. Shared, so that two who ask do not take each other for the trainer."""
+def being_made(path: Path) -> bool:
+    """Whether something is hidden because it is not ready. If that has lasted for long, its maker died over it."""
     try:
-        fd = os.open(path / _LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return path.name.startswith(".") and abs(path.stat().st_mtime - time.time()) < _MAKING
+    except OSError:
+        return False
+
+
+def held(lock: Path) -> bool:
+    """Whether somebody holds this lock. Asked for shared, so that two who ask do not take each other for its holder."""
+    try:
+        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -3,8 +3,8 @@
     import splatview
     splatview.publish(tensor)          # an image, or a Gaussian Splatting scene
 
-and, in another terminal, `splatview serve`. Importing this module loads nothing heavy; what publishing needs is
-loaded at the first call.
+and, in another terminal, `splatview serve`, or in a notebook `splatview.show()`. Importing this module loads nothing
+heavy; what publishing needs is loaded at the first call.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from splatview import gl
+    from splatview.notebook import show
     from splatview.publishing import close, paused, publish, wait_while_paused
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "close", "gl", "paused", "publish", "wait_while_paused"]
+__all__ = ["__version__", "close", "gl", "paused", "publish", "show", "wait_while_paused"]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,9 +29,12 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module("splatview.gl")  # which sets the name here
-    from splatview import publishing
+    if name == "show":
+        from splatview import notebook as home
+    else:
+        from splatview import publishing as home
 
-    value = globals()[name] = getattr(publishing, name)
+    value = globals()[name] = getattr(home, name)
     return value
 
 

@@ -1,0 +1,134 @@
+"""How other programs find the page of a running viewer.
+
+A viewer that serves browsers announces itself in the runtime folder with one small file, `viewer-PID-XXXX.json`. The
+file is description and lock in one: the viewer holds a lock on it as long as it lives, which is the only sign of
+life, as for runs. Runs are folders there, so that neither is taken for the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import secrets
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from ipc import limits
+from ipc.errors import RuntimeFolderError
+from ipc.runs import being_made, held, read_description, runtime_folder
+
+__all__ = ["Announcement", "ViewerInfo", "announce", "viewers"]
+
+_log = logging.getLogger("splatview")
+_NAME = re.compile(r"\.?viewer-[0-9]{1,10}-[0-9a-f]{8}\.json")
+_URL = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})/(?:\?[A-Za-z0-9._~=&%-]*)?")
+_MOST = 1000
+"""Entries of the runtime folder that are looked at."""
+
+
+class ViewerInfo(msgspec.Struct, frozen=True):
+    """A running viewer that serves browsers. Fields that a later version adds are ignored."""
+
+    pid: Annotated[int, Meta(ge=1, le=2**31)]
+    url: Annotated[str, Meta(max_length=1024)]
+    """What a browser on this machine opens, "http://HOST:PORT/" with "?token=..." where one is demanded."""
+    host: Annotated[str, Meta(min_length=1, max_length=255)]
+    """The address that it listens at."""
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    run: Annotated[str, Meta(max_length=limits.MAX_NAME)] | None = None
+    """The run that it is limited to, as `--run` named it; None: it shows all."""
+    started: float = 0.0
+    """Seconds since the epoch."""
+
+    def __post_init__(self) -> None:
+        match = _URL.fullmatch(self.url)
+        if match is None or int(match[1]) != self.port:
+            raise ValueError(f"url {self.url!r} is not of the form http://HOST:{self.port}/ or "
+                             f"http://HOST:{self.port}/?token=TOKEN")
+
+
+class Announcement:
+    """One viewer's entry, as long as it is open. `with announce(...):` or `close()`."""
+
+    def __init__(self, path: Path | None, lock_fd: int):
+        self._path = path
+        self._lock_fd = lock_fd
+
+    def close(self) -> None:
+        """Take the entry away. Idempotent."""
+        path, fd, self._path, self._lock_fd = self._path, self._lock_fd, None, -1
+        if path is not None:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Announcement:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def announce(url: str, *, host: str, port: int, run: str | None = None) -> Announcement:
+    """Tell other programs of this user that this process serves browsers at `url`. Call it when it answers.
+
+    host, port: where it listens. run: what `--run` limits it to. Raises ValueError for a url that `ViewerInfo` does
+    not allow. A runtime folder that cannot be used is logged: the viewer works, it is only not found by others.
+    """
+    said = {"pid": os.getpid(), "url": url, "host": host, "port": port, "run": run, "started": time.time()}
+    try:
+        content = msgspec.json.encode(msgspec.convert(said, ViewerInfo))
+    except msgspec.ValidationError as e:
+        raise ValueError(f"announce: {e}") from None
+    hidden, fd = None, -1
+    try:
+        root = runtime_folder()
+        name = f"viewer-{os.getpid()}-{secrets.token_hex(4)}.json"
+        hidden = root / f".{name}"
+        fd = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # before anyone can see it
+        with open(fd, "wb", closefd=False) as f:
+            f.write(content)
+        hidden.rename(root / name)
+    except (OSError, RuntimeFolderError) as e:
+        _log.warning("splatview.show, status and demo will not find this viewer: %s", e)
+        Announcement(hidden if fd >= 0 else None, fd).close()
+        return Announcement(None, -1)
+    return Announcement(root / name, fd)
+
+
+def viewers() -> list[ViewerInfo]:
+    """The viewers of this user that serve browsers now, newest first. What dead ones left behind is removed.
+
+    What cannot be read or understood is left out. Raises RuntimeFolderError when the runtime folder cannot be used.
+    """
+    found = []
+    for path in _entries(runtime_folder()):
+        if being_made(path):
+            continue
+        if not held(path):
+            with contextlib.suppress(OSError):  # names are never used again, so this is the dead one's
+                path.unlink()
+            continue
+        info = None if path.name.startswith(".") else read_description(path, ViewerInfo)
+        if info is not None:
+            found.append(info)
+    return sorted(found, key=lambda v: (v.started, v.pid), reverse=True)
+
+
+def _entries(root: Path) -> list[Path]:
+    try:
+        with os.scandir(root) as entries:
+            return [Path(e.path) for e in islice(entries, _MOST)
+                    if _NAME.fullmatch(e.name) and e.is_file(follow_symlinks=False)]
+    except OSError:
+        return []
