@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splatview.demo.command import Demo, _exit_code, run
+from splatview.demo.command import Demo, _exit_code, _screen, run
 from splatview.demo.progress import Progress
 
 
@@ -178,7 +178,10 @@ def test_a_demo_that_is_killed_takes_its_processes_along(processes, points, tmp_
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"steps": 0}, "--steps 0 must be at least 1"),
-    ({"window": True, "offscreen": True}, "exclude each other"),
+    ({"window": True, "offscreen": True}, "--window and --offscreen exclude each other"),
+    ({"web": True, "offscreen": True}, "--web and --offscreen exclude each other"),
+    ({"port": 0}, "--port 0 must be from 1 to 65535"),
+    ({"port": 65536}, "--port 65536"),
     ({"out": Path("absent/a.png")}, "there is no folder"),
     ({"out": Path("a.jpg")}, "ends in .png"),
     ({"picture_every": 0.0}, "more than 0 seconds"),
@@ -186,6 +189,16 @@ def test_a_demo_that_is_killed_takes_its_processes_along(processes, points, tmp_
 def test_options_that_make_no_sense_start_nothing(capsys, options, message):
     assert run(Demo(**options)) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "display", "screen"), [
+    ({}, "", "web"), ({}, ":0", "window"), ({"web": True}, ":0", "web"), ({"offscreen": True}, ":0", "offscreen"),
+    ({"offscreen": True}, "", "offscreen"), ({"window": True}, "", "window"),
+])
+def test_without_a_display_the_demo_is_seen_in_a_browser(monkeypatch, options, display, screen):
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert _screen(Demo(**options)) == screen
 
 
 def test_progress_as_bar_lines_and_json():

@@ -15,18 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from splatview import programs
 from splatview.demo.errors import DemoError
 from splatview.demo.progress import Progress, style_for
 
 if TYPE_CHECKING:
     from types import FrameType
+    from typing import IO
 
 SHOT_TIMEOUT = 120.0
 """Seconds after which a picture is given up; drawing without a GPU can be slow, but not that slow."""
 _FIRST_PICTURE = 5.0
-_DIE_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
-"""prctl(PR_SET_PDEATHSIG, SIGTERM), which an exec keeps. In the child's own Python: after a fork beside a thread no
-code of this process may run."""
+_NOISE = ("libEGL warning", "MESA")
+"""How lines of the graphics drivers begin that would only alarm."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Demo:
     """Train a small Gaussian scene in one process and watch it from another.
 
     Photographs of a still life are made on the spot, Gaussians learn from them, and the viewer shows them while they
-    do: in a window where there is a display, and as a picture in a file everywhere. Nothing is downloaded.
+    do: in a window where there is a display, else in your browser, and as a picture in a file everywhere. Nothing is
+    downloaded.
     """
 
     steps: int | None = None
@@ -53,8 +55,12 @@ class Demo:
     """Width and height of the picture and of the window."""
     window: bool = False
     """Show a window. The default where there is a display."""
+    web: bool = False
+    """Show it in a browser, and print the address. The default where there is no display."""
     offscreen: bool = False
-    """Show no window, even where there is a display."""
+    """Neither a window nor a browser: pictures alone."""
+    port: int = 7007
+    """Where the browser finds it. When it is taken, one of the next, which is said."""
     picture_every: float = 20.0
     """Seconds between pictures while training."""
 
@@ -71,8 +77,11 @@ def run(options: Demo) -> int:
 
 
 def _check(options: Demo) -> None:
-    if options.window and options.offscreen:
-        raise DemoError("--window and --offscreen exclude each other; name one")
+    screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(options, name)]
+    if len(screens) > 1:
+        raise DemoError(f"{' and '.join(screens)} exclude each other; name one")
+    if not 1 <= options.port <= 65535:
+        raise DemoError(f"--port {options.port} must be from 1 to 65535")
     if options.steps is not None and options.steps < 1:
         raise DemoError(f"--steps {options.steps} must be at least 1")
     if not options.picture_every > 0:
@@ -82,6 +91,14 @@ def _check(options: Demo) -> None:
             raise DemoError(f"{name} {path}: there is no folder {path.absolute().parent}; make it first")
     if options.out.suffix.lower() != ".png":
         raise DemoError(f"--out {options.out}: the picture is a PNG; choose a name that ends in .png")
+
+
+def _screen(options: Demo) -> str:
+    """"window", "web" or "offscreen"."""
+    for name in ("window", "web", "offscreen"):
+        if getattr(options, name):
+            return name
+    return "window" if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") else "web"
 
 
 class _EndedBySignalError(Exception):
@@ -100,9 +117,10 @@ class _Session:
         self.events: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.camera: dict[str, Any] | None = None
         self.trainer: subprocess.Popen[str] | None = None
-        self.viewer: subprocess.Popen[bytes] | None = None
+        self.viewer: subprocess.Popen[str] | None = None
         self.shot: subprocess.Popen[str] | None = None
-        self.windowed = False
+        self.screen = _screen(options)
+        self.trained = False
 
     def run(self) -> int:
         previous = {n: signal.signal(n, self._ended) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -117,7 +135,7 @@ class _Session:
             for number in previous:  # nothing interrupts the cleaning up
                 signal.signal(number, signal.SIG_IGN)
             for process in (self.shot, self.viewer, self.trainer):
-                _end(process)
+                programs.end(process)
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
@@ -127,21 +145,21 @@ class _Session:
     def _start(self) -> None:
         o = self.options
         environment = {"SPLATVIEW_NAME": "demo", **os.environ}
-        command = _child("-m", "splatview.demo.trainer", "--json-progress", "--hold", "--device", o.device,
-                         "--seed", str(o.seed))
+        command = ["-m", "splatview.demo.trainer", "--json-progress", "--hold", "--device", o.device,
+                   "--seed", str(o.seed)]
         for name, value in (("--steps", o.steps), ("--data", o.data), ("--save", o.save)):
             command += [] if value is None else [name, str(value)]
-        # In sessions of their own: Ctrl-C reaches this process alone, which ends them in order.
-        self.trainer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=environment, start_new_session=True)
+        self.trainer = programs.start(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                      env=environment)
         threading.Thread(target=self._read, daemon=True).start()
-        display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-        self.windowed = o.window or bool(display and not o.offscreen)
-        # Without a window nobody looks: two pictures a second leave the cores to the training.
-        screen = ["--window"] if self.windowed else ["--offscreen", "--max-fps", "2"]
-        self.viewer = subprocess.Popen(
-            _child("-m", "viewer_app", "serve", *screen, "--run", str(self.trainer.pid), "--size", o.size),
-            stderr=None if self.windowed else subprocess.DEVNULL, env=environment, start_new_session=True)
+        # Offscreen nobody looks: two pictures a second leave the cores to the training.
+        screen = {"window": ["--window"], "web": ["--web", "--port", str(o.port)],
+                  "offscreen": ["--offscreen", "--max-fps", "2"]}[self.screen]
+        said = {"window": None, "web": subprocess.PIPE, "offscreen": subprocess.DEVNULL}[self.screen]
+        self.viewer = programs.start("-m", "viewer_app", "serve", *screen, "--run", str(self.trainer.pid),
+                                     "--size", o.size, stderr=said, text=True, env=environment)
+        if self.screen == "web":
+            threading.Thread(target=self._pass_on, args=(self.viewer.stderr,), daemon=True).start()
 
     def _read(self) -> None:
         """The trainer's events, in a thread: reading waits."""
@@ -153,6 +171,13 @@ class _Session:
             except (ValueError, KeyError, AttributeError):
                 self.events.put({"event": "note", "values": {"text": line.rstrip()}})  # a library's own words
         self.events.put(None)
+
+    def _pass_on(self, said: IO[str]) -> None:
+        """What the viewer says: its address, and what to type where it was reached over ssh. In a thread, too."""
+        with contextlib.suppress(ValueError), said:  # closed when all ends
+            for line in said:
+                if line.strip() and not line.startswith(_NOISE):
+                    self.events.put({"event": "note", "values": {"text": line.rstrip()}})
 
     def _follow(self) -> int:
         """Show the progress until the training is done; the exit code of one that failed."""
@@ -187,21 +212,21 @@ class _Session:
         if self.viewer is None or self.viewer.poll() is None:
             return
         code, self.viewer = self.viewer.returncode, None
-        self.tell("note", text="the window was closed; training goes on" if code == 0 and self.windowed else
-                  f"the viewer ended with code {code}; training goes on")
+        end = "the window was closed" if code == 0 and self.screen == "window" else f"the viewer ended with code {code}"
+        self.tell("note", text=end if self.trained else f"{end}; training goes on")
 
     def _start_shot(self) -> None:
         assert self.trainer is not None
         o = self.options
         camera = [] if self.camera is None else ["--camera", json.dumps(self.camera)]
-        self.shot = subprocess.Popen(
-            _child("-m", "viewer_app", "shot", str(o.out), "--stream", "gaussians", "--run", str(self.trainer.pid),
-                   "--size", o.size, *camera),
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.shot = programs.start("-m", "viewer_app", "shot", str(o.out), "--stream", "gaussians", "--run",
+                                   str(self.trainer.pid), "--size", o.size, *camera,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def _finish(self) -> int:
-        """The last picture, and time to look at the window."""
-        _end(self.shot)  # of the one that is under way, a newer takes the place
+        """The last picture, and time to look at the window or in the browser."""
+        self.trained = True
+        programs.end(self.shot)  # of the one that is under way, a newer takes the place
         self._start_shot()
         assert self.shot is not None and self.trainer is not None and self.trainer.stdin is not None
         code = 0
@@ -214,15 +239,39 @@ class _Session:
             print(f"splatview demo: no picture: {said.strip()}", file=sys.stderr, flush=True)
         else:
             print(f"what the viewer shows: {self.options.out.absolute()}", flush=True)
-        if self.windowed and self.viewer is not None and self.viewer.poll() is None:
-            print("Close the window or press Ctrl-C to end.", flush=True)
-            self.viewer.wait()
+        if self.viewer is not None and self.viewer.poll() is None:
+            if self.screen == "window":
+                print("Close the window or press Ctrl-C to end.", flush=True)
+                self.viewer.wait()
+            elif self.screen == "web" and sys.stdin.isatty() and sys.stdout.isatty():  # not in a script or a log
+                self._serve_on(self.viewer)
         self.trainer.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = _exit_code(self.trainer.wait(timeout=20)) or code
         while (event := self._next_event()) is not None:
             self._show(event)
         return code
+
+    def _serve_on(self, viewer: subprocess.Popen[str]) -> None:
+        """Until Ctrl-C, which is how it is meant to end, or until the viewer ends."""
+        from ipc.viewers import viewers
+
+        url = next((v.url for v in viewers() if v.pid == viewer.pid), "the address above")
+        print(f"The viewer stays open at {url} until Ctrl-C.", flush=True)
+        try:
+            while self.viewer is not None:
+                with contextlib.suppress(queue.Empty):
+                    event = self.events.get(timeout=0.5)
+                    if event is None:  # the trainer is gone: the viewer keeps what it showed last
+                        self.events.put(None)
+                        time.sleep(0.5)
+                    else:
+                        self._show(event)
+                self._watch_viewer()
+        except _EndedBySignalError as e:
+            if e.number != signal.SIGINT:
+                raise
+            print(flush=True)  # behind the terminal's ^C
 
     def _stop_early(self) -> None:
         """Let the trainer say how far it came."""
@@ -248,26 +297,3 @@ class _Session:
 def _exit_code(returned: int) -> int:
     """What a shell would report: a process that a signal ended has a negative code in Python."""
     return 128 - returned if returned < 0 else returned
-
-
-def _end(process: subprocess.Popen[Any] | None) -> None:
-    """Terminate, then kill; nothing that the demo started outlives it."""
-    if process is None:
-        return
-    if process.stdin is not None:
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    if process.stderr is not None:
-        process.stderr.close()
-
-
-def _child(*arguments: str) -> list[str]:
-    """The command of a Python program that ends when this process does, however it ends."""
-    return [sys.executable, "-c", _DIE_WITH_PARENT, sys.executable, *arguments]
