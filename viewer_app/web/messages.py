@@ -279,8 +279,9 @@ _MODS = tuple(frozenset(name for bit, name in enumerate(_NAMES) if mask >> bit &
 
 _HEADER = struct.Struct("<BBBBIHHHHdIHH")
 _PICTURE, _FILE = 1, 2
-_FORMATS: dict[Literal["jpeg", "png"], int] = {"jpeg": 1, "png": 2}
-_FORMAT_OF: dict[int, Literal["jpeg", "png"]] = {1: "jpeg", 2: "png"}
+Format = Literal["jpeg", "png", "webp"]
+_FORMATS: dict[Format, int] = {"jpeg": 1, "png": 2, "webp": 3}
+_FORMAT_OF: dict[int, Format] = {number: name for name, number in _FORMATS.items()}
 
 
 @dataclass(frozen=True)
@@ -288,7 +289,7 @@ class Picture:
     """One encoded picture on its way to the page."""
 
     number: int
-    format: Literal["jpeg", "png"]
+    format: Format
     size: tuple[int, int]
     """Width and height of the encoded image."""
     full: tuple[int, int]

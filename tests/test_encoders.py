@@ -1,0 +1,236 @@
+"""One conformance suite over all encoders: what `viewer_app.web.encoders.base.Encoder` promises, each keeps."""
+
+from __future__ import annotations
+
+import io
+import pkgutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ipc.interop.glapi import gl_device_uuid
+from viewer_app.errors import ViewerError
+from viewer_app.web import encoders
+from viewer_app.web.encoders.base import MAX_SIDE, Encoder
+from viewer_app.web.encoders.lossless import LosslessEncoder
+from viewer_app.web.encoders.turbo import TurboEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import moderngl
+
+
+def _nvjpeg() -> Encoder:
+    from viewer_app.web.encoders.nvjpeg import NvJpegEncoder
+
+    return NvJpegEncoder(0)
+
+
+MAKERS: dict[str, Callable[[], Encoder]] = {
+    "turbo": TurboEncoder, "lossless": LosslessEncoder, "nvjpeg": _nvjpeg,
+}
+MARKED = [pytest.param(name, marks=pytest.mark.cuda if name == "nvjpeg" else ()) for name in MAKERS]
+W, H = 320, 200
+
+
+@pytest.fixture(params=MARKED)
+def encoder(request: pytest.FixtureRequest) -> Iterator[Encoder]:
+    made = MAKERS[request.param]()
+    yield made
+    made.close()
+
+
+def photo(width: int = W, height: int = H) -> np.ndarray:
+    """(H, W, 4) uint8, top row first: smooth colours, a few hard edges, alpha of all sorts."""
+    y, x = np.mgrid[:height, :width].astype(np.float64)
+    colors = [127 + 120 * np.sin(x / 31 + y / 77 * k) for k in (1, 2, 3)]
+    pixels = np.stack([*colors, (x + y) % 256], -1).astype(np.uint8)
+    pixels[height // 4: height // 3, width // 5: width // 2, :3] = (250, 20, 60)
+    return pixels
+
+
+def given(encoder: Encoder, pixels: np.ndarray) -> Any:
+    """The pixels where the encoder takes them."""
+    pixels = np.ascontiguousarray(pixels)
+    if not encoder.cuda:
+        return pixels
+    import torch
+
+    return torch.from_numpy(pixels).cuda()
+
+
+def decoded(encoder: Encoder, data: bytes) -> np.ndarray:
+    image = Image.open(io.BytesIO(data))
+    assert image.format == {"jpeg": "JPEG", "webp": "WEBP", "png": "PNG"}[encoder.format]
+    return np.asarray(image.convert("RGB"))
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> float:
+    """Root of the mean squared difference, in 255ths."""
+    return float(np.sqrt(np.mean((a.astype(float) - b.astype(float)) ** 2)))
+
+
+def test_no_encoder_was_missed() -> None:
+    assert {m.name for m in pkgutil.iter_modules(encoders.__path__)} - {"base"} == set(MAKERS)
+    assert set(encoders.CHOICES) == set(MAKERS) - {"lossless"}
+
+
+def test_what_it_says_about_itself(encoder: Encoder) -> None:
+    assert encoder.name
+    assert encoder.reason == ""
+    assert encoder.format in ("jpeg", "png", "webp")
+    assert encoder.lossless == (encoder.format != "jpeg")
+
+
+@pytest.mark.parametrize("bottom_up", [False, True])
+def test_the_pixels_come_back(encoder: Encoder, bottom_up: bool) -> None:
+    pixels = photo()
+    data = encoder.encode(given(encoder, pixels[::-1] if bottom_up else pixels), 90, bottom_up=bottom_up)
+    got = decoded(encoder, data)
+    assert got.shape == (H, W, 3)
+    if encoder.lossless:
+        np.testing.assert_array_equal(got, pixels[..., :3])
+    else:
+        assert distance(got, pixels[..., :3]) < 3
+    assert encoder.gpu_ms is None or encoder.gpu_ms > 0
+
+
+@pytest.mark.parametrize("size", [(1, 1), (16, 16), (17, 31), (1, 40), (333, 7), (8192, 16)])
+def test_any_size(encoder: Encoder, size: tuple[int, int]) -> None:
+    pixels = np.empty((size[1], size[0], 4), np.uint8)
+    pixels[:] = (200, 40, 90, 0)
+    got = decoded(encoder, encoder.encode(given(encoder, pixels), 95))
+    assert got.shape == (size[1], size[0], 3)
+    assert np.abs(got.astype(int) - (200, 40, 90)).max() <= 3
+
+
+def test_less_quality_is_less_to_send(encoder: Encoder) -> None:
+    pixels = photo()
+    sizes = [len(encoder.encode(given(encoder, pixels), quality)) for quality in (95, 85, 60, 35)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert encoder.lossless or sizes[-1] < 0.6 * sizes[0]
+
+
+@pytest.mark.parametrize("size", [(160, 100), (240, 150), (107, 67), (100, 190), (1, 1)])
+@pytest.mark.parametrize("bottom_up", [False, True])
+def test_it_shrinks(encoder: Encoder, size: tuple[int, int], bottom_up: bool) -> None:
+    pixels = photo()
+    data = encoder.encode(given(encoder, pixels[::-1] if bottom_up else pixels), 95, bottom_up=bottom_up, size=size)
+    got = decoded(encoder, data)
+    assert got.shape == (size[1], size[0], 3)
+    expected = Image.fromarray(pixels[..., :3]).resize(size, Image.Resampling.BOX)
+    assert distance(got, np.asarray(expected)) < 6
+
+
+def test_odd_sides_shrink_to_either_half(encoder: Encoder) -> None:
+    pixels = photo(101, 67)
+    for size in ((50, 33), (51, 34), (33, 22), (34, 23)):
+        got = decoded(encoder, encoder.encode(given(encoder, pixels), 95, size=size))
+        expected = Image.fromarray(pixels[..., :3]).resize(size, Image.Resampling.BOX)
+        assert got.shape == (size[1], size[0], 3)
+        assert distance(got, np.asarray(expected)) < 12
+
+
+def test_one_after_the_other_in_changing_sizes(encoder: Encoder) -> None:
+    for k in range(12):
+        pixels = photo(64 + 16 * (k % 3), 48 + 8 * (k % 2))
+        got = decoded(encoder, encoder.encode(given(encoder, pixels), 80 + k))
+        assert distance(got, pixels[..., :3]) < 8
+
+
+def test_threads_do_not_mix_pictures(encoder: Encoder) -> None:
+    shades = [10, 80, 150, 220]
+    pictures = [np.full((120, 160, 4), shade, np.uint8) for shade in shades]
+
+    def work(k: int) -> bool:
+        got = decoded(encoder, encoder.encode(given(encoder, pictures[k % 4]), 90))
+        return bool(np.abs(got.astype(int) - shades[k % 4]).max() <= 2)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(64)))
+
+
+def test_what_it_does_not_take(encoder: Encoder) -> None:
+    good = given(encoder, photo())
+    for pixels, words in ((good[..., :3], r"\(200, 320, 3\), not contiguous"), (good[0], r"\(320, 4\)"),
+                          (good[:, ::2], "not contiguous"), (good[:0], "320 x 0"),
+                          (good.astype("f4") if isinstance(good, np.ndarray) else good.float(), "float32")):
+        with pytest.raises(ValueError, match=f"^pixels: .*{words}"):
+            encoder.encode(pixels, 80)
+    with pytest.raises(ValueError, match=f"{MAX_SIDE + 1} x 1; both sides must be 1 to {MAX_SIDE}"):
+        encoder.encode(given(encoder, np.zeros((1, MAX_SIDE + 1, 4), np.uint8)), 80)
+    for quality in (0, 101, -5):
+        with pytest.raises(ValueError, match=f"quality: {quality} is not 1 to 100"):
+            encoder.encode(good, quality)
+    for size in ((0, 10), (W + 1, H), (W, -1)):
+        with pytest.raises(ValueError, match=rf"size: {size[0]} x {size[1]}; a picture of {W} x {H}"):
+            encoder.encode(good, 80, size=size)
+    assert len(encoder.encode(good, 80)) > 100  # it still works
+
+
+def test_close_is_idempotent(encoder: Encoder) -> None:
+    encoder.encode(given(encoder, photo()), 80)
+    encoder.close()
+    encoder.close()
+
+
+# -- the choice ----------------------------------------------------------------------------------------------
+
+
+def test_the_choice_here_says_why(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(encoders.VARIABLE, raising=False)
+    chosen = encoders.choose(ctx)
+    if not ctx.info["GL_VENDOR"].startswith("NVIDIA"):
+        assert chosen.name == "libjpeg-turbo"
+        assert "OpenGL" in chosen.reason
+    assert (chosen.name == "nvJPEG") == (chosen.reason == "")
+    chosen.close()
+
+
+def test_an_encoder_can_be_forced(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(encoders.VARIABLE, "turbo")
+    chosen = encoders.choose(ctx)
+    assert (chosen.name, chosen.reason) == ("libjpeg-turbo", "SPLATVIEW_ENCODER=turbo")
+    monkeypatch.setenv(encoders.VARIABLE, "mpeg")
+    with pytest.raises(ViewerError, match=r"SPLATVIEW_ENCODER='mpeg'; legal are nvjpeg, turbo, or unset it"):
+        encoders.choose(ctx)
+    monkeypatch.setenv(encoders.VARIABLE, "nvjpeg")
+    if gl_device_uuid(ctx) is None or not ctx.info["GL_VENDOR"].startswith("NVIDIA"):
+        with pytest.raises(ViewerError, match="SPLATVIEW_ENCODER=nvjpeg, but it cannot work here: OpenGL"):
+            encoders.choose(ctx)
+
+
+def test_without_the_library_the_message_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    from viewer_app.web.encoders import nvjpeg
+
+    monkeypatch.setattr(nvjpeg, "candidates", lambda: iter(["/nowhere/libnvjpeg.so.13", "libm.so.6"]))
+    nvjpeg.library.cache_clear()
+    with pytest.raises(ViewerError, match=r"libnvjpeg is not found; .*pip install nvidia-nvjpeg "):
+        nvjpeg.library()
+
+
+def test_packages_come_before_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    from viewer_app.web.encoders import nvjpeg
+
+    for folder in ("cu13", "nvjpeg"):
+        (tmp_path / "nvidia" / folder / "lib").mkdir(parents=True)
+        (tmp_path / "nvidia" / folder / "lib" / "libnvjpeg.so.13").touch()
+    spec = type("Spec", (), {"submodule_search_locations": [str(tmp_path / "nvidia")]})
+    monkeypatch.setattr(nvjpeg.importlib.util, "find_spec", lambda name: spec)
+    names = list(nvjpeg.candidates())
+    assert sorted(names[:2]) == [str(tmp_path / "nvidia" / f / "lib" / "libnvjpeg.so.13") for f in ("cu13", "nvjpeg")]
+    assert names[2] == "libnvjpeg.so.13"
+
+
+def test_choosing_from_what_is_there_loads_no_torch() -> None:
+    program = ("import sys; import viewer_app.web.encoders, viewer_app.web.encoders.nvjpeg, "
+               "viewer_app.web.encoders.turbo, viewer_app.web.encoders.lossless; "
+               "print([m for m in ('torch', 'PIL', 'simplejpeg', 'moderngl', 'aiohttp') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
