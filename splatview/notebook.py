@@ -65,7 +65,7 @@ def show(width: int | str = "100%", height: int | str = 600, *, run: str | int |
     width, height: of the frame, in pixels (1 to 99999) or as a CSS length such as "100%", "40em" or "80vh".
     run: follow this run alone: its id, the beginning of it, its name or its process id. Left out: all, as
         `splatview serve` does.
-    port: where a viewer that has to be started serves; when it is taken, one of the next.
+    port: where a viewer that has to be started serves; when it is taken, one of the next. 0: any that is free.
     timeout: seconds that a viewer may take to start.
 
     A viewer of yours that runs already (`splatview serve --web`) and follows the same is shown; else one is started,
@@ -83,8 +83,8 @@ def show(width: int | str = "100%", height: int | str = 600, *, run: str | int |
     lengths = _length("width", width), _length("height", height)
     if run is not None and (isinstance(run, bool) or not isinstance(run, (str, int)) or not str(run)):
         raise ValueError(f"run {run!r} is not a run's id, name or process id; `splatview status` lists them")
-    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
-        raise ValueError(f"port {port!r} is not a whole number from 1 to 65535")
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
+        raise ValueError(f"port {port!r} is not a whole number from 1 to 65535, or 0 for any that is free")
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 3600:
         raise ValueError(f"timeout {timeout!r} is not a number of seconds over 0 up to 3600")
     wanted = None if run is None else str(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import torch
 
 import splatview
 from ipc import Subscriber
+from ipc.viewers import announce
 from splatview.commands import doctor
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def test_an_unknown_command_names_the_legal_ones() -> None:
 
 
 def test_status_of_nothing(runtime_dir: Path) -> None:
-    assert json.loads(run("status", "--json").stdout) == {"runs": []}
+    assert json.loads(run("status", "--json").stdout) == {"runs": [], "viewers": []}
     assert str(runtime_dir) in run("status").stdout
     done = run("status", "--run", "nonsense")
     assert done.returncode == 2
@@ -87,6 +89,16 @@ def test_status_tells_streams_and_viewers(processes: Processes, wait_until: Call
         assert word in text
 
 
+def test_status_tells_where_browsers_can_look() -> None:
+    url = "http://127.0.0.1:7013/?token=abc"
+    with announce(url, host="0.0.0.0", port=7013, run="train"):
+        (found,) = json.loads(run("status", "--json").stdout)["viewers"]
+        assert {k: v for k, v in found.items() if k != "started"} == {
+            "pid": os.getpid(), "url": url, "host": "0.0.0.0", "port": 7013, "run": "train"}
+        assert f"viewer at {url}  pid {os.getpid()}  shows run train" in run("status").stdout
+    assert "viewer at" not in run("status").stdout
+
+
 def test_status_of_a_stopped_trainer_says_so(processes: Processes) -> None:
     trainer = processes.code("import torch, splatview, time; splatview.publish(torch.zeros(4, 4)); "
                              "print('ready', flush=True); time.sleep(60)")
@@ -110,12 +122,25 @@ def test_doctor_finds_this_machine_in_order() -> None:
     done = run("doctor", "--json")
     findings = {f["name"]: f for f in json.loads(done.stdout)}
     assert len(findings) == len(doctor.CHECKS)
-    for name in ("python", "torch", "shared memory", "opengl", "runtime folder"):
+    for name in ("python", "torch", "shared memory", "opengl", "browser", "runtime folder"):
         assert findings[name]["state"] == "ok", findings[name]
     assert done.returncode == 0
     assert all(f["mend"] or f["state"] == "ok" or "renderer is used" in f["detail"] or "uploaded" in f["detail"]
                or "host" in f["detail"] for f in findings.values())
     assert len(run("doctor").stdout.splitlines()) == len(findings), "one line each"
+
+
+def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        monkeypatch.setattr(doctor, "_PORT", port)
+        taken = doctor.check_port()
+        with announce(f"http://127.0.0.1:{port}/", host="127.0.0.1", port=port):
+            ours = doctor.check_port()
+    assert (taken.name, taken.state) == (f"port {port}", "absent")
+    assert "the next free one" in taken.detail and "--port" in taken.mend
+    assert ours.state == "ok" and f"process {os.getpid()}" in ours.detail
+    assert doctor.check_port() == doctor.Finding(f"port {port}", "ok", "free")
 
 
 def test_doctor_names_what_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,7 +180,7 @@ def test_a_demo_that_is_killed_takes_its_processes_along(processes, points, tmp_
     ({"steps": 0}, "--steps 0 must be at least 1"),
     ({"window": True, "offscreen": True}, "--window and --offscreen exclude each other"),
     ({"web": True, "offscreen": True}, "--web and --offscreen exclude each other"),
-    ({"port": 0}, "--port 0 must be from 1 to 65535"),
+    ({"port": -1}, "--port -1 must be from 1 to 65535"),
     ({"port": 65536}, "--port 65536"),
     ({"out": Path("absent/a.png")}, "there is no folder"),
     ({"out": Path("a.jpg")}, "ends in .png"),

@@ -84,7 +84,7 @@ def test_a_viewer_that_follows_the_same_is_taken(monkeypatch: pytest.MonkeyPatch
     ({"width": '100%"><script>'}, ["width"]), ({"height": "1px; position: fixed"}, ["height"]),
     ({"height": "calc(1px)"}, ["height"]), ({"height": "6\npx"}, ["height"]), ({"width": "px"}, ["width"]),
     ({"run": ""}, ["run ''", "splatview status"]), ({"run": 1.5}, ["run 1.5"]), ({"run": True}, ["run True"]),
-    ({"port": 0}, ["port 0", "1 to 65535"]), ({"port": "7007"}, ["port '7007'"]), ({"port": 70_000}, ["port 70000"]),
+    ({"port": -1}, ["port -1", "1 to 65535"]), ({"port": "7007"}, ["port '7007'"]), ({"port": 70_000}, ["port 70000"]),
     ({"timeout": 0}, ["timeout 0"]), ({"timeout": float("nan")}, ["timeout nan"]), ({"timeout": "1"}, ["timeout '1'"]),
 ])
 def test_mistakes_are_named(arguments: dict[str, Any], words: list[str]) -> None:

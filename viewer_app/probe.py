@@ -1,6 +1,6 @@
 """What this machine can draw with: run as a program, so that a driver that crashes takes nobody along.
 
-`python -m viewer_app.probe egl|window|interop` prints one JSON object: {"ok": bool, "detail": str, "mend": str}.
+`python -m viewer_app.probe egl|window|interop|web` prints one JSON object: {"ok": bool, "detail": str, "mend": str}.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import subprocess
 
     import moderngl
+    import numpy as np
+
+    from viewer_app.web.encoders.base import Encoder
 
 EGL_MEND = "apt-get install libegl1 libgl1-mesa-dri"
 GL_MEND = "apt-get install libgl1 libglx-mesa0 libgl1-mesa-dri"
@@ -44,7 +47,7 @@ def probe_window() -> dict[str, object]:
     display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
     if not display:
         return {"ok": False, "detail": "no display (DISPLAY and WAYLAND_DISPLAY are unset)",
-                "mend": "not needed: splatview serve --offscreen, or splatview shot OUT.png"}
+                "mend": "not needed: splatview serve --web, or splatview shot OUT.png"}
     import warnings
 
     warnings.simplefilter("ignore")
@@ -107,6 +110,55 @@ def _same_gpu(drawn_on: str | None) -> tuple[str, str]:
     if index is None:
         return f"OpenGL draws on GPU {drawn_on}, which CUDA does not see", "check CUDA_VISIBLE_DEVICES"
     return f"OpenGL draws on CUDA's GPU {index}", ""
+
+
+def probe_web() -> dict[str, object]:
+    """Encode a picture for browsers with the encoder that is used here, and read it back."""
+    try:
+        import aiohttp
+        import moderngl
+        import numpy as np
+
+        from viewer_app.errors import ViewerError
+        from viewer_app.web.encoders import choose
+    except ImportError as e:
+        return {"ok": False, "detail": f"{e.name} cannot be imported ({e})", "mend": f"pip install {e.name}"}
+    try:
+        ctx = moderngl.create_context(standalone=True, backend="egl", require=330)  # type: ignore[call-arg]
+    except Exception as e:
+        return {"ok": False, "detail": f"no offscreen OpenGL 3.3 context ({e})", "mend": EGL_MEND}
+    picture = np.full((48, 64, 4), 255, np.uint8)
+    picture[..., :3] = np.stack(np.broadcast_arrays(np.linspace(0, 255, 48)[:, None], np.linspace(255, 0, 64), 90), -1)
+    mend = "pip install --force-reinstall simplejpeg"
+    try:
+        encoder = choose(ctx)
+        if encoder.cuda:
+            mend = "set SPLATVIEW_ENCODER=turbo, and update the graphics driver"
+        off = _way_there_and_back(encoder, picture)
+        encoder.close()
+    except ViewerError as e:
+        return {"ok": False, "detail": str(e), "mend": mend}
+    detail = f"aiohttp {aiohttp.__version__}, pictures encoded by {encoder.name}"
+    if off > 8:
+        return {"ok": False, "detail": f"{detail}, which come back {off:.0f} of 255 off", "mend": mend}
+    why = f"; nvJPEG is not used: {encoder.reason}" if encoder.reason else ""
+    return {"ok": True, "detail": detail + why, "mend": ""}
+
+
+def _way_there_and_back(encoder: Encoder, picture: np.ndarray) -> float:
+    """The mean difference between (H, W, 4) uint8 and what becomes of it, in the same steps."""
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    pixels = picture
+    if encoder.cuda:
+        import torch
+
+        pixels = torch.from_numpy(picture).cuda()
+    seen = np.asarray(Image.open(io.BytesIO(encoder.encode(pixels, 90))).convert("RGB"), np.float32)
+    return float(np.abs(seen - picture[..., :3]).mean()) if seen.shape[:2] == picture.shape[:2] else float("inf")
 
 
 _OTHER = """
@@ -177,4 +229,5 @@ def _last_line(process: subprocess.Popen[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"egl": probe_egl, "window": probe_window, "interop": probe_interop}[sys.argv[1]]()))
+    print(json.dumps({"egl": probe_egl, "window": probe_window, "interop": probe_interop,
+                      "web": probe_web}[sys.argv[1]]()))

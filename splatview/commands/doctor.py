@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 State = Literal["ok", "absent", "broken"]
+_PORT = 7007
 _MARKS = {"ok": ("ok", "32"), "absent": ("--", "33"), "broken": ("BROKEN", "31")}
 
 
@@ -264,6 +265,36 @@ def check_display() -> Finding:
     return Finding("display", "ok" if ok else "absent", detail, mend)
 
 
+def check_browser() -> Finding:
+    ok, detail, mend = _probe("web")
+    return Finding("browser", "ok" if ok else "broken", detail, mend)
+
+
+def check_port() -> Finding:
+    """Whether the port at which viewers serve browsers is free."""
+    import socket
+
+    from ipc.errors import IpcError
+    from ipc.viewers import viewers
+
+    name = f"port {_PORT}"
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the viewer does
+        try:
+            s.bind(("127.0.0.1", _PORT))
+            return Finding(name, "ok", "free")
+        except OSError as e:
+            why = e.strerror
+    try:
+        own = [v for v in viewers() if v.port == _PORT]
+    except IpcError:
+        own = []  # said by another check
+    if own:
+        return Finding(name, "ok", f"your viewer serves there, process {own[0].pid}: {own[0].url}")
+    return Finding(name, "absent", f"{why}, not by a viewer of yours; splatview serve --web takes the next free one",
+                   "choose another with --port")
+
+
 def check_runtime_folder() -> Finding:
     from ipc.errors import RuntimeFolderError
     from ipc.runs import list_runs, runtime_folder
@@ -278,7 +309,7 @@ def check_runtime_folder() -> Finding:
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python, check_torch, check_cuda, check_ipc, check_cuda_ipc, check_gsplat, check_gl, check_interop,
-    check_display, check_runtime_folder)
+    check_display, check_browser, check_port, check_runtime_folder)
 
 
 def _safely(check: Callable[[], Finding]) -> Finding:

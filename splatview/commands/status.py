@@ -1,4 +1,4 @@
-"""`splatview status`: which runs there are, what they publish, who looks."""
+"""`splatview status`: which runs there are, what they publish, who looks, and where browsers can."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ipc.runs import runtime_folder
 
 if TYPE_CHECKING:
     from ipc import RemoteRun, RemoteStream
+    from ipc.viewers import ViewerInfo
 
 _RATE_WINDOW = 0.6
 """Seconds over which publishes are counted: the subscriber measures every half second."""
@@ -19,10 +20,14 @@ _RATE_WINDOW = 0.6
 
 @dataclass(frozen=True)
 class Status:
-    """List the live runs of this user with their streams and viewers."""
+    """List the live runs of this user with their streams and viewers, and the addresses that browsers can open.
+
+    An address may hold the token that its viewer asks for: show it to nobody else.
+    """
 
     json: bool = False
-    """Print JSON: {"runs": [{"run", "pid", "name", "streams": [...], "viewers": [...]}]}."""
+    """Print JSON: {"runs": [{"run", "pid", "name", "streams": [...], "viewers": [...]}], "viewers": [{"pid", "url",
+    "host", "port", "run", "started"}]}. The latter serve browsers; "run" is the only one that it shows, or null."""
     run: str | None = None
     """Only the run with this id, beginning of an id, name or process id."""
 
@@ -30,16 +35,22 @@ class Status:
 def main(args: list[str]) -> int:
     import tyro
 
+    from ipc.viewers import viewers
+
     options = tyro.cli(Status, args=args, prog="splatview status", description=Status.__doc__)
     folder = runtime_folder()  # raises when runs cannot be found at all
     runs = collect(options.run)
+    pages = viewers()
     if options.json:
-        print(json.dumps({"runs": runs}, indent=2))
-    elif runs:
+        print(json.dumps({"runs": runs, "viewers": [_page(v) for v in pages]}, indent=2))
+        return 2 if options.run and not runs else 0
+    if runs:
         print("\n".join(line for run in runs for line in _lines(run)))
     else:
         which = f" that {options.run!r} names" if options.run else ""
         print(f"No run{which} in {folder}.\nIn a training script: import splatview; splatview.publish(tensor)")
+    for v in pages:
+        print(f"viewer at {v.url}  pid {v.pid}  shows {'all runs' if v.run is None else f'run {v.run}'}")
     return 2 if options.run and not runs else 0
 
 
@@ -55,6 +66,10 @@ def collect(run: str | None = None, timeout: float = 3.0) -> list[dict[str, Any]
             subscriber.poll()
             time.sleep(0.02)
         return [_run(r) for r in subscriber.runs if r.alive]
+
+
+def _page(viewer: ViewerInfo) -> dict[str, Any]:
+    return {name: getattr(viewer, name) for name in ("pid", "url", "host", "port", "run", "started")}
 
 
 def _run(run: RemoteRun) -> dict[str, Any]:

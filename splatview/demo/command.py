@@ -60,7 +60,7 @@ class Demo:
     offscreen: bool = False
     """Neither a window nor a browser: pictures alone."""
     port: int = 7007
-    """Where the browser finds it. When it is taken, one of the next, which is said."""
+    """Where the browser finds it. When it is taken, one of the next, which is said; 0: any that is free."""
     picture_every: float = 20.0
     """Seconds between pictures while training."""
 
@@ -80,8 +80,8 @@ def _check(options: Demo) -> None:
     screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(options, name)]
     if len(screens) > 1:
         raise DemoError(f"{' and '.join(screens)} exclude each other; name one")
-    if not 1 <= options.port <= 65535:
-        raise DemoError(f"--port {options.port} must be from 1 to 65535")
+    if not 0 <= options.port <= 65535:
+        raise DemoError(f"--port {options.port} must be from 1 to 65535, or 0 for any that is free")
     if options.steps is not None and options.steps < 1:
         raise DemoError(f"--steps {options.steps} must be at least 1")
     if not options.picture_every > 0:
