@@ -45,14 +45,14 @@ class Page:
         self.height = height
 
     def __repr__(self) -> str:
-        return f"splatview: the viewer is at {self.url}{_tunnel(self.port)}"
+        return f"splatview: the viewer is at {self.url}{_tunnel(self.url)}"
 
     def _repr_html_(self) -> str:
         style = f"width: {self.width}; height: {self.height}; border: 0; display: block"
         return (f'<iframe src="{escape(self.url)}" style="{escape(style)}" title="splatview" '
                 'allow="clipboard-read; clipboard-write; fullscreen"></iframe>'
                 f'<div style="font-size: smaller; opacity: 0.7"><a href="{escape(self.url)}" target="_blank" '
-                f'rel="noopener">{escape(self.url)}</a>{escape(_tunnel(self.port))}</div>')
+                f'rel="noopener">{escape(self.url)}</a>{escape(_tunnel(self.url))}</div>')
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return {"text/html": self._repr_html_(), "text/plain": repr(self)}
@@ -144,17 +144,22 @@ def _last_words(said: IO[bytes]) -> str:
     return words.decode(errors="replace").strip() or "it said nothing"
 
 
-def _tunnel(port: int) -> str:
+def _tunnel(url: str) -> str:
     """What to type on the machine of the browser, when this one was reached over ssh."""
-    if not os.environ.get("SSH_CONNECTION"):
+    connection = os.environ.get("SSH_CONNECTION", "").split()  # the client's address and port, then this machine's
+    if len(connection) != 4:
         return ""
     from getpass import getuser
-    from socket import gethostname
+    from shlex import join
 
+    target = url.split("/")[2]
     try:
-        return f" (from your machine: ssh -L {port}:127.0.0.1:{port} {getuser()}@{gethostname()})"
-    except (OSError, KeyError):
-        return f" (from your machine: ssh -L {port}:127.0.0.1:{port} HOST)"
+        at = f"{getuser()}@{connection[2]}"
+    except (OSError, KeyError):  # a user without a name
+        at = connection[2]
+    port = [] if connection[3] == "22" else ["-p", connection[3]]
+    command = ["ssh", "-L", f"{target.rpartition(':')[2]}:{target}", *port, at]
+    return f" (on your own machine: {join(command)})"
 
 
 @atexit.register

@@ -65,10 +65,13 @@ def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> 
     with announce("http://127.0.0.1:7011/", host="127.0.0.1", port=7011):
         monkeypatch.delenv("SSH_CONNECTION", raising=False)
         assert "ssh" not in splatview.show()._repr_html_()
+        monkeypatch.setenv("LOGNAME", "someone")
         monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 22")
         page = splatview.show()
-    assert "ssh -L 7011:127.0.0.1:7011" in page._repr_html_()
-    assert "ssh -L 7011:127.0.0.1:7011" in repr(page)
+        for text in (page._repr_html_(), repr(page)):
+            assert "ssh -L 7011:127.0.0.1:7011 someone@10.0.0.2)" in text
+        monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 2222")
+        assert "ssh -L 7011:127.0.0.1:7011 -p 2222 someone@10.0.0.2)" in repr(page)
 
 
 def test_a_viewer_that_follows_the_same_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
