@@ -1,0 +1,258 @@
+"""Stands for the page, without a browser: `python -m benchmarks.browser.page JSON`.
+
+JSON: {"port", "size"} for splatview, which is acknowledged at once; {"port", "size", "viser": VERSION} for viser, which
+wants nothing. Pictures are counted when they have come whole. Commands:
+
+| do | what |
+|---|---|
+| key, name= | press and let go of a key |
+| begin | count from now on |
+| report | what was counted |
+| check, base= | decode some of the pictures that were counted, and hold them against what was published |
+| drag, seconds=, hz= | drag with the left button, decoding every picture before it is acknowledged, as a page does |
+| latency | of that drag: ms from each move to the first decoded picture that tells of it |
+| moved | of that drag: how far the mark lies from where the move put it, in some of the pictures |
+| changed | of that drag over a scene: how many pictures tell of another move than the one before, and look otherwise |
+| state | how many pictures came, the number in the last one, or -1, and the place of the mark in it |
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import statistics
+import struct
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.browser import jpeg, marks, numbered, programs
+from benchmarks.browser.websocket import Closed, WebSocket
+from viewer_app.web import messages
+
+_CHECKED = 24
+"""Pictures of a measurement that are decoded."""
+
+
+@dataclass
+class Seen:
+    time: float
+    at: float
+    size: tuple[int, int]
+    lossless: bool
+    bytes: int
+    data: bytes = b""
+
+
+class Page:
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._viser: str = options.get("viser", "")
+        self._size: tuple[int, int] = tuple(options["size"])
+        self._decoding = False
+        self._drawn: list[tuple[float, float, tuple[int, int], bytes]] = []
+        self._moves: list[tuple[float, float, float]] = []
+        self._seen: list[Seen] = []
+        self._begin = time.monotonic()
+        self._why_closed = ""
+        self._reader: threading.Thread | None = None
+        if self._viser:
+            self._socket = WebSocket(options["port"], "/", subprotocol=f"viser-v{self._viser}")
+            self._socket.send(_camera(*self._size), binary=True)
+            work = self._read_viser
+        else:
+            self._socket = WebSocket(options["port"], "/ws")
+            width, height = self._size
+            self._say(messages.Hello(protocol=messages.PROTOCOL, id="benchmark", width=width, height=height))
+            work = self._read
+        self._reader = threading.Thread(target=self._reading, args=(work,), daemon=True)
+        self._reader.start()
+
+    def _say(self, message: messages.ClientMessage) -> None:
+        self._socket.send(messages.encode(message).encode())
+
+    # -- receiving ------------------------------------------------------------------------------------------
+
+    def _reading(self, work: Any) -> None:
+        try:
+            while True:
+                work()
+        except (Closed, OSError) as e:
+            self._why_closed = f"{type(e).__name__}: {e}"
+
+    def _read(self) -> None:
+        binary, raw = self._socket.receive()
+        if not binary:
+            if b'"refused"' in raw[:40]:
+                raise Closed(raw.decode())
+            return
+        now = time.monotonic()
+        picture = messages.unpack(raw)
+        if not isinstance(picture, messages.Picture):
+            return
+        if self._decoding:
+            jpeg.decode(picture.data)
+            self._drawn.append((time.perf_counter() * 1e3, picture.at, picture.full, picture.data))
+        self._say(messages.Ack(picture.number))
+        self._seen.append(Seen(now, picture.at, picture.size, picture.lossless, len(picture.data), picture.data))
+
+    def _read_viser(self) -> None:
+        import msgspec
+        import zstandard
+
+        _, raw = self._socket.receive()
+        now = time.monotonic()
+        plain, packed = struct.unpack_from("<QQ", raw)
+        body = zstandard.ZstdDecompressor().decompress(raw[16:16 + packed], max_output_size=plain)
+        for message in msgspec.msgpack.decode(body)["messages"]:
+            if message["type"] == "BackgroundImageMessage" and message["rgb_data"]:
+                data = message["rgb_data"]
+                self._seen.append(Seen(now, 0.0, (0, 0), False, len(data), data))
+
+    def _counted(self) -> list[Seen]:
+        if self._why_closed:
+            raise RuntimeError(f"the connection is closed: {self._why_closed}")
+        return [s for s in self._seen if s.time >= self._begin]
+
+    # -- commands -------------------------------------------------------------------------------------------
+
+    def do_key(self, name: str) -> None:
+        for pressed in (True, False):
+            self._say(messages.Key(name, pressed, at=time.perf_counter() * 1e3))
+
+    def do_state(self) -> dict[str, Any]:
+        seen = self._seen[-1:]
+        return {"pictures": len(self._seen), "closed": self._why_closed,
+                "number": _number_in(seen[0].data) if seen else -1, "mark": _mark_in(seen[0].data) if seen else None}
+
+    def do_begin(self) -> None:
+        self._seen = []
+        self._begin = time.monotonic()
+
+    def do_report(self) -> dict[str, Any]:
+        now, seen = time.monotonic(), self._counted()
+        gaps = np.diff([self._begin, *(s.time for s in seen), now])
+        sizes = Counter("x".join(map(str, s.size)) for s in seen)
+        return {"pictures": len(seen), "seconds": now - self._begin, "per_s": len(seen) / (now - self._begin),
+                "bytes": statistics.mean(s.bytes for s in seen) if seen else 0, "gap_ms": float(gaps.max()) * 1e3,
+                "lossless": sum(s.lossless for s in seen), "sizes": sizes.most_common(3)}
+
+    def do_check(self, base: str, times: list[tuple[int, float]], until: float) -> dict[str, Any]:
+        """`times`: when each number was handed over. Only pictures that came before the moment `until` count."""
+        seen = [s for s in self._counted() if s.time <= until]
+        if not seen:
+            raise RuntimeError("no picture came")
+        handed = {number: at for number, at in times}
+        pool = numbered.moving(numbered.load(base), self._size, numbered.POOL)
+        ages, likeness, numbers, kinds = [], [], [], []
+        for s in seen[::max(len(seen) // _CHECKED, 1)]:
+            picture = jpeg.decode(s.data)
+            number = numbered.read(picture)
+            if number not in handed or handed[number] > s.time:
+                raise RuntimeError(f"a picture shows {number}, which was not published by then")
+            if numbers and number <= numbers[-1]:
+                raise RuntimeError(f"a picture shows {number} after {numbers[-1]}")
+            numbers.append(number)
+            meant = pool[number % len(pool)].copy()
+            numbered.write(meant, number)
+            likeness.append(numbered.likeness(picture, meant))
+            ages.append((s.time - handed[number]) * 1e3)
+            kinds.append(jpeg.describe(s.data))
+        if min(likeness) < 28:
+            raise RuntimeError(f"a picture is not the one that was published: {min(likeness):.1f} dB")
+        return {"checked": len(numbers), "likeness": statistics.median(likeness), "worst": min(likeness),
+                "age_ms": statistics.median(ages),
+                "quality": statistics.median_low([k["quality"] for k in kinds]),
+                "colour": statistics.mode(k["colour"] for k in kinds)}
+
+    def do_drag(self, seconds: float, hz: float) -> None:
+        """Back and forth around the middle; every move is told, and its place kept."""
+        self._drawn, self._moves, self._seen = [], [], []
+        self._decoding = True
+        width, height = self._size
+        x0, y0 = width // 2, height // 2 + height // 4
+        self._say(messages.Press(x0, y0, at=time.perf_counter() * 1e3))
+        begin = due = time.monotonic()
+        step = 0
+        while time.monotonic() < begin + seconds:
+            step += 1
+            x, y = x0 + round(height / 5 * math.sin(step / 12)), y0 + round(height / 12 * math.sin(step / 7))
+            at = time.perf_counter() * 1e3
+            self._say(messages.Move(x, y, at=at))
+            self._moves.append((at, x - x0, y - y0))
+            due += 1 / hz
+            time.sleep(max(due - time.monotonic(), 0))
+        time.sleep(0.5)
+        self._say(messages.Release(*(x0 + self._moves[-1][1], y0 + self._moves[-1][2]), at=time.perf_counter() * 1e3))
+        self._decoding = False
+
+    def do_latency(self) -> dict[str, Any]:
+        drawn, latencies, i = self._drawn, [], 0
+        for at, *_ in self._moves[10:]:  # the first moves find the viewer asleep
+            while i < len(drawn) and drawn[i][1] < at:
+                i += 1
+            if i == len(drawn):
+                raise RuntimeError(f"no picture tells of the move at {at:.1f} ms; the last one tells of {drawn[-1][1]}")
+            latencies.append(drawn[i][0] - at)
+        if len(drawn) < 3:
+            raise RuntimeError(f"only {len(drawn)} pictures came while it was dragged")
+        span = (drawn[-1][0] - drawn[0][0]) / 1e3
+        return {"latencies": latencies, "pictures": len(drawn), "per_s": (len(drawn) - 1) / span,
+                "sizes": Counter("x".join(map(str, s.size)) for s in self._seen).most_common(2)}
+
+    def do_moved(self) -> dict[str, Any]:
+        """The mark began in the middle of the picture, and the picture follows the pointer."""
+        moves = {at: (dx, dy) for at, dx, dy in self._moves}
+        told = [d for d in self._drawn if d[1] in moves]
+        if len(told) < 3:
+            raise RuntimeError(f"only {len(told)} pictures tell of a move, of {len(self._drawn)}")
+        off = []
+        for _, at, full, data in told[::max(len(told) // _CHECKED, 1)]:
+            pixels = jpeg.decode(data)
+            scale = full[0] / pixels.shape[1]
+            x, y = (n * scale for n in marks.find(pixels))
+            dx, dy = moves[at]
+            off.append(math.hypot(x - full[0] / 2 - dx, y - full[1] / 2 - dy))
+        return {"off": max(off), "checked": len(off)}
+
+    def do_changed(self) -> dict[str, Any]:
+        """For a scene: how many pictures that tell of other moves look otherwise, of how many."""
+        told = [(at, jpeg.decode(data)) for _, at, _, data in self._drawn if at > 0][:60]
+        pairs = [(a, b) for (at, a), (bt, b) in itertools.pairwise(told) if at != bt]
+        changed = sum(a.shape != b.shape or float(np.abs(a[::4, ::4].astype(int) - b[::4, ::4]).mean()) > 0.2
+                      for a, b in pairs)
+        return {"changed": changed, "pairs": len(pairs)}
+
+
+def _number_in(data: bytes) -> int:
+    """-1: none."""
+    try:
+        return numbered.read(jpeg.decode(data))
+    except ValueError:
+        return -1
+
+
+def _mark_in(data: bytes) -> tuple[float, float] | None:
+    try:
+        return marks.find(jpeg.decode(data))
+    except ValueError:
+        return None
+
+
+def _camera(width: int, height: int) -> bytes:
+    """viser counts a client once it has told its camera."""
+    import msgspec
+
+    return msgspec.msgpack.encode({
+        "type": "ViewerCameraMessage", "wxyz": [1.0, 0.0, 0.0, 0.0], "position": [0.0, 0.0, -3.0],
+        "fov": math.radians(50), "near": 0.01, "far": 1000.0, "image_height": height, "image_width": width,
+        "look_at": [0.0] * 3, "up_direction": [0.0, 0.0, 1.0]})
+
+
+if __name__ == "__main__":
+    programs.obey(Page(json.loads(sys.argv[1])))

@@ -1,0 +1,108 @@
+"""Programs that are asked by lines of JSON: how they are started, and how they answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Program:
+    """`python -m MODULE ARGUMENTS` in a process of its own, as a context manager: it is ended on the way out.
+
+    What it prints besides answers goes to standard error, and is kept in `said`.
+    """
+
+    def __init__(self, module: str, *arguments: str, python: str = sys.executable,
+                 env: Mapping[str, str] | None = None) -> None:
+        self.module = module
+        self.said: list[str] = []
+        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._process = subprocess.Popen([python, "-m", module, *arguments], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1, cwd=ROOT,
+                                         env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})})
+        self.pid = self._process.pid
+        self._listeners = [threading.Thread(target=self._listen, args=(pipe,), daemon=True)
+                           for pipe in (self._process.stdout, self._process.stderr)]
+        for listener in self._listeners:
+            listener.start()
+
+    def _listen(self, pipe: Any) -> None:
+        with pipe as lines:
+            for line in lines:
+                if pipe is self._process.stdout and line.startswith("{"):
+                    self._answers.put(json.loads(line))
+                else:
+                    self.said.append(line.rstrip())
+                    print(f"  [{self.module.rpartition('.')[2]}] {line}", end="", file=sys.stderr, flush=True)
+        if pipe is self._process.stdout:
+            self._answers.put({"error": "the program ended"})
+
+    def answer(self, timeout: float = 30.0) -> dict[str, Any]:
+        """What it says next. Raises RuntimeError when it says that something failed, or nothing in time."""
+        try:
+            answer = self._answers.get(timeout=timeout)
+        except queue.Empty:
+            raise RuntimeError(f"{self.module} said nothing within {timeout:g} s") from None
+        if "error" in answer:
+            raise RuntimeError(f"{self.module}: {answer['error']}; {' / '.join(self.said[-3:])}")
+        return answer
+
+    def ask(self, do: str, *, timeout: float = 30.0, **arguments: Any) -> dict[str, Any]:
+        """Have it do something and wait for its answer."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it has ended: `answer` says so
+        return self.answer(timeout)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for listener in self._listeners:
+            listener.join(5)
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+_stdout = sys.stdout
+_line = threading.Lock()
+
+
+def say(**message: Any) -> None:
+    """Answer, in such a program."""
+    with _line:
+        print(json.dumps(message), file=_stdout, flush=True)
+
+
+def obey(what: object) -> None:
+    """Do what is asked with the methods `do_...` of an object until standard input ends."""
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            say(**(getattr(what, "do_" + command.pop("do"))(**command) or {"done": True}))
+        except Exception as e:
+            say(error=f"{type(e).__name__}: {e}")

@@ -1,0 +1,99 @@
+"""A training run's part: `python -m benchmarks.browser.publisher DEVICE`. Publishes, a new tensor each time.
+
+Commands: pictures, base=, size=, hz=: numbered pictures from now on, on stream "picture"; still, base=, size=: one
+picture with a mark (`marks`) in it; scene, gaussians=: a ball of Gaussians, ten times a second; report: what was
+published since the last report.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import splatview
+from benchmarks.browser import marks, numbered, programs
+from benchmarks.gpu.scenes import ball
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Publisher:
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._publish: Callable[[int], object] | None = None
+        self._hz = 0.0
+        self._number = 0
+        self._times: list[tuple[int, float]] = []
+        self._spent = 0.0
+        self._news = threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        due = 0.0
+        while True:
+            if not self._hz:
+                self._news.wait()
+                self._news.clear()
+                continue
+            assert self._publish is not None
+            self._number += 1
+            self._publish(self._number)
+            due = max(due + 1 / self._hz, time.monotonic() - 0.05)
+            time.sleep(max(due - time.monotonic(), 0))
+
+    def _timed(self, value: Any, name: str) -> None:
+        begin = time.thread_time()
+        splatview.publish(value, name)
+        self._spent += time.thread_time() - begin
+
+    def _go(self, publish: Callable[[int], object], hz: float) -> None:
+        self._hz = 0.0
+        time.sleep(0.1)
+        self._publish = publish
+        if hz:
+            self._hz = hz
+            self._news.set()
+        else:
+            publish(0)
+
+    def do_pictures(self, base: str, size: list[int], hz: float) -> None:
+        """Numbers count on from where they were."""
+        pool = [torch.from_numpy(p).to(self._device)
+                for p in numbered.moving(numbered.load(base), (size[0], size[1]), numbered.POOL)]
+        top = torch.empty(pool[0].shape, dtype=torch.uint8)
+
+        def publish(number: int) -> None:
+            height = 3 * numbered.BLOCK * size[0] // 1920
+            strip = top[:height]
+            picture = pool[number % numbered.POOL].clone()
+            strip.copy_(picture[:height])
+            numbered.write(strip.numpy(), number)
+            picture[:height] = strip.to(self._device)
+            self._times.append((number, time.monotonic()))
+            self._timed(picture, "picture")
+
+        self._go(publish, hz)
+
+    def do_still(self, base: str, size: list[int]) -> None:
+        picture = numbered.moving(numbered.load(base), (size[0], size[1]), 1)[0]
+        marks.draw(picture)
+        self._go(lambda _: self._timed(torch.from_numpy(picture).to(self._device), "picture"), 0)
+
+    def do_scene(self, gaussians: int) -> None:
+        scene = ball(gaussians, self._device)
+        self._go(lambda _: self._timed(scene, "scene"), 10.0 if self._device == "cuda" else 0)
+
+    def do_report(self) -> dict[str, Any]:
+        times, self._times = self._times, []
+        spent, self._spent = self._spent, 0.0
+        return {"times": times, "publish_ms": spent / max(len(times), 1) * 1e3}
+
+
+if __name__ == "__main__":
+    programs.obey(Publisher(sys.argv[1]))
+    splatview.close()

@@ -1,0 +1,34 @@
+"""The command `serve` itself: `python -m benchmarks.browser.serve OPTION ...`; only that it tells its threads' ids.
+
+Commands: threads: {NAME: ID} of Python's threads, and the URL once it listens is in what the command prints.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from benchmarks.browser import programs
+from viewer_app.commands import parse
+
+
+class Threads:
+    def do_threads(self) -> dict[str, Any]:
+        return {"threads": {t.name: t.native_id for t in threading.enumerate()}}
+
+
+def _obey() -> None:
+    programs.obey(Threads())
+    os.kill(os.getpid(), signal.SIGTERM)  # standard input ended: end as a user would end it
+
+
+def main() -> None:
+    threading.Thread(target=_obey, name="benchmark", daemon=True).start()
+    parse(["serve", *sys.argv[1:]]).execute()
+
+
+if __name__ == "__main__":
+    main()
