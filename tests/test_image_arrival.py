@@ -60,7 +60,7 @@ class InPlace(HostBridge):
 
 @pytest.fixture
 def view(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterator[ImageView]:
-    monkeypatch.setattr("viewer_app.views.image.AutoBridge", InPlace)
+    monkeypatch.setattr("viewer_app.views._image_content.AutoBridge", InPlace)
     monkeypatch.setattr("ipc.interop.host.host_array", lambda tensor: (tensor.memory.values.numpy(), "uint8"))
     made = ImageView(screen.ctx)
     yield made

@@ -54,7 +54,7 @@ def image(screen: OffscreenScreen) -> Iterator[ImageView]:
 
 @pytest.fixture
 def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
-    monkeypatch.setattr("viewer_app.views.image.AutoBridge", InPlace)
+    monkeypatch.setattr("viewer_app.views._image_content.AutoBridge", InPlace)
     return image
 
 

@@ -124,7 +124,7 @@ def test_where_the_gaussians_are_is_looked_at_behind_the_picture(
     scene().show(gaussians)
     shown(gaussians, screen)
     asked: list[tuple[bool, int, bool]] = []
-    before = gaussians._sight
+    before = gaussians.content.sight
 
     def later(value: GaussianScene, ready: Any) -> Any:
         def ask() -> Any:
@@ -133,18 +133,18 @@ def test_where_the_gaussians_are_is_looked_at_behind_the_picture(
 
         return ask
 
-    monkeypatch.setattr("viewer_app.views.gaussians.Sight.later", later)
-    monkeypatch.setattr("viewer_app.views.gaussians._LOOK_PERIOD", -1.0)
+    monkeypatch.setattr("viewer_app.views._gaussian_content.Sight.later", later)
+    monkeypatch.setattr("viewer_app.views._gaussian_content._LOOK_PERIOD", -1.0)
     second = scene(seed=5)
     assert second.show(gaussians)
     gaussians.tick(time.monotonic())
     assert asked == []
-    assert gaussians._sight is before
+    assert gaussians.content.sight is before
     shown(gaussians, screen)
     assert asked == [(False, 2, False)] * 3
-    assert gaussians._sight == "a sight"
+    assert gaussians.content.sight == "a sight"
     assert second.released
-    gaussians._sight = before
+    gaussians.content.sight = before
 
 
 def test_of_scenes_between_two_pictures_only_the_last_is_read(gaussians: GaussianView, reader: Reader,
@@ -221,9 +221,9 @@ def test_another_renderer_draws_the_scene_anew(gaussians: GaussianView, reader: 
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     scene().show(gaussians)
     shown(gaussians, screen)
-    picture = gaussians._picture
+    picture = gaussians._source
     monkeypatch.setattr(Reader, "tick", lambda self: True)
     assert gaussians.tick(time.monotonic())
     reader._drawn = None
     shown(gaussians, screen)
-    assert gaussians._picture is not picture
+    assert gaussians._source is not picture

@@ -214,7 +214,7 @@ def test_dragging_is_coarse_and_rest_is_sharp(gaussians: GaussianView, screen: O
 def test_the_first_picture_of_a_large_scene_is_coarse(
         gaussians: GaussianView, screen: OffscreenScreen, wait_until: Callable[..., Any],
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer_app.views.gaussians._LARGE", 1)
+    monkeypatch.setattr("viewer_app.views._gaussian_content._LARGE", 1)
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
     assert any("for now" in d for d in gaussians.details)
@@ -229,17 +229,17 @@ def test_the_first_picture_of_a_large_scene_is_coarse(
 def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, screen: OffscreenScreen) -> None:
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
-    first = gaussians._picture
+    first = gaussians._source
     shown(gaussians, screen)
-    assert gaussians._picture is first
+    assert gaussians._source is first
     gaussians.handle(PointerMove(5, 5), RECT)  # no button is down
     shown(gaussians, screen)
-    assert gaussians._picture is first
+    assert gaussians._source is first
     gaussians.handle(Wheel(5, 5, 1), RECT)
     gaussians._moved_at = -1e9
-    before = gaussians._drawn
+    before = gaussians.drawn
     shown(gaussians, screen)
-    assert gaussians._drawn != before
+    assert gaussians.drawn != before
 
 
 def test_scenes_from_files_are_shown(gaussians: GaussianView, screen: OffscreenScreen) -> None:

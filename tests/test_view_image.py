@@ -218,7 +218,7 @@ def test_zoomed_pictures_lie_where_the_maths_says(image: ImageView, screen: Offs
 
 
 def test_planes_too_tall_for_one_texture(image: ImageView, screen: OffscreenScreen) -> None:
-    image._host._limit = 100  # the planes of H=48 take 144 rows
+    image.content.host._limit = 100  # the planes of H=48 take 144 rows
     values = torch.randint(0, 256, (3, H, W), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     image.update(image_frame(values, "CHW"))
     np.testing.assert_array_equal(shown(image, screen), values.permute(1, 2, 0).numpy())
@@ -226,7 +226,7 @@ def test_planes_too_tall_for_one_texture(image: ImageView, screen: OffscreenScre
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 def test_pictures_larger_than_a_texture_are_thinned(image: ImageView, screen: OffscreenScreen, layout: str) -> None:
-    image._host._limit = 100
+    image.content.host._limit = 100
     values = torch.randint(0, 256, (3 * H, 3 * W, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     laid = values if layout == "HWC" else values.permute(2, 0, 1).contiguous()
     image.update(image_frame(laid, layout))

@@ -66,6 +66,18 @@ class Camera:
         K[1, 2] = self.K[1, 2] * s
         return replace(self, K=K, width=width, height=height)
 
+    def fitted(self, width: int, height: int) -> Camera:
+        """The same view at another size, with all that was seen: where `resized` would cut the sides off, there is more
+        above and below."""
+        if width * self.height >= height * self.width:
+            return self.resized(width, height)
+        s = width / self.width
+        K = self.K.copy()
+        K[0] *= s
+        K[1, 1] *= s
+        K[1, 2] = (self.K[1, 2] - self.height / 2) * s + height / 2
+        return replace(self, K=K, width=width, height=height)
+
     def to_json(self) -> str:
         """The form that `camera_from_json` reads back."""
         d = {"viewmat": self.viewmat.tolist(), "K": self.K.tolist(), "width": self.width, "height": self.height}

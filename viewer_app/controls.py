@@ -12,6 +12,7 @@ from viewer_app.cameras import DEFAULT_FOV, Camera, CameraModel, field_of_view, 
 from viewer_app.events import (
     Event,
     Key,
+    Pinch,
     PointerMove,
     PointerPress,
     PointerRelease,
@@ -20,6 +21,8 @@ from viewer_app.events import (
 
 ZOOM_STEP = 1.2
 """Factor of one notch of the wheel."""
+_PINCH = 8.0
+"""How much one event of two fingers can magnify."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,9 @@ class PanZoom:
     """Screen pixels per picture pixel when not fitted."""
     center: tuple[float, float] = (0.5, 0.5)
     """The picture's point in the middle of the rectangle when not fitted, in picture pixels."""
+    _seen_in: tuple[int, int] | None = field(default=None, repr=False)
+    """The size of the rectangle that `zoom` is for, of which every other one shows all: somebody else's; None: of the
+    rectangle at hand."""
     _grab: tuple[float, float] | None = field(default=None, repr=False)
 
     def placed(self, rect: Rect) -> tuple[float, float, float]:
@@ -60,6 +66,8 @@ class PanZoom:
             center = width / 2, height / 2
         else:
             zoom, center = self.zoom, self.center
+            if self._seen_in is not None:
+                zoom *= min(rect.width / self._seen_in[0], rect.height / self._seen_in[1])
         return rect.x + rect.width / 2 - center[0] * zoom, rect.y + rect.height / 2 - center[1] * zoom, zoom
 
     def to_picture(self, x: float, y: float, rect: Rect) -> tuple[float, float]:
@@ -74,12 +82,24 @@ class PanZoom:
         px, py = self.to_picture(x, y, rect)
         longest = max(self.size)
         self.zoom = min(max(zoom, 8 / longest), 256.0)
-        self.fitted = False
+        self.fitted, self._seen_in = False, None
         self.center = px - (x - middle[0]) / self.zoom, py - (y - middle[1]) / self.zoom
         self._keep_near(rect)
 
     def fit(self) -> None:
         self.fitted = True
+
+    def move(self, dx: float, dy: float, rect: Rect) -> None:
+        """The picture follows a drag of (dx, dy) pixels of the screen."""
+        _, _, zoom = self.placed(rect)
+        cx, cy = self.to_picture(rect.x + rect.width / 2, rect.y + rect.height / 2, rect)
+        self.fitted, self._seen_in, self.zoom, self.center = False, None, zoom, (cx - dx / zoom, cy - dy / zoom)
+        self._keep_near(rect)
+
+    def look_like(self, other: PanZoom, rect: Rect) -> None:
+        """Show what another one shows in `rect`, all of it, in whatever rectangle, until somebody moves this one."""
+        self.fitted, self.zoom, self.center = other.fitted, other.zoom, other.center
+        self._seen_in = other._seen_in or (rect.width, rect.height)
 
     def resize_picture(self, width: int, height: int) -> None:
         """The picture has another size now; a fitted one stays fitted."""
@@ -100,7 +120,7 @@ class PanZoom:
     def handle(self, event: Event, rect: Rect) -> bool:
         """Take a user's event; True when the picture lies elsewhere now.
 
-        Wheel zooms at the pointer, any drag pans, a double click or F fits.
+        Wheel zooms at the pointer, two fingers at their middle, any drag pans, a double click or F fits.
         """
         match event:
             case Wheel():
@@ -118,13 +138,17 @@ class PanZoom:
                 if not (dx or dy):
                     return False
                 self._grab = event.x, event.y
-                _, _, zoom = self.placed(rect)
-                cx, cy = self.to_picture(rect.x + rect.width / 2, rect.y + rect.height / 2, rect)
-                self.fitted, self.zoom, self.center = False, zoom, (cx - dx / zoom, cy - dy / zoom)
-                self._keep_near(rect)
+                self.move(dx, dy, rect)
                 return True
             case PointerRelease():
                 self._grab = None
+            case Pinch():
+                self._grab = None  # of the finger that came first
+                if not (event.dx or event.dy or event.factor != 1):
+                    return False
+                self.move(event.dx, event.dy, rect)
+                self.set_zoom(self.placed(rect)[2] * _limited(event.factor), rect, (event.x, event.y))
+                return True
             case Key(name="f", pressed=True):
                 self.fit()
                 return True
@@ -139,7 +163,7 @@ class Orbit:
     """A camera that turns around a target, in OpenCV axes.
 
     Left drag orbits around `up`, right or middle drag (or Shift and left) pans so that the point under the pointer
-    at the target's depth follows it, the wheel moves towards that point.
+    at the target's depth follows it, the wheel moves towards that point. Two fingers do both.
     """
 
     rotation: np.ndarray = field(default_factory=lambda: np.eye(3))
@@ -252,10 +276,26 @@ class Orbit:
             case Wheel():
                 self.dolly(0.88 ** max(min(event.dy, 8.0), -8.0), event.x, event.y, rect)
                 return event.dy != 0
+            case Pinch():
+                self._grab = None  # of the finger that came first
+                self.pan(event.dx, event.dy, rect.height)
+                self.dolly(1 / _limited(event.factor), event.x, event.y, rect)
+                return bool(event.dx or event.dy or event.factor != 1)
         return False
+
+    def look_like(self, other: Orbit) -> None:
+        """Look from where another one does."""
+        # Never changed in place, so the arrays may be shared.
+        self.rotation, self.target, self.distance, self.up = other.rotation, other.target, other.distance, other.up
+        self.fov, self.model, self.near = other.fov, other.model, other.near
 
     def copy(self) -> Orbit:
         return replace(self, rotation=self.rotation.copy(), target=self.target.copy(), up=self.up.copy())
+
+
+def _limited(factor: float) -> float:
+    """Of two fingers: neither endless nor nothing."""
+    return min(max(factor, 1 / _PINCH), _PINCH)
 
 
 def _rotation(axis: np.ndarray, angle: float) -> np.ndarray:

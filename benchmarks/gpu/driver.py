@@ -137,7 +137,7 @@ class CountingScreen:
 
     def _count_renders(self) -> None:
         """From its first picture on, count what the view's renderer draws, in what size and with what camera."""
-        renderer = getattr(self._view(), "_renderer", None)
+        renderer = getattr(getattr(self._view(), "content", None), "renderer", None)
         if renderer is None or id(renderer) in self._renderers:
             return
         self._renderers.add(id(renderer))

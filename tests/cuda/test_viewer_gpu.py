@@ -76,7 +76,7 @@ def test_values_and_broken_ones_of_an_image_in_place(trainers: dict[str, Trainer
     assert viewer.image.value_at(13, 29) == pytest.approx(values[29, 13].tolist(), abs=0)
     viewer.do(PointerMove(13.5, 29.5))
     assert viewer.image.readout.startswith("(13, 29)")
-    viewer.until(lambda: viewer.image._counted_at > 0 and viewer.image._counting is None)
+    viewer.until(lambda: viewer.image.content._counted_at > 0 and viewer.image.content._counting is None)
     assert not any("NaN" in d for d in viewer.image.details)
 
 
@@ -145,10 +145,10 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
     trainer.next()
     wait_for_scene(viewer, trainer, after)
     if renderer == "gsplat":  # where the Gaussians are is looked at anew now and then, without waiting
-        view._looked_at, before = -1e9, view._sight
-        viewer.until(lambda: view._sight is not before, 20)
-        assert view._sight is not None
-        sample = np.sort(view._sight.means[:, 0])
+        view.content.looked_at, before = -1e9, view.content.sight
+        viewer.until(lambda: view.content.sight is not before, 20)
+        assert view.content.sight is not None
+        sample = np.sort(view.content.sight.means[:, 0])
         assert np.allclose(sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6)
     assert f"{1500 + 700 * trainer.k:,} Gaussians" in view.details
 

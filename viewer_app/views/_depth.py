@@ -37,6 +37,7 @@ class DepthPicture:
         self._canvas: Canvas | None = None
         self._source: PixelSource | None = None
         self._of: Any = None
+        self._on_gpu = False
         self._ranged_at = -1e9
         self.range = (0.0, 0.0)
         """What is shown as 0 and as 1, in world units: the 1st and 99th percentile."""
@@ -45,6 +46,7 @@ class DepthPicture:
         """Four channels: depth in [0, 1], 0, 0, alpha. Made once for each `version`."""
         if self._source is None or self._of != version:
             on_gpu = getattr(picture, "on_gpu", None)
+            self._on_gpu = on_gpu is not None
             if on_gpu is None:
                 self._source = self._from_host(picture)
             else:
@@ -52,6 +54,16 @@ class DepthPicture:
                     self._source = self._from_device(rgba, depth)
             self._of = version
         return self._source
+
+    def undo(self) -> None:
+        """The last one is not to be shown: the one before stays as it is."""
+        if self._source is None:
+            return
+        self._source = self._of = None
+        if self._on_gpu and self._canvas is not None:
+            self._canvas.undo()
+        else:
+            self._bridge.undo()
 
     def _from_host(self, picture: Picture) -> PixelSource:
         pixels = picture.pixels()

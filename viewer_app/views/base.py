@@ -1,7 +1,9 @@
 """The protocol of a view: what shows one kind of stream, whoever publishes it.
 
-A view belongs to one stream (or file) of one kind and keeps its camera, zoom and last whole picture across updates
-and across restarts of the trainer. All calls come from the thread that owns the OpenGL context.
+A view belongs to one stream (or file) of one kind and to one user. It keeps its camera, zoom and last whole picture
+across updates and across restarts of the trainer. What the stream holds on the GPU it shares with the views that were
+made beside it: one upload, one renderer, closed with the last of them. All calls come from the thread that owns the
+OpenGL context.
 `tests/test_views.py` runs one conformance suite over all implementations.
 """
 
@@ -40,8 +42,11 @@ CANVAS_WORDS = {"import": "CUDA draws into memory of OpenGL's", "register": "CUD
 class View(Protocol):
     kind: ClassVar[str]
     """The kind of stream it shows."""
-    stale: bool
-    """Whether the writer has overwritten what it shows: it wants the newest frame, even one that it had."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether the writer has overwritten what it shows: it wants the newest frame, even one that it had."""
+        ...
 
     @property
     def busy(self) -> bool:
@@ -56,6 +61,17 @@ class View(Protocol):
     @property
     def moving(self) -> bool:
         """Whether its user moves the camera just now."""
+        ...
+
+    def beside(self, settings: Any) -> View:
+        """Another user's view of the same data, with a camera of its own and these settings (`ViewSettings`' part for
+        this kind). What is handed to one is seen in all; nothing is uploaded or loaded for it."""
+        ...
+
+    def like(self, other: View) -> None:
+        """Look as another view of this kind does: its camera or zoom, of which all is seen though the rectangles may
+        differ, and those of its settings that decide the picture. Cheap: called before each drawing to follow somebody,
+        until the user of this one moves it. Raises ViewerError for a view of another kind."""
         ...
 
     def update(self, value: Value) -> bool:
@@ -79,12 +95,14 @@ class View(Protocol):
     def tick(self, now: float) -> bool:
         """Called at every turn of the loop with `time.monotonic()`; True when the picture has to be drawn again.
 
-        For work that can wait: a sharper picture when a drag rests, a count of NaNs. Must be quick when idle.
+        For work that can wait: a sharper picture when a drag rests, a count of NaNs. Must be quick when idle. Of views
+        of the same data each is told for itself, also of what another one was handed (`update`).
         """
         ...
 
     def leave(self) -> None:
-        """It is not shown for now: give back what is held only to be drawn next."""
+        """It is not shown for now, until it is drawn again: give back what is held only to be drawn next, unless
+        another view of the same data is shown."""
         ...
 
     def panel(self) -> bool:
@@ -122,7 +140,7 @@ class View(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Give back everything that no other view needs. Idempotent."""
         ...
 
 

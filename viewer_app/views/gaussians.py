@@ -5,175 +5,126 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import moderngl
 import numpy as np
 
-from ipc.interop.base import fragment_head
 from viewer_app.cameras import bounds
 from viewer_app.controls import Orbit, Rect
 from viewer_app.errors import ViewerError
-from viewer_app.events import Key, PointerPress
+from viewer_app.events import Key, Pinch, PointerPress, Wheel
 from viewer_app.governor import scaled
 from viewer_app.gpu_work import GpuWork
 from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.choose import make_renderer, renderer_note
-from viewer_app.scene import GaussianScene
+from viewer_app.renderers.choose import renderer_note
 from viewer_app.state import GaussianSettings
+from viewer_app.views._copy import PictureCopy
 from viewer_app.views._depth import DepthPicture
-from viewer_app.views._gaussian_frames import Facts, Sight, background_of, device_scene_of, scene_of
-from viewer_app.views.base import CANVAS_WORDS, VERTEX, Stopwatch
+from viewer_app.views._gaussian_content import GaussianContent
+from viewer_app.views.base import CANVAS_WORDS, Stopwatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ipc import Frame
     from ipc.interop.base import PixelSource
     from viewer_app.cameras import Camera
     from viewer_app.events import Event
-    from viewer_app.renderers.base import Picture, Renderer
+    from viewer_app.renderers.base import Renderer
     from viewer_app.state import Color
+    from viewer_app.views.base import Value, View
 
 _SHOW = {"color": 0, "depth": 1, "alpha": 2}
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
-_LARGE = 400_000
-"""Gaussians beyond which the first picture of a scene is coarse: something to see at once, wherever it is drawn."""
-_REPLACED = 1.0
-"""Seconds within which a scene that was overwritten while it was read is replaced, if its trainer lives."""
-_LOOK_PERIOD = 5.0
-"""Seconds between looks at where the Gaussians of a scene on a GPU are."""
-_BACKGROUND_PERIOD = 1.0
-"""Seconds between looks at a background colour that lies on a GPU, which wait for it."""
 UPS: dict[str, tuple[float, float, float]] = {
     "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
 }
 
 
 class GaussianView:
-    """Scenes on a GPU are read where they lie if the renderer can, in one go with the picture that shows them first:
-    such a frame is held until that picture is done. If it was overwritten meanwhile, the picture is never shown."""
+    """One user's look at a scene: the camera, what is drawn of it, and the picture that came of it."""
 
     kind: ClassVar[str] = "gaussians"
 
     def __init__(self, ctx: moderngl.Context, settings: GaussianSettings | None = None, *,
-                 renderer: Renderer | None = None, orbit: Orbit | None = None, work: GpuWork | None = None) -> None:
+                 renderer: Renderer | None = None, orbit: Orbit | None = None, work: GpuWork | None = None,
+                 beside: GaussianView | None = None) -> None:
+        """`beside`: a view of the same scene, whose context, `renderer` and `work` this one takes."""
         self.settings = settings or GaussianSettings()
         self.orbit = orbit or Orbit()
-        self.stale = False
+        self.framed = orbit is not None
+        """Whether it has its camera; it is chosen with the next picture otherwise."""
+        self.in_use = False
+        """Whether it was drawn, and not left since."""
+        self.lent = False
+        """Whether what it shows lies where the renderer draws next."""
+        self.drawn: tuple[object, ...] = ()
+        """What is to be seen in the picture that it shows."""
         self._ctx = ctx
-        self._work = work or GpuWork(ctx)
-        self._renderer = renderer or make_renderer(ctx)
-        self._scene: Facts | None = None
-        self._sight: Sight | None = None
-        self._looked_at = self._stale_at = -math.inf
-        self._background: Color | None = None
-        self._background_at = -math.inf
-        self._loading: Frame | None = None
-        """What the renderer reads when it draws next, or is reading."""
-        self._look: Callable[[], Sight | None] | None = None
-        self._loads = 0
-        self._on_gpu = False
-        self._framed = orbit is not None
+        self._work = beside._work if beside is not None else work or GpuWork(ctx)
+        self.content = beside.content if beside is not None else GaussianContent(ctx, self._work, renderer)
+        """What it may share with other views."""
+        self._told = self.content.loads
+        """The scene that was drawn last, or for which drawing was asked."""
         self._camera: Camera | None = None
-        self._picture: Picture | None = None
+        self._seen_in: tuple[int, int] | None = None
+        """The size of somebody else's picture, all of which is to be seen."""
         self._source: PixelSource | None = None
-        self._drawn: tuple[Any, ...] = ()
+        self._copy: PictureCopy | None = None
         self._depth = DepthPicture(ctx)
         self._rect = Rect(0, 0, 1, 1)
         self._scale = 1.0
         self._coarse = 1.0
         self._moved_at = -math.inf
-        self._timed: tuple[object, ...] = ()
         self._stopwatch = Stopwatch()
-        self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
+        self.content.views.append(self)
+        if self.content.facts is not None:
+            self.begin()
 
-    def update(self, value: Frame | GaussianScene | np.ndarray) -> bool:
-        if isinstance(value, np.ndarray):
-            raise ViewerError(f"gaussians: an array of shape {value.shape} is no scene")
-        if self.busy:
-            return False
-        frame, background, ready = None, None, None
-        if isinstance(value, GaussianScene):
-            scene = value
-        else:
-            frame = value
-            with self._stopwatch("copy"):
-                self._on_gpu = value.on_gpu and self._renderer.wants_gpu
-                scene, ready = device_scene_of(value) if self._on_gpu else (scene_of(value), None)
-                background = self._background_of(value)
-            if not value.intact():
-                return False
-        now = time.monotonic()
-        sight = self._sight
-        if sight is None or not self._framed or not scene.on_gpu:
-            sight, self._looked_at = Sight.of(scene, ready), now
-        elif ready is not None and now - self._looked_at > _LOOK_PERIOD:
-            self._look, self._looked_at = Sight.later(scene, ready), now
-        with self._stopwatch("load"):
-            self._renderer.load(scene, ready)
-        before, self._loading = self._loading, None
-        if before is not None:  # it was never drawn
-            while not self._has_looked():
-                time.sleep(0.0001)
-            before.close()
-        if frame is not None and self._renderer.reading:
-            frame.hold()
-            self._loading = frame
-        slow = not self._renderer.wants_gpu and len(scene) > _LARGE and self.settings.coarse_ms < math.inf
-        if self._scene is None and slow:
-            self._coarse = max(math.sqrt(_LARGE / len(scene)), 0.25)
-            self._moved_at = now
-        self._scene, self._sight, self._background = Facts.of(scene), sight, background
-        self.stale = False
-        self._loads += 1
-        return True
+    def beside(self, settings: GaussianSettings) -> GaussianView:
+        return GaussianView(self._ctx, settings, beside=self)
 
-    def _background_of(self, frame: Frame) -> Color | None:
-        now = time.monotonic()
-        if frame.on_gpu and now - self._background_at < _BACKGROUND_PERIOD:
-            return self._background
-        self._background_at = now
-        return background_of(frame)
+    def like(self, other: View) -> None:
+        if not isinstance(other, GaussianView):
+            raise ViewerError(f"gaussians: a view of {other.kind} cannot be followed")
+        self.orbit.look_like(other.orbit)
+        self.framed, self._camera, self._moved_at = other.framed, other._camera, other._moved_at
+        self._seen_in = other._seen_in or (other._rect.width, other._rect.height)
+        mine, theirs = self.settings, other.settings
+        mine.background, mine.mode = theirs.background, theirs.mode
+        mine.sh_degree, mine.show = theirs.sh_degree, theirs.show
 
-    def _is_read(self) -> bool:
-        """Let go of the frame whose picture is done. False for one that was overwritten meanwhile: the view is stale
-        then, and shows what it showed before until a whole one comes."""
-        frame = self._loading
-        if frame is None:
-            return True
-        while self._renderer.reading or not self._has_looked():
-            time.sleep(0.0001)
-        self._loading = None
-        self.stale, self._stale_at = not frame.intact(), time.monotonic()
-        frame.close()
-        return not self.stale
+    def update(self, value: Value) -> bool:
+        taken = self.content.update(value)
+        if taken:
+            self._told = self.content.loads  # whoever calls knows
+        return taken
 
-    def _has_looked(self) -> bool:
-        """Whether nothing reads where the Gaussians are."""
-        if self._look is not None and (sight := self._look()) is not None:
-            self._sight, self._look = sight, None
-        return self._look is None
+    def begin(self) -> None:
+        """There is a scene to be seen for the first time."""
+        if self.settings.coarse_ms < math.inf and (scale := self.content.first_scale) < 1.0:
+            self._coarse, self._moved_at = scale, time.monotonic()
 
     def use_camera(self, camera: Camera) -> None:
         """Draw with exactly this camera until the user moves it."""
-        target = bounds(self._sight.means)[0] if self._sight is not None else np.zeros(3)
-        self.orbit.take(camera, target)
-        self._camera, self._framed = camera, True
+        sight = self.content.sight
+        self.orbit.take(camera, bounds(sight.means)[0] if sight is not None else np.zeros(3))
+        self._camera, self._seen_in, self.framed = camera, None, True
 
     def frame(self) -> None:
         """Look at the whole scene, as at first sight."""
-        self._framed, self._camera = False, None
+        self.framed, self._camera, self._seen_in = False, None, None
+
+    @property
+    def stale(self) -> bool:
+        return self.content.stale
 
     @property
     def busy(self) -> bool:
-        return self._loading is not None and not self._renderer.pending
+        return self.content.busy
 
     @property
     def cuda(self) -> bool:
-        return self._renderer.wants_gpu
+        return self.content.renderer.wants_gpu
 
     @property
     def moving(self) -> bool:
@@ -181,25 +132,31 @@ class GaussianView:
         return time.monotonic() - self._moved_at < _REST
 
     def _current_camera(self, rect: Rect) -> Camera:
-        assert self._scene is not None
-        if not self._framed and self._scene.count and self._sight is not None:
-            camera = self._sight.camera(rect.width, rect.height, self.orbit.up)
+        content, size = self.content, (rect.width, rect.height)
+        assert content.facts is not None
+        if not self.framed and content.facts.count and content.sight is not None:
+            camera = content.sight.camera(*size, self.orbit.up)
             model = self.orbit.model
-            self.orbit.take(camera, self._sight.middle)
+            self.orbit.take(camera, content.sight.middle)
             self.orbit.model = model
-            self._framed = True
+            self.framed = True
+        if self._seen_in is not None and self._seen_in != size:
+            camera = self._camera.resized(*self._seen_in) if self._camera is not None else (
+                self.orbit.camera(*self._seen_in))
+            return camera.fitted(*size)
         if self._camera is not None:
-            if (self._camera.width, self._camera.height) == (rect.width, rect.height):
+            if (self._camera.width, self._camera.height) == size:
                 return self._camera
-            return self._camera.resized(rect.width, rect.height)
-        return self.orbit.camera(rect.width, rect.height)
+            return self._camera.resized(*size)
+        return self.orbit.camera(*size)
 
     def _render(self, rect: Rect) -> None:
         """Draw the scene, unless the picture that is there shows just this."""
-        s, scene = self.settings, self._scene
+        content, s = self.content, self.settings
+        scene = content.facts
         assert scene is not None
-        if self.stale and time.monotonic() - self._stale_at <= _REPLACED:
-            return  # after that what there is has to do: its trainer has died
+        if content.awaited:
+            return
         size = rect.width, rect.height
         scale = min(self._coarse, self._work.governor.scale("scene", size)) if self.moving else 1.0
         camera = self._current_camera(rect)
@@ -207,39 +164,50 @@ class GaussianView:
             camera = camera.resized(*scaled(size, scale))
         mode = ("antialiased" if scene.antialiased else "classic") if s.mode == "scene" else s.mode
         options = RenderOptions(mode, s.sh_degree, depth=s.show == "depth")
-        wanted = camera.key, options, self._loads
-        if self._source is not None and wanted == self._drawn:
+        wanted = camera.key, options, content.loads
+        if self._source is not None and wanted == self.drawn:
             return
         self._scale = scale
-        work = "scene", camera.width, camera.height
-        cuda = self._renderer.wants_gpu
+        several = len(content.views) > 1
+        if several and (twin := content.showing(wanted)) is not None:
+            self._source, self.drawn, self.lent = twin._source, wanted, True
+            return
+        cuda = content.renderer.wants_gpu
         with self._stopwatch("render"):
-            if cuda:  # it works with CUDA, which OpenGL's clock does not see
-                if self._loading is not None:
-                    self._work.governor.gives(("load",), "cuda")
-                self._work.governor.gives(work, "cuda")
-                picture = self._renderer.render(camera, options)
-            else:
-                with self._work(*work):
-                    picture = self._renderer.render(camera, options)
-        before, self._timed = self._timed, work
+            picture = content.render(self, camera, options)
         with self._stopwatch("wait"):
-            if cuda:  # now that it is at work again: asking takes a while
-                self._account(before)
-            self._has_looked()  # only begins to look, while CUDA draws
+            if cuda:
+                content.account()
+            content.has_looked()  # only begins to look, while CUDA draws
             source = self._depth.source(picture, wanted) if options.depth else picture.source()
-            if not self._is_read():
+            if not content.is_read():
+                if options.depth:
+                    self._depth.undo()
                 return
-        self._picture, self._source, self._drawn = picture, source, wanted
-        self._adapt(self._stopwatch.ms["render"] + (0.0 if self._work.software else self._work.ms.get("scene", 0.0)))
+        self._source, self.drawn, self.lent = source, wanted, not options.depth
+        if not several and self._copy is not None:
+            self._copy.close()
+            self._copy = None
+        self._adapt(self._stopwatch.ms["render"] + content.gpu_ms(camera))
 
-    def _account(self, before: tuple[object, ...]) -> None:
-        """Tell what CUDA took for what it did last; `before`: the work that the picture before this one was."""
-        if (ms := self._renderer.load_gpu_ms) is not None:
-            self._work.took(("load",), ms)
-        ms = self._renderer.gpu_ms
-        if ms is not None and before == self._timed:  # it is of one of the two, so only if they are alike
-            self._work.took(before, ms)
+    def shows(self, loads: int) -> bool:
+        """Whether its picture is of this scene (`GaussianContent.loads`)."""
+        return self._source is not None and self.drawn[-1] == loads
+
+    def keep(self) -> None:
+        """Show a copy of the picture that was lent, from now on."""
+        assert self._source is not None
+        if self._copy is None:
+            self._copy = PictureCopy(self._ctx)
+        array = self.content.vertex_array((*self._source.defines, "COPY"))
+        with self._work("copy", *self._source.size):
+            self._source = self._copy.take(self._source, array)
+        self.lent = False
+
+    def lose(self) -> None:
+        """The picture that was lent is there no more."""
+        if self.lent:
+            self._source, self.drawn, self.lent = None, (), False
 
     def _adapt(self, ms: float) -> None:
         """Choose the resolution of pictures during a drag from what the last one took."""
@@ -252,15 +220,19 @@ class GaussianView:
             self._coarse = 1.0
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        self._rect, viewport = rect, rect.viewport(framebuffer.height)
-        if self._scene is not None:
+        content = self.content
+        self._rect, self.in_use, viewport = rect, True, rect.viewport(framebuffer.height)
+        if content.facts is not None:
             self._render(rect)
+        self._told = content.loads
         framebuffer.use()
         source = self._source
         if source is None:
             framebuffer.clear(*self.background, 1.0, viewport=viewport)
             return
-        array = self._vertex_array(source)
+        # One that is smaller than its place on the screen is smoothed.
+        smooth = ("SMOOTH",) if source.size != (rect.width, rect.height) else ()
+        array = content.vertex_array((*source.defines, *smooth))
         program = array.program
         program["u_corner"] = rect.x, rect.y
         program["u_size"] = rect.width, rect.height
@@ -273,15 +245,6 @@ class GaussianView:
         with self._work("compose", rect.width, rect.height):
             array.render(moderngl.TRIANGLES, vertices=3)
 
-    def _vertex_array(self, source: PixelSource) -> moderngl.VertexArray:
-        """What draws a picture; one that is smaller than its place on the screen is smoothed."""
-        defines = (*source.defines, *(("SMOOTH",) if source.size != (self._rect.width, self._rect.height) else ()))
-        if defines not in self._arrays:
-            text = files("viewer_app.views").joinpath("shaders/compose.glsl").read_text()
-            program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text)
-            self._arrays[defines] = self._ctx.vertex_array(program, [])
-        return self._arrays[defines]
-
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
         if isinstance(event, Key):
@@ -289,39 +252,47 @@ class GaussianView:
                 self.frame()
                 return True
             return False
-        if (isinstance(event, PointerPress) and event.clicks == 2) or not self.orbit.handle(event, rect):
+        if isinstance(event, PointerPress) and event.clicks == 2:
             return False
-        self._camera, self._framed = None, self._scene is not None
+        if self._seen_in is not None and isinstance(event, (PointerPress, Wheel, Pinch)):
+            self._follow_no_more()
+        if not self.orbit.handle(event, rect):
+            return False
+        self._camera, self.framed = None, self.content.facts is not None
         self._moved_at = time.monotonic()
         return True
 
+    def _follow_no_more(self) -> None:
+        """Go on from the camera with which somebody else was followed."""
+        if self.content.facts is not None:
+            self.orbit.take(self._current_camera(self._rect), self.orbit.target)
+        self._camera = self._seen_in = None
+
     def tick(self, now: float) -> bool:
         """Draws in full what was drawn coarsely, once the user rests."""
-        self._work.collect()
-        again = self._renderer.tick()
-        self._loads += again
-        if self.busy and not self._renderer.reading:  # a fault came between
-            self._is_read()
-        _ = self._renderer.pending or self._has_looked()  # the picture comes first
+        content = self.content
+        content.tick()
+        again, self._told = self._told != content.loads, content.loads
         return again or (self._scale < 1.0 and now - self._moved_at >= _REST)
 
     def leave(self) -> None:
-        if self._renderer.pending:
-            self._renderer.read()
-        self._is_read()
+        self.in_use = False
+        self.content.rest()
 
     def panel(self) -> bool:
+        from imgui_bundle import imgui
+
         from viewer_app import widgets as ui
 
         s, orbit, before = self.settings, self.orbit, (replace(self.settings), self.orbit.model, self.orbit.fov)
-        pressed = ui.buttons("Camera", ["Frame", "Print"], [
+        pressed = ui.buttons("Camera", ["Frame", "Copy"], [
             "Look at the whole scene (F)",
-            "Write the camera to the terminal, for splatview shot --camera",
+            "Copy the camera to the clipboard, as splatview shot --camera takes it",
         ])
         if pressed == 0:
             self.frame()
-        elif pressed == 1 and self._scene is not None:
-            print(self._current_camera(self._rect).to_json(), flush=True)
+        elif pressed == 1 and self.content.facts is not None:
+            imgui.set_clipboard_text(self._current_camera(self._rect).to_json())
         orbit.model = ui.choice("Projection", orbit.model, {"pinhole": "Perspective", "ortho": "Orthographic",
                                                             "fisheye": "Fisheye"})
         orbit.fov = ui.slider("Field of view", orbit.fov, (5.0, 120.0), "%.0f deg", reset=50.0)
@@ -332,7 +303,7 @@ class GaussianView:
         s.show = ui.choice("Show", s.show, {"color": "Colour", "depth": "Depth", "alpha": "Alpha"})
         s.mode = ui.choice("Mode", s.mode, {"scene": "As trained", "classic": "Classic",
                                             "antialiased": "Antialiased"})
-        stored = self._scene.stored_sh_degree if self._scene is not None else 0
+        stored = self.content.facts.stored_sh_degree if self.content.facts is not None else 0
         if stored:
             degrees: dict[int | None, str] = {None: "As trained"}
             s.sh_degree = ui.choice("SH degree", s.sh_degree, degrees | {d: f"Up to {d}" for d in range(stored + 1)})
@@ -341,25 +312,25 @@ class GaussianView:
             s.background = color
         moved = chosen != up or before[1:] != (orbit.model, orbit.fov)
         if moved:
-            self._camera = None
+            self._camera = self._seen_in = None
         return moved or before[0] != s or pressed == 0
 
     @property
     def background(self) -> Color:
-        return self.settings.background or self._background or (0.0, 0.0, 0.0)
+        return self.settings.background or self.content.background or (0.0, 0.0, 0.0)
 
     @property
     def empty(self) -> bool:
-        return self._scene is None
+        return self.content.facts is None
 
     @property
     def details(self) -> list[str]:
-        scene = self._scene
+        scene = self.content.facts
         if scene is None:
             return []
         out = [f"{scene.count:,} Gaussians"]
-        if self._renderer.skipped:
-            out.append(f"{self._renderer.skipped:,} skipped (NaN or inf)")
+        if skipped := self.content.renderer.skipped:
+            out.append(f"{skipped:,} skipped (NaN or inf)")
         out += scene.phrases
         if self.settings.show == "depth" and self._depth.range[1] > 0:
             out.append(f"depth {self._depth.range[0]:.3g} to {self._depth.range[1]:.3g}")
@@ -368,8 +339,9 @@ class GaussianView:
 
     @property
     def extras(self) -> list[str]:
-        stages = ", ".join(f"{name} {ms:.1f}" for name, ms in self._renderer.timings.items())
-        note = renderer_note(self._renderer)
+        renderer = self.content.renderer
+        stages = ", ".join(f"{name} {ms:.1f}" for name, ms in renderer.timings.items())
+        note = renderer_note(renderer)
         return [*([f"renderer: {stages} ms"] if stages else []), *([note] if note else [])]
 
     @property
@@ -378,23 +350,20 @@ class GaussianView:
 
     @property
     def path(self) -> list[str]:
-        how = "parameters read in place" if self._on_gpu else "parameters uploaded"
-        canvas = CANVAS_WORDS.get(getattr(self._renderer, "bridge", ""), "")
-        return [how, f"{self._renderer.name} renderer", *([canvas] if canvas else [])]
+        how = "parameters read in place" if self.content.on_gpu else "parameters uploaded"
+        renderer = self.content.renderer
+        canvas = CANVAS_WORDS.get(getattr(renderer, "bridge", ""), "")
+        return [how, f"{renderer.name} renderer", *([canvas] if canvas else [])]
 
     @property
     def timings(self) -> dict[str, float]:
-        gpu = self._renderer.gpu_ms
-        return dict(self._stopwatch.ms) | ({} if gpu is None else {"GPU": gpu})
+        gpu = self.content.renderer.gpu_ms
+        return self.content.stopwatch.ms | self._stopwatch.ms | ({} if gpu is None else {"GPU": gpu})
 
     def close(self) -> None:
-        frame, self._loading = self._loading, None
-        self._renderer.close()
-        if frame is not None:
-            frame.close()
+        self.content.release(self)
+        self._source, self.drawn, self.lent = None, (), False
         self._depth.close()
-        self._scene = self._picture = self._source = None
-        for array in self._arrays.values():
-            array.program.release()
-            array.release()
-        self._arrays.clear()
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None

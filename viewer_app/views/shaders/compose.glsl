@@ -1,6 +1,14 @@
 // Lays a rendered picture over the background. ipc/interop/shaders/fetch.glsl comes first: `stored` gives
 // premultiplied colour and alpha; for depth: depth in [0, 1] and alpha. SMOOTH: the picture has another size than its
-// place on the screen.
+// place on the screen. COPY: nothing but the picture's values, pixel by pixel.
+#ifdef COPY
+
+out vec4 f_value;
+
+void main() { f_value = stored(ivec2(gl_FragCoord.xy)); }
+
+#else
+
 uniform vec2 u_corner;        // of the rectangle on the screen, in pixels from the top left
 uniform vec2 u_size;
 uniform float u_height;       // of the framebuffer
@@ -43,3 +51,5 @@ void main() {
     }
     f_color = vec4(clamp(color + (1.0 - alpha) * u_background, 0.0, 1.0), 1.0);
 }
+
+#endif

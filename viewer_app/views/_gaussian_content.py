@@ -1,0 +1,273 @@
+"""What a stream of Gaussians holds on the GPU, whoever looks at it: a renderer with the scene, and what is known of
+it."""
+
+from __future__ import annotations
+
+import math
+import time
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ipc.interop.base import fragment_head
+from viewer_app.errors import ViewerError
+from viewer_app.renderers.choose import make_renderer
+from viewer_app.scene import GaussianScene
+from viewer_app.views._gaussian_frames import Facts, Sight, background_of, device_scene_of, scene_of
+from viewer_app.views.base import VERTEX, Stopwatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import moderngl
+
+    from ipc import Frame
+    from viewer_app.cameras import Camera
+    from viewer_app.gpu_work import GpuWork
+    from viewer_app.renderers.base import Picture, Renderer, RenderOptions
+    from viewer_app.state import Color
+    from viewer_app.views.base import Value
+    from viewer_app.views.gaussians import GaussianView
+
+_LARGE = 400_000
+"""Gaussians beyond which the first picture of a scene is coarse: something to see at once, wherever it is drawn."""
+_REPLACED = 1.0
+"""Seconds within which a scene that was overwritten while it was read is replaced, if its trainer lives."""
+_LOOK_PERIOD = 5.0
+"""Seconds between looks at where the Gaussians of a scene on a GPU are."""
+_BACKGROUND_PERIOD = 1.0
+"""Seconds between looks at a background colour that lies on a GPU, which wait for it."""
+
+
+class GaussianContent:
+    """Scenes on a GPU are read where they lie if the renderer can, in one go with the picture that shows them first:
+    such a frame is held until that picture is done. If it was overwritten meanwhile, the picture is never shown.
+
+    The renderer's picture is lent to the view that it was drawn for (`GaussianView.lent`). Before it draws another one,
+    whoever would still show the one before keeps a copy. Lives until the last of its views is closed.
+    """
+
+    def __init__(self, ctx: moderngl.Context, work: GpuWork, renderer: Renderer | None = None) -> None:
+        self.views: list[GaussianView] = []
+        """Everybody who looks at it."""
+        self.renderer = renderer or make_renderer(ctx)
+        self.facts: Facts | None = None
+        """Of the scene; None while there is none."""
+        self.sight: Sight | None = None
+        self.looked_at = -math.inf
+        self.background: Color | None = None
+        """That travels with the stream."""
+        self.stale = False
+        """As `View.stale`."""
+        self.loads = 0
+        """How many scenes came, and renderers that draw better: pictures of an earlier number are old."""
+        self.on_gpu = False
+        self.stopwatch = Stopwatch()
+        self._ctx = ctx
+        self._work = work
+        self._stale_at = self._background_at = -math.inf
+        self._loading: Frame | None = None
+        """What the renderer reads when it draws next, or is reading."""
+        self._look: Callable[[], Sight | None] | None = None
+        self._torn = False
+        """Whether the last scene that came turned out to be overwritten."""
+        self._drawn_by = ""
+        """The renderer's name when it was given the scene."""
+        self._timed: tuple[object, ...] = ()
+        self._timed_before: tuple[object, ...] = ()
+        self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
+
+    def update(self, value: Value) -> bool:
+        """As `View.update`."""
+        if isinstance(value, np.ndarray):
+            raise ViewerError(f"gaussians: an array of shape {value.shape} is no scene")
+        if self.busy:
+            return False
+        frame, background, ready = None, None, None
+        if isinstance(value, GaussianScene):
+            scene = value
+        else:
+            frame = value
+            with self.stopwatch("copy"):
+                self.on_gpu = value.on_gpu and self.renderer.wants_gpu
+                scene, ready = device_scene_of(value) if self.on_gpu else (scene_of(value), None)
+                background = self._background_of(value)
+            if not value.intact():
+                return False
+        now = time.monotonic()
+        sight = self.sight
+        if sight is None or not scene.on_gpu or self._is_to_be_framed():
+            sight, self.looked_at = Sight.of(scene, ready), now
+        elif ready is not None and now - self.looked_at > _LOOK_PERIOD:
+            self._look, self.looked_at = Sight.later(scene, ready), now
+        with self.stopwatch("load"):
+            self.renderer.load(scene, ready)
+        self._check_renderer()
+        before, self._loading = self._loading, None
+        if before is not None:  # it was never drawn
+            while not self.has_looked():
+                time.sleep(0.0001)
+            before.close()
+        if frame is not None and self.renderer.reading:
+            frame.hold()
+            self._loading = frame
+        first, self.facts = self.facts is None, Facts.of(scene)
+        self.sight, self.background, self.stale = sight, background, False
+        self.loads += 1
+        if first:
+            for view in self.views:
+                view.begin()
+        return True
+
+    def _is_to_be_framed(self) -> bool:
+        """Whether a view is about to choose its camera by where the Gaussians are."""
+        unframed = [view for view in self.views if not view.framed]
+        return any(view.in_use for view in unframed) or len(unframed) == len(self.views)
+
+    def _background_of(self, frame: Frame) -> Color | None:
+        now = time.monotonic()
+        if frame.on_gpu and now - self._background_at < _BACKGROUND_PERIOD:
+            return self.background
+        self._background_at = now
+        return background_of(frame)
+
+    @property
+    def busy(self) -> bool:
+        """As `View.busy`."""
+        return self._loading is not None and not self.renderer.pending
+
+    @property
+    def first_scale(self) -> float:
+        """The resolution, up to 1, of the first picture that somebody sees of the scene."""
+        count = 0 if self.facts is None else self.facts.count
+        slow = count > _LARGE and not self.renderer.wants_gpu
+        return max(math.sqrt(_LARGE / count), 0.25) if slow else 1.0
+
+    # -- pictures ------------------------------------------------------------------------------------------
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the scene was overwritten, and a whole one is to come, so that nothing is to be drawn now."""
+        # After that what there is has to do: its trainer has died.
+        return self.stale and time.monotonic() - self._stale_at <= _REPLACED
+
+    def showing(self, wanted: tuple[object, ...]) -> GaussianView | None:
+        """A view to which the renderer's present picture is lent, if it is this one."""
+        return next((view for view in self.views if view.lent and view.drawn == wanted), None)
+
+    def render(self, view: GaussianView, camera: Camera, options: RenderOptions) -> Picture:
+        """Draw the scene for a view. To be shown only if `is_read` says so, asked when the picture is done.
+
+        What other views show stays, and what this one shows as well, as long as it does not take the new picture.
+        """
+        renderer, work = self.renderer, ("scene", camera.width, camera.height)
+        if len(self.views) > 1 or self._torn:
+            self._make_room(view)
+        if renderer.wants_gpu:  # it works with CUDA, which OpenGL's clock does not see
+            if self._loading is not None:
+                self._work.governor.gives(("load",), "cuda")
+            self._work.governor.gives(work, "cuda")
+            picture = renderer.render(camera, options)
+        else:
+            with self._work(*work):
+                picture = renderer.render(camera, options)
+        self._timed_before, self._timed = self._timed, work
+        return picture
+
+    def _make_room(self, view: GaussianView) -> None:
+        """The renderer is about to draw for a view: have copied what is shown of its memory and must not be lost.
+
+        A view that is behind is about to be drawn anew itself, unless what is read now turns out to be overwritten.
+        """
+        for other in self.views:
+            if other.lent and (self._loading is not None or (other is not view and other.shows(self.loads))):
+                other.keep()
+
+    def gpu_ms(self, camera: Camera) -> float:
+        """What OpenGL's GPU takes for such a picture, as far as that is known; 0 for a software rasteriser."""
+        if self._work.software:
+            return 0.0
+        if len(self.views) > 1:  # the last one may have been of another size
+            return self._work.governor.cost(("scene", camera.width, camera.height)) or 0.0
+        return self._work.ms.get("scene", 0.0)
+
+    def account(self) -> None:
+        """Tell what CUDA took for what it did last. Takes a while, so when it is at work again."""
+        if (ms := self.renderer.load_gpu_ms) is not None:
+            self._work.took(("load",), ms)
+        ms = self.renderer.gpu_ms
+        if ms is not None and self._timed_before == self._timed:  # it is of one of the two, so only if they are alike
+            self._work.took(self._timed, ms)
+
+    def is_read(self) -> bool:
+        """Let go of the frame whose picture is done. False for one that was overwritten meanwhile: the views are stale
+        then, and show what they showed before until a whole one comes."""
+        frame = self._loading
+        if frame is None:
+            return True
+        while self.renderer.reading or not self.has_looked():
+            time.sleep(0.0001)
+        self._loading = None
+        self.stale, self._stale_at = not frame.intact(), time.monotonic()
+        self._torn = self.stale
+        frame.close()
+        return not self.stale
+
+    def has_looked(self) -> bool:
+        """Whether nothing reads where the Gaussians are; goes on with it."""
+        if self._look is not None and (sight := self._look()) is not None:
+            self.sight, self._look = sight, None
+        return self._look is None
+
+    def vertex_array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
+        """What lays a picture with these defines over the background."""
+        if defines not in self._arrays:
+            text = files("viewer_app.views").joinpath("shaders/compose.glsl").read_text()
+            program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text)
+            self._arrays[defines] = self._ctx.vertex_array(program, [])
+        return self._arrays[defines]
+
+    # -- the loop ------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what could wait, once however many views ask for it; `loads` says whether anything is to be seen."""
+        self._work.collect()
+        if self.renderer.tick():
+            self.loads += 1
+            self._check_renderer()
+        if self.busy and not self.renderer.reading:  # a fault came between
+            self.is_read()
+        _ = self.renderer.pending or self.has_looked()  # the picture comes first
+
+    def _check_renderer(self) -> None:
+        """A renderer in whose place another one came has taken its pictures with it."""
+        if self.renderer.name != self._drawn_by:
+            self._drawn_by = self.renderer.name
+            for view in self.views:
+                view.lose()
+
+    def rest(self) -> None:
+        """A view is not shown any more: once none is, hold nothing only to draw it next."""
+        if any(view.in_use for view in self.views):
+            return
+        if self.renderer.pending:
+            self.renderer.read()
+        self.is_read()
+
+    def release(self, view: GaussianView) -> None:
+        """A view is closed; with the last one everything is given back. Idempotent."""
+        if view not in self.views:
+            return
+        self.views.remove(view)
+        if self.views:
+            return
+        frame, self._loading = self._loading, None
+        self.renderer.close()
+        if frame is not None:
+            frame.close()
+        self.facts = None
+        for array in self._arrays.values():
+            array.program.release()
+            array.release()
+        self._arrays.clear()
