@@ -163,8 +163,10 @@ class Page:
     async def _end(self) -> None:
         if self._reader is not None:
             self._reader.cancel()
+            await asyncio.wait((self._reader,))
         if self._socket is not None:
             self._socket._writer.transport.abort()
+            await self._socket.close()
         if self._session is not None:
             await self._session.close()
         await asyncio.sleep(0)

@@ -1,0 +1,161 @@
+"""What goes over the browser's WebSocket: every message there and back, and what is none."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from viewer_app import events
+from viewer_app.web import messages as m
+
+HELLO = m.Hello(protocol=1, id="tab-1_A", width=640, height=480, scale=2.0, visible=False)
+CLIENT = [
+    HELLO, m.Resize(16, 8192, 0.25), m.Visible(True), m.Move(-3.5, 7.25, 5, 12.5), m.Press(1, 2, "middle", 15, 9.0),
+    m.Release(1, 2, "right"), m.Leave(3.0), m.Wheel(1, 2, 0.5, -1.5, 2, 4.0), m.Pinch(1, 2, 1.25, -3.0, 4.0, 5.0),
+    m.Key("page_up", False, 1, True, 6.0), m.Text("äöü 日本 🙂"), m.Screenshot(8.0), m.Ack(0xFFFFFFFF),
+]
+SERVER = [m.Welcome(1, "0.1.0", "ab12"), m.Caption("fox", "The run has ended", True), m.Clipboard("x\ny"),
+          m.Refused("full", True)]
+
+
+@pytest.mark.parametrize("message", CLIENT, ids=lambda x: type(x).__name__)
+def test_there(message: m.ClientMessage) -> None:
+    text = m.encode(message)
+    assert f'"t":"{type(message).__name__.lower()}"' in text
+    assert m.parse(text) == m.parse(text.encode()) == message
+
+
+@pytest.mark.parametrize("message", SERVER, ids=lambda x: type(x).__name__)
+def test_and_back(message: m.ServerMessage) -> None:
+    assert m.parse_answer(m.encode(message)) == message
+    with pytest.raises(m.MessageError):
+        m.parse(m.encode(message))
+
+
+@pytest.mark.parametrize("text", [
+    "", "{", "null", "3", "[]", '"move"', "{}", '{"t":"nothing"}', '{"t":1}', '{"t":"move"}', "[" * 60000,
+    '{"t":"move","x":' + "[" * 60000,
+    '{"t":"move","x":1,"y":NaN}', '{"t":"move","x":Infinity,"y":1}', '{"t":"move","x":1e999,"y":1}',
+    '{"t":"move","x":1e300,"y":1}', '{"t":"move","x":"1","y":1}', '{"t":"move","x":null,"y":1}',
+    '{"t":"move","x":1,"y":1,"mods":16}', '{"t":"move","x":1,"y":1,"mods":-1}', '{"t":"move","x":1,"y":1,"at":-1}',
+    '{"t":"move","x":1,"y":1,"z":1}', '{"t":"move","x":1,"y":1}{}', '{"t":"press","x":1,"y":1,"button":"fourth"}',
+    '{"t":"resize","width":15,"height":100}', '{"t":"resize","width":8193,"height":100}',
+    '{"t":"resize","width":100.5,"height":100}', '{"t":"resize","width":true,"height":100}',
+    '{"t":"resize","width":100,"height":100,"scale":0.2}', '{"t":"resize","width":100,"height":100,"scale":9}',
+    '{"t":"key","name":"hyper"}', '{"t":"key","name":""}', '{"t":"text","text":""}', '{"t":"text","text":"\\ud800"}',
+    '{"t":"text","text":"' + "a" * 10001 + '"}', '{"t":"pinch","x":1,"y":1,"factor":0}', '{"t":"ack","number":-1}',
+    '{"t":"ack","number":4294967296}', '{"t":"visible","on":1}', '{"t":"wheel","x":1,"y":1,"dy":1e9}',
+    '{"t":"hello","protocol":1,"id":"","width":100,"height":100}',
+    '{"t":"hello","protocol":1,"id":"a b","width":100,"height":100}',
+    '{"t":"hello","protocol":1,"id":"a\\n","width":100,"height":100}',
+    '{"t":"hello","protocol":1,"id":"' + "a" * 65 + '","width":100,"height":100}',
+    '{"t":"hello","protocol":true,"id":"a","width":100,"height":100}',
+], ids=lambda text: text[:60])
+def test_none(text: str) -> None:
+    with pytest.raises(m.MessageError):
+        m.parse(text)
+
+
+def test_too_long() -> None:
+    with pytest.raises(m.MessageError, match="65536"):
+        m.parse('{"t":"leave"}' + " " * m.MAX_MESSAGE)
+
+
+@given(st.one_of(st.binary(), st.text()))
+def test_anything_else_is_refused_as_such(data: bytes | str) -> None:
+    with pytest.raises(m.MessageError):
+        m.parse(data)
+
+
+@pytest.mark.parametrize("text", [
+    '{"t":"hello","protocol":2,"name":"new"}',
+    '{"t":"hello","protocol":7,"id":"a","width":100,"height":100}',
+])
+def test_another_protocol_is_told_by_its_number(text: str) -> None:
+    with pytest.raises(m.ProtocolError, match=r"protocol [27], this viewer 1"):
+        m.parse(text)
+
+
+def event(message: m.ClientMessage, clicks: events.ClickCounter | None = None, now: float = 0.0) -> object:
+    return m.event_of(message, clicks or events.ClickCounter(), now, 1.0)
+
+
+def test_events() -> None:
+    assert event(m.Move(3, 4, 5)) == events.PointerMove(3, 4, frozenset(("shift", "alt")))
+    assert event(m.Press(3, 4, "middle", 10)) == events.PointerPress(3, 4, "middle", frozenset(("ctrl", "super")), 1)
+    assert event(m.Release(3, 4, "right")) == events.PointerRelease(3, 4, "right")
+    assert event(m.Leave()) == events.PointerLeave()
+    assert event(m.Wheel(3, 4, 0.5, -2.0, 1)) == events.Wheel(3, 4, -2.0, 0.5, frozenset(("shift",)))
+    assert event(m.Pinch(3, 4, 1.5, 6, 7)) == events.Pinch(3, 4, 1.5, 6, 7)
+    assert event(m.Key("f5", False, 2, True)) == events.Key("f5", False, frozenset(("ctrl",)), True)
+    assert event(m.Text("a\r\nb\tc\x1b\x00\x7f\x9f🙂")) == events.Text("a\nb\tc🙂")
+    assert event(m.Resize(300, 200, 1.5)) == events.Resize(300, 200, 1.5)
+    assert event(m.Screenshot()) == events.Screenshot()
+
+
+@pytest.mark.parametrize("message", [HELLO, m.Visible(False), m.Ack(1), m.Text("\x00")])
+def test_no_event(message: m.ClientMessage) -> None:
+    assert event(message) is None
+
+
+def test_what_no_hand_does_is_bounded() -> None:
+    assert event(m.Wheel(0, 0, -9999.0, 9999.0)) == events.Wheel(0, 0, 20, -20)
+    assert event(m.Pinch(0, 0, 0.001)) == events.Pinch(0, 0, 0.1)
+    assert event(m.Pinch(0, 0, 999.0)) == events.Pinch(0, 0, 10)
+
+
+def test_a_double_click_is_told_by_the_clock_of_the_page() -> None:
+    """Both presses may arrive late, and at once or far apart."""
+    clicks = events.ClickCounter()
+    counts = [event(m.Press(3, 4, at=at), clicks, now) for at, now in ((1000.0, 5.0), (1300.0, 9.0), (3000.0, 9.0))]
+    assert [c.clicks for c in counts if isinstance(c, events.PointerPress)] == [1, 2, 1]
+
+
+def test_without_it_by_the_arrival() -> None:
+    clicks = events.ClickCounter()
+    counts = [event(m.Press(3, 4), clicks, now) for now in (5.0, 5.3, 8.0)]
+    assert [c.clicks for c in counts if isinstance(c, events.PointerPress)] == [1, 2, 1]
+
+
+PICTURE = m.Picture(7, "jpeg", (960, 540), (1920, 1080), 123.5, 4567, 80, False, b"\xff\xd8image")
+
+
+def test_the_header_is_as_the_page_reads_it() -> None:
+    packed = m.pack(PICTURE)
+    assert struct.unpack_from("<BBBBIHHHHdIHH", packed) == (1, 1, 0, 0, 7, 960, 540, 1920, 1080, 123.5, 4567, 80, 0)
+    assert packed[32:] == PICTURE.data
+    assert m.unpack(packed) == PICTURE
+
+
+def test_a_lossless_picture() -> None:
+    picture = m.Picture(2**32 - 1, "png", (16, 17), (16, 17), 0.0, 0, 100, True, b"\x89PNG")
+    assert m.pack(picture)[1:3] == b"\x02\x01"
+    assert m.unpack(m.pack(picture)) == picture
+
+
+def test_numbers_wrap_and_times_are_bounded() -> None:
+    picture = m.Picture(2**32 + 5, "png", (16, 17), (16, 17), 0.0, 2**40, 100, True, b"")
+    unpacked = m.unpack(m.pack(picture))
+    assert isinstance(unpacked, m.Picture)
+    assert (unpacked.number, unpacked.spent_us) == (5, 2**32 - 1)
+
+
+def test_a_file() -> None:
+    packed = m.pack_file("fähre.png", b"\x89PNG")
+    assert packed[0] == 2 and struct.unpack_from("<H", packed, 30) == (10,)
+    assert m.unpack(packed) == m.File("fähre.png", b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["", "ä" * 128])
+def test_a_files_name_has_bounds(name: str) -> None:
+    with pytest.raises(ValueError, match="255"):
+        m.pack_file(name, b"")
+
+
+@pytest.mark.parametrize("packed", [b"", bytes(31), bytes(32), m.pack_file("abc", b"")[:34], b"\x03" + bytes(40)])
+def test_what_is_no_picture(packed: bytes) -> None:
+    with pytest.raises(m.MessageError):
+        m.unpack(packed)

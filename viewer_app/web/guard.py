@@ -1,0 +1,93 @@
+"""Who may talk to the server: rules about Host, Origin and token, as plain functions.
+
+A page on the internet can make a browser send requests to 127.0.0.1, under its own name with a DNS entry that points
+here (DNS rebinding) or as a WebSocket from a foreign origin. The Host header tells the first, Origin the second. Each
+`refuse_...` gives "" for a request that is fine, and else what to tell the one who asked.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass
+
+LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
+"""Names of this machine for itself. Under any port: an SSH tunnel may begin at another."""
+
+_HOST = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9_.-]{1,253}))(?::([0-9]{1,5}))?")
+
+
+@dataclass(frozen=True)
+class Rules:
+    names: frozenset[str]
+    """Names that a Host header may give, in small letters."""
+    any_address: bool
+    """Whether it may give any IP address besides: nobody points a DNS name at this machine with one."""
+    token: str | None
+
+
+def rules_for(host: str, token: str | None) -> Rules:
+    """The rules of a server bound to `host`: only this machine's own names where nothing else can reach it."""
+    if is_loopback(host):
+        return Rules(LOOPBACK | {host.lower()}, False, token)
+    own = {name.lower().rstrip(".") for name in (host, socket.gethostname(), socket.getfqdn())}
+    return Rules(LOOPBACK | own, True, token)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server bound to `host`."""
+    address = _address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
+
+
+def host_name(header: str) -> str:
+    """The name in a Host header, in small letters and without port and brackets; "" for what is no Host."""
+    match = _HOST.fullmatch(header.lower())
+    if match is None or (match[3] and int(match[3]) > 65535):
+        return ""
+    name = match[1] or match[2].rstrip(".")
+    return "" if match[1] and _address(name) is None else name
+
+
+def refuse_host(rules: Rules, headers: list[str]) -> str:
+    """`headers`: every Host header of the request."""
+    if len(headers) != 1:
+        return f"A request has one Host header, this one {len(headers)}."
+    name = host_name(headers[0])
+    if name in rules.names or (name and rules.any_address and _address(name) is not None):
+        return ""
+    if rules.any_address:
+        return (f"This viewer does not go by the name {_shown(headers[0])}. Open it by the machine's address or name, "
+                "as printed where it was started, or start it with --host and this name.")
+    return (f"This viewer does not go by the name {_shown(headers[0])}. Open it as http://127.0.0.1:PORT on the "
+            "machine where it runs or through an SSH tunnel, or start it with --host.")
+
+
+def refuse_origin(host: str, origins: list[str]) -> str:
+    """`host`: the Host header; `origins`: every Origin header. Only the page that this server gave out may connect."""
+    if len(origins) != 1:
+        return f"A WebSocket comes from a page and says from which, in one Origin header; this one has {len(origins)}."
+    if origins[0].lower() in (f"http://{host.lower()}", f"https://{host.lower()}"):
+        return ""
+    return f"Only the viewer's own page may connect, not {_shown(origins[0])}."
+
+
+def refuse_token(rules: Rules, given: str | None) -> str:
+    """`given`: the token in the request's address, if any."""
+    if rules.token is None or hmac.compare_digest((given or "").encode("utf-8", "replace"), rules.token.encode()):
+        return ""
+    wrong = "The token in this address is not this viewer's" if given else "This viewer asks for a token"
+    return f"{wrong}. Open the address that was printed where it was started, with ?token=... at its end."
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _shown(value: str) -> str:
+    return ascii(value[:80])

@@ -1,0 +1,284 @@
+"""The web server of the viewer: the page and its WebSocket on one port, in a thread of its own.
+
+Everything that it gives out is read into memory at the start; no request leads to a file. It knows nothing of
+pictures: each page that says hello becomes a Connection, which the thread that draws takes with `arrivals`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+import secrets
+import threading
+from collections import deque
+from functools import cache
+from importlib import metadata, resources
+from typing import TYPE_CHECKING
+
+from aiohttp import WSMsgType, web
+
+from viewer_app.errors import ViewerError
+from viewer_app.web import guard
+from viewer_app.web import messages as m
+from viewer_app.web._listen import listen
+from viewer_app.web.connection import Connection
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+MAX_CLIENTS = 32
+"""Pages connected at a time."""
+MAX_SOCKETS = 256
+"""Connections of any kind at a time; one more is dropped."""
+HELLO_WITHIN = 5.0
+"""Seconds that a page has to say hello."""
+_CLOSING = 1.2
+"""Seconds for pages to hear that the server ends."""
+
+_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_FILES = {"/": "index.html", "/viewer.js": "viewer.js", "/viewer.css": "viewer.css", "/favicon.svg": "favicon.svg"}
+
+_log = logging.getLogger(__name__)
+
+
+class WebServer:
+    """Serves the page from its construction until `close`.
+
+    Any thread may use it. `wake` is called in the web thread when `arrivals` has something; it must return at once.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 7007, *, token: str | None = None,
+                 wake: Callable[[], None]) -> None:
+        """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
+        taken: the next free one of the 20 that follow; `moved_from` then says which it was.
+
+        Pages must know `token`, letters, digits, - and _. Without one, a random one is made where other machines can
+        reach the server. Raises ViewerError when it cannot listen there, or the token is none.
+        """
+        if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
+            raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
+        if token is None and not guard.is_loopback(host):
+            token = secrets.token_urlsafe(16)
+        self.host = host
+        self.token = token
+        self.viewer = secrets.token_hex(8)
+        """Names this viewer to its pages: another one after a restart."""
+        self._wake = wake
+        self._assets = _assets()
+        self._rules = guard.rules_for(host, token)
+        self._arrived: deque[Connection] = deque()
+        self._serving: dict[asyncio.Task[Any], Connection | None] = {}
+        self._socket = listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self.moved_from = port if port not in (0, self.port) else None
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="web", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._failure is not None:
+            raise ViewerError(f"the web server did not start: {self._failure}") from self._failure
+
+    def arrivals(self) -> list[Connection]:
+        """Pages that have said hello since the last call."""
+        new = []
+        while self._arrived:
+            new.append(self._arrived.popleft())
+        return new
+
+    def close(self) -> None:
+        """End the thread and every connection, within 2 s. Idempotent."""
+        loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None:
+            try:
+                loop.call_soon_threadsafe(stop.set)
+            except RuntimeError:  # closed before
+                pass
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # -- the web thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve(self._socket))
+        except BaseException as e:
+            self._failure = e
+            if self._started.is_set():
+                _log.exception("The web server ended with an error")
+        finally:
+            self._socket.close()
+            self._started.set()
+
+    async def _serve(self, bound: socket.socket) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        http = _Server(self._answer, access_log=None, keepalive_timeout=15, lingering_time=1, auto_decompress=False)
+        server = await self._loop.create_server(http, sock=bound)
+        self._started.set()
+        await self._stop.wait()
+        server.close()
+        for connection in filter(None, self._serving.values()):
+            connection.close("the viewer has ended", 1001)
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=_CLOSING)
+        for protocol in http.connections:
+            if protocol.transport is not None:
+                protocol.transport.abort()
+        await http.shutdown(0.2)
+        await asyncio.sleep(0)  # what was aborted is closed in the next turn
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        hosts = request.headers.getall("Host", [])
+        if reason := guard.refuse_host(self._rules, hosts):
+            return _text(403, reason)
+        if request.method != "GET":
+            return _text(405, "Only GET.", {"Allow": "GET"})
+        path = request.rel_url.raw_path
+        if path in ("/", "/ws") and (reason := guard.refuse_token(self._rules, request.query.get("token"))):
+            return _text(403, reason)
+        if path == "/ws":
+            if reason := guard.refuse_origin(hosts[0], request.headers.getall("Origin", [])):
+                return _text(403, reason)
+            if request.headers.get("Upgrade", "").lower() != "websocket":
+                return _text(400, "This is a WebSocket. Open / in a browser.")
+            return await self._websocket(request)
+        if path not in self._assets:
+            return _text(404, "Not found. The viewer is at /")
+        body, kind, tag = self._assets[path]
+        headers = {**_headers(hosts[0]), "ETag": tag, "Cache-Control": "no-cache"}
+        if tag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+    async def _websocket(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.WebSocketResponse(timeout=1, autoping=False, compress=False, max_msg_size=m.MAX_MESSAGE)
+        await response.prepare(request)
+        task = asyncio.current_task()
+        assert task is not None
+        full = len(self._serving) >= MAX_CLIENTS
+        self._serving[task] = None
+        try:
+            if full:
+                await self._refuse(response, f"{MAX_CLIENTS} pages show this viewer already: close one", True)
+            elif (hello := await self._hello(response)) is not None:
+                await self._connected(response, hello, _peer(request), task)
+        finally:
+            self._serving.pop(task)
+            await _soon(response.close())
+            if request.transport is not None:
+                request.transport.abort()  # what it has not read by now is not waited for
+        return response
+
+    async def _hello(self, response: web.WebSocketResponse) -> m.Hello | None:
+        """What the page says first, or None where the connection ends before."""
+        try:
+            first = await asyncio.wait_for(response.receive(), HELLO_WITHIN)
+        except asyncio.TimeoutError:
+            await _soon(response.close(code=1008, message=f"no hello within {HELLO_WITHIN:g} s".encode()))
+            return None
+        if first.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+            return None
+        try:
+            message = m.parse(first.data) if first.type is WSMsgType.TEXT else None
+        except m.ProtocolError as e:
+            await self._refuse(response, str(e), False)
+            return None
+        except m.MessageError as e:
+            await _soon(response.close(code=1008, message=_reason(str(e))))
+            return None
+        if not isinstance(message, m.Hello):
+            await _soon(response.close(code=1008, message=b"the first message must be hello"))
+            return None
+        return message
+
+    async def _connected(self, response: web.WebSocketResponse, hello: m.Hello, peer: str,
+                         task: asyncio.Task[Any]) -> None:
+        connection = Connection(response, hello, peer)
+        connection.send(m.Welcome(m.PROTOCOL, _version(), self.viewer))
+        self._serving[task] = connection
+        self._arrived.append(connection)
+        self._wake()
+        try:
+            await connection.run()
+        finally:
+            code, reason = connection.farewell
+            await _soon(response.close(code=code, message=_reason(reason)))
+
+    async def _refuse(self, response: web.WebSocketResponse, reason: str, again: bool) -> None:
+        await _soon(response.send_str(m.encode(m.Refused(reason, again))))
+        await _soon(response.close(code=1013 if again else 1008, message=_reason(reason)))
+
+
+class _Server(web.Server):
+    """Drops a connection too many."""
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if len(self.connections) > MAX_SOCKETS:
+            transport.abort()
+
+
+async def _soon(work: Coroutine[Any, Any, object]) -> None:
+    """Something that takes no time unless the other side is stuck or gone."""
+    try:
+        await asyncio.wait_for(work, 0.7)
+    except (asyncio.TimeoutError, ConnectionError):
+        pass
+
+
+def _reason(text: str) -> bytes:
+    """As much of a text as fits into the frame that closes a WebSocket."""
+    return text.encode()[:120].decode(errors="ignore").encode()
+
+
+def _peer(request: web.BaseRequest) -> str:
+    name = request.transport.get_extra_info("peername") if request.transport is not None else None
+    return f"{name[0]}:{name[1]}" if name else "a page that has gone"
+
+
+def _text(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, text=text + "\n", headers={**_headers(""), **(headers or {})})
+
+
+def _headers(host: str) -> dict[str, str]:
+    """What every answer says to the browser. `host`: the Host header, once it is allowed; "" leaves it out."""
+    name = guard.host_name(host)
+    named = bool(name) and ":" not in name  # the grammar of a policy has no IPv6 addresses
+    sockets = f" ws://{host.lower()} wss://{host.lower()}" if named else ""
+    # A notebook on the same machine shows the page in a frame, at another port; VS Code does so in a webview.
+    around = " ".join(f"{scheme}://{n}:*" for n in sorted({"localhost", "127.0.0.1"} | ({name} if named else set()))
+                      for scheme in ("http", "https"))
+    return {
+        "Content-Security-Policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+            f"connect-src 'self'{sockets}; base-uri 'none'; form-action 'none'; "
+            f"frame-ancestors 'self' {around} vscode-webview: vscode-file:"),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Server": "splatview",
+    }
+
+
+def _assets() -> dict[str, tuple[bytes, str, str]]:
+    """Path: content, type, entity tag."""
+    page = resources.files("viewer_app.web") / "page"
+    found = {}
+    for path, name in _FILES.items():
+        body = (page / name).read_bytes()
+        found[path] = body, _TYPES[name.rpartition(".")[2]], f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    return found
+
+
+@cache
+def _version() -> str:
+    try:
+        return metadata.version("splatview")
+    except metadata.PackageNotFoundError:  # run from a checkout
+        return "unknown"
