@@ -114,7 +114,7 @@ class NvJpegEncoder:
             with torch.cuda.device(device), driver.context(device):
                 torch.cuda.current_stream(device)
                 _call("nvjpegCreateSimple", byref(self._handle))
-        except RuntimeError as e:
+        except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
             raise ViewerError(f"nvJPEG: CUDA does not work on device {device}: {e}") from e
         self._give(self._take())  # what does not work is to be known now
 
@@ -134,7 +134,7 @@ class NvJpegEncoder:
             with torch.cuda.device(self.device), driver.context(self.device), torch.no_grad():
                 data, self._of_thread.ms = session.encode(pixels, quality, bottom_up, size)
             return data
-        except RuntimeError as e:
+        except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
             raise ViewerError(f"nvJPEG: CUDA failed on device {self.device}: {e}") from e
         finally:
             self._give(session)

@@ -1,0 +1,230 @@
+"""Flow control on simulated lines: fluent, prompt, and as good as the line allows."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from viewer_app.web.pacing import BAD, IN_FLIGHT, LEVELS, LOSSLESS, Level, Pacer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BYTES = {85: 1.0, 75: 0.8, 65: 0.7, 55: 0.62, 45: 0.55, 35: 0.47}  # not quite what the pacer believes
+FRAME = 1 / 60
+
+
+@dataclass(frozen=True)
+class Line:
+    """A network and a page: bytes a second, seconds there and back, seconds to decode a picture of full size."""
+
+    rate: float
+    trip: float
+    decode: float = 0.008
+
+
+LINES = {
+    "local": Line(1e9, 0.0002),
+    "100 Mbit/s": Line(12.5e6, 0.002),
+    "10 Mbit/s": Line(1.25e6, 0.040),
+    "2 Mbit/s": Line(0.25e6, 0.100),
+    "phone": Line(5e6, 0.010, 0.070),
+    "far": Line(12.5e6, 0.250),
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    at: float
+    late: float
+    """Seconds more than on an empty line."""
+    level: Level
+
+
+def run(line: Callable[[float], Line], seconds: float, *, full: float = 80e3, seed: int = 0) -> list[Shown]:
+    """Somebody drags a camera all the time: 60 pictures a second, if the pacer takes them."""
+    chance, pacer, out = random.Random(seed), Pacer(), []
+    acks: list[tuple[float, int, Shown]] = []
+    number, now, due, line_free, page_free = 0, 0.0, 0.0, 0.0, 0.0
+    while now < seconds:
+        while acks and acks[0][0] <= now:
+            at, acked, shown = acks.pop(0)
+            pacer.acked(acked, at)
+            out.append(shown)
+        if now >= due and pacer.ready:
+            assert pacer.in_flight < IN_FLIGHT
+            due, number, level, here = now + FRAME, number + 1, pacer.level, line(now)
+            size = full * BYTES[level.quality] * level.scale**1.6 * chance.uniform(0.9, 1.1) + 3000 * level.scale**2
+            sent = now + 0.005
+            line_free = max(sent, line_free) + size / here.rate
+            page_free = max(page_free, line_free + here.trip / 2) + here.decode * level.scale**2
+            ack = math.ceil(page_free / FRAME + chance.random() * 0.2) * FRAME + here.trip / 2
+            pacer.sent(number, int(size), sent, level)
+            acks.append((ack, number, Shown(ack, ack - sent - here.trip - FRAME / 2, level)))
+        now += 0.001
+    return out
+
+
+def steady(shown: list[Shown], begin: float, end: float) -> tuple[float, float, list[int]]:
+    """Pictures a second, the lateness that 95 % keep, and the levels."""
+    part = [s for s in shown if begin <= s.at < end]
+    late = sorted(s.late for s in part)
+    return len(part) / (end - begin), late[int(len(late) * 0.95)], [LEVELS.index(s.level) for s in part]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("name", "full", "fluent", "late"), [
+    ("local", 80e3, 50, 0.03), ("local", 350e3, 50, 0.03),
+    ("100 Mbit/s", 80e3, 50, 0.04), ("100 Mbit/s", 350e3, 28, 0.07),
+    ("10 Mbit/s", 80e3, 18, 0.08), ("10 Mbit/s", 350e3, 17, 0.10),
+    ("2 Mbit/s", 80e3, 9, 0.10), ("2 Mbit/s", 350e3, 9, 0.12),
+    ("phone", 80e3, 18, 0.11), ("phone", 350e3, 17, 0.11),
+    ("far", 80e3, 6, 0.06), ("far", 350e3, 6, 0.08),
+])
+def test_pictures_come_soon_and_often(name: str, full: float, fluent: float, late: float, seed: int) -> None:
+    shown = run(lambda _: LINES[name], 25, full=full, seed=seed)
+    rate, most, _ = steady(shown, 2, 25)
+    assert rate >= fluent
+    assert most <= late
+
+
+@pytest.mark.parametrize("name", ["local", "100 Mbit/s", "far"])
+def test_a_line_that_can_has_the_best_pictures(name: str) -> None:
+    """However far away it is: what takes long there does not take less when it is small."""
+    _, _, levels = steady(run(lambda _: LINES[name], 25), 3, 25)
+    assert levels.count(0) > 0.9 * len(levels)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_no_picture_is_late_in_the_beginning(name: str) -> None:
+    """The first ones are small, until the line is known."""
+    shown = run(lambda _: LINES[name], 5, full=350e3)
+    assert shown[0].level.scale < 0.5
+    assert shown[0].late < 0.3
+
+
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("full", [80e3, 350e3])
+def test_the_quality_does_not_flicker(name: str, full: float) -> None:
+    _, _, levels = steady(run(lambda _: LINES[name], 30, full=full), 5, 30)
+    changes = sum(1 for a, b in zip(levels, levels[1:], strict=False) if a != b)
+    assert changes <= 25  # one a second, with what is tried now and then
+
+
+def test_worse_is_noticed_and_better_as_well() -> None:
+    def line(now: float) -> Line:
+        return LINES["2 Mbit/s"] if 10 <= now < 20 else LINES["100 Mbit/s"]
+
+    shown = run(line, 32)
+    _, _, before = steady(shown, 3, 10)
+    assert set(before) == {0}
+    rate, late, _ = steady(shown, 13, 20)
+    assert rate >= 8
+    assert late <= 0.15
+    rate, late, after = steady(shown, 26, 32)
+    assert set(after) == {0}
+    assert rate >= 50
+    assert late <= 0.04
+
+
+def test_farther_is_not_slower() -> None:
+    """A line that becomes longer, such as over a VPN, keeps its quality."""
+    shown = run(lambda now: LINES["far" if now >= 10 else "100 Mbit/s"], 30)
+    _, late, levels = steady(shown, 15, 30)
+    assert late <= 0.06
+    assert levels.count(0) > 0.9 * len(levels)
+
+
+def test_never_more_than_two_are_on_their_way() -> None:
+    pacer = Pacer()
+    assert pacer.ready
+    pacer.sent(1, 1000, 0.0, pacer.level)
+    assert pacer.ready and pacer.in_flight == 1
+    pacer.sent(2, 1000, 0.1, pacer.level)
+    assert not pacer.ready
+    pacer.acked(1, 0.2)
+    assert pacer.ready
+    pacer.acked(1, 0.3)  # again
+    pacer.acked(77, 0.3)  # a page that makes numbers up: nothing more than what is on its way
+    assert pacer.in_flight == 0
+    pacer.acked(3, 0.4)
+    assert pacer.in_flight == 0
+
+
+def test_a_picture_that_was_passed_over_counts_as_arrived() -> None:
+    pacer = Pacer()
+    pacer.sent(5, 1000, 0.0, pacer.level)
+    pacer.sent(6, 1000, 0.0, pacer.level)
+    pacer.acked(6, 0.1)
+    assert pacer.in_flight == 0
+
+
+def test_a_page_that_was_hidden_says_nothing_about_the_line() -> None:
+    def told(pause: bool) -> Pacer:
+        pacer = Pacer()
+        for k in range(100):
+            pacer.sent(k, 80_000, k * 0.1, LEVELS[0])
+            pacer.acked(k, k * 0.1 + 0.02)
+        for k in range(100, 110):  # one each time that it is hidden
+            pacer.sent(k, 80_000, k * 60, LEVELS[0])
+            if pause:
+                pacer.pause()
+            pacer.acked(k, k * 60 + 40)
+        return pacer
+
+    known = told(True)
+    assert known.rtt < 0.03
+    assert known.level == LEVELS[0]
+    assert told(False).rtt > 1
+
+
+def test_one_late_picture_is_an_accident() -> None:
+    pacer = Pacer()
+    for k in range(100):
+        pacer.sent(k, 80_000, k * 0.1, LEVELS[0])
+        pacer.acked(k, k * 0.1 + (0.09 if k == 50 else 0.02))
+        assert k < 5 or pacer.level == LEVELS[0]
+
+
+def test_a_picture_without_loss_may_take_a_second() -> None:
+    pacer, chance = Pacer(), random.Random(1)
+    for k in range(200):
+        size = int(chance.uniform(0.5, 1.5) * 40_000)
+        pacer.sent(k, size, k * 0.5, pacer.level)
+        pacer.acked(k, k * 0.5 + 0.05 + size / 0.5e6)
+    assert pacer.bytes_per_second == pytest.approx(0.5e6, rel=0.2)
+    assert pacer.rtt == pytest.approx(0.05, abs=0.02)
+    assert pacer.lossless_allowed(int(0.35e6 * LOSSLESS))
+    assert not pacer.lossless_allowed(int(0.7e6 * LOSSLESS))
+
+
+def test_pictures_that_rest_do_not_change_what_moving_ones_are_like() -> None:
+    pacer = Pacer()
+    for k in range(60):
+        pacer.sent(k, 60_000, k * 0.1, LEVELS[0])
+        pacer.acked(k, k * 0.1 + 0.02)
+    pacer.sent(60, 6_000_000, 7.0)  # at rest, without loss
+    pacer.acked(60, 7.5)
+    assert pacer.level == LEVELS[0]
+
+
+def test_the_levels_go_down() -> None:
+    assert LEVELS[0].scale == 1.0
+    assert BAD > 0
+    for better, worse in zip(LEVELS, LEVELS[1:], strict=False):
+        assert worse.scale <= better.scale
+        assert BYTES[worse.quality] * worse.scale**1.6 < BYTES[better.quality] * better.scale**1.6
+    assert {level.quality for level in LEVELS} == set(BYTES)
+
+
+def test_sizes_of_nothing_do_no_harm() -> None:
+    pacer = Pacer()
+    for k in range(5):
+        pacer.sent(k, 0, k, pacer.level)
+        pacer.acked(k, k)
+    assert pacer.level in LEVELS
+    assert math.isfinite(pacer.rtt)
