@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.browser import marks
+from benchmarks.browser import marks, numbered
 from benchmarks.gpu import Skipped
 
 if TYPE_CHECKING:
@@ -103,6 +103,20 @@ class Chromium:
             return marks.find(self.pixels())
         except ValueError:
             return None
+
+    def number(self) -> int:
+        """The number of the picture that the tab shows; -1: none."""
+        try:
+            return numbered.read(self.pixels())
+        except ValueError:
+            return -1
+
+    def rate(self, seconds: float) -> float:
+        """Pictures drawn a second, for so long."""
+        begin = self.page.evaluate("(benchmark.drawn.length = 0, performance.now())")
+        time.sleep(seconds)
+        count, end = self.page.evaluate("[benchmark.drawn.length, performance.now()]")
+        return count / (end - begin) * 1e3
 
     def pixels(self) -> np.ndarray:
         """(H, W, 3) uint8: what the tab shows."""

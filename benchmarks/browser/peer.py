@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -37,9 +36,7 @@ def missing() -> str:
 
 
 def _has_opencv() -> bool:
-    if PYTHON == sys.executable:
-        return importlib.util.find_spec("cv2") is not None
-    return subprocess.run([PYTHON, "-c", "import cv2"], capture_output=True).returncode == 0
+    return subprocess.run([PYTHON, "-c", "import cv2"], capture_output=True, cwd=ROOT).returncode == 0
 
 
 def kinds() -> list[Kind]:
