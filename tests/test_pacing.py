@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -111,7 +112,7 @@ def test_no_picture_is_late_in_the_beginning(name: str) -> None:
 @pytest.mark.parametrize("full", [80e3, 350e3])
 def test_the_quality_does_not_flicker(name: str, full: float) -> None:
     _, _, levels = steady(run(lambda _: LINES[name], 30, full=full), 5, 30)
-    changes = sum(1 for a, b in zip(levels, levels[1:], strict=False) if a != b)
+    changes = sum(1 for a, b in pairwise(levels) if a != b)
     assert changes <= 25  # one a second, with what is tried now and then
 
 
@@ -215,7 +216,7 @@ def test_pictures_that_rest_do_not_change_what_moving_ones_are_like() -> None:
 def test_the_levels_go_down() -> None:
     assert LEVELS[0].scale == 1.0
     assert BAD > 0
-    for better, worse in zip(LEVELS, LEVELS[1:], strict=False):
+    for better, worse in pairwise(LEVELS):
         assert worse.scale <= better.scale
         assert BYTES[worse.quality] * worse.scale**1.6 < BYTES[better.quality] * better.scale**1.6
     assert {level.quality for level in LEVELS} == set(BYTES)

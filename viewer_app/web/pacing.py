@@ -142,8 +142,9 @@ class Pacer:
             self._known = True
             self._choose(now)
             size = self._full * _share(LEVELS[self._level])
-            unsure = size * self._line.unsure
-            if now - self._tried_at > _TRY_AGAIN and unsure > _UNSURE and size * self._line.per_byte + unsure > BAD:
+            line, unsure = self._line, size * self._line.unsure
+            if now - self._tried_at > _TRY_AGAIN and unsure > _UNSURE and (
+                    min(size * line.per_byte + unsure, size * line.most_per_byte) > BAD):
                 self._tries, self._tried_at = _TRIES, now
         self._acked_at = now
 
@@ -195,6 +196,8 @@ class _Line:
         self._bb, self._bk, self._kk = 0.1**2, 0.0, 1e-6**2  # their covariance
         self._at: float | None = None
         self._strange = 0
+        self.most_per_byte = math.inf
+        """As much as the last picture took for each byte if nothing else took any time."""
 
     @property
     def unsure(self) -> float:
@@ -205,6 +208,7 @@ class _Line:
         """A picture of `size` bytes took so long."""
         passed = min(max(now - self._at, 0.0), 5.0) if self._at is not None else 0.0
         self._at = now
+        self.most_per_byte = seconds / size
         self._bb += 0.02**2 * passed if self._bb < self.MOST_BASE**2 else 0.0
         self._kk += (0.3 * self.per_byte + 1e-8) ** 2 * passed if self._kk < self.MOST_PER_BYTE**2 else 0.0
         off = seconds - self.base - self.per_byte * size
