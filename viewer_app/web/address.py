@@ -31,7 +31,7 @@ def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
         said.append(f"splatview: port {server.moved_from} is taken; using {server.port}")
     said.append(f"splatview: open {local_url(server)} in a browser")
     if not guard.is_loopback(server.host):
-        others = _names() if server.host in _ANY else []
+        others = _names(server.host) if server.host in _ANY else []
         said.extend(f"splatview: or, from another machine, {_url(name, server)}" for name in others)
     tunnel = _tunnel(server, environ)
     if tunnel:
@@ -64,10 +64,11 @@ def _user(environ: Mapping[str, str]) -> str:
         return ""
 
 
-def _names() -> list[str]:
+def _names(host: str) -> list[str]:
     """Names and addresses of this machine that another one may know: its name and what it sends from."""
     names = [socket.gethostname()]
-    for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):  # for documentation
+    ways = [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")]  # addresses that nobody has
+    for family, far in ways if host == "::" else ways[:1]:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect((far, 9))  # sends nothing: it only chooses the way out
