@@ -186,9 +186,10 @@ def test_a_page_that_was_hidden_says_nothing_about_the_line() -> None:
 def test_one_late_picture_is_an_accident() -> None:
     pacer, worse = Pacer(), 0
     for k in range(100):
-        pacer.sent(k, 80_000, k * 0.1, pacer.level)
+        level = pacer.level
+        worse += k > 5 and level != LEVELS[0]
+        pacer.sent(k, int(80_000 * BYTES[level.quality] * level.scale**1.6), k * 0.1, level)
         pacer.acked(k, k * 0.1 + (0.09 if k == 50 else 0.02))
-        worse += k > 5 and pacer.level != LEVELS[0]
     assert worse <= 2  # the two that try
 
 
