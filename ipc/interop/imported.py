@@ -137,8 +137,7 @@ class ImportedCanvas:
         room = fewest_values(form)
         size = -(-height * width * room * ITEM_SIZE[dtype] // _PAGE) * _PAGE
         if not self._memories or self._memories[-1].slot_size != size:
-            self._sweep()
-            self._memories.append(_Memory(size, self.device))
+            self._use(size)
         for slot in (slot for memory in self._memories for slot in memory.slots):
             slot.set_fence()
         slot = next(s for s in self._memories[-1].slots if s is not self._front and s is not self._before)
@@ -181,6 +180,16 @@ class ImportedCanvas:
     def undo(self) -> None:
         """As `Bridge.undo`."""
         self._front, self._before = self._before, None
+
+    def _use(self, size: int) -> None:
+        """Draw into slots of this size from now on: two sizes may take turns, for two who look."""
+        memory = next((m for m in self._memories if m.slot_size == size), None)
+        if memory is None:
+            self._sweep()
+            memory = _Memory(size, self.device)
+        else:
+            self._memories.remove(memory)
+        self._memories.append(memory)
 
     def _sweep(self) -> None:
         """Give back the memory of other sizes that holds neither of the last two pictures."""

@@ -247,10 +247,10 @@ class GaussianContent:
             for view in self.views:
                 view.lose()
 
-    def rest(self) -> None:
-        """A view is not shown any more: once none is, hold nothing only to draw it next."""
-        if any(view.in_use for view in self.views):
-            return
+    def leave(self) -> None:
+        """As `View.leave`."""
+        for view in self.views:
+            view.in_use = False
         if self.renderer.pending:
             self.renderer.read()
         self.is_read()

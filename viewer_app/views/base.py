@@ -101,8 +101,8 @@ class View(Protocol):
         ...
 
     def leave(self) -> None:
-        """It is not shown for now, until it is drawn again: give back what is held only to be drawn next, unless
-        another view of the same data is shown."""
+        """Nobody shows its data for now, neither in this view nor in those beside it: give back what is held only to be
+        drawn next. Asked of any one of them; what they show stays."""
         ...
 
     def panel(self) -> bool:

@@ -54,7 +54,7 @@ class GaussianView:
         self.framed = orbit is not None
         """Whether it has its camera; it is chosen with the next picture otherwise."""
         self.in_use = False
-        """Whether it was drawn, and not left since."""
+        """Whether it was drawn since somebody shows its scene."""
         self.lent = False
         """Whether what it shows lies where the renderer draws next."""
         self.drawn: tuple[object, ...] = ()
@@ -276,8 +276,7 @@ class GaussianView:
         return again or (self._scale < 1.0 and now - self._moved_at >= _REST)
 
     def leave(self) -> None:
-        self.in_use = False
-        self.content.rest()
+        self.content.leave()
 
     def panel(self) -> bool:
         from imgui_bundle import imgui
