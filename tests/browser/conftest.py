@@ -1,0 +1,96 @@
+"""A real Chromium, and the real web server with no pictures but those the test sends."""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from pages import WITHIN, Viewer
+from PIL import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser, ConsoleMessage, Page
+
+CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM", "/usr/bin/chromium")
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+          "--disable-component-update", "--disable-sync"]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium. SPLATVIEW_TEST_CHROMIUM names the program."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not Path(CHROMIUM).is_file():
+        pytest.skip(f"no {CHROMIUM}: apt-get install chromium, or name another in SPLATVIEW_TEST_CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Viewer]]:
+    """`start(port=0, token=None)`: a web server; it ends with the test."""
+    with ExitStack() as running:
+        def start(*args: Any, **options: Any) -> Viewer:
+            viewer = Viewer(*args, **options)
+            running.callback(viewer.close)
+            return viewer
+
+        yield start
+
+
+@pytest.fixture
+def viewer(start: Callable[..., Viewer]) -> Viewer:
+    return start()
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile. Whatever a page logs as an
+    error, and any error that its script does not catch, fails the test, but for what is in `page.expected`."""
+    faults: list[str] = []
+    with ExitStack() as opened:
+        def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "",
+                      script: str = "", **options: Any) -> Page:
+            context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio,
+                                           accept_downloads=True, **options)
+            opened.callback(context.close)
+            context.set_default_timeout(WITHIN * 1000)
+            if script:
+                context.add_init_script(script)
+
+            def logged(message: ConsoleMessage) -> None:
+                if message.type == "error" and not (expected and expected in message.text):
+                    faults.append(message.text)
+
+            page = context.new_page()
+            page.on("console", logged)
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.goto(url)
+            return page
+
+        yield open_page
+    assert not faults, f"the page's console says {faults}"
+
+
+@pytest.fixture
+def picture_of(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., np.ndarray]:
+    """`picture_of(page, name)`: what a person sees, (H, W, 3) uint8, also written to SPLATVIEW_TEST_PICTURES."""
+    folder = Path(os.environ.get("SPLATVIEW_TEST_PICTURES", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def take(page: Page, name: str = "") -> np.ndarray:
+        data = page.screenshot(animations="disabled")
+        (folder / f"page-{name or request.node.name}.png").write_bytes(data)
+        with Image.open(io.BytesIO(data)) as picture:
+            return np.asarray(picture.convert("RGB"))
+
+    return take

@@ -1,0 +1,135 @@
+"""The page in a real Chromium against the real web server: pictures, size, connection, clipboard, the phone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pages import connected, drawn, on_canvas, png, state, until
+
+from viewer_app.web import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pages import Open, Viewer
+
+
+NONE = "\u2013"
+"""What stands for a latency while there is none."""
+
+
+# ---- pictures
+
+
+def test_a_lossless_picture_is_on_the_page_pixel_for_pixel(viewer: Viewer, open_page: Open,
+                                                           picture_of: Callable[..., np.ndarray]) -> None:
+    page = open_page(viewer.url, (640, 400))
+    client = viewer.client()
+    assert (client.hello.width, client.hello.height, client.hello.scale) == (640, 400, 1.0)
+    assert client.hello.visible
+    pixels = drawn(640, 400)
+    number = client.shows(pixels)
+    np.testing.assert_array_equal(on_canvas(page), pixels)
+    seen = picture_of(page)
+    np.testing.assert_array_equal(seen[90:], pixels[90:])  # the buttons are above
+    now = state(page)
+    assert (now["number"], now["frames"], now["lossless"], now["connected"]) == (number, 1, True, True)
+
+
+def test_a_jpeg_is_on_the_page_and_a_small_one_fills_it(viewer: Viewer, open_page: Open) -> None:
+    page = open_page(viewer.url, (640, 400))
+    client = viewer.client()
+    y, x = np.mgrid[:200, :320]
+    smooth = np.stack([x * 255 // 320, y * 255 // 200, 255 - x * 255 // 320], 2).astype(np.uint8)
+    client.shows(smooth, quality=95, full=(640, 400))
+    seen = on_canvas(page)
+    assert seen.shape == (400, 640, 3)
+    np.testing.assert_allclose(seen, smooth.repeat(2, 0).repeat(2, 1).astype(int), atol=6)
+    assert state(page)["quality"] == 95 and not state(page)["lossless"]
+
+
+def test_every_picture_is_acknowledged_and_the_newest_stays(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, (320, 240))
+    for burst in range(5):  # all at once: some are outdated before they can be drawn
+        numbers = [client.send(drawn(320, 240, burst * 4 + i)) for i in range(4)]
+        client.wait_for(lambda numbers=numbers: set(numbers) <= {ack.number for ack in client.said(m.Ack)}, "acks")
+    acks = [ack.number for ack in client.said(m.Ack)]
+    assert sorted(acks) == list(range(1, 22))
+    until(page, "splatview.state().number === 21")
+    np.testing.assert_array_equal(on_canvas(page), drawn(320, 240, 19))
+
+
+def test_a_picture_that_is_none_does_not_stop_the_others(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, (320, 240))
+    client.connection.send_picture(m.Picture(7, "jpeg", (320, 240), (320, 240), 0.0, 0, 80, False, b"no picture"))
+    client.wait(m.Ack, 2)
+    client._number = 7
+    client.shows(drawn(320, 240, 3))
+    np.testing.assert_array_equal(on_canvas(page), drawn(320, 240, 3))
+
+
+def test_latency_and_frame_rate(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, (320, 240))
+    assert state(page)["latencyMs"] is None
+    assert page.inner_text("#readout") == f"{NONE} · 0/s"
+    page.mouse.move(100, 100)
+    move = client.wait(m.Move)
+    assert 0 < move.at <= page.evaluate("performance.now()")
+    client.shows(drawn(320, 240, 1), at=move.at)
+    latency = state(page)["latencyMs"]
+    assert 0 < latency <= page.evaluate("performance.now()") - move.at
+    client.shows(drawn(320, 240, 2), at=move.at)  # the same event again says nothing new
+    assert state(page)["latencyMs"] == latency
+    until(page, "/^\\d+ ms · \\d\\/s$/.test(document.querySelector('#readout').textContent)")
+    until(page, f"document.querySelector('#readout').textContent === '{NONE} · 0/s'")
+
+
+# ---- clipboard and files
+
+
+def test_copied_text_is_on_the_clipboard(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, permissions=["clipboard-read", "clipboard-write"])
+    client.connection.send(m.Clipboard("0.25, 0.5"))
+    page.wait_for_selector("#toast.shown >> text=Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == "0.25, 0.5"
+    assert page.is_hidden("#copybox")
+
+
+NO_CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', {value: undefined});"  # as on http://another-machine
+
+
+def test_copying_without_the_clipboard_interface(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, script=NO_CLIPBOARD)
+    page.keyboard.press("Control+c")  # the user's own key lets the page copy
+    client.connection.send(m.Clipboard("by hand"))
+    page.wait_for_selector("#toast.shown >> text=Copied")
+    assert page.is_hidden("#copybox")
+    page.keyboard.press("Control+v")
+    assert client.wait(m.Text).text == "by hand"
+
+
+def test_text_that_cannot_be_copied_is_shown(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, script=NO_CLIPBOARD + "document.execCommand = () => false;")
+    client.connection.send(m.Clipboard("by hand"))
+    page.wait_for_selector("#copybox")
+    assert page.input_value("#copytext") == "by hand"
+    page.keyboard.press("Control+c")  # is the browser's in there
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#copybox", state="hidden")
+    page.keyboard.press("f")
+    client.wait(m.Key, 2)
+    assert {key.name for key in client.said(m.Key)} == {"f"}
+
+
+def test_the_screenshot_button_downloads_what_the_viewer_answers(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(400, 300)
+    data = png(drawn(64, 48))
+    with page.expect_download() as download:
+        page.click("#shot")
+        assert client.wait(m.Screenshot).at > 0
+        client.connection.send_file("render 12.png", data)
+    assert download.value.suggested_filename == "render 12.png"
+    assert download.value.path().read_bytes() == data
+    assert page.evaluate("document.activeElement.id") == "canvas"

@@ -1,0 +1,337 @@
+"""What a person does on the page, in a real Chromium, as it reaches the viewer: mouse, fingers, keys, text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from pages import connected, until
+
+from viewer_app.web import messages as m
+
+if TYPE_CHECKING:
+
+    from pages import Client, Open, Viewer
+    from playwright.sync_api import CDPSession, Page
+
+
+# ---- the mouse
+
+
+def test_buttons_and_moves(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, (640, 400), 2)
+    for button in ("left", "right", "middle"):
+        client.forget()
+        page.mouse.move(200, 150)
+        page.mouse.down(button=button)
+        page.mouse.move(220.5, 160)
+        page.mouse.up(button=button)
+        press, release = client.wait(m.Press), client.wait(m.Release)
+        assert (press.x, press.y, press.button, press.mods) == (400, 300, button, 0)
+        assert (release.x, release.y, release.button) == (441, 320, button)
+        order = [type(message) for message in client.said(m.Move, m.Press, m.Release)]
+        assert order == [m.Move, m.Press, m.Move, m.Release]
+        assert client.said(m.Move)[-1].x == 441
+        times = [message.at for message in client.said(m.Move, m.Press, m.Release)]
+        assert times == sorted(times) and times[0] > 0
+
+
+def test_two_buttons_at_once_and_modifiers(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(400, 300)
+    page.keyboard.down("Shift")
+    page.mouse.down()
+    page.mouse.down(button="right")
+    page.mouse.up()
+    page.keyboard.down("Control")
+    page.mouse.up(button="right")
+    client.wait(m.Release, 2)
+    said = [(type(message).__name__, message.button, message.mods) for message in client.said(m.Press, m.Release)]
+    assert said == [("Press", "left", 1), ("Press", "right", 1), ("Release", "left", 1), ("Release", "right", 3)]
+
+
+def test_a_drag_goes_on_outside_and_the_pointer_leaves_afterwards(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(400, 300)
+    page.mouse.down()
+    page.mouse.move(820, 630)
+    page.mouse.up()
+    release = client.wait(m.Release)
+    assert (release.x, release.y) == (820, 630)
+    client.wait(m.Leave)
+    assert type(client.said(m.Press, m.Release, m.Leave)[-1]) is m.Leave
+
+
+def test_one_move_per_frame_the_newest_and_before_a_press(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    sent = page.evaluate("""() => new Promise((done) => requestAnimationFrame(() => {
+      const canvas = document.querySelector('canvas');
+      const at = (x, type, more) => canvas.dispatchEvent(
+        new PointerEvent(type, {clientX: x, clientY: 50, pointerType: 'mouse', pointerId: 1, button: -1, ...more}));
+      for (let x = 0; x < 500; x += 1) at(x, 'pointermove');
+      requestAnimationFrame(() => requestAnimationFrame(() => {
+        for (let x = 500; x < 600; x += 1) at(x, 'pointermove');
+        at(650, 'pointerdown', {button: 0, buttons: 1});
+        at(650, 'pointerup', {button: 0, buttons: 0});
+        requestAnimationFrame(() => done(true));
+      }));
+    }))""")
+    assert sent
+    client.wait(m.Release)
+    said = [(type(message).__name__, message.x) for message in client.said(m.Move, m.Press, m.Release)]
+    assert said == [("Move", 0), ("Move", 499), ("Move", 500), ("Move", 599), ("Press", 650), ("Release", 650)]
+
+
+def test_the_wheel(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(300, 200)
+    page.mouse.wheel(0, -100)
+    wheel = client.wait(m.Wheel)
+    assert (wheel.x, wheel.y, wheel.dx, wheel.dy, wheel.mods) == (300, 200, 0, 1, 0)
+    page.mouse.wheel(50, 0)
+    assert client.wait(m.Wheel, 2).dx == 0.5
+    page.keyboard.down("Shift")
+    page.mouse.wheel(0, 300)
+    wheel = client.wait(m.Wheel, 3)
+    assert (wheel.dx, wheel.dy, wheel.mods) == (0, -3, 1)
+    page.keyboard.up("Shift")
+    for mode, notch in ((1, 3), (2, 1)):  # lines, pages
+        page.evaluate("""([deltaMode, deltaY]) => document.querySelector('canvas').dispatchEvent(new WheelEvent(
+          'wheel', {deltaMode, deltaY, clientX: 1, clientY: 1, bubbles: true, cancelable: true}))""", [mode, notch])
+        assert client.wait(m.Wheel, 3 + mode).dy == -1
+
+
+def test_two_fingers_on_a_trackpad_pinch_and_the_page_does_not_zoom(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(300, 200)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -10)
+    pinch = client.wait(m.Pinch)
+    assert (pinch.x, pinch.y, pinch.dx, pinch.dy) == (300, 200, 0, 0)
+    assert pinch.factor == pytest.approx(np.exp(0.1))
+    page.mouse.wheel(0, 100)
+    assert client.wait(m.Pinch, 2).factor == pytest.approx(np.exp(-0.2))  # a notch of a real wheel, not more
+    assert not client.said(m.Wheel)
+    assert page.evaluate("visualViewport.scale") == 1
+
+
+def test_the_browser_shows_no_menu_and_selects_nothing(viewer: Viewer, open_page: Open) -> None:
+    page, _ = connected(viewer, open_page)
+    page.evaluate("""() => { window.left = [];
+      for (const name of ['contextmenu', 'mousedown', 'wheel'])
+        addEventListener(name, (e) => { if (!e.defaultPrevented) window.left.push(name); });
+    }""")
+    page.mouse.click(300, 200, button="right")
+    page.mouse.click(300, 200, button="middle")
+    page.mouse.wheel(0, 100)
+    page.mouse.dblclick(300, 200)
+    page.wait_for_timeout(100)
+    assert page.evaluate("[window.left, String(getSelection())]") == [[], ""]
+
+
+def test_losing_the_window_lets_go_of_everything(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(300, 200)
+    page.mouse.down()
+    page.keyboard.down("w")
+    client.wait(m.Key)
+    page.evaluate("window.dispatchEvent(new Event('blur'))")
+    assert client.wait(m.Release).button == "left"
+    assert (client.wait(m.Key, 2).name, client.wait(m.Key, 2).pressed) == ("w", False)
+    page.mouse.move(310, 210)  # still down for the browser, but not for the viewer
+    page.mouse.up()
+    page.keyboard.up("w")
+    page.keyboard.press("f")
+    client.wait(m.Key, 4)
+    assert len(client.said(m.Press)) == len(client.said(m.Release)) == 1
+    assert [key.name for key in client.said(m.Key)] == ["w", "w", "f", "f"]
+
+
+# ---- fingers
+
+
+def touch(cdp: CDPSession, kind: str, *points: tuple[float, float]) -> None:
+    cdp.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": [
+        {"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)]})
+
+
+@pytest.fixture
+def phone(viewer: Viewer, open_page: Open) -> tuple[Page, Client, CDPSession]:
+    page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
+    return page, client, page.context.new_cdp_session(page)
+
+
+def test_one_finger_is_the_left_button(phone: tuple[Page, Client, CDPSession]) -> None:
+    _, client, cdp = phone
+    touch(cdp, "Start", (200, 300))
+    touch(cdp, "Move", (210, 320))
+    touch(cdp, "Move", (220, 340))
+    touch(cdp, "End")
+    client.wait(m.Leave)
+    said = client.said(m.Move, m.Press, m.Release, m.Leave, m.Pinch, m.Wheel)
+    assert [type(message) for message in said if type(message) is not m.Move] == [m.Press, m.Release, m.Leave]
+    press, release = client.said(m.Press)[0], client.said(m.Release)[0]
+    assert (press.x, press.y, press.button) == (600, 900, "left")
+    assert (release.x, release.y, release.button) == (660, 1020, "left")
+    assert client.said(m.Move)[-1].x == 660
+
+
+def test_a_second_tap_nearby_lands_where_the_first_one_did(phone: tuple[Page, Client, CDPSession]) -> None:
+    from viewer_app.events import ClickCounter, PointerPress
+
+    _, client, cdp = phone
+    for x in (200, 214):
+        touch(cdp, "Start", (x, 300))
+        touch(cdp, "End")
+    client.wait(m.Release, 2)
+    first, second = client.said(m.Press)
+    assert (first.x, first.y) == (second.x, second.y) == (600, 900)
+    if second.at - first.at < 400:  # a busy machine may have made two single taps of it
+        clicks = ClickCounter()
+        events = [m.event_of(press, clicks, 0.0, client.hello.scale) for press in (first, second)]
+        assert [event.clicks for event in events if isinstance(event, PointerPress)] == [1, 2]
+
+
+def test_two_fingers_pinch_and_pan(phone: tuple[Page, Client, CDPSession]) -> None:
+    page, client, cdp = phone
+    touch(cdp, "Start", (150, 400))
+    touch(cdp, "Start", (150, 400), (250, 400))
+    for step in range(1, 11):  # twice as far apart, and 30 to the right, 20 down
+        touch(cdp, "Move", (150 - 5 * step + 3 * step, 400 + 2 * step), (250 + 5 * step + 3 * step, 400 + 2 * step))
+    touch(cdp, "End", (130, 420))
+    touch(cdp, "Move", (300, 600))  # the finger that stays does nothing more
+    touch(cdp, "End")
+    page.touchscreen.tap(100, 700)
+    client.wait(m.Release, 2)
+    said = client.said(m.Press, m.Release, m.Pinch, m.Move)
+    kinds = [type(message) for message in said]
+    assert kinds[:2] == [m.Press, m.Release]  # the drag ends where it began, before the pinch begins
+    pinches = client.said(m.Pinch)
+    assert kinds[2:] == [m.Pinch] * len(pinches) + [m.Press, m.Release] and pinches
+    assert np.prod([pinch.factor for pinch in pinches]) == pytest.approx(2, rel=1e-3)
+    assert sum(pinch.dx for pinch in pinches) == pytest.approx(90, abs=0.1)
+    assert sum(pinch.dy for pinch in pinches) == pytest.approx(60, abs=0.1)
+    assert (pinches[-1].x, pinches[-1].y) == pytest.approx((690, 1260), abs=0.1)
+    assert page.evaluate("[visualViewport.scale, scrollX, scrollY]") == [1, 0, 0]
+
+
+# ---- keys and text
+
+
+def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    pressed = {"f": "f", "7": "7", "Tab": "tab", "ArrowLeft": "left", "PageUp": "page_up", "Home": "home", " ": "space",
+               "Backspace": "backspace", "Enter": "enter", "Escape": "escape", "/": "slash", "-": "minus", "F2": "f2",
+               "Delete": "delete", "Shift": "shift", "Alt": "alt", ".": "period"}
+    for name in pressed:
+        page.keyboard.press(name)
+    client.wait(m.Key, 2 * len(pressed))
+    said = [(key.name, key.pressed) for key in client.said(m.Key)]
+    assert said == [(name, down) for name in pressed.values() for down in (True, False)]
+    assert page.evaluate("document.activeElement.id") == "canvas"  # Tab did not take the focus away
+
+
+def test_repeats_and_modifiers(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    for _ in range(3):
+        page.keyboard.down("ArrowRight")
+    page.keyboard.up("ArrowRight")
+    page.keyboard.press("Control+Shift+Z")
+    client.wait(m.Key, 10)
+    said = [(key.name, key.pressed, key.repeat, key.mods) for key in client.said(m.Key)]
+    assert said[:4] == [("right", True, False, 0), ("right", True, True, 0), ("right", True, True, 0),
+                        ("right", False, False, 0)]
+    assert said[4:] == [("ctrl", True, False, 2), ("shift", True, False, 3), ("z", True, False, 3),
+                        ("z", False, False, 3), ("shift", False, False, 2), ("ctrl", False, False, 0)]
+
+
+def test_letters_of_other_layouts(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    for key, code in (("a", "KeyQ"), ("\u0430", "KeyF"), ("&", "Digit1"), ("Unidentified", "KeyG")):
+        page.evaluate("""(init) => { for (const type of ['keydown', 'keyup'])
+          document.activeElement.dispatchEvent(new KeyboardEvent(type, {...init, bubbles: true})); }""",
+                      {"key": key, "code": code})
+    client.wait(m.Key, 8)
+    assert [key.name for key in client.said(m.Key) if key.pressed] == ["a", "f", "1", "g"]
+
+
+def test_the_browser_keeps_its_shortcuts(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.evaluate("window.left = []; addEventListener('keydown', (e) => "
+                  "{ if (!e.defaultPrevented) left.push(e.key); e.preventDefault(); })")
+    keys = ["Control+r", "Control+l", "Control+t", "Control+w", "F5", "F11", "F12", "Control+Shift+I", "Control+-",
+            "Control+=", "Control+0", "Control+v"]
+    for name in keys:
+        page.keyboard.press(name)
+    page.keyboard.press("Control+c")
+    page.keyboard.press("q")
+    client.wait_for(lambda: [key for key in client.said(m.Key) if key.name == "q" and not key.pressed], "q")
+    others = [key.name for key in client.said(m.Key) if key.name not in ("ctrl", "shift")]
+    assert others == ["c", "c", "q", "q"]
+    assert page.evaluate("left") == ["r", "l", "t", "w", "F5", "F11", "F12", "I", "-", "=", "0", "v"]
+
+
+def test_text(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.keyboard.type("aZ 3/")
+    for init in ({"key": "é"}, {"key": "€", "ctrlKey": True, "altKey": True, "modifierAltGraph": True}):
+        page.evaluate("(init) => document.activeElement.dispatchEvent(new KeyboardEvent("
+                      "'keydown', {...init, code: 'KeyE', bubbles: true}))", init)
+    client.wait(m.Text, 7)
+    assert "".join(text.text for text in client.said(m.Text)) == "aZ 3/é€"
+    assert client.said(m.Key)[-1].mods == 0  # AltGr is no Ctrl and Alt
+    client.forget()
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Enter")
+    page.keyboard.press("x")
+    client.wait(m.Text)
+    assert [text.text for text in client.said(m.Text)] == ["x"]
+
+
+def test_a_text_field_gets_the_keyboard_and_what_is_composed(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    client.connection.send(m.Caption("render", "", True))
+    until(page, "document.activeElement.id === 'field'")
+    page.keyboard.type("a1")
+    page.keyboard.press("Backspace")
+    client.wait(m.Key, 6)
+    assert [text.text for text in client.said(m.Text)] == ["a", "1"]  # once each
+    client.forget()
+    page.keyboard.insert_text("日本")  # as an input method or a phone does
+    assert client.wait(m.Text).text == "日本"
+    client.forget()
+    cdp = page.context.new_cdp_session(page)
+    for composed in ("n", "ni", "你"):
+        cdp.send("Input.imeSetComposition", {"text": composed, "selectionStart": 1, "selectionEnd": 1})
+    cdp.send("Input.insertText", {"text": "你"})
+    client.wait_for(lambda: [text for text in client.said(m.Text) if text.text == "你"], "what was composed")
+    typed = ""
+    for message in client.said(m.Text, m.Key):
+        if isinstance(message, m.Text):
+            typed += message.text
+        elif message.pressed:
+            assert message.name == "backspace"
+            typed = typed[:-1]
+    assert typed == "你"
+    client.forget()
+    page.evaluate("""() => { const field = document.querySelector('#field');
+      field.setRangeText('', field.value.length - 2, field.value.length, 'end');
+      field.dispatchEvent(new InputEvent('input')); }""")  # a phone deletes in the field, without a key
+    client.wait(m.Key, 4)
+    assert {key.name for key in client.said(m.Key)} == {"backspace"}
+    client.connection.send(m.Caption("render", "", False))
+    until(page, "document.activeElement.id === 'canvas'")
+
+
+def test_paste(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, permissions=["clipboard-read", "clipboard-write"])
+    page.evaluate("navigator.clipboard.writeText('0.25\\n日本')")
+    page.keyboard.press("Control+v")
+    assert client.wait(m.Text).text == "0.25\n日本"
+    assert "v" not in [key.name for key in client.said(m.Key)]
+    long = "x" * 12000 + "\ud83d"
+    page.evaluate("""(text) => { const clipboardData = new DataTransfer(); clipboardData.setData('text/plain', text);
+      document.activeElement.dispatchEvent(new ClipboardEvent('paste', {clipboardData, bubbles: true})); }""", long)
+    assert client.wait(m.Text, 2).text == "x" * 10000
+    assert not client.connection.closed

@@ -1,0 +1,698 @@
+// The page of a splatview viewer: its picture on one canvas, what the user does back to it.
+// The messages are those of viewer_app/web/messages.py. No dependencies, no build step.
+
+/**
+ * @typedef {{number: number, format: string, lossless: boolean, width: number, height: number, fullWidth: number,
+ *   fullHeight: number, at: number, spentMs: number, quality: number, kind: number, name: string, body: Uint8Array}}
+ *   Binary  A binary message: a picture (kind 1), or a file to keep (kind 2).
+ * @typedef {{t: "welcome", protocol: number, version: string, viewer: string}
+ *   | {t: "caption", title: string, trouble: string, typing: boolean}
+ *   | {t: "clipboard", text: string}
+ *   | {t: "refused", reason: string, again: boolean}} Answer  What the viewer says.
+ */
+
+const PROTOCOL = 1;
+const MAX_SIDE = 4096, MAX_PIXELS = 3840 * 2160; // of the picture: a phone's or a wall's every pixel is too many
+const MAX_TEXT = 10000; // characters of one message
+const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
+const TAP_TIME = 400, TAP_REACH = 30; // ms and CSS pixels within which a second tap is the first one's
+const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
+
+const el = Object.fromEntries([...document.querySelectorAll("[id]")].map((e) => [e.id, e]));
+const canvas = /** @type {HTMLCanvasElement} */ (el.canvas);
+const context = canvas.getContext("2d", {alpha: false});
+const body = document.body.classList;
+
+// ---- the connection: opened again and again until the viewer refuses for good
+
+const link = {
+  socket: null, open: false, since: 0, delay: RETRY_FIRST, timer: 0, tries: 0,
+  refusal: "", ended: false, outdated: false, caption: {title: "", trouble: "", typing: false}, welcome: null,
+};
+
+/** The page's own keepings; a frame inside a foreign page may have none. */
+const store = {
+  get: (key) => { try { return sessionStorage.getItem("splatview." + key) || ""; } catch { return ""; } },
+  set: (key, value) => { try { sessionStorage.setItem("splatview." + key, value); } catch { /* lasts one load */ } },
+};
+
+/**
+ * The tab's own id, by which the viewer knows it again after a reload. It lies in the session's storage only while
+ * no page shows: a duplicated tab gets a copy of the storage, and must not get the id.
+ */
+const id = store.get("id") || Array.from(crypto.getRandomValues(new Uint32Array(3)), (n) => n.toString(36)).join("-");
+store.set("id", "");
+for (const name of ["pagehide", "freeze"]) addEventListener(name, () => store.set("id", id));
+for (const name of ["pageshow", "resume"]) addEventListener(name, () => store.set("id", ""));
+
+/** `path` beside this page, with the token that the page was opened with. */
+const address = (path, scheme) =>
+  new URL(path + location.search, location.href.split(/[?#]/)[0]).href.replace(/^http/, scheme);
+
+function connect() {
+  clearTimeout(link.timer);
+  if (link.socket || link.ended) return;
+  const socket = link.socket = new WebSocket(address("ws", "ws"));
+  socket.binaryType = "arraybuffer";
+  socket.onopen = () => {
+    measure();
+    link.open = true;
+    link.since = performance.now();
+    pictures.newest = 0; // a viewer counts from one for each connection
+    send({t: "hello", protocol: PROTOCOL, id, ...view, visible: !document.hidden});
+  };
+  socket.onmessage = ({data}) => {
+    if (typeof data === "string") return takeAnswer(JSON.parse(data));
+    const message = readBinary(data);
+    return message.kind === 1 ? takePicture(message, socket) : keepFile(message);
+  };
+  socket.onclose = (event) => disconnected(event);
+}
+
+async function disconnected(event) {
+  const opened = link.open;
+  letGo();
+  link.socket = null;
+  link.open = false;
+  link.welcome = null;
+  link.tries += 1;
+  if (opened && performance.now() - link.since > RETRY_LAST) link.delay = RETRY_FIRST;
+  if (event.reason) console.info(`The viewer closed the connection: ${event.reason}`);
+  const reason = opened || link.ended ? "" : await forbidden();
+  if (reason) end(reason);
+  showState();
+  if (link.ended || link.socket) return;
+  link.timer = setTimeout(connect, link.delay);
+  link.delay = Math.min(link.delay * RETRY_GROWTH, RETRY_LAST);
+}
+
+/** Why the viewer does not let this page in, "" if it is not there: a WebSocket that fails does not tell a page. */
+async function forbidden() {
+  try {
+    const answer = await fetch(address("", "http"), {cache: "no-store"}); // the page itself asks for the same token
+    return answer.status === 403 ? (await answer.text()).trim().slice(0, 400) : "";
+  } catch {
+    return "";
+  }
+}
+
+function end(reason) {
+  link.refusal = reason;
+  link.ended = true;
+}
+
+function retryNow() {
+  if (!link.socket && !link.ended) connect();
+}
+
+/** @param {object} message  One of the client messages; lost when there is no connection. */
+function send(message) {
+  if (link.open && link.socket.readyState === WebSocket.OPEN) link.socket.send(JSON.stringify(message));
+}
+
+/** Send what the user did, after the move before it. */
+function act(message) {
+  flushPaced();
+  send(message);
+}
+
+/** @param {Answer} answer */
+function takeAnswer(answer) {
+  if (answer.t === "welcome" && answer.protocol !== PROTOCOL) {
+    link.outdated = true;
+    end("This page is older than the viewer: reload it.");
+    link.socket.close();
+    if (store.get("reloaded") !== answer.viewer) { // once: a cache in between may hold on to the old page
+      store.set("reloaded", answer.viewer);
+      location.reload();
+    }
+  } else if (answer.t === "welcome") {
+    Object.assign(link, {welcome: answer, refusal: "", tries: 0});
+    takeCaption({title: "", trouble: "", typing: false}); // until it says otherwise
+  } else if (answer.t === "caption") {
+    takeCaption(answer);
+  } else if (answer.t === "clipboard") {
+    copy(answer.text);
+  } else if (answer.t === "refused") {
+    link.refusal = answer.reason;
+    link.ended = !answer.again;
+    link.delay = RETRY_LAST;
+  }
+  showState();
+}
+
+function takeCaption(caption) {
+  link.caption = caption;
+  document.title = caption.title || "splatview";
+  setTyping(caption.typing);
+}
+
+/** Say over the picture what there is to say about it and the connection. */
+function showState() {
+  const gone = !link.welcome && link.tries > 0;
+  const words = link.ended ? link.refusal
+    : gone ? (link.refusal ? `${link.refusal} Trying again…` : "The viewer is gone. Trying again…")
+    : pictures.shown ? link.caption.trouble : "Connecting…";
+  body.toggle("gone", gone);
+  body.toggle("refused", link.ended);
+  body.toggle("trouble", !gone && !link.ended && !!words);
+  el.notice.hidden = !words;
+  if (el.words.textContent !== words) el.words.textContent = words;
+  el.again.hidden = !link.ended;
+  el.again.textContent = link.outdated ? "Reload" : "Try again";
+}
+
+// ---- pictures: decoded beside the main thread, drawn once per frame, the newest one only
+
+const pictures = {frames: 0, newest: 0, shown: null, waiting: null, frame: 0, drawn: [], latencies: [], at: 0};
+
+/** @param {ArrayBuffer} data @returns {Binary} */
+function readBinary(data) {
+  const head = new DataView(data);
+  const start = 32 + head.getUint16(30, true);
+  return {
+    kind: head.getUint8(0), format: head.getUint8(1) === 2 ? "png" : "jpeg", lossless: (head.getUint8(2) & 1) === 1,
+    number: head.getUint32(4, true), width: head.getUint16(8, true), height: head.getUint16(10, true),
+    fullWidth: head.getUint16(12, true), fullHeight: head.getUint16(14, true), at: head.getFloat64(16, true),
+    spentMs: head.getUint32(24, true) / 1000, quality: head.getUint16(28, true),
+    name: new TextDecoder().decode(new Uint8Array(data, 32, start - 32)), body: new Uint8Array(data, start),
+  };
+}
+
+/** Every picture is acknowledged, seen or not: the viewer waits for it before it sends more. */
+const ack = (number) => send({t: "ack", number});
+
+/** @param {Binary} picture @param {WebSocket} socket  The one that it came from. */
+async function takePicture({body: bytes, ...picture}, socket) {
+  let bitmap = null;
+  try {
+    bitmap = await createImageBitmap(new Blob([bytes], {type: `image/${picture.format}`}),
+                                     {colorSpaceConversion: "none"});
+  } catch {
+    console.warn(`Picture ${picture.number} could not be decoded`);
+  }
+  if (socket !== link.socket) return bitmap && bitmap.close();
+  if (!bitmap || picture.number < pictures.newest) { // decoded late: a newer one was faster
+    if (bitmap) bitmap.close();
+    return ack(picture.number);
+  }
+  if (pictures.waiting) {
+    pictures.waiting.bitmap.close();
+    if (pictures.waiting.socket === socket) ack(pictures.waiting.number);
+  }
+  pictures.newest = picture.number;
+  pictures.waiting = {...picture, bitmap, socket};
+  if (document.hidden) draw(); // a page that nobody sees gets no animation frames
+  else if (!pictures.frame) pictures.frame = requestAnimationFrame(draw);
+}
+
+function draw() {
+  pictures.frame = 0;
+  if (!pictures.waiting) return;
+  const {bitmap, socket, ...picture} = pictures.waiting;
+  pictures.waiting = null;
+  if (canvas.width !== picture.fullWidth || canvas.height !== picture.fullHeight) {
+    canvas.width = picture.fullWidth; // empties the canvas: only here, where it is filled again at once
+    canvas.height = picture.fullHeight;
+  }
+  context.drawImage(bitmap, 0, 0, picture.fullWidth, picture.fullHeight);
+  bitmap.close();
+  if (socket === link.socket) ack(picture.number);
+  const now = performance.now();
+  pictures.frames += 1;
+  pictures.drawn.push(now);
+  if (picture.at > pictures.at) { // a stream's pictures may name the same event again
+    pictures.at = picture.at;
+    pictures.latencies.push({now, ms: now - picture.at});
+  }
+  const first = !pictures.shown;
+  pictures.shown = picture;
+  if (first) {
+    body.remove("empty");
+    showState();
+    wakeHud();
+  }
+}
+
+/** @param {Binary} file */
+function keepFile(file) {
+  const url = URL.createObjectURL(new Blob([file.body], {type: "image/png"}));
+  const anchor = document.createElement("a");
+  anchor.href = url;
+  anchor.download = file.name.endsWith(".png") ? file.name : `${file.name}.png`;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+  toast("Picture saved");
+}
+
+// ---- the size: device pixels, as exact as the browser tells them, within what can be sent
+
+const view = {width: 0, height: 0, scale: 1}; // what the viewer knows: framebuffer pixels, and those of a CSS pixel
+let deviceBox = null;
+
+function measure() {
+  const rect = canvas.getBoundingClientRect();
+  let width = rect.width * devicePixelRatio, height = rect.height * devicePixelRatio;
+  // The observer's box has no rounding, but belongs to an older ratio at times, and knows nothing of an emulated one.
+  if (deviceBox && Math.max(Math.abs(deviceBox.inlineSize - width), Math.abs(deviceBox.blockSize - height)) < 2) {
+    [width, height] = [deviceBox.inlineSize, deviceBox.blockSize];
+  }
+  if (width < 1 || height < 1) return; // a frame that is not laid out
+  const fit = Math.min(1, MAX_SIDE / width, MAX_SIDE / height, Math.sqrt(MAX_PIXELS / (width * height)));
+  const now = {
+    width: Math.max(16, Math.round(width * fit)), height: Math.max(16, Math.round(height * fit)),
+    scale: Math.min(Math.max(devicePixelRatio * fit, 0.25), 8),
+  };
+  if (now.width === view.width && now.height === view.height && now.scale === view.scale) return;
+  Object.assign(view, now);
+  act({t: "resize", ...view});
+}
+
+function watchSize() {
+  const observer = new ResizeObserver(([entry]) => {
+    deviceBox = entry.devicePixelContentBoxSize ? entry.devicePixelContentBoxSize[0] : null;
+    measure();
+  });
+  observer.observe(canvas);
+  try {
+    observer.observe(canvas, {box: "device-pixel-content-box"}); // replaces the line above where it is known
+  } catch { /* Safari: the ratio will do */ }
+  const watchRatio = () => {
+    measure();
+    matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener("change", watchRatio, {once: true});
+  };
+  watchRatio();
+}
+
+// ---- pointers
+
+const BUTTONS = [["left", 1], ["right", 2], ["middle", 4]];
+const held = new Map(); // buttons that the viewer knows to be down
+const pointer = {x: 0, y: 0};
+const touch = {fingers: new Map(), mode: "none", last: null, tap: {x: 0, y: 0, time: -1e9}};
+const paced = {action: null, frame: 0};
+
+/** Now, or when the event happened, which is a little earlier. */
+const time = (event) => Math.max(0, Math.min(performance.now(), event && event.timeStamp || Infinity));
+
+const mods = (e) => {
+  const graph = e.getModifierState && e.getModifierState("AltGraph"); // Windows reports it as Ctrl and Alt
+  const ctrl = (e.ctrlKey && !graph) || (MAC && e.metaKey);
+  return (e.shiftKey ? 1 : 0) | (ctrl ? 2 : 0) | (e.altKey && !graph ? 4 : 0) | (e.metaKey && !MAC ? 8 : 0);
+};
+
+/** Where a point of the window lies in the viewer's framebuffer. */
+function toFramebuffer(x, y) {
+  const rect = canvas.getBoundingClientRect();
+  return {x: (x - rect.left) * view.width / rect.width, y: (y - rect.top) * view.height / rect.height};
+}
+
+/** Do `action` at once if none was done in this frame, else in the next one, where the newest replaces the others. */
+function pace(action) {
+  paced.action = action;
+  if (!paced.frame) nextPaced();
+}
+
+function nextPaced() {
+  paced.frame = 0;
+  if (!paced.action) return;
+  if (!link.socket || link.socket.bufferedAmount < 16384) flushPaced(); // else the network is behind: the newest later
+  paced.frame = requestAnimationFrame(nextPaced);
+}
+
+function flushPaced() {
+  const action = paced.action;
+  paced.action = null;
+  if (action) action();
+}
+
+function onMouse(e) {
+  Object.assign(pointer, toFramebuffer(e.clientX, e.clientY));
+  const at = time(e), where = {...pointer};
+  const buttons = e.type === "lostpointercapture" ? 0 : e.buttons;
+  const mayPress = e.type === "pointerdown" || (e.type === "pointermove" && e.button >= 0); // a second button: a move
+  let changed = false;
+  for (const [button, bit] of BUTTONS) {
+    const down = (buttons & bit) !== 0;
+    if (down === held.has(button) || (down && !mayPress)) continue;
+    changed = true;
+    if (down) held.set(button, true); else held.delete(button);
+    act({t: down ? "press" : "release", ...where, button, mods: mods(e), at});
+  }
+  if (!changed && e.type === "pointermove") pace(() => send({t: "move", ...where, mods: mods(e), at}));
+}
+
+/** The middle of the two fingers that came first, and how far they are apart. */
+function span() {
+  const [a, b] = [...touch.fingers.values()];
+  return {x: (a.x + b.x) / 2, y: (a.y + b.y) / 2, size: Math.max(Math.hypot(a.x - b.x, a.y - b.y), 16 * view.scale)};
+}
+
+function sendPinch(at) {
+  const now = span(), {last} = touch;
+  touch.last = now;
+  const factor = Math.min(Math.max(now.size / last.size, 0.1), 10);
+  send({t: "pinch", x: now.x, y: now.y, factor, dx: now.x - last.x, dy: now.y - last.y, at});
+}
+
+/** One finger is the left button; a second one ends that and takes hold of the picture. */
+function onTouch(e) {
+  const at = time(e), where = toFramebuffer(e.clientX, e.clientY);
+  const {fingers} = touch;
+  if (e.type === "pointerdown") {
+    const finger = {...where, dx: 0, dy: 0};
+    if (fingers.size === 0) {
+      startTap(finger, at);
+      touch.mode = "drag";
+      held.set("left", true);
+      act({t: "press", x: finger.x, y: finger.y, button: "left", mods: mods(e), at});
+      Object.assign(pointer, {x: finger.x, y: finger.y});
+    } else if (touch.mode === "drag") {
+      endDrag(at);
+    }
+    fingers.set(e.pointerId, finger);
+    if (fingers.size === 2) {
+      touch.mode = "pinch";
+      touch.last = span();
+    }
+  } else if (e.type === "pointermove" && fingers.has(e.pointerId)) {
+    const finger = fingers.get(e.pointerId);
+    Object.assign(finger, {x: where.x + finger.dx, y: where.y + finger.dy});
+    if (touch.mode === "drag") {
+      const to = Object.assign(pointer, {x: finger.x, y: finger.y});
+      pace(() => send({t: "move", x: to.x, y: to.y, mods: mods(e), at}));
+    } else if (touch.mode === "pinch") {
+      pace(() => sendPinch(at));
+    }
+  } else if (fingers.has(e.pointerId)) { // up, cancelled, or lost
+    flushPaced();
+    if (touch.mode === "drag") endDrag(at);
+    fingers.delete(e.pointerId);
+    touch.mode = fingers.size ? "over" : "none"; // the finger that stays longer must not turn what was moved
+  }
+}
+
+/** The second of two taps lands where the first one did: fingers do not hit twice within a mouse's few pixels. */
+function startTap(finger, at) {
+  const {tap} = touch, reach = TAP_REACH * view.scale;
+  if (at - tap.time < TAP_TIME && Math.hypot(finger.x - tap.x, finger.y - tap.y) < reach) {
+    Object.assign(finger, {x: tap.x, y: tap.y, dx: tap.x - finger.x, dy: tap.y - finger.y});
+  }
+  touch.tap = {x: finger.x, y: finger.y, time: at};
+}
+
+function endDrag(at) {
+  held.delete("left");
+  act({t: "release", ...pointer, button: "left", mods: 0, at});
+  send({t: "leave", at}); // no finger hovers
+}
+
+function onPointer(e) {
+  if (e.type === "pointerdown") {
+    focusViewer();
+    try { canvas.setPointerCapture(e.pointerId); } catch { /* already up again */ }
+  }
+  if (e.pointerType === "touch") onTouch(e); else onMouse(e);
+}
+
+function onWheel(e) {
+  if (el.copybox.contains(e.target)) return;
+  e.preventDefault(); // with Ctrl the browser would zoom the page
+  const unit = [1 / 100, 1 / 3, 1][e.deltaMode]; // pixels, lines, pages of a notch
+  const where = toFramebuffer(e.clientX, e.clientY), at = time(e);
+  if (e.ctrlKey) { // how browsers report two fingers on a trackpad
+    const factor = Math.exp(-Math.min(Math.max(e.deltaY * unit, -0.2), 0.2));
+    act({t: "pinch", ...where, factor, dx: 0, dy: 0, at});
+    return;
+  }
+  const sideways = e.shiftKey && !e.deltaY; // Shift turns the wheel sideways, which is the viewer's to decide
+  const [dx, dy] = sideways ? [0, -e.deltaX * unit] : [e.deltaX * unit, -e.deltaY * unit];
+  act({t: "wheel", ...where, dx, dy, mods: mods(e), at});
+}
+
+/** Let go of everything that is down: its end will not be seen here. */
+function letGo() {
+  const at = performance.now();
+  for (const button of held.keys()) act({t: "release", ...pointer, button, mods: 0, at});
+  held.clear();
+  if (touch.mode !== "none") touch.mode = "over";
+  paced.action = null;
+  letGoKeys();
+}
+
+// ---- keys and text
+
+const KEY_NAMES = new Map(Object.entries({
+  Tab: "tab", ArrowLeft: "left", ArrowRight: "right", ArrowUp: "up", ArrowDown: "down", PageUp: "page_up",
+  PageDown: "page_down", Home: "home", End: "end", Insert: "insert", Delete: "delete", Backspace: "backspace",
+  " ": "space", Enter: "enter", Escape: "escape", "-": "minus", "=": "equal", ",": "comma", ".": "period",
+  "/": "slash", Shift: "shift", Control: "ctrl", Alt: "alt", Meta: MAC ? "ctrl" : "super",
+}));
+const CODE_NAMES = {Minus: "minus", Equal: "equal", Comma: "comma", Period: "period", Slash: "slash", Space: "space"};
+const PUNCTUATION = new Set(["minus", "equal", "comma", "period", "slash"]);
+const BROWSER_KEYS = new Set(["f5", "f11", "f12"]);
+const keys = new Map(); // names of the keys that are down, by their place: a modifier may change what a key means
+
+/** The viewer's name of a key: what the layout says, else what stands there on an English keyboard; "" for others. */
+function keyName(e) {
+  const named = KEY_NAMES.get(e.key);
+  if (named) return named;
+  if (/^([a-z0-9]|F[1-9]|F1[0-2])$/i.test(e.key)) return e.key.toLowerCase();
+  const place = /^(?:Key|Digit)(\w)$/.exec(e.code);
+  return place ? place[1].toLowerCase() : CODE_NAMES[e.code] || "";
+}
+
+/** Whether a key is left to the browser: its own shortcuts, but for those of text fields. Ctrl+V comes as a paste. */
+function isForBrowser(e, name) {
+  const held = mods(e);
+  if (BROWSER_KEYS.has(name) || (name === "insert" && held & 1)) return true;
+  if (held & 2) return PUNCTUATION.has(name) || (name.length === 1 && !(held & 1 ? "z" : "acxyz").includes(name));
+  if (held & 4) return !MAC && name !== "alt" && name !== "shift";
+  return (held & 8) !== 0 && name !== "super";
+}
+
+/** The characters that a key types by itself. */
+function typedBy(e) {
+  const graph = e.getModifierState("AltGraph") || (MAC && e.altKey);
+  const plain = !e.metaKey && (graph || !(e.ctrlKey || e.altKey));
+  return plain && [...e.key].length === 1 ? e.key : "";
+}
+
+const isOwn = (target) => el.hud.contains(target) || el.notice.contains(target) || el.copybox.contains(target);
+
+function onKeyDown(e) {
+  if (isOwn(e.target)) { // the page's own buttons
+    if (e.key === "Escape") closeCopybox();
+    return;
+  }
+  if (e.isComposing || e.keyCode === 229 || e.key === "Dead") return; // the text field says what becomes of it
+  if (e.key === "F6") { // the way to the buttons: Tab is the viewer's
+    e.preventDefault();
+    wakeHud();
+    return el.panel.focus();
+  }
+  const name = keyName(e), text = typedBy(e);
+  if (isForBrowser(e, name)) return;
+  if (name) {
+    keys.set(e.code || e.key, name);
+    act({t: "key", name, pressed: true, mods: mods(e), repeat: e.repeat, at: time(e)});
+  }
+  if (text) act({t: "text", text, at: time(e)});
+  if (name || text) e.preventDefault();
+}
+
+function onKeyUp(e) {
+  if (MAC && e.key === "Meta") return letGoKeys(); // macOS tells of no key that is let go while Cmd is down
+  const name = keys.get(e.code || e.key);
+  if (!name || !keys.delete(e.code || e.key)) return;
+  act({t: "key", name, pressed: false, mods: mods(e), repeat: false, at: time(e)});
+  e.preventDefault();
+}
+
+function letGoKeys() {
+  for (const name of keys.values()) {
+    act({t: "key", name, pressed: false, mods: 0, repeat: false, at: performance.now()});
+  }
+  keys.clear();
+}
+
+/** A key pressed and let go. */
+function tapKey(name) {
+  for (const pressed of [true, false]) act({t: "key", name, pressed, mods: 0, repeat: false, at: performance.now()});
+}
+
+function sendText(text) {
+  const whole = text.slice(0, MAX_TEXT).replace(/\p{Cs}/gu, ""); // halves of characters are no text
+  if (whole) act({t: "text", text: whole, at: performance.now()});
+  if (text.length > MAX_TEXT) toast(`Only the first ${MAX_TEXT} characters were taken`);
+}
+
+// Input methods and phones write into a hidden text field. It is never empty, so that deleting shows; what changed in
+// it goes on as deletions and text at once, so that what is composed is seen where it will stand.
+const PADDING = "\u200b".repeat(16);
+let written = PADDING;
+
+function resetField() {
+  written = el.field.value = PADDING;
+  el.field.setSelectionRange(PADDING.length, PADDING.length);
+}
+
+function onFieldInput(e) {
+  const now = [...el.field.value], before = [...written];
+  let same = 0;
+  while (same < now.length && same < before.length && now[same] === before[same]) same += 1;
+  for (let i = same; i < before.length; i += 1) tapKey("backspace");
+  const [text, ...lines] = now.slice(same).join("").replaceAll("\u200b", "").split("\n");
+  sendText(text);
+  if (lines.length) tapKey("enter");
+  written = el.field.value;
+  if (!e.isComposing || e.type === "compositionend") resetField();
+}
+
+/** Where the keyboard goes: to the text field while the viewer has one open (phones show their keyboard then). */
+function focusViewer() {
+  (link.caption.typing ? el.field : canvas).focus({preventScroll: true});
+}
+
+function setTyping(on) {
+  body.toggle("typing", on);
+  if (on === (document.activeElement === el.field)) return;
+  if (on) { // an input method opens its window there
+    el.field.style.left = `${Math.max(0, pointer.x / view.scale)}px`;
+    el.field.style.top = `${Math.max(0, pointer.y / view.scale)}px`;
+    resetField();
+  }
+  if (document.hasFocus() && !isOwn(document.activeElement)) focusViewer();
+}
+
+// ---- clipboard
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("Copied");
+  } catch { // not a secure context, or not allowed: as pages did it before there was a clipboard
+    el.copybox.hidden = false;
+    el.copytext.value = text;
+    el.copytext.focus();
+    el.copytext.select();
+    if (!document.execCommand("copy")) return; // the box stays: the user's own Ctrl+C works
+    closeCopybox();
+    toast("Copied");
+  }
+}
+
+function closeCopybox() {
+  el.copybox.hidden = true;
+  focusViewer();
+}
+
+function onPaste(e) {
+  if (isOwn(e.target)) return;
+  e.preventDefault();
+  sendText(e.clipboardData.getData("text/plain"));
+}
+
+let toastTimer = 0;
+function toast(words) {
+  el.toast.textContent = words;
+  el.toast.classList.add("shown");
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => el.toast.classList.remove("shown"), 1800);
+}
+
+// ---- the corner: numbers and buttons, which fade while the pointer rests
+
+let restTimer = 0;
+function wakeHud() {
+  body.remove("rest");
+  clearTimeout(restTimer);
+  restTimer = setTimeout(() => {
+    if (el.hud.matches(":hover, :focus-within")) wakeHud(); else body.add("rest");
+  }, 2500);
+}
+
+/** Pictures drawn in the last second, and the median of the last latencies, if any is fresh. */
+function rates() {
+  const now = performance.now();
+  while (pictures.drawn.length && pictures.drawn[0] < now - 1000) pictures.drawn.shift();
+  pictures.latencies = pictures.latencies.filter((l) => l.now > now - 2000).slice(-9);
+  const sorted = pictures.latencies.map((l) => l.ms).sort((a, b) => a - b);
+  return {fps: pictures.drawn.length, latencyMs: sorted.length ? sorted[sorted.length >> 1] : null};
+}
+
+function showRates() {
+  const {fps, latencyMs} = rates();
+  body.toggle("still", !fps && latencyMs === null);
+  const text = `${latencyMs === null ? "–" : `${Math.round(latencyMs)} ms`} · ${fps}/s`;
+  if (el.readout.textContent === text) return;
+  el.readout.textContent = text;
+  const {shown} = pictures;
+  el.readout.title = "From what you do to the picture that shows it, and pictures drawn in the last second"
+    + (shown ? `\n${shown.fullWidth} × ${shown.fullHeight}, `
+      + (shown.lossless ? "lossless" : `${shown.format.toUpperCase()} quality ${shown.quality}`) : "");
+}
+
+function toggleFull() {
+  const change = document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen();
+  change.catch(() => toast("The browser allows no full screen here"));
+}
+
+// ---- everything together
+
+const on = (target, names, handler, options) => {
+  for (const name of names.split(" ")) target.addEventListener(name, handler, options);
+};
+const prevent = (e) => e.preventDefault();
+
+on(canvas, "pointerdown pointermove pointerup pointercancel lostpointercapture", onPointer);
+on(canvas, "pointerleave", (e) => {
+  if (e.pointerType !== "touch" && !held.size) act({t: "leave", at: time(e)});
+});
+on(canvas, "mousedown contextmenu auxclick", prevent); // no selection, no menu, no scrolling by the middle button
+on(window, "gesturestart gesturechange dragover drop", prevent); // Safari's zoom; a dropped file would replace the page
+on(window, "wheel", onWheel, {passive: false});
+on(window, "keydown", onKeyDown);
+on(window, "keyup", onKeyUp);
+on(window, "paste", onPaste);
+on(window, "blur", letGo);
+on(window, "pointermove pointerdown", (e) => { if (!held.size || e.pointerType === "touch") wakeHud(); });
+on(window, "online", retryNow);
+on(document, "visibilitychange", () => {
+  act({t: "visible", on: !document.hidden});
+  if (!document.hidden) retryNow();
+});
+on(el.field, "input compositionend", onFieldInput);
+on(el.hud, "mousedown", prevent); // the canvas keeps the focus
+on(el.hud, "keydown", (e) => { if (e.key === "Escape") focusViewer(); });
+on(el.keyboard, "click", () => {
+  el.field.blur(); // a keyboard that was put away comes back only for a new focus
+  el.field.focus({preventScroll: true});
+});
+on(el.panel, "click", () => tapKey("h"));
+on(el.fit, "click", () => tapKey("f"));
+on(el.shot, "click", () => act({t: "screenshot", at: performance.now()}));
+on(el.full, "click", toggleFull);
+on(el.copydone, "click", closeCopybox);
+on(el.again, "click", () => {
+  if (link.outdated) location.reload();
+  Object.assign(link, {ended: false, refusal: "", tries: 0, delay: RETRY_FIRST});
+  showState();
+  connect();
+});
+el.full.hidden = !document.fullscreenEnabled;
+showRates();
+setInterval(showRates, 250);
+watchSize();
+if (window.top === window) focusViewer(); // inside a notebook the focus is the notebook's
+showState();
+connect();
+
+/** What the page does just now, for tests and diagnosis. */
+const state = () => ({
+  ...rates(), ...view, connected: !!link.welcome, version: link.welcome ? link.welcome.version : "", id,
+  frames: pictures.frames, number: pictures.shown ? pictures.shown.number : 0,
+  lossless: !!pictures.shown && pictures.shown.lossless, quality: pictures.shown ? pictures.shown.quality : 0,
+  typing: link.caption.typing, notice: el.notice.hidden ? "" : el.words.textContent,
+});
+Object.defineProperty(window, "splatview", {value: Object.freeze({state})});
