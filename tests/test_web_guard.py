@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -88,3 +90,10 @@ def test_the_token() -> None:
 ])
 def test_loopback(host: str, only_here: bool) -> None:
     assert guard.is_loopback(host) is only_here
+
+
+def test_who_serves_nothing_loads_no_server() -> None:
+    program = ("import sys; import viewer_app.web, viewer_app.web.messages, viewer_app.web.guard, "
+               "viewer_app.web.address; print('aiohttp' in sys.modules)")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -163,6 +163,15 @@ def test_pictures_files_and_words(join: Callable[..., tuple[Page, Connection]]) 
         connection.send_file("", b"")
 
 
+def test_little_waits_in_the_kernel(join: Callable[..., tuple[Page, Connection]]) -> None:
+    """On a slow link what waits there is old when it arrives; and small messages wait for no answer."""
+    _, connection = join()
+    used = connection._socket.get_extra_info("socket")
+    assert used.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 1024 * 1024
+    assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 128 * 1024
+    assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_two_pages_have_two_connections(join: Callable[..., tuple[Page, Connection]]) -> None:
     (page, connection), (other, another) = join(), join()
     connection.send(m.Clipboard("one"))

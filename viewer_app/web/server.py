@@ -204,10 +204,11 @@ class WebServer:
         connection.send(m.Welcome(m.PROTOCOL, _version(), self.viewer))
         self._serving[task] = connection
         self._arrived.append(connection)
-        self._wake()
         try:
+            self._wake()
             await connection.run()
         finally:
+            connection.close()
             code, reason = connection.farewell
             await _soon(response.close(code=code, message=_reason(reason)))
 
