@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
-import numpy as np
 
 from ipc import IpcError
 from ipc.interop.glapi import GL, gl_device_uuid
@@ -14,8 +12,12 @@ from viewer_app.errors import GraphicsError
 from viewer_app.events import Close, Resize
 from viewer_app.pictures import free_path, save_png
 from viewer_app.screens import _egl
+from viewer_app.screens._mailbox import Mailbox
+from viewer_app.screens._target import Target
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from viewer_app.events import Event
     from viewer_app.screens.base import Caption
 
@@ -79,34 +81,25 @@ class OffscreenScreen:
         self._scale = scale
         self._closed = False
         self._released = False
-        self._events: list[Event] = []
-        self._ready = threading.Condition()
-        self._woken = False
+        self._mailbox: Mailbox[Event] = Mailbox(most=1_000_000)
         self._clipboard = ""
-        self._texture: moderngl.Texture | None = None
-        self._framebuffer: moderngl.Framebuffer | None = None
-        self._allocate(width, height)
-
-    def _allocate(self, width: int, height: int) -> None:
-        before = self._framebuffer, self._texture
-        self._texture = self.ctx.texture((width, height), 4)
-        self._framebuffer = self.ctx.framebuffer([self._texture])
-        self._framebuffer.use()  # moderngl binds what was in use again after a clear: that must not be the old one
-        self._framebuffer.clear(0.0, 0.0, 0.0, 1.0)
-        for old in before:
-            if old is not None:
-                old.release()
+        self._target: Target | None = Target(self.ctx, (width, height))
 
     def resize(self, width: int, height: int, scale: float | None = None) -> None:
         """Draw in this many pixels from now on."""
         self._scale = self._scale if scale is None else scale
         if (width, height) != self.size:
-            self._allocate(width, height)
+            before, self._target = self._drawn, Target(self.ctx, (width, height))
+            before.release()
+
+    @property
+    def _drawn(self) -> Target:
+        assert self._target is not None, "the screen is closed"
+        return self._target
 
     @property
     def size(self) -> tuple[int, int]:
-        width, height = self.framebuffer.size
-        return width, height
+        return self._drawn.size
 
     @property
     def scale(self) -> float:
@@ -114,8 +107,7 @@ class OffscreenScreen:
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        assert self._framebuffer is not None, "the screen is closed"
-        return self._framebuffer
+        return self._drawn.framebuffer
 
     @property
     def closed(self) -> bool:
@@ -131,16 +123,10 @@ class OffscreenScreen:
 
     def push(self, *events: Event) -> None:
         """Put events into the queue, as if a user had caused them. May be called from any thread."""
-        with self._ready:
-            self._events.extend(events)
-            self._ready.notify()
+        self._mailbox.put(*events)
 
     def poll(self, timeout: float) -> list[Event]:
-        with self._ready:
-            if not self._events and not self._woken and timeout > 0:
-                self._ready.wait_for(lambda: bool(self._events) or self._woken, timeout)
-            self._woken = False
-            events, self._events = self._events, []
+        events = self._mailbox.take(timeout)
         for event in events:
             if isinstance(event, Resize):
                 self.resize(event.width, event.height, event.scale)
@@ -149,18 +135,14 @@ class OffscreenScreen:
         return events
 
     def wake(self) -> None:
-        with self._ready:
-            self._woken = True
-            self._ready.notify()
+        self._mailbox.wake()
 
     def present(self) -> None:
         """Nothing to show it on; hands the drawing to the GPU, and waits for nothing."""
         GL.current().glFlush()
 
     def pixels(self) -> np.ndarray:
-        width, height = self.size
-        data = self.framebuffer.read(components=4, alignment=1)
-        return np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
+        return self._drawn.pixels()
 
     def caption(self, caption: Caption) -> None:
         """There is nothing around the picture."""
@@ -179,9 +161,8 @@ class OffscreenScreen:
         if self._released:
             return
         self._released = True
-        if self._framebuffer is not None and self._texture is not None:
-            self._framebuffer.release()
-            self._texture.release()
-            self._framebuffer = self._texture = None
+        if self._target is not None:
+            self._target.release()
+            self._target = None
         self.ctx.release()
         _egl.let_go(self._egl)
