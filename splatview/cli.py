@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _VIEWER = {
-    "serve": "show running trainings, or files, in a window or offscreen",
+    "serve": "show running trainings, or files, in a window or in browsers",
     "shot": "draw one stream or file into a PNG; needs no screen and no running viewer",
 }
 _OWN = {
@@ -30,7 +30,7 @@ In your training script:
     import splatview
     splatview.publish(tensor)        # an image, or the parameters of a Gaussian scene
 
-and in another terminal: splatview serve
+and in another terminal: splatview serve, or in a notebook: splatview.show()
 
 commands:
 {commands}
