@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,8 +55,9 @@ def viewer(start: Callable[..., Viewer]) -> Viewer:
 
 @pytest.fixture
 def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile. Whatever a page logs as an
-    error, and any error that its script does not catch, fails the test, but for what is in `page.expected`."""
+    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile; `script` runs in it before
+    the page's own. An error that its script does not catch or that it logs fails the test, but for those logged that
+    match `expected`."""
     faults: list[str] = []
     with ExitStack() as opened:
         def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "",
@@ -68,7 +70,7 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
                 context.add_init_script(script)
 
             def logged(message: ConsoleMessage) -> None:
-                if message.type == "error" and not (expected and expected in message.text):
+                if message.type == "error" and not (expected and re.search(expected, message.text)):
                     faults.append(message.text)
 
             page = context.new_page()

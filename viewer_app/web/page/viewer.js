@@ -277,11 +277,6 @@ function watchSize() {
   try {
     observer.observe(canvas, {box: "device-pixel-content-box"}); // replaces the line above where it is known
   } catch { /* Safari: the ratio will do */ }
-  const watchRatio = () => {
-    measure();
-    matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener("change", watchRatio, {once: true});
-  };
-  watchRatio();
 }
 
 // ---- pointers
@@ -682,7 +677,10 @@ on(el.again, "click", () => {
 });
 el.full.hidden = !document.fullscreenEnabled;
 showRates();
-setInterval(showRates, 250);
+setInterval(() => {
+  showRates();
+  measure(); // another ratio of pixels is not always told: a page on its way to another monitor, an emulated phone
+}, 250);
 watchSize();
 if (window.top === window) focusViewer(); // inside a notebook the focus is the notebook's
 showState();

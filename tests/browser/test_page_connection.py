@@ -1,0 +1,256 @@
+"""The page's connection, size and surroundings, in a real Chromium: restarts, refusals, tabs, the phone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from pages import connected, drawn, on_canvas, state, until
+
+from viewer_app.web import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pages import Open, Viewer
+
+REFUSED = "ERR_CONNECTION_REFUSED"
+"""What a browser logs for every attempt to reach a server that is gone."""
+
+
+# ---- size
+
+
+def test_a_resize_is_told_and_the_last_picture_stays(viewer: Viewer, open_page: Open,
+                                                     picture_of: Callable[..., np.ndarray]) -> None:
+    page, client = connected(viewer, open_page, (800, 600))
+    page.set_viewport_size({"width": 1000, "height": 700})
+    resize = client.wait(m.Resize)
+    assert (resize.width, resize.height, resize.scale) == (1000, 700, 1.0)
+    seen = picture_of(page)  # the old picture over all of the new window: no black, no empty edge
+    assert seen.shape == (700, 1000, 3)
+    small = drawn(800, 600)
+    np.testing.assert_allclose(seen[-1, -1].astype(int), small[-1, -1], atol=2)
+    np.testing.assert_allclose(seen[353, 505].astype(int), small[302, 404], atol=12)
+    client.shows(drawn(1000, 700, 5))
+    np.testing.assert_array_equal(on_canvas(page), drawn(1000, 700, 5))
+    np.testing.assert_array_equal(picture_of(page)[60:], drawn(1000, 700, 5)[60:])
+
+
+@pytest.mark.parametrize("ratio", [1.25, 2, 3])
+def test_device_pixels(viewer: Viewer, open_page: Open, picture_of: Callable[..., np.ndarray], ratio: float) -> None:
+    page, client = connected(viewer, open_page, (800, 400), ratio)
+    assert (client.hello.width, client.hello.height) == (800 * ratio, 400 * ratio)
+    assert client.hello.scale == ratio
+    pixels = drawn(client.hello.width, client.hello.height)
+    seen = picture_of(page)
+    below = round(60 * ratio)
+    np.testing.assert_array_equal(seen[below:], pixels[below:])  # sharp: pixel for pixel
+    page.mouse.move(100, 200)
+    move = client.wait(m.Move)
+    assert (move.x, move.y) == (100 * ratio, 200 * ratio)
+
+
+def test_another_pixel_ratio_while_it_is_open(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, (800, 400))
+    page.context.new_cdp_session(page).send("Emulation.setDeviceMetricsOverride", {
+        "width": 800, "height": 400, "deviceScaleFactor": 2, "mobile": False})
+    resize = client.wait(m.Resize)
+    assert (resize.width, resize.height, resize.scale) == (1600, 800, 2.0)
+
+
+def test_a_huge_window_gets_fewer_pixels(viewer: Viewer, open_page: Open) -> None:
+    page = open_page(viewer.url, (2400, 1500), 3)
+    hello = viewer.client().hello
+    assert hello.width * hello.height == pytest.approx(3840 * 2160, rel=1e-3)
+    assert hello.width / hello.height == pytest.approx(1.6, rel=1e-3)
+    assert hello.scale == pytest.approx(hello.width / 2400, rel=1e-3)
+    page.set_viewport_size({"width": 2400, "height": 200})
+    until(page, "splatview.state().width === 4096")
+    assert state(page)["scale"] == pytest.approx(4096 / 2400)
+
+
+# ---- connection
+
+
+def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., Viewer], open_page: Open,
+                                                       picture_of: Callable[..., np.ndarray]) -> None:
+    first = start()
+    page, client = connected(first, open_page, (1280, 800), expected=REFUSED)
+    client.connection.send(m.Caption("render", "", True))
+    until(page, "splatview.state().typing")
+    page.mouse.move(300, 200)
+    page.mouse.down()
+    first.close()
+    until(page, "splatview.state().notice === 'The viewer is gone. Trying again…'")
+    assert not state(page)["connected"]
+    page.wait_for_timeout(900)  # it dims
+    seen = picture_of(page, "gone")
+    np.testing.assert_array_equal(on_canvas(page), drawn(1280, 800))  # the last picture is kept
+    assert 20 < seen[100:].mean() < 0.75 * drawn(1280, 800)[100:].mean()
+    again = start(first.port)
+    assert again.port == first.port
+    fresh = again.client()
+    assert fresh.hello.id == client.hello.id
+    fresh.shows(drawn(1280, 800, 9))
+    np.testing.assert_array_equal(on_canvas(page), drawn(1280, 800, 9))
+    assert (state(page)["notice"], state(page)["typing"]) == ("", False)
+    page.mouse.up()  # of the press before: the new viewer knows nothing of it
+    page.keyboard.press("f")
+    fresh.wait(m.Key, 2)
+    assert not fresh.said(m.Press, m.Release)
+
+
+def test_being_online_again_is_tried_at_once(start: Callable[..., Viewer], open_page: Open) -> None:
+    first = start()
+    page, _ = connected(first, open_page, expected=REFUSED,  # nothing is tried again by itself
+                        script="window.setTimeout = (real => (f, ms) => real(f, ms === 250 ? 1e9 : ms))(setTimeout);")
+    first.close()
+    until(page, "splatview.state().notice")
+    again = start(first.port)
+    page.evaluate("window.dispatchEvent(new Event('online'))")
+    again.client()
+    until(page, "splatview.state().connected")
+
+
+def test_a_refusal_is_shown_and_respected(viewer: Viewer, open_page: Open,
+                                          picture_of: Callable[..., np.ndarray]) -> None:
+    page, client = connected(viewer, open_page)
+    client.connection.send(m.Refused("This viewer shows to nobody else", False))
+    client.connection.close()
+    until(page, "splatview.state().notice === 'This viewer shows to nobody else'")
+    page.evaluate("window.dispatchEvent(new Event('online'))")
+    page.wait_for_timeout(1000)
+    assert not viewer.server.arrivals()
+    picture_of(page, "refused")
+    page.click("text=Try again")
+    viewer.client().shows(drawn(800, 600, 2))
+    assert state(page)["notice"] == ""
+
+
+def test_a_refusal_for_now_is_tried_again(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    client.connection.send(m.Refused("Too many pages.", True))
+    client.connection.close()
+    until(page, "splatview.state().notice === 'Too many pages. Trying again…'")
+    viewer.client()
+    until(page, "splatview.state().notice === ''")
+
+
+def test_a_token_that_is_no_longer_right(start: Callable[..., Viewer], open_page: Open) -> None:
+    first = start(token="abc")
+    page, _ = connected(first, open_page, expected=f"{REFUSED}|403")
+    first.close()
+    until(page, "splatview.state().notice")
+    start(first.port, token="other")
+    until(page, "/token in this address/.test(splatview.state().notice)")
+    assert page.is_visible("text=Try again")
+
+
+def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    loads = []
+    page.on("load", lambda: loads.append(page.url))
+    client.connection.send(m.Welcome(2, "9.0", viewer.server.viewer))
+    client.gone()
+    second = viewer.client()
+    assert second.hello.id == client.hello.id
+    until(page, "splatview.state().connected")
+    assert len(loads) == 1
+    second.connection.send(m.Welcome(2, "9.0", viewer.server.viewer))
+    until(page, "splatview.state().notice === 'This page is older than the viewer: reload it.'")
+    second.gone()
+    page.wait_for_timeout(500)
+    assert len(loads) == 1 and not viewer.server.arrivals()
+    page.click("#again")
+    viewer.client()
+
+
+def test_tabs_have_ids_of_their_own_and_keep_them(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.reload()
+    assert viewer.client().hello.id == client.hello.id
+    with page.context.expect_page() as opened:
+        page.evaluate("void window.open(location.href)")  # a copy of the tab, its session's storage included
+    copy = viewer.client()
+    assert copy.hello.id != client.hello.id
+    opened.value.reload()
+    assert viewer.client().hello.id == copy.hello.id
+
+
+def test_a_hidden_page_says_so(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.evaluate("""() => { Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true});
+      window.away = true; document.dispatchEvent(new Event('visibilitychange')); }""")
+    assert client.wait(m.Visible).on is False
+    client.shows(drawn(800, 600, 2))  # and does not leave the viewer waiting for what it draws
+    page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    assert client.wait(m.Visible, 2).on is True
+
+
+# ---- what is around the picture
+
+
+def test_title_and_trouble(viewer: Viewer, open_page: Open, picture_of: Callable[..., np.ndarray]) -> None:
+    page = open_page(viewer.url, (1280, 800))
+    client = viewer.client()
+    assert page.inner_text("#notice") == "Connecting…"
+    client.connection.send(m.Caption("render - splatview", "The trainer is gone.", False))
+    client.shows(np.full((800, 1280, 3), 90, np.uint8))
+    until(page, "splatview.state().notice === 'The trainer is gone.'")
+    assert page.title() == "render - splatview"
+    picture_of(page, "trouble")
+    box = page.locator("#notice").bounding_box()
+    assert box is not None and box["x"] > 280 and box["y"] + box["height"] < 80  # beside the panel, at the top
+    client.connection.send(m.Caption("render - splatview", "", False))
+    until(page, "splatview.state().notice === ''")
+    assert page.is_hidden("#notice")
+
+
+def test_the_buttons_fade_and_leave_the_keys_to_the_viewer(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(300, 200)
+    for button, key in (("#panel", "h"), ("#fit", "f")):
+        client.forget()
+        page.click(button)
+        client.wait(m.Key, 2)
+        assert [(said.name, said.pressed) for said in client.said(m.Key)] == [(key, True), (key, False)]
+        assert not client.said(m.Press)
+    page.mouse.move(300, 200)
+    until(page, "document.body.classList.contains('rest')")
+    until(page, "getComputedStyle(document.querySelector('#buttons')).opacity === '0'")
+    client.forget()
+    page.mouse.move(700, 20)
+    page.mouse.down()
+    page.mouse.up()
+    page.keyboard.press("F6")  # and by keyboard
+    assert page.evaluate("document.activeElement.id") == "panel"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    client.wait(m.Key, 4)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    client.wait(m.Key, 6)
+    assert [said.name for said in client.said(m.Key) if said.pressed] == ["h", "f", "tab"]
+
+
+def test_a_phone(viewer: Viewer, open_page: Open, picture_of: Callable[..., np.ndarray]) -> None:
+    page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
+    assert (client.hello.width, client.hello.height, client.hello.scale) == (1170, 2532, 3.0)
+    assert page.evaluate("[innerWidth, innerHeight, document.documentElement.scrollWidth]") == [390, 844, 390]
+    picture_of(page, "phone")
+    for name in ("panel", "fit", "shot"):
+        box = page.locator(f"#{name}").bounding_box()
+        assert box is not None and box["width"] >= 44 and box["height"] >= 44
+        assert box["x"] >= 195 and box["x"] + box["width"] <= 390  # beside the panel
+    page.tap("#panel")
+    client.wait(m.Key, 2)
+    assert [key.name for key in client.said(m.Key)] == ["h", "h"]
+    assert not client.said(m.Press)
+    assert page.is_hidden("#keyboard")
+    client.connection.send(m.Caption("render", "", True))
+    page.wait_for_selector("#keyboard")
+    page.tap("#keyboard")
+    assert page.evaluate("document.activeElement.id") == "field"
