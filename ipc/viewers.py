@@ -29,7 +29,8 @@ __all__ = ["Announcement", "ViewerInfo", "announce", "viewers"]
 
 _log = logging.getLogger("splatview")
 _NAME = re.compile(r"\.?viewer-[0-9]{1,10}-[0-9a-f]{8}\.json")
-_URL = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})/(?:\?[A-Za-z0-9._~=&%-]*)?")
+_URL = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9._-]+):([0-9]{1,5})"
+                  r"(?:/(?:\?[A-Za-z0-9._~=&%-]*)?)?")
 _MOST = 1000
 """Entries of the runtime folder that are looked at."""
 
@@ -39,7 +40,7 @@ class ViewerInfo(msgspec.Struct, frozen=True):
 
     pid: Annotated[int, Meta(ge=1, le=2**31)]
     url: Annotated[str, Meta(max_length=1024)]
-    """What a browser on this machine opens, "http://HOST:PORT/" with "?token=..." where one is demanded."""
+    """What a browser on this machine opens, "http://HOST:PORT", with "/?token=..." where one is demanded."""
     host: Annotated[str, Meta(min_length=1, max_length=255)]
     """The address that it listens at."""
     port: Annotated[int, Meta(ge=1, le=65535)]
@@ -51,7 +52,7 @@ class ViewerInfo(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         match = _URL.fullmatch(self.url)
         if match is None or int(match[1]) != self.port:
-            raise ValueError(f"url {self.url!r} is not of the form http://HOST:{self.port}/ or "
+            raise ValueError(f"url {self.url!r} is not of the form http://HOST:{self.port} or "
                              f"http://HOST:{self.port}/?token=TOKEN")
 
 

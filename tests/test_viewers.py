@@ -47,7 +47,7 @@ def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
 
 
 def test_the_newest_comes_first() -> None:
-    with announce(URL, host="127.0.0.1", port=7007), announce("http://[::1]:7008/", host="::1", port=7008):
+    with announce(URL, host="127.0.0.1", port=7007), announce("http://[fe80::1%eth0]:7008", host="fe80::1", port=7008):
         assert [v.port for v in viewers()] == [7008, 7007]
         assert [v.run for v in viewers()] == [None, None]
     assert viewers() == []
@@ -108,7 +108,8 @@ def test_fields_of_later_versions_are_ignored(entry: Path) -> None:
     said(host="h" * 300), said(run="r" * 300), said(run=1), said(started=None), said(started="1"),
     *(said(url=url) for url in (
         "", "javascript:alert(1)", "https://127.0.0.1:7007/", "http://127.0.0.1/", "http://127.0.0.1:7008/",
-        "http://a@127.0.0.1:7007/", "http://127.0.0.1:7007/x", "http://127.0.0.1:7007/\n", "http://127.0.0.1:7007/?a\"b",
+        "http://a@127.0.0.1:7007/", "http://127.0.0.1:7007/x", "http://127.0.0.1:7007?token=x",
+        "http://127.0.0.1:7007/\n", "http://127.0.0.1:7007/?a\"b",
         "http://127.0.0.1:7007/?" + "a" * 2000)),
 ])
 def test_entries_that_make_no_sense_are_left_out(entry: Path, content: str) -> None:
