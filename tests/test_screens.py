@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from browser_rig import Rig
 from PIL import Image
 
 import viewer_app.screens
@@ -30,6 +31,7 @@ from viewer_app.events import (
 )
 from viewer_app.screens.base import Caption, parse_size
 from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.web import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,13 +42,23 @@ if TYPE_CHECKING:
     from viewer_app.screens.base import Screen
     from viewer_app.screens.window import WindowScreen
 
-SCREENS = ["offscreen", pytest.param("window", marks=pytest.mark.display)]
-NAMES = {"offscreen", "window"}
+SCREENS = ["offscreen", pytest.param("window", marks=pytest.mark.display), "browser"]
+NAMES = {"offscreen", "window", "browser"}
 
 
-def open_screen(name: str, width: int = 96, height: int = 64) -> Screen:
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    """What browser screens need around them."""
+    with Rig() as made:
+        yield made
+
+
+def open_screen(name: str, rig: Rig | None = None, width: int = 96, height: int = 64) -> Screen:
     if name == "offscreen":
         return OffscreenScreen(width, height)
+    if name == "browser":
+        assert rig is not None
+        return rig.open(width, height)
     from viewer_app.screens.window import WindowScreen
 
     return WindowScreen(width, height, vsync=False)
@@ -56,15 +68,17 @@ def open_screen(name: str, width: int = 96, height: int = 64) -> Screen:
 def screen(request: pytest.FixtureRequest) -> Iterator[Screen]:
     if request.param == "window":
         request.getfixturevalue("display")
-    s = open_screen(request.param)
+    s = open_screen(request.param, request.getfixturevalue("rig") if request.param == "browser" else None)
     yield s
     s.close()
 
 
-def resize(screen: Screen, width: int, height: int) -> None:
+def resize(screen: Screen, width: int, height: int, request: pytest.FixtureRequest) -> None:
     """As its user would."""
     if isinstance(screen, OffscreenScreen):
         screen.push(Resize(width, height))
+    elif screen.name == "browser":
+        request.getfixturevalue("rig").pages[screen].send(messages.Resize(width, height))
     else:
         import glfw
 
@@ -107,11 +121,12 @@ def test_every_picture_is_its_own(screen: Screen) -> None:
         screen.present()
 
 
-def test_resize_is_told_and_followed(screen: Screen, wait_until: Callable[..., object]) -> None:
+def test_resize_is_told_and_followed(screen: Screen, wait_until: Callable[..., object],
+                                     request: pytest.FixtureRequest) -> None:
     screen.framebuffer.clear(1.0, 0.0, 0.0, 1.0)
     screen.present()
     screen.poll(0)
-    resize(screen, 140, 90)
+    resize(screen, 140, 90, request)
     told: list[Resize] = []
     wait_until(lambda: told.extend(e for e in screen.poll(0.05) if isinstance(e, Resize)) or told)
     assert (told[-1].width, told[-1].height) == (140, 90) == screen.size
@@ -170,9 +185,9 @@ def test_close_is_idempotent(screen: Screen) -> None:
     assert not screen.visible
 
 
-def test_another_one_can_be_opened_afterwards(screen: Screen) -> None:
+def test_another_one_can_be_opened_afterwards(screen: Screen, request: pytest.FixtureRequest) -> None:
     screen.close()
-    again = open_screen(screen.name)
+    again = open_screen(screen.name, request.getfixturevalue("rig") if screen.name == "browser" else None)
     again.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
     assert (again.pixels()[..., 1] == 255).all()
     again.close()

@@ -1,0 +1,120 @@
+"""Browser screens over a real server and real WebSockets, for tests."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+from web_clients import Page
+
+from viewer_app.screens.browser import BrowserScreen
+from viewer_app.screens.offscreen import create_context
+from viewer_app.web.server import WebServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import moderngl
+
+    from viewer_app.events import Event
+    from viewer_app.web.messages import Picture
+
+
+class Rig:
+    """A context, a server and the pages that are connected to it."""
+
+    def __init__(self) -> None:
+        self.ctx: moderngl.Context = create_context()
+        self.woken = 0
+        self.server = WebServer(port=0, wake=self._wake)
+        self.pages: dict[BrowserScreen, Page] = {}
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def open(self, width: int = 96, height: int = 64, scale: float = 1.0, *, visible: bool = True, acks: bool = True,
+             reading: bool = True, **options: Any) -> BrowserScreen:
+        """A page that says hello, and its screen."""
+        page = Page(self.server.port, acks=acks, reading=reading).connect()
+        if reading:
+            page.greet(width, height, scale, visible=visible)
+        else:
+            from viewer_app.web.messages import PROTOCOL, Hello
+
+            page.send(Hello(protocol=PROTOCOL, id="deaf", width=width, height=height, scale=scale, visible=visible))
+        end = time.monotonic() + 10
+        while not (arrived := self.server.arrivals()):
+            assert time.monotonic() < end, "nobody arrived"
+            time.sleep(0.002)
+        screen = BrowserScreen(self.ctx, arrived[0], self._wake, **options)
+        self.pages[screen] = page
+        return screen
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for screen, page in self.pages.items():
+            screen.close()
+            page.end()
+        self.server.close()
+        assert self.ctx.error == "GL_NO_ERROR"
+        self.ctx.release()
+
+
+def draw(screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0) -> np.ndarray:
+    """Draw and present something, when the screen takes it; what was drawn, (H, W, 3). `mark` makes it another picture
+    than the same with another one."""
+    until_ready(screen)
+    screen.framebuffer.clear(*color, 1.0)
+    width, height = screen.size
+    screen.framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, height - height // 4, width // 3, height // 4))
+    screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0, viewport=(mark % (width - 8), 8, 8, 8))
+    drawn = screen.pixels()[..., :3]
+    screen.present()
+    return drawn
+
+
+def until_ready(screen: BrowserScreen, seconds: float = 10.0) -> list[Event]:
+    """Poll until another picture is taken; the events meanwhile."""
+    events: list[Event] = []
+    poll(screen, lambda: screen.ready, seconds, events)
+    return events
+
+
+def poll(screen: BrowserScreen, condition: Callable[[], Any], seconds: float = 10.0,
+         events: list[Event] | None = None) -> Any:
+    """Poll as the viewer's loop does until something is true, and return that."""
+    end = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < end, f"not within {seconds} s"
+        got = screen.poll(0.01)
+        if events is not None:
+            events.extend(got)
+    return result
+
+
+def decoded(picture: Picture) -> np.ndarray:
+    """(H, W, 3) uint8."""
+    image = Image.open(io.BytesIO(picture.data))
+    assert image.format is not None and image.format.lower() == picture.format
+    assert image.size == picture.size
+    return np.asarray(image.convert("RGB"))
+
+
+def restful(screen: BrowserScreen, page: Page, seconds: float = 10.0) -> Picture:
+    """The picture without loss that comes when nothing more is drawn."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        screen.poll(0.01)
+        while not page._pictures.empty():
+            picture = page.picture()
+            if picture.lossless:
+                return picture
+    raise AssertionError(f"no lossless picture within {seconds} s")

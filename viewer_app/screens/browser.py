@@ -1,0 +1,312 @@
+"""A browser tab as a screen: what is drawn goes out as encoded pictures, what its user does comes back."""
+
+from __future__ import annotations
+
+import io
+import logging
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+import moderngl
+
+from ipc import IpcError
+from viewer_app.errors import GraphicsError
+from viewer_app.events import ClickCounter, Expose, Resize
+from viewer_app.renderers.gl import SOFTWARE
+from viewer_app.screens._mailbox import Mailbox
+from viewer_app.screens._readback import BufferReader, CudaReader, HostReader
+from viewer_app.screens._target import Target
+from viewer_app.screens.base import MIN_SIZE
+from viewer_app.web import messages as m
+from viewer_app.web.encoders import choose
+from viewer_app.web.encoders.base import MAX_SIDE
+from viewer_app.web.encoders.turbo import TurboEncoder
+from viewer_app.web.sender import Sender, scaled, workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    import numpy as np
+
+    from viewer_app.events import Event
+    from viewer_app.gpu_work import GpuWork
+    from viewer_app.screens._readback import Reader
+    from viewer_app.screens.base import Caption
+    from viewer_app.web.connection import Connection
+    from viewer_app.web.encoders.base import Encoder
+
+log = logging.getLogger("splatview")
+
+_FAILURES = (moderngl.Error, IpcError, RuntimeError)
+"""What OpenGL, the ways from it to CUDA and torch raise, where there is too little memory for instance."""
+_GLANCE = 0.002
+"""Seconds until a picture that the GPU is reading is looked for again."""
+
+
+class BrowserScreen:
+    """One page. Draws in a context that it shares with other screens and does not close."""
+
+    name: ClassVar[str] = "browser"
+
+    def __init__(self, ctx: moderngl.Context, connection: Connection, wake: Callable[[], None], *,
+                 encoder: Encoder | None = None, pool: Executor | None = None, work: GpuWork | None = None) -> None:
+        """`wake` ends the sleep of the loop that draws, from any thread. `encoder`: shared with others, and not closed
+        here; by default one of its own. `pool`: the threads that encode. `work`: what is told how long the GPU encodes.
+
+        Raises GraphicsError when no framebuffer of the page's size can be made.
+        """
+        self.ctx = ctx
+        self._connection = connection
+        self._wake_loop = wake
+        self._work = work
+        self._own_encoder = choose(ctx) if encoder is None else None
+        self._encoder: Encoder = encoder or self._own_encoder  # type: ignore[assignment]
+        self._pool = pool or workers()
+        self._most = min(MAX_SIDE, int(ctx.info["GL_MAX_TEXTURE_SIZE"]))
+        hello = connection.hello
+        self._scale, self._visible = hello.scale, hello.visible
+        self._closed = self._released = self._missed = False
+        self._mailbox: Mailbox[tuple[Event, float, float]] = Mailbox(_supersedes)
+        self._clicks = ClickCounter()
+        self._at = self._at_drawn = 0.0, 0.0
+        """The newest event since the last picture, and the newest in that: the page's time and ours."""
+        self._caption: Caption | None = None
+        self._clipboard = ""
+        self._glancing = False
+        try:
+            self._target, self._reader = self._make(self._allowed(hello.width, hello.height))
+        except BaseException:
+            self._close_encoder()
+            raise
+        self._sender = Sender(connection, self._encoder, self._reader.frames, self._changed, pool=self._pool)
+        connection.attach(self)
+
+    def _allowed(self, width: int, height: int) -> tuple[int, int]:
+        return min(max(width, MIN_SIZE), self._most), min(max(height, MIN_SIZE), self._most)
+
+    def _make(self, size: tuple[int, int]) -> tuple[Target, Reader]:
+        """What to draw into and how to read it."""
+        try:
+            if self._encoder.cuda:
+                made = self._make_shared(size)
+                if made is not None:
+                    return made
+            target = Target(self.ctx, size)
+        except _FAILURES as e:
+            raise GraphicsError(f"no picture of {size[0]} x {size[1]} can be drawn for a browser: {e}") from e
+        if any(word in self.ctx.info["GL_RENDERER"].lower() for word in SOFTWARE):
+            return target, HostReader()
+        return target, BufferReader(self.ctx)
+
+    def _make_shared(self, size: tuple[int, int]) -> tuple[Target, Reader] | None:
+        """For an encoder that takes CUDA tensors; None, and another encoder, where OpenGL's pictures do not get there
+        any faster than through host memory."""
+        try:
+            target = Target(self.ctx, size, shared=True)
+            assert target.shared is not None
+            if target.shared.way != "host":
+                return target, CudaReader(self._encoder.device)  # type: ignore[attr-defined]
+            target.release()
+            reason = target.shared.reason
+        except IpcError as e:
+            reason = str(e)
+        log.warning("pictures for browsers are encoded on the CPU: %s", reason)
+        self._encoder = TurboEncoder(reason)
+        return None
+
+    # -- in the web thread -----------------------------------------------------------------------------------
+
+    def take(self, message: m.ClientMessage, now: float) -> None:
+        """What the page says."""
+        if isinstance(message, m.Ack):
+            self._sender.acked(message.number)
+            return
+        if isinstance(message, m.Visible):
+            before, self._visible = self._visible, message.on
+            if message.on and not before:
+                self._put(Expose(), 0.0, now)
+            elif not message.on:
+                self._sender.hidden()
+            return
+        event = m.event_of(message, self._clicks, now, self._scale)
+        if event is not None:
+            self._put(event, getattr(message, "at", 0.0), now)
+
+    def _put(self, event: Event, at: float, now: float) -> None:
+        if not self._mailbox.put((event, at, now)):
+            self._connection.close("the viewer is too far behind; connect again")
+        self._wake_loop()
+
+    def lost(self) -> None:
+        """The page is gone."""
+        self._closed = True
+        self.wake()
+        self._wake_loop()
+
+    # -- in any thread ---------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        """Another picture may be taken."""
+        self.wake()
+        self._wake_loop()
+
+    def wake(self) -> None:
+        self._mailbox.wake()
+
+    # -- in the thread that draws ----------------------------------------------------------------------------
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self._target.size
+
+    @property
+    def scale(self) -> float:
+        return self._scale
+
+    @property
+    def framebuffer(self) -> moderngl.Framebuffer:
+        return self._target.framebuffer
+
+    @property
+    def closed(self) -> bool:
+        return self._closed or self._connection.closed
+
+    @property
+    def visible(self) -> bool:
+        return self._visible and not self.closed
+
+    @property
+    def ready(self) -> bool:
+        return not self.closed and not self._reader.reading and self._sender.ready
+
+    def poll(self, timeout: float) -> list[Event]:
+        self._look_after()
+        if timeout > 0:
+            glance = _GLANCE if self._reader.reading else timeout
+            due = self._sender.due - time.monotonic() if self._visible else timeout
+            timeout = max(min(timeout, glance, due), 0.0)
+        items = self._mailbox.take(timeout)
+        if timeout > 0:
+            self._look_after()
+        events = []
+        for event, at, now in items:
+            if at > 0:
+                self._at = at, now
+            if isinstance(event, Resize):
+                event = Resize(*self._allowed(event.width, event.height), event.scale)
+                self._resize(event)
+            events.append(event)
+        return events
+
+    def _look_after(self) -> None:
+        """What goes on beside the drawing."""
+        if self._released:
+            return
+        self._collect()
+        if self._visible:
+            self._sender.rest()
+        while self._sender.took:
+            size, ms = self._sender.took.popleft()
+            if self._work is not None:
+                self._work.took(("encode", *size), ms)
+        if self._missed and self.ready:
+            self._missed = False
+            self._mailbox.put((Expose(), 0.0, time.monotonic()))
+
+    def _collect(self) -> None:
+        frame = self._reader.collect()
+        if frame is not None:
+            frame.at, frame.taken = self._at_drawn
+            self._sender.send(frame)
+        elif self._reader.reading and not self._glancing:
+            self._glancing = True
+            self._pool.submit(self._glance)
+
+    def _glance(self) -> None:
+        """Have the loop look for what the GPU reads, which tells nobody when it is done."""
+        time.sleep(_GLANCE)
+        self._glancing = False
+        self._changed()
+
+    def _resize(self, event: Resize) -> None:
+        self._scale = event.scale
+        if (event.width, event.height) == self.size or self._released:
+            return
+        try:
+            target = Target(self.ctx, (event.width, event.height), shared=self._target.shared is not None)
+        except _FAILURES as e:
+            log.warning("no picture of %d x %d can be drawn for the browser at %s: %s", event.width, event.height,
+                        self._connection.peer, e)
+            self._connection.close("no picture of this size can be drawn")
+            return
+        before, self._target = self._target, target
+        before.release()
+
+    def present(self) -> None:
+        """Hand over what was drawn. While the screen is not `ready` that is remembered, and asked for again."""
+        if not self.ready:
+            self._missed = not self.closed
+            return
+        self._missed = False
+        self._at_drawn, self._at = self._at, (0.0, 0.0)
+        if self._work is not None and self._encoder.cuda:
+            self._work.governor.gives(("encode", *scaled(self.size, self._sender.level.scale)), "cuda")
+        try:
+            self._reader.begin(self._target)
+            self._collect()
+        except _FAILURES as e:
+            log.warning("the browser at %s gets no picture: %s", self._connection.peer, e)
+            self._connection.close("no picture can be read")
+
+    def pixels(self) -> np.ndarray:
+        return self._target.pixels()
+
+    def caption(self, caption: Caption) -> None:
+        if caption != self._caption:
+            self._caption = caption
+            self._connection.send(m.Caption(caption.title, caption.trouble, caption.typing))
+
+    def copy(self, text: str) -> None:
+        self._clipboard = text
+        self._connection.send(m.Clipboard(text))
+
+    def clipboard(self) -> str:
+        return self._clipboard
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in name).strip(" .") or "splatview"
+        self._pool.submit(_keep, self._connection, picture, clean)
+
+    def _close_encoder(self) -> None:
+        if self._own_encoder is not None:
+            self._own_encoder.close()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._released:
+            return
+        self._released = True
+        self._connection.close()
+        self._sender.close()
+        self._reader.close()
+        self._target.release()
+        self._close_encoder()
+        self.wake()
+
+
+def _supersedes(new: tuple[Event, float, float], last: tuple[Event, float, float]) -> bool:
+    """Whether an event says all that the one before it said."""
+    return type(new[0]) is type(last[0]) and isinstance(new[0], (m.events.PointerMove, Resize, Expose))
+
+
+def _keep(connection: Connection, picture: np.ndarray, name: str) -> None:
+    from PIL import Image
+
+    try:
+        png = io.BytesIO()
+        Image.fromarray(picture).save(png, "PNG", compress_level=4)
+        stem = name.encode()[:240].decode(errors="ignore")
+        connection.send_file(f"{stem}.png", png.getvalue())
+    except Exception:
+        log.exception("A picture for the page at %s could not be kept", connection.peer)

@@ -1,0 +1,279 @@
+"""From pixels to a page: compares, encodes and sends in worker threads, at the pace that the page keeps."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import math
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from viewer_app.errors import ViewerError
+from viewer_app.web.encoders.base import host_pixels
+from viewer_app.web.encoders.lossless import LosslessEncoder
+from viewer_app.web.messages import Picture
+from viewer_app.web.pacing import RESTING, Level, Pacer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
+
+    from viewer_app.screens._readback import Frame, Frames
+    from viewer_app.web.connection import Connection
+    from viewer_app.web.encoders.base import Encoder
+
+log = logging.getLogger("splatview")
+
+REST = 0.25
+"""Seconds without another picture after which the last one is sent without loss."""
+_REST_OF_TRY = 0.05
+"""The same where the last one was worse than it needed to be."""
+_ANSWERED = 0.25
+"""Seconds within which another picture may still be the answer to an event."""
+
+
+@functools.cache
+def workers() -> Executor:
+    """The threads that encode for all pages; they leave a core for what draws."""
+    return ThreadPoolExecutor(2, "encode")
+
+
+class Sender:
+    """One page's pictures. `send`, `rest` and `close` belong to the thread that draws, the others to any thread."""
+
+    def __init__(self, connection: Connection, encoder: Encoder, frames: Frames, changed: Callable[[], None], *,
+                 pool: Executor | None = None) -> None:
+        """`frames`: where frames go that are not used any more. `changed` is called in any thread when `ready` may have
+        become true."""
+        self.took: deque[tuple[tuple[int, int], float]] = deque(maxlen=64)
+        """Sizes of pictures that the GPU encoded, and the milliseconds that it took."""
+        self._connection = connection
+        self._encoder = encoder
+        self._frames = frames
+        self._changed = changed
+        self._pool = pool or workers()
+        self._pacer = Pacer()
+        self._lock = threading.Lock()
+        self._busy = self._resting = self._closed = self._failed = False
+        self._number = 0
+        self._last: Frame | None = None
+        """What the page shows, or will when it has drawn all."""
+        self._users: dict[Frame, int] = {}
+        self._due = math.inf
+        self._unanswered = 0.0, 0.0
+        self._stream: Any = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether another picture may be sent."""
+        with self._lock:
+            return not self._busy and self._pacer.ready and not self._closed
+
+    @property
+    def due(self) -> float:
+        """When `rest` has something to do, by time.monotonic(); inf: never as things are."""
+        with self._lock:
+            return math.inf if self._busy or self._resting or self._pacer.in_flight else self._due
+
+    @property
+    def level(self) -> Level:
+        """What the next picture will be."""
+        with self._lock:
+            return self._pacer.level
+
+    def acked(self, number: int) -> None:
+        """Picture `number` stands on the page."""
+        with self._lock:
+            self._pacer.acked(number, time.monotonic())
+            free = not self._busy
+        if free:
+            self._changed()
+
+    def hidden(self) -> None:
+        """Nobody sees the page from now on."""
+        with self._lock:
+            self._pacer.pause()
+
+    def send(self, frame: Frame) -> None:
+        """Send a picture, if it is not what the page has. The frame is given back in the end. Only when `ready`."""
+        with self._lock:
+            if self._closed:
+                return
+            self._busy = True
+            self._users[frame] = 1
+        self._submit(self._send, frame, self.level)
+
+    def rest(self) -> None:
+        """Send what the page shows without loss, if it is time to."""
+        if self.due > time.monotonic():
+            return
+        with self._lock:
+            frame, self._due = self._last, math.inf
+            if frame is None or self._closed:
+                return
+            self._resting = True
+            self._users[frame] += 1
+        self._submit(self._rest, frame)
+
+    def close(self) -> None:
+        """Send nothing more. Waits for nothing: what is being encoded is dropped. Idempotent."""
+        with self._lock:
+            self._closed = True
+            before, self._last, self._due = self._last, None, math.inf
+            if before is not None:
+                self._release(before)
+
+    # -- in a worker -----------------------------------------------------------------------------------------
+
+    def _submit(self, work: Callable[..., None], frame: Frame, *args: Any) -> None:
+        def run() -> None:
+            try:
+                if not self._closed:
+                    work(frame, *args)
+            except Exception as e:
+                if not isinstance(e, ViewerError):
+                    log.exception("A picture for the page at %s could not be sent", self._connection.peer)
+                self._connection.close(f"no picture could be sent: {e}")
+            finally:
+                with self._lock:
+                    self._release(frame)
+                    if work == self._rest:
+                        self._resting = False
+                    else:
+                        self._busy = False
+                    ready = self._pacer.ready and not self._busy and not self._closed
+                if ready:
+                    self._changed()
+
+        self._pool.submit(run)
+
+    def _release(self, frame: Frame) -> None:
+        """One user less. The lock must be held."""
+        self._users[frame] -= 1
+        if not self._users[frame]:
+            del self._users[frame]
+            if not self._closed:
+                self._frames.give(frame)
+
+    def _send(self, frame: Frame, level: Level) -> None:
+        with self._arrived(frame):
+            if self._last is not None and _same(frame, self._last):
+                with self._lock:
+                    if frame.at:
+                        self._unanswered = frame.at, frame.taken
+                return
+            data, size = self._encode(frame, level)
+        now = time.monotonic()
+        at, taken = frame.at, frame.taken
+        if not at and now - self._unanswered[1] < _ANSWERED:  # the picture before was the same: this is the answer
+            at, taken = self._unanswered
+        self._unanswered = 0.0, 0.0
+        spent = int((now - taken) * 1e6) if at else 0
+        with self._lock:
+            if self._closed:
+                return
+            self._due = now + (_REST_OF_TRY if self._pacer.trying else REST)
+            before, self._last = self._last, frame
+            self._users[frame] += 1
+            if before is not None:
+                self._release(before)
+            self._put(data, self._encoder.format, size, frame, level, at=at, spent=spent)
+
+    def _encode(self, frame: Frame, level: Level) -> tuple[bytes, tuple[int, int]]:
+        """The file of a picture, and its size in pixels."""
+        size = scaled(frame.size, level.scale)
+        if not self._failed:
+            try:
+                data = self._encoder.encode(frame.pixels, level.quality, bottom_up=True, size=size)
+                if self._encoder.gpu_ms is not None:
+                    self.took.append((size, self._encoder.gpu_ms))
+                return data, size
+            except ViewerError as e:
+                if not self._encoder.cuda:
+                    raise
+                self._failed = True
+                log.warning("Pictures for the page at %s are encoded on the CPU: %s", self._connection.peer, e)
+        from viewer_app.web.encoders.turbo import TurboEncoder
+
+        return TurboEncoder().encode(host_pixels(frame.pixels), level.quality, bottom_up=True, size=size), size
+
+    def _rest(self, frame: Frame) -> None:
+        with self._arrived(frame):
+            pixels = host_pixels(frame.pixels)
+            lossless = LosslessEncoder()
+            data, level = lossless.encode(pixels, bottom_up=True), None
+            with self._lock:
+                allowed = self._pacer.lossless_allowed(len(data))
+            if not allowed and self._last is frame:
+                level = Level(RESTING, 1.0)
+                data, _ = self._encode(frame, level)
+        with self._lock:
+            if self._last is not frame or self._closed:
+                return  # something else is to be seen there
+            if self._busy or self._pacer.in_flight:
+                self._due = time.monotonic() + REST
+                return
+            self._put(data, lossless.format if level is None else self._encoder.format, frame.size, frame, level,
+                      resting=True)
+
+    def _put(self, data: bytes, form: Any, size: tuple[int, int], frame: Frame, level: Level | None, *,
+             at: float = 0.0, spent: int = 0, resting: bool = False) -> None:
+        """Hand it to the network. The lock must be held, so that numbers rise."""
+        self._number += 1
+        self._pacer.sent(self._number, len(data), time.monotonic(), None if resting else level)
+        self._connection.send_picture(Picture(
+            self._number, form, size, frame.size, at, spent, 100 if level is None else level.quality,
+            level is None, data))
+
+    @contextmanager
+    def _arrived(self, frame: Frame) -> Iterator[None]:
+        """Where the pixels are there: for pixels on a GPU, on a stream of this page's own."""
+        if frame.arrived is None:
+            yield
+            return
+        import torch
+
+        with torch.cuda.device(frame.pixels.device):  # type: ignore[arg-type]
+            if self._stream is None:
+                self._stream = torch.cuda.Stream()
+            with torch.cuda.stream(self._stream):
+                self._stream.wait_event(frame.arrived)
+                yield
+                self._stream.synchronize()  # before somebody else writes into it
+
+
+def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """Width and height of a smaller picture; at least 1. Halves and the like are rounded up, so that whole pixels of
+    the large picture make one of the small."""
+    whole = round(1 / scale)
+    if abs(whole * scale - 1) < 1e-6:
+        return -(-size[0] // whole), -(-size[1] // whole)
+    return max(round(size[0] * scale), 1), max(round(size[1] * scale), 1)
+
+
+def _same(a: Frame, b: Frame) -> bool:
+    """Whether two pictures are the same. Differing ones are mostly told after a few rows."""
+    if a.size != b.size:
+        return False
+    if isinstance(a.pixels, np.ndarray) and isinstance(b.pixels, np.ndarray):
+        return _memcmp()(a.pixels.ctypes.data, b.pixels.ctypes.data, a.pixels.nbytes) == 0
+    import torch
+
+    assert isinstance(a.pixels, torch.Tensor) and isinstance(b.pixels, torch.Tensor)
+    return torch.equal(a.pixels, b.pixels)
+
+
+@functools.cache
+def _memcmp() -> Any:
+    """The C library's, during which other threads go on."""
+    compare = ctypes.CDLL(None).memcmp
+    compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
+    compare.restype = ctypes.c_int
+    return compare
