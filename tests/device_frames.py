@@ -1,15 +1,26 @@
-"""Frames that seem to lie on a GPU: their memory is a stand-in on the host. tests/cuda has the real thing."""
+"""Frames that seem to lie on a GPU, and a renderer that reads them there: their memory is a stand-in on the host.
+tests/cuda has the real thing."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ipc.frames import DeviceTensor, Frame
+from ipc.interop.host import HostBridge
+from viewer_app.errors import RendererError
+from viewer_app.renderers.gl import GlRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
+
+    from viewer_app.cameras import Camera
+    from viewer_app.renderers.base import RenderOptions
+    from viewer_app.scene import GaussianScene
 
 
 class Memory:
@@ -51,3 +62,51 @@ class Shared:
         """As a source does."""
         with self.frame:
             return view.update(self.frame)
+
+
+class Reader(GlRenderer):
+    """Stands in for a renderer that reads scenes on a GPU with the next picture, and whose pictures last as long as a
+    canvas's do: until the next but one is shown."""
+
+    name = "gsplat"
+
+    def __init__(self, ctx: Any) -> None:
+        super().__init__(ctx)
+        self.waiting: GaussianScene | None = None
+        self.fails = ""
+        self.loads = self.drawings = 0
+        self._canvas = HostBridge(ctx)
+
+    @property
+    def wants_gpu(self) -> bool:
+        return True
+
+    @property
+    def pending(self) -> bool:
+        return self.waiting is not None
+
+    @property
+    def reading(self) -> bool:
+        return self.pending
+
+    def load(self, scene: GaussianScene, ready: Any = None) -> None:
+        assert scene.on_gpu
+        self.waiting = scene
+
+    def read(self) -> None:
+        if self.waiting is not None:
+            scene, self.waiting, self.loads = self.waiting, None, self.loads + 1
+            super().load(scene.to_host(), None)
+
+    def render(self, camera: Camera, options: RenderOptions) -> Any:
+        if self.fails:
+            raise RendererError(self.fails)
+        self.read()
+        pixels = super().render(camera, options).pixels()
+        self.drawings += 1
+        source = self._canvas.put(np.dstack([pixels.color, pixels.alpha]), "HWC")
+        return SimpleNamespace(source=lambda: source, pixels=lambda: pixels)
+
+    def close(self) -> None:
+        self._canvas.close()
+        super().close()

@@ -99,6 +99,18 @@ def test_resized_keeps_the_vertical_extent(model, size):
     assert np.array_equal(camera.K, K), "the original stays as it was"
 
 
+@pytest.mark.parametrize("size", [(64, 48), (128, 96), (200, 48), (20, 48), (64, 400), (31, 7)])
+@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
+def test_fitted_shows_all_that_was_seen(model, size):
+    K = np.array([[50.0, 0, 30], [0, 45, 20], [0, 0, 1]])
+    camera = Camera(np.eye(4), K, 64, 48, model)
+    points = np.random.default_rng(0).normal((0, 0, 5), size=(20, 3))
+    before, after = project(camera, points)[0], project(camera.fitted(*size), points)[0]
+    s = min(size[0] / 64, size[1] / 48)
+    np.testing.assert_allclose(after - np.array(size) / 2, (before - (32, 24)) * s)  # measured from the middle
+    assert np.array_equal(camera.K, K), "the original stays as it was"
+
+
 @pytest.mark.parametrize("change", [{}, {"model": "ortho"}, {"model": "fisheye"}, {"near": 0.5, "far": 20.0}])
 def test_json_round_trip(change):
     camera = Camera(look_at((1, 2, 3), (-4, 5, 6), (0.1, 0.2, 0.9)),

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from viewer_app.cameras import Camera, intrinsics, look_at
+from viewer_app.cameras import Camera, CameraModel, intrinsics, look_at
 from viewer_app.controls import Orbit, PanZoom, Rect
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from viewer_app.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 
 RECT = Rect(100, 20, 400, 300)
 SHIFT = frozenset({"shift"})
@@ -105,6 +105,61 @@ def test_the_picture_cannot_be_lost() -> None:
     for _ in range(100):
         p.handle(Wheel(200, 100, 8), RECT)
     assert math.isfinite(p.placed(RECT)[2])
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+def test_two_fingers_hold_what_lies_under_their_middle(fitted: bool) -> None:
+    p = PanZoom((640, 480))
+    if not fitted:
+        p.set_zoom(2.0, RECT)
+    for factor, dx, dy in ((1.25, 12.0, -7.0), (0.8, 0.0, 0.0), (1.0, -5.0, 4.0)):
+        x, y = 230.0, 170.0
+        held, zoom = p.to_picture(x - dx, y - dy, RECT), p.placed(RECT)[2]
+        assert p.handle(Pinch(x, y, factor, dx, dy), RECT)
+        assert p.to_picture(x, y, RECT) == pytest.approx(held)
+        assert p.placed(RECT)[2] == pytest.approx(zoom * factor)
+
+
+def test_two_fingers_that_do_nothing_change_nothing_and_end_the_drag_of_one() -> None:
+    p = PanZoom((640, 480))
+    p.handle(PointerPress(200, 100), RECT)
+    assert not p.handle(Pinch(200, 100, 1.0), RECT)
+    assert p.fitted
+    assert not p.handle(PointerMove(300, 200), RECT)
+    assert p.fitted
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, 1e-30, 1e30, float("inf")])
+def test_no_finger_loses_the_picture(factor: float) -> None:
+    p = PanZoom((640, 480))
+    for _ in range(20):
+        p.handle(Pinch(200, 100, factor), RECT)
+    assert 8 / 640 <= p.zoom <= 256
+    assert np.isfinite(p.placed(RECT)).all()
+    o = orbit()
+    for _ in range(20):
+        o.handle(Pinch(200, 100, factor), RECT)
+    assert 0 < o.distance < np.inf
+    assert np.isfinite(o.target).all()
+
+
+@pytest.mark.parametrize("rect", [Rect(0, 0, 100, 300), Rect(7, 9, 1000, 60), RECT])
+def test_what_another_one_shows_is_shown_in_any_rectangle(rect: Rect) -> None:
+    theirs, mine = PanZoom((640, 480)), PanZoom((640, 480))
+    mine.look_like(theirs, RECT)
+    assert mine.placed(rect) == PanZoom((640, 480)).placed(rect)
+    theirs.set_zoom(3.0, RECT, (150, 90))
+    mine.look_like(theirs, RECT)
+    left, top, zoom = mine.placed(rect)
+    assert zoom == pytest.approx(3 * min(rect.width / 400, rect.height / 300))
+    middle = rect.x + rect.width / 2, rect.y + rect.height / 2
+    assert mine.to_picture(*middle, rect) == pytest.approx(theirs.center)
+    again = PanZoom((640, 480))
+    again.look_like(mine, rect)  # whom somebody follows who follows: the same as the first
+    assert again.placed(RECT) == pytest.approx(theirs.placed(RECT))
+    mine.handle(PointerPress(*middle), rect)
+    mine.handle(PointerMove(middle[0] + 3, middle[1] - 2), rect)  # its own hand goes on from there
+    assert mine.placed(rect) == pytest.approx((left + 3, top - 2, zoom))
 
 
 def test_another_size_keeps_what_is_looked_at() -> None:
@@ -227,3 +282,41 @@ def test_rectangles() -> None:
     assert Rect(10, 20, 30, 40).viewport(100) == (10, 40, 30, 40)
     assert Rect(10, 20, 30, 40).contains(10, 20)
     assert not Rect(10, 20, 30, 40).contains(40, 30)
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho"])
+def test_two_fingers_pan_and_dolly(model: CameraModel) -> None:
+    o = orbit()
+    o.model = model
+    # A point at the target's depth, under the fingers' middle before they move.
+    point = o.target + o.rotation.T @ np.array([0.4, -0.3, 0.0])
+    before, distance = project(o, point), o.distance
+    moved = before + np.array([9.0, -14.0])
+    assert o.handle(Pinch(moved[0] + RECT.x, moved[1] + RECT.y, 1.25, 9.0, -14.0), RECT)
+    np.testing.assert_allclose(project(o, point), moved, atol=1e-6)
+    assert o.distance == pytest.approx(distance / 1.25)
+
+
+def test_two_fingers_end_the_drag_of_one() -> None:
+    o = orbit()
+    o.handle(PointerPress(200, 100), RECT)
+    rotation = o.rotation
+    assert not o.handle(Pinch(200, 100, 1.0), RECT)
+    o.handle(PointerMove(300, 200), RECT)
+    assert o.rotation is rotation
+    assert not o.dragging
+
+
+def test_one_orbit_looks_like_another_and_goes_its_own_way() -> None:
+    theirs, mine = orbit(), Orbit()
+    theirs.model, theirs.fov = "fisheye", 70.0
+    theirs.set_up(np.array([0.0, 0.0, 1.0]))
+    mine.look_like(theirs)
+    key = theirs.camera(400, 300).key
+    assert mine.camera(400, 300).key == key
+    drag(mine, "left", [(200, 100), (240, 130)])
+    drag(mine, "right", [(200, 100), (240, 130)])
+    mine.handle(Wheel(200, 100, 2), RECT)
+    mine.set_up(np.array([0.0, 1.0, 0.0]))
+    assert mine.camera(400, 300).key != key
+    assert theirs.camera(400, 300).key == key

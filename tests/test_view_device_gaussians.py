@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from device_frames import Shared
+from device_frames import Reader, Shared
 from frames import cloud
 from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 
-from ipc.interop.host import HostBridge
 from viewer_app.errors import RendererError
 from viewer_app.events import PointerMove, PointerPress
-from viewer_app.renderers.gl import GlRenderer
 from viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
@@ -30,55 +28,6 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
-
-
-class Reader(GlRenderer):
-    """Stands in for a renderer that reads scenes on a GPU with the next picture, and keeps its last pictures."""
-
-    name = "gsplat"
-
-    def __init__(self, ctx: Any) -> None:
-        super().__init__(ctx)
-        self.ctx = ctx
-        self.waiting: GaussianScene | None = None
-        self.fails = ""
-        self.loads = 0
-        self.kept: list[HostBridge] = []
-
-    @property
-    def wants_gpu(self) -> bool:
-        return True
-
-    @property
-    def pending(self) -> bool:
-        return self.waiting is not None
-
-    @property
-    def reading(self) -> bool:
-        return self.pending
-
-    def load(self, scene: GaussianScene, ready: Any = None) -> None:
-        assert scene.on_gpu
-        self.waiting = scene
-
-    def read(self) -> None:
-        if self.waiting is not None:
-            scene, self.waiting, self.loads = self.waiting, None, self.loads + 1
-            super().load(scene.to_host(), None)
-
-    def render(self, *args: Any) -> Any:
-        if self.fails:
-            raise RendererError(self.fails)
-        self.read()
-        pixels = super().render(*args).pixels()
-        self.kept.append(HostBridge(self.ctx))
-        source = self.kept[-1].put(np.dstack([pixels.color, pixels.alpha]), "HWC")
-        return SimpleNamespace(source=lambda: source, pixels=lambda: pixels)
-
-    def close(self) -> None:
-        for bridge in self.kept:
-            bridge.close()
-        super().close()
 
 
 @pytest.fixture
@@ -110,12 +59,12 @@ def test_a_scene_is_read_with_the_picture_that_shows_it_and_held_until_then(
     assert shared.released
     assert gaussians.path == ["parameters read in place", "gsplat renderer"]
     shown(gaussians, screen)
-    assert reader.loads == len(reader.kept) == 1
+    assert reader.loads == reader.drawings == 1
     second = scene(seed=5)
     assert second.show(gaussians)
     assert (shown(gaussians, screen) != before).any()
     assert second.released
-    assert reader.loads == len(reader.kept) == 2
+    assert reader.loads == reader.drawings == 2
 
 
 def test_where_the_gaussians_are_is_looked_at_behind_the_picture(
@@ -128,7 +77,7 @@ def test_where_the_gaussians_are_is_looked_at_behind_the_picture(
 
     def later(value: GaussianScene, ready: Any) -> Any:
         def ask() -> Any:
-            asked.append((reader.pending, len(reader.kept), second.released))
+            asked.append((reader.pending, reader.drawings, second.released))
             return None if len(asked) < 3 else "a sight"
 
         return ask
@@ -214,7 +163,7 @@ def test_what_changes_no_camera_draws_no_scene_again(gaussians: GaussianView, re
     elif what == "move of the pointer":
         gaussians.handle(PointerMove(20, 9), RECT)
     shown(gaussians, screen)
-    assert len(reader.kept) == 1
+    assert reader.drawings == 1
 
 
 def test_another_renderer_draws_the_scene_anew(gaussians: GaussianView, reader: Reader, screen: OffscreenScreen,

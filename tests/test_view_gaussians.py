@@ -11,11 +11,13 @@ import torch
 from frames import cloud, frame_of, gaussian_frame
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.cameras import Camera, intrinsics, look_at
+from viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
 from viewer_app.controls import Rect
 from viewer_app.errors import ViewerError
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from viewer_app.panel import Panel, Shown
 from viewer_app.scene import GaussianScene
+from viewer_app.state import Entry, State
 from viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
@@ -249,6 +251,37 @@ def test_scenes_from_files_are_shown(gaussians: GaussianView, screen: OffscreenS
     assert gaussians.update(scene)
     assert shown(gaussians, screen).max() > 50
     assert "from a test" in gaussians.details
+
+
+def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: OffscreenScreen,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    from imgui_bundle import imgui
+
+    panel = Panel()
+    pressed = {"Camera": 1}
+    monkeypatch.setattr("viewer_app.widgets.buttons", lambda label, names, tips=(): pressed.get(label))
+
+    def copied() -> str:
+        state, says = State([Entry("k", "g", "n")], "k"), Shown(controls=gaussians.panel, empty=False)
+        return panel.draw(screen.framebuffer, state, says, 1.0).copied or ""
+
+    try:
+        screen.resize(600, 500)
+        rect = panel.layout(screen.size, 1.0, True)
+        assert copied() == ""  # there is none yet
+        gaussians.update(gaussian_frame())
+        gaussians.handle(Wheel(400, 200, 2.0), rect)
+        pixels = shown(gaussians, screen, rect)
+        text = copied()
+        pressed.clear()
+        other = GaussianView(screen.ctx)
+        other.update(gaussian_frame())
+        other.use_camera(camera_from_json(text, rect.width, rect.height))
+        np.testing.assert_array_equal(shown(other, screen, rect), pixels)
+        other.close()
+        assert imgui.get_clipboard_text() == text
+    finally:
+        panel.close()
 
 
 def test_frame_of_refuses_nothing() -> None:
