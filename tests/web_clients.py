@@ -81,6 +81,17 @@ class Page:
             picture = self._pictures.get()
         return picture
 
+    def latest(self) -> m.Picture | None:
+        """The last picture that has come since this was asked last; None for none. Does not wait."""
+        picture = None
+        while not self._pictures.empty():
+            picture = self._pictures.get()
+        return picture
+
+    def files(self) -> list[m.File]:
+        """The files that have come since this was asked last. Does not wait."""
+        return [self._files.get() for _ in range(self._files.qsize())]
+
     def file(self, seconds: float = 10.0) -> m.File:
         return self._next(self._files, "file", seconds)
 

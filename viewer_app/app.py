@@ -174,9 +174,11 @@ class App:
         """Sleep until something has to be done. The screen's own events."""
         now = time.monotonic()
         end, watched = now + self._patience(now), now < self._news_until and any(s.screen.visible for s in self.seats)
-        nap = _NAP if self.options.watched else _GUESTS_NAP
+        nap, doze = _NAP, now
+        if not self.options.watched:  # what is sent far need not be looked for before the next picture is due
+            nap, doze = _GUESTS_NAP, min((s.may_draw(now) for s in self.seats if s.screen.visible), default=now)
         while True:
-            events = self.screen.poll(max(min(end - now, nap if watched else math.inf), 0.0))
+            events = self.screen.poll(max(min(end - now, max(nap, doze - now) if watched else math.inf), 0.0))
             now = time.monotonic()
             if events or not watched or now >= end or self._stopping or self.screen.closed or (
                     self.catalogue.has_news(now)):
@@ -197,7 +199,7 @@ class App:
         now = time.monotonic()
         for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.closed]:
             self._see_off(seat, now)
-        for guest in self._guests.arrivals():
+        for guest in self._guests.arrivals(self.work):
             seat, _ = self._away.pop(guest.who, (None, 0.0))
             if seat is None:
                 seat = self._seat(guest.screen, guest.name)

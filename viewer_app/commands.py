@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 import tyro
 
 if TYPE_CHECKING:
+    from viewer_app.guests import Guests
     from viewer_app.screens.base import Screen
 
 
@@ -21,22 +22,32 @@ class Serve:
     Shows every stream of every run of yours on this machine, as it comes: start it before or after the training,
     restart either at will. Nothing has to be configured. Files can be dropped on the window as well.
 
+    On a machine that you reach over ssh:   splatview serve --web   and open the address that it prints.
+
     Mouse: wheel zooms, drag moves a picture; over Gaussians, left drag orbits, right drag moves.
-    Keys: F fits, H or Tab hides the panel, 1 shows a picture pixel by pixel.
+    Touch: one finger drags, two zoom and move. Keys: F fits, H or Tab hides the panel, 1 shows a picture pixel by
+    pixel.
     """
 
     files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FILE ...]")] = ()
     """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints) or pictures to show."""
     window: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """In a window. The default where there is a display."""
+    web: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """In browsers, as many as like: prints the address to open. The default where there is no display."""
     offscreen: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Without any display: for a machine that is reached over ssh. See also: splatview shot."""
+    """Nowhere: for --out. See also: splatview shot."""
+    port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
+    """Where --web serves; if it is taken, at the next one that is free."""
+    host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """Let --web be reached at this address of the machine from elsewhere as well (0.0.0.0: at all of them). The printed
+    URL holds a token then, without which nobody gets in. Default: this machine alone, which is enough for ssh -L."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
     """Write what is shown, panel included, to this PNG: once a second when it changed, and at the end."""
     run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """Follow this run alone: its id, the beginning of it, its name or its process id. Default: all."""
     size: Annotated[str, tyro.conf.arg(metavar="WxH")] = "1280x720"
-    """Width and height of the window or picture."""
+    """Width and height of the window or picture. A browser's are its own."""
     max_fps: Annotated[float, tyro.conf.arg(metavar="N")] = 60.0
     """Never draw more pictures a second than this. Less when nothing changes: an idle viewer draws none."""
     gpu_budget: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.1
@@ -52,8 +63,11 @@ class Serve:
         from viewer_app.errors import ViewerError
         from viewer_app.screens.base import parse_size
 
-        if self.window and self.offscreen:
-            raise ViewerError("serve: --window and --offscreen exclude each other; name one")
+        named = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(self, name)]
+        if len(named) > 1:
+            raise ViewerError(f"serve: {' and '.join(named)} exclude each other; name one")
+        if self.host is not None and (self.window or self.offscreen):
+            raise ViewerError(f"serve: --host is for --web, and {named[0]} was named")
         if not 0 < self.max_fps <= 1000:
             raise ViewerError(f"serve: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000")
         if not 0 < self.gpu_budget <= 1:
@@ -62,8 +76,10 @@ class Serve:
         if not self.files:
             _check_runs_can_be_found()
         screen = self._open_screen(parse_size(self.size))
+        guests = self._open_doors(screen)
         App(screen, AppOptions(files=self.files, run=self.run, max_fps=self.max_fps, out=self.out,
-                               gpu_budget=self.gpu_budget)).serve()
+                               watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget),
+            guests=guests).serve()
 
     def _open_screen(self, size: tuple[int, int]) -> Screen:
         import os
@@ -72,7 +88,7 @@ class Serve:
         from viewer_app.screens.offscreen import OffscreenScreen
 
         display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
-        if self.window or (display and not self.offscreen):
+        if self.window or (display and not (self.offscreen or self.web or self.host)):
             from viewer_app.screens.window import WindowScreen
 
             try:
@@ -81,12 +97,23 @@ class Serve:
                 if self.window:
                     raise
                 print(f"splatview: {e}", file=sys.stderr)
-        screen = OffscreenScreen(*size)
-        if not self.offscreen:
-            print("splatview: no display here: running without a window.", file=sys.stderr)
-        if self.out is None:
+        if self.offscreen and self.out is None:
             print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
-        return screen
+        return OffscreenScreen(*size)
+
+    def _open_doors(self, screen: Screen) -> Guests | None:
+        """Serve browsers, unless pictures are seen on `screen` alone."""
+        import os
+
+        if self.offscreen or screen.name == "window":
+            return None
+        from viewer_app.web.guests import Browsers
+
+        if not (self.web or self.host):
+            print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
+        browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=self.port, run=self.run)
+        browsers.say(dict(os.environ))
+        return browsers
 
 
 def _check_environment(command: str) -> None:

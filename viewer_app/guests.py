@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from viewer_app.gpu_work import GpuWork
     from viewer_app.screens.base import Screen
 
 
@@ -23,8 +24,8 @@ class Guest:
 class Guests(Protocol):
     """Where guests come from. Every call comes from the thread that holds the OpenGL context."""
 
-    def arrivals(self) -> list[Guest]:
-        """Who has come since the last call. The loop was woken for them. Cheap."""
+    def arrivals(self, work: GpuWork) -> list[Guest]:
+        """Who has come since the last call. The loop was woken for them. Cheap. `work` times what their screens do."""
         ...
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import math
 import time
 from collections import deque
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from viewer_app.catalogue import SETTLE
@@ -258,8 +259,6 @@ class Seat:
 
     def drop(self, paths: Iterable[str]) -> None:
         """Open files, and show the last of them."""
-        from pathlib import Path
-
         for path in paths:
             self.catalogue.open_file(Path(path), self)
 
@@ -276,9 +275,10 @@ class Seat:
             return
         with self.catalogue.guard(slot):
             view.draw(self.screen.framebuffer, Rect(0, 0, *self.screen.size))
-            version = f"-{slot.entry.version}" if slot.entry.version else ""
+            entry = slot.entry
+            name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
             try:
-                self.screen.keep(self.screen.pixels()[..., :3], f"{slot.entry.name}{version}")
+                self.screen.keep(self.screen.pixels()[..., :3], name)
             except ViewerError as e:
                 self.notice(str(e))
         self.mark()

@@ -1,0 +1,72 @@
+"""Browsers that come to the viewer, as guests with screens of their own."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from viewer_app.guests import Guest
+from viewer_app.screens.browser import BrowserScreen
+from viewer_app.web.address import lines, local_url
+from viewer_app.web.server import WebServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import moderngl
+
+    from viewer_app.gpu_work import GpuWork
+
+log = logging.getLogger("splatview")
+
+
+class Browsers:
+    """Serves the page, and makes a screen of each that connects."""
+
+    def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, host: str | None = None, port: int = 7007,
+                 run: str | None = None) -> None:
+        """Serves from now on, only to this machine if `host` is None; otherwise to whoever has the token. `ctx`: what
+        the screens are drawn with; `wake` ends the loop's sleep, from any thread; `run`: what other programs are told.
+
+        Raises ViewerError when there is no such address, or no free port.
+        """
+        from secrets import token_urlsafe
+
+        from ipc.viewers import announce
+        from viewer_app.web.encoders import choose
+
+        self._ctx, self._wake = ctx, wake
+        self._encoder = choose(ctx)
+        self._count = 0
+        with ExitStack() as opened:
+            opened.callback(self._encoder.close)
+            self.server = WebServer(host or "127.0.0.1", port, token=None if host is None else token_urlsafe(16),
+                                    wake=wake)
+            opened.callback(self.server.close)
+            opened.enter_context(announce(local_url(self.server), host=self.server.host, port=self.server.port,
+                                          run=run))
+            self._opened = opened.pop_all()
+
+    def say(self, environ: dict[str, str]) -> None:
+        """Print where the page is."""
+        for line in lines(self.server, environ):
+            print(line, file=sys.stderr, flush=True)
+
+    def arrivals(self, work: GpuWork) -> list[Guest]:
+        guests = []
+        for connection in self.server.arrivals():
+            try:
+                screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work)
+            except Exception as e:  # one browser less, not the end of the viewer
+                log.warning("a browser at %s cannot be served: %s", connection.peer, e)
+                connection.close("no picture can be drawn for it")
+                continue
+            self._count += 1
+            guests.append(Guest(connection.hello.id, f"Browser {self._count}", screen))
+        return guests
+
+    def close(self) -> None:
+        """Let nobody in any more, and end the connections. Idempotent."""
+        self._opened.close()
