@@ -49,7 +49,11 @@ class Rig:
         while not (arrived := self.server.arrivals()):
             assert time.monotonic() < end, "nobody arrived"
             time.sleep(0.002)
-        screen = BrowserScreen(self.ctx, arrived[0], self._wake, **options)
+        try:
+            screen = BrowserScreen(self.ctx, arrived[0], self._wake, **options)
+        except BaseException:
+            page.end()
+            raise
         self.pages[screen] = page
         return screen
 

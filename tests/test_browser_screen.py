@@ -1,0 +1,520 @@
+"""The browser as a screen, over a real WebSocket: what arrives, when, and what it costs others."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import numpy as np
+import pytest
+from browser_rig import Rig, decoded, draw, poll, restful, until_ready
+from PIL import Image
+
+from viewer_app.errors import GraphicsError, ViewerError
+from viewer_app.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize, Screenshot
+from viewer_app.screens import _mailbox, browser
+from viewer_app.screens.base import Caption
+from viewer_app.web import messages as m
+from viewer_app.web import pacing, sender
+from viewer_app.web.encoders.turbo import TurboEncoder
+from viewer_app.web.pacing import IN_FLIGHT, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from web_clients import Page
+
+    from viewer_app.events import Event
+    from viewer_app.screens.browser import BrowserScreen
+
+RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with Rig() as made:
+        yield made
+
+
+@pytest.fixture
+def screen(rig: Rig) -> BrowserScreen:
+    return rig.open(160, 120)
+
+
+@pytest.fixture
+def page(rig: Rig, screen: BrowserScreen) -> Page:
+    return rig.pages[screen]
+
+
+def settle(screen: BrowserScreen, page: Page) -> int:
+    """Until the page has a picture without loss of what was drawn; its number."""
+    draw(screen, BLUE)
+    return restful(screen, page).number
+
+
+def heard(screen: BrowserScreen, kind: type, seconds: float = 10.0) -> list[Event]:
+    """The events up to the first of a kind."""
+    events: list[Event] = []
+    poll(screen, lambda: any(isinstance(e, kind) for e in events), seconds, events)
+    return events
+
+
+def spend(screen: BrowserScreen, seconds: float) -> list[Event]:
+    """Poll for a while."""
+    end, events = time.monotonic() + seconds, []
+    while time.monotonic() < end:
+        events.extend(screen.poll(0.01))
+    return events
+
+
+# -- pictures ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("software", [True, False], ids=["in memory", "through a buffer"])
+def test_the_page_sees_what_was_drawn(rig: Rig, software: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not software:
+        monkeypatch.setattr(browser, "SOFTWARE", ())
+    monkeypatch.setattr(pacing.Pacer, "level", pacing.LEVELS[0])  # however busy this machine is
+    screen = rig.open(320, 200)
+    page = rig.pages[screen]
+    settle(screen, page)
+    for k, color in enumerate((RED, GREEN, BLUE, RED)):
+        drawn = draw(screen, color, k)
+        poll(screen, lambda: not page._pictures.empty())
+        picture = page.picture()
+        assert (picture.format, picture.lossless, picture.size, picture.full) == ("jpeg", False, (320, 200), (320, 200))
+        got = decoded(picture)
+        assert np.abs(got.astype(int) - drawn).mean() < 3
+        assert np.abs(got[:40, :96].astype(int) - 255).max() < 40  # the white corner is at the top left
+        exact = restful(screen, page)
+        assert (exact.lossless, exact.quality, exact.full) == (True, 100, (320, 200))
+        np.testing.assert_array_equal(decoded(exact), drawn)
+        assert exact.number > picture.number
+
+
+def test_the_first_picture_is_small_and_soon_sharp(screen: BrowserScreen, page: Page) -> None:
+    drawn = draw(screen, RED)
+    first = page.picture()
+    assert first.size == (54, 40)
+    assert first.full == (160, 120)
+    np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
+
+
+def test_when_nothing_changes_nothing_is_sent(screen: BrowserScreen, page: Page) -> None:
+    settle(screen, page)
+    spend(screen, 0.8)
+    assert page._pictures.empty()
+    for _ in range(5):  # drawn again, and the same: the panel's second thoughts
+        draw(screen, BLUE)
+    spend(screen, 0.8)
+    assert page._pictures.empty()
+    drawn = draw(screen, RED)
+    assert not page.picture().lossless
+    np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
+
+
+def test_the_same_again_does_not_keep_a_picture_from_resting(screen: BrowserScreen, page: Page) -> None:
+    settle(screen, page)
+    drawn, end = draw(screen, GREEN), time.monotonic() + 10
+    assert not page.picture().lossless
+    while page._pictures.empty() and time.monotonic() < end:
+        draw(screen, GREEN)
+        screen.poll(0.02)
+    np.testing.assert_array_equal(decoded(page.picture()), drawn)
+
+
+def test_a_picture_is_not_sharpened_while_others_come(
+        screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender, "REST", 1.0)  # on a busy machine pictures are far between
+    settle(screen, page)
+    for k in range(60):
+        draw(screen, GREEN, k)
+        screen.poll(0.01)
+    drawn = draw(screen, RED)
+    last = restful(screen, page)
+    np.testing.assert_array_equal(decoded(last), drawn)
+    spend(screen, 1.2)
+    assert page._pictures.empty()
+
+
+def test_what_is_too_large_without_loss_rests_as_a_good_jpeg(
+        screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(screen, page)
+    monkeypatch.setattr(pacing, "LOSSLESS", 0.0)
+    draw(screen, RED)
+    moving, resting = page.picture(), poll(screen, lambda: not page._pictures.empty() and page.picture())
+    assert not moving.lossless and not resting.lossless
+    assert (resting.quality, resting.size, resting.format) == (pacing.RESTING, (160, 120), "jpeg")
+    spend(screen, 0.6)
+    assert page._pictures.empty()
+
+
+@pytest.mark.parametrize("level", pacing.LEVELS)
+def test_every_level_is_the_whole_picture(
+        rig: Rig, level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing.Pacer, "level", level)
+    screen = rig.open(211, 133)
+    drawn = draw(screen, RED, 100)
+    picture = rig.pages[screen].picture()
+    assert (picture.size, picture.quality) == (sender.scaled((211, 133), level.scale), level.quality)
+    expected = Image.fromarray(drawn).resize(picture.size, Image.Resampling.BOX)
+    assert np.abs(decoded(picture).astype(int) - np.asarray(expected)).mean() < 8
+
+
+def test_sizes_of_smaller_pictures() -> None:
+    assert sender.scaled((1920, 1080), 1.0) == (1920, 1080)
+    assert sender.scaled((1920, 1080), 0.75) == (1440, 810)
+    assert sender.scaled((1921, 1081), 0.5) == (961, 541)
+    assert sender.scaled((100, 101), 1 / 3) == (34, 34)
+    assert sender.scaled((1, 1), 0.25) == (1, 1)
+
+
+# -- flow ----------------------------------------------------------------------------------------------------
+
+
+def test_never_more_than_two_unanswered(rig: Rig) -> None:
+    screen = rig.open(160, 120, acks=False)
+    page = rig.pages[screen]
+    for k in range(IN_FLIGHT):
+        draw(screen, RED, k)
+    numbers = [page.picture().number for _ in range(IN_FLIGHT)]
+    spend(screen, 0.6)
+    assert not screen.ready
+    screen.framebuffer.clear(0.5, 0.5, 0.5, 1.0)
+    screen.present()  # too much: it is asked for again when there is room
+    assert not any(isinstance(e, Expose) for e in spend(screen, 0.6))
+    assert page._pictures.empty()
+    woken = rig.woken
+    page.send(m.Ack(numbers[0]))
+    assert any(isinstance(e, Expose) for e in heard(screen, Expose))
+    assert screen.ready
+    assert rig.woken > woken
+    draw(screen, GREEN, 5)
+    assert page.picture().number == numbers[-1] + 1
+    spend(screen, 0.5)
+    assert not screen.ready
+    page.send(m.Ack(numbers[-1] + 1))  # the one before was passed over
+    for _ in range(IN_FLIGHT):
+        draw(screen, RED, 7)
+
+
+@pytest.mark.parametrize("reading", [True, False], ids=["no answers", "a stalled link"])
+def test_a_slow_page_holds_nobody_up(rig: Rig, reading: bool) -> None:
+    slow = rig.open(640, 480, acks=False, reading=reading)
+    quick = rig.open(160, 120)
+    noise = rig.ctx.texture((640, 480), 4, data=os.urandom(640 * 480 * 4))
+    source = rig.ctx.framebuffer([noise])
+    sent, longest = 0, 0.0
+    for k in range(80):
+        draw(quick, GREEN, k)
+        rig.pages[quick].picture()
+        begin = time.monotonic()
+        if slow.ready:
+            rig.ctx.copy_framebuffer(slow.framebuffer, source)
+            slow.framebuffer.clear(0, 0, 0, 1, viewport=(k, 0, 8, 8))
+            slow.present()
+            sent += 1
+        slow.poll(0)
+        longest = max(longest, time.monotonic() - begin)
+    assert sent == IN_FLIGHT
+    assert longest < 1.0
+    assert not slow.closed
+
+
+def test_two_pages_are_two_screens(rig: Rig) -> None:
+    screens = [rig.open(160, 120), rig.open(96, 200, 2.0)]
+    assert [s.size for s in screens] == [(160, 120), (96, 200)]
+    assert [s.scale for s in screens] == [1.0, 2.0]
+    drawn = [draw(s, color) for s, color in zip(screens, (RED, GREEN), strict=True)]
+    for s, expected in zip(screens, drawn, strict=True):
+        np.testing.assert_array_equal(decoded(restful(s, rig.pages[s])), expected)
+    screens[0].close()
+    drawn = draw(screens[1], BLUE)
+    np.testing.assert_array_equal(decoded(restful(screens[1], rig.pages[screens[1]])), drawn)
+
+
+def test_a_hidden_page_gets_nothing(screen: BrowserScreen, page: Page) -> None:
+    settle(screen, page)
+    draw(screen, RED)
+    assert not page.picture().lossless
+    page.send(m.Visible(False))
+    poll(screen, lambda: not screen.visible)
+    spend(screen, 0.7)  # nor does it get it without loss
+    assert page._pictures.empty()
+    page.send(m.Visible(True))
+    assert any(isinstance(e, Expose) for e in heard(screen, Expose))
+    assert screen.visible
+    assert restful(screen, page).lossless
+
+
+def test_a_page_that_comes_hidden(rig: Rig) -> None:
+    screen = rig.open(visible=False)
+    assert not screen.visible
+    assert not screen.closed
+
+
+# -- sizes ---------------------------------------------------------------------------------------------------
+
+
+def test_the_page_decides_the_size(screen: BrowserScreen, page: Page) -> None:
+    for width, height, scale in ((300, 100, 1.0), (64, 300, 2.5), (16, 16, 1.0), (160, 120, 1.0)):
+        page.send(m.Resize(width, height, scale))
+        assert heard(screen, Resize)[-1] == Resize(width, height, scale)
+        assert screen.size == screen.framebuffer.size == (width, height)
+        assert screen.scale == scale
+        drawn = draw(screen, GREEN)
+        exact = restful(screen, page)
+        assert exact.full == (width, height)
+        np.testing.assert_array_equal(decoded(exact), drawn)
+
+
+@pytest.mark.parametrize("software", [True, False], ids=["in memory", "through a buffer"])
+def test_a_window_that_is_dragged_while_pictures_are_under_way(
+        rig: Rig, software: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not software:
+        monkeypatch.setattr(browser, "SOFTWARE", ())
+    screen = rig.open(400, 300)
+    page, drawn = rig.pages[screen], np.empty(0)
+    for k in range(60):
+        page.send(m.Resize(400 + 7 * k, 300 + 3 * (k % 10), 1.0))
+        if screen.ready:
+            drawn = draw(screen, RED, k)
+        screen.poll(0)
+    poll(screen, lambda: screen.size == (400 + 7 * 59, 327))
+    drawn = draw(screen, BLUE)
+    for _ in range(100):
+        picture = restful(screen, page)
+        if picture.full == screen.size:
+            break
+    np.testing.assert_array_equal(decoded(picture), drawn)
+
+
+def test_no_memory_for_a_size_ends_one_page_and_not_the_viewer(
+        rig: Rig, screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    import moderngl
+
+    other = rig.open(64, 64)
+
+    def no_memory(*_: Any, **__: Any) -> None:
+        raise moderngl.Error("cannot create texture")
+
+    monkeypatch.setattr(browser, "Target", no_memory)
+    page.send(m.Resize(4000, 4000, 1.0))
+    poll(screen, lambda: screen.closed)
+    assert page.ended()
+    assert page.close_reason == "no picture of this size can be drawn"
+    with pytest.raises(GraphicsError, match="no picture of 96 x 64 can be drawn for a browser"):
+        rig.open(96, 64)
+    monkeypatch.undo()
+    draw(other, RED)
+    assert rig.pages[other].picture()
+
+
+# -- what the user does --------------------------------------------------------------------------------------
+
+
+def test_events_come_in_order_and_once(rig: Rig, screen: BrowserScreen, page: Page) -> None:
+    woken = rig.woken
+    for message in (m.Move(1, 2), m.Press(3, 4, "right", 3, 10.0), m.Release(3, 4, "right"), m.Key("f", mods=2),
+                    m.Leave(), m.Screenshot()):
+        page.send(message)
+    assert heard(screen, Screenshot) == [
+        PointerMove(1, 2), PointerPress(3, 4, "right", frozenset({"shift", "ctrl"})), PointerRelease(3, 4, "right"),
+        Key("f", mods=frozenset({"ctrl"})), PointerLeave(), Screenshot()]
+    assert screen.poll(0) == []
+    assert rig.woken > woken
+
+
+def test_moves_in_a_row_are_one(rig: Rig, screen: BrowserScreen, page: Page) -> None:
+    for k in range(300):
+        page.send(m.Move(k, k))
+    page.send(m.Press(299, 299))
+    page.send(m.Move(300, 300))
+    time.sleep(0.1)
+    events = heard(screen, PointerPress)
+    poll(screen, lambda: events[-1] == PointerMove(300, 300), events=events)
+    assert len(events) < 100
+    press = next(k for k, e in enumerate(events) if isinstance(e, PointerPress))
+    assert events[press - 1] == PointerMove(299, 299)
+
+
+def test_a_viewer_that_is_too_far_behind_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_mailbox.Mailbox.__init__, "__defaults__", (None, 50))
+    screen = rig.open()
+    page = rig.pages[screen]
+    with suppress(aiohttp.ClientConnectionError):  # it may be closed before the last
+        for k in range(60):
+            page.send(m.Key("f", pressed=k % 2 == 0))
+    assert page.ended()
+    assert page.close_reason == "the viewer is too far behind; connect again"
+    assert len(screen.poll(0)) == 50
+
+
+def test_pictures_name_the_newest_event_that_they_reflect(screen: BrowserScreen, page: Page) -> None:
+    settle(screen, page)
+    draw(screen, RED)
+    assert page.picture().at == 0
+    restful(screen, page)
+    page.send(m.Move(1, 1, at=1000.0))
+    page.send(m.Press(1, 1, at=1234.5))
+    heard(screen, PointerPress)
+    time.sleep(0.05)
+    draw(screen, GREEN)
+    answer = page.picture()
+    assert answer.at == 1234.5
+    assert 50_000 <= answer.spent_us < 10_000_000
+    assert restful(screen, page).at == 0
+    draw(screen, BLUE)
+    assert page.picture().at == 0
+
+
+def test_an_event_is_answered_by_the_first_picture_that_differs(
+        screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender, "_ANSWERED", 10.0)
+    settle(screen, page)
+    page.send(m.Press(1, 1, at=77.0))
+    heard(screen, PointerPress)
+    draw(screen, BLUE)  # the same as before
+    until_ready(screen)
+    draw(screen, GREEN)
+    assert page.picture().at == 77.0
+    restful(screen, page)
+    monkeypatch.setattr(sender, "_ANSWERED", 0.25)
+    page.send(m.Press(1, 1, at=99.0))
+    heard(screen, PointerPress)
+    draw(screen, GREEN)  # the event changed nothing
+    spend(screen, 0.5)
+    draw(screen, RED)
+    assert page.picture().at == 0
+
+
+# -- what is said and given ----------------------------------------------------------------------------------
+
+
+def test_a_caption_is_told_when_it_changes(screen: BrowserScreen, page: Page) -> None:
+    for caption in (Caption("a"), Caption("a"), Caption("a", "The run has ended"), Caption("a", typing=True)):
+        screen.caption(caption)
+    got = [page.receive() for _ in range(3)]
+    assert got == [m.Caption("a"), m.Caption("a", "The run has ended"), m.Caption("a", "", True)]
+    screen.copy("K = [[1]]")
+    assert page.receive() == m.Clipboard("K = [[1]]")
+    assert screen.clipboard() == "K = [[1]]"
+
+
+def test_a_picture_to_keep_is_a_download(screen: BrowserScreen, page: Page) -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (40, 60, 4), np.uint8)[..., :3]
+    for name, expected in (("render-7", "render-7.png"), ("a/../b\\c\n\u4e16", "a-..-b-c-\u4e16.png"),
+                           ("", "splatview.png"), ("\u4e16" * 300, "\u4e16" * 80 + ".png")):
+        screen.keep(picture, name)
+        file = page.file()
+        assert file.name == expected
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(file.png))), picture)
+
+
+# -- ends ----------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_page_closes_the_screen(rig: Rig, screen: BrowserScreen, page: Page) -> None:
+    draw(screen, RED)
+    woken = rig.woken
+    page.drop()
+    poll(screen, lambda: screen.closed)
+    assert not screen.visible
+    assert not screen.ready
+    assert rig.woken > woken
+    screen.present()  # the loop may just be drawing
+    screen.caption(Caption("gone"))
+    screen.keep(np.zeros((4, 4, 3), np.uint8), "gone")
+    assert screen.poll(0.01) == []
+    screen.close()
+    screen.close()
+
+
+def test_a_closed_screen_ends_the_connection(screen: BrowserScreen, page: Page) -> None:
+    screen.close()
+    assert page.ended()
+    assert page.close_code == 1000
+    assert screen.poll(0) == []
+
+
+def test_it_closes_while_a_picture_is_encoded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    encode = TurboEncoder.encode
+
+    def slow(self: TurboEncoder, *args: Any, **options: Any) -> bytes:
+        begun.set()
+        assert go_on.wait(10)
+        return encode(self, *args, **options)
+
+    monkeypatch.setattr(TurboEncoder, "encode", slow)
+    screen = rig.open()
+    draw(screen, RED)
+    assert begun.wait(10)
+    screen.close()  # would wait for ever if it waited for the encoder
+    go_on.set()
+    assert rig.pages[screen].ended()
+    assert rig.pages[screen]._pictures.empty()
+
+
+def test_a_picture_that_cannot_be_encoded_ends_one_page_and_says_why(
+        rig: Rig, screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> bytes:
+        raise ViewerError("the encoder is out of order")
+
+    monkeypatch.setattr(TurboEncoder, "encode", broken)
+    draw(screen, RED)
+    poll(screen, lambda: screen.closed)
+    assert page.ended()
+    assert page.close_reason == "no picture could be sent: the encoder is out of order"
+
+
+def test_screens_leave_the_context_as_it_was(rig: Rig) -> None:
+    texture = rig.ctx.texture((32, 32), 4)
+    own = rig.ctx.framebuffer([texture])
+    own.use()
+    for _ in range(3):
+        screen = rig.open()
+        draw(screen, RED)
+        screen.close()
+        own.clear(0.0, 1.0, 0.0, 1.0)
+        assert own.read(components=4)[:4] == b"\x00\xff\x00\xff"
+        assert rig.ctx.error == "GL_NO_ERROR"
+
+
+def _resident_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def test_pages_that_come_and_go_leave_nothing(rig: Rig, wait_until: Callable[..., object]) -> None:
+    def visit(k: int) -> None:
+        screen = rig.open(400 + k % 7, 300)
+        page = rig.pages[screen]
+        draw(screen, RED, k)
+        draw(screen, GREEN, k)
+        page.picture()
+        if k % 2:
+            page.drop()
+            poll(screen, lambda: screen.closed)
+        screen.close()
+        page.end()
+        del rig.pages[screen]
+
+    def state() -> tuple[int, int]:
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    for k in range(40):
+        visit(k)
+    gc.collect()
+    before, memory = state(), _resident_mb()
+    for k in range(200):
+        visit(k)
+    gc.collect()
+    wait_until(lambda: state() <= before, what=f"{state()}, not {before}")
+    assert _resident_mb() - memory < 40  # each had 4 pictures of 0.5 MB, and a texture
