@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from PIL import Image
 from web_clients import Page
 
@@ -15,12 +16,14 @@ from viewer_app.screens.offscreen import create_context
 from viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import moderngl
 
     from viewer_app.events import Event
     from viewer_app.web.messages import Picture
+
+RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)
 
 
 class Rig:
@@ -122,3 +125,40 @@ def restful(screen: BrowserScreen, page: Page, seconds: float = 10.0) -> Picture
             if picture.lossless:
                 return picture
     raise AssertionError(f"no lossless picture within {seconds} s")
+
+
+@pytest.fixture(name="rig")
+def rig_fixture() -> Iterator[Rig]:
+    with Rig() as made:
+        yield made
+
+
+@pytest.fixture(name="screen")
+def screen_fixture(rig: Rig) -> BrowserScreen:
+    return rig.open(160, 120)
+
+
+@pytest.fixture(name="page")
+def page_fixture(rig: Rig, screen: BrowserScreen) -> Page:
+    return rig.pages[screen]
+
+
+def settle(screen: BrowserScreen, page: Page) -> int:
+    """Until the page has a picture without loss of what was drawn, in BLUE; its number."""
+    draw(screen, BLUE)
+    return restful(screen, page).number
+
+
+def heard(screen: BrowserScreen, kind: type, seconds: float = 10.0) -> list[Event]:
+    """The events up to the first of a kind."""
+    events: list[Event] = []
+    poll(screen, lambda: any(isinstance(e, kind) for e in events), seconds, events)
+    return events
+
+
+def spend(screen: BrowserScreen, seconds: float) -> list[Event]:
+    """Poll for a while."""
+    end, events = time.monotonic() + seconds, []
+    while time.monotonic() < end:
+        events.extend(screen.poll(0.01))
+    return events
