@@ -56,12 +56,12 @@ def viewer(start: Callable[..., Viewer]) -> Viewer:
 @pytest.fixture
 def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
     """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile; `script` runs in it before
-    the page's own. An error that its script does not catch or that it logs fails the test, but for those logged that
-    match `expected`."""
+    the page's own, `routes` answer requests in the server's place. An error that its script does not catch or that it
+    logs fails the test, but for those logged that match `expected`."""
     faults: list[str] = []
     with ExitStack() as opened:
         def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "",
-                      script: str = "", **options: Any) -> Page:
+                      script: str = "", routes: dict[str, Any] | None = None, **options: Any) -> Page:
             context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio,
                                            accept_downloads=True, **options)
             opened.callback(context.close)
@@ -74,6 +74,8 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
                     faults.append(message.text)
 
             page = context.new_page()
+            for pattern, handler in (routes or {}).items():
+                page.route(pattern, handler)
             page.on("console", logged)
             page.on("pageerror", lambda error: faults.append(str(error)))
             page.goto(url)

@@ -187,7 +187,8 @@ class WebServer:
             return None
         try:
             message = m.parse(first.data) if first.type is WSMsgType.TEXT else None
-        except m.ProtocolError as e:
+        except m.ProtocolError as e:  # a page that hears of the viewer's protocol loads itself anew
+            await _soon(response.send_str(m.encode(m.Welcome(m.PROTOCOL, _version(), self.viewer))))
             await self._refuse(response, str(e), False)
             return None
         except m.MessageError as e:
