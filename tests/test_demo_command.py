@@ -3,16 +3,22 @@
 import io
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from ipc import Subscriber
+from ipc.runs import list_runs, runtime_folder
+from ipc.viewers import viewers
 from splatview.demo.command import Demo, _exit_code, _screen, run
 from splatview.demo.progress import Progress
 
@@ -143,6 +149,85 @@ def test_the_demo_writes_what_the_viewer_shows_and_leaves_nothing_running(proces
     red, blue = (rgb[..., c] - rgb[..., 2 - c] > 100 for c in (0, 2))
     assert red.sum() > 300 and blue.sum() > 300
     assert np.nonzero(red)[1].mean() < np.nonzero(blue)[1].mean()  # x points right, as the cameras saw it
+
+
+def test_the_demo_in_a_browser_ends_by_itself_in_a_script(processes, points, tmp_path):
+    out = tmp_path / "picture.png"
+    process = processes.splatview("demo", "--data", str(points), "--steps", "50", "--out", str(out), "--web",
+                                  "--port", "0", "--device", "cpu", "--size", "160x120")
+    said, err = process.communicate(timeout=200)
+    assert process.returncode == 0, said + err
+    assert str(out) in said
+    with Image.open(out) as picture:
+        assert picture.size == (160, 120)
+
+
+def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(points, tmp_path, wait_until):
+    """Although the port is taken."""
+    ours, theirs = os.openpty()
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    demo = subprocess.Popen([sys.executable, "-m", "splatview", "demo", "--data", str(points), "--steps", "20", "--out",
+                             str(tmp_path / "a.png"), "--web", "--port", str(port), "--device", "cpu",
+                             "--size", "160x120"], stdin=theirs, stdout=theirs, stderr=subprocess.STDOUT,
+                            env={**os.environ, "SSH_CONNECTION": "10.0.0.1 50000 10.0.0.2 22"}, start_new_session=True)
+    os.close(theirs)
+    said = b""
+    try:
+        at = None
+        while at is None or b"ssh -L" not in said:
+            more = _read_terminal(ours)
+            assert more, said
+            said += more
+            at = re.search(rb"stays open at (http://127\.0\.0\.1:(\d+)) until Ctrl-C", said)
+        (found,) = viewers()
+        assert (found.url, found.port) == (at[1].decode(), int(at[2]))
+        assert found.port != port
+        with urllib.request.urlopen(found.url, timeout=20) as page:
+            assert b"<canvas" in page.read()
+        assert [r.description.pid for r in list_runs(runtime_folder())] == [int(found.run)], "what it shows lives"
+        children = running_children(demo.pid)
+        assert found.pid in children
+        demo.send_signal(signal.SIGINT)
+        while more := _read_terminal(ours):
+            said += more
+        assert demo.wait(timeout=60) == 0, said
+        for words in (f"open {found.url}", f"ssh -L {found.port}:127.0.0.1:{found.port} ", "what the viewer shows"):
+            assert words.encode() in said, "what the viewer says is passed on"
+        assert b"Traceback" not in said
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 20)
+    finally:
+        demo.kill()
+        demo.wait()
+        os.close(ours)
+        taken.close()
+
+
+def _read_terminal(fd):
+    try:
+        return os.read(fd, 10_000)
+    except OSError:  # nobody holds its other end
+        return b""
+
+
+def test_nothing_is_copied_for_a_viewer_that_no_browser_looks_at(processes, points, tmp_path, wait_until):
+    process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--web", "--port", "0", "--out",
+                                  str(tmp_path / "a.png"), "--device", "cpu", "--picture-every", "1000")
+    (page,) = wait_until(viewers, 60)
+    with Subscriber(page.run, client="test") as subscriber:
+        def gaussians():
+            subscriber.poll()
+            return next((s for s in subscriber.streams if s.name == "gaussians"), None)
+
+        stream = wait_until(gaussians, 60)
+        wait_until(lambda: (subscriber.poll(), stream.version)[-1] > 20, 60)
+        (run,) = subscriber.runs
+        assert {v["client"] for v in run.viewers} == {"viewer", "test"}
+        assert run.counters["copies"] == 0
+        stream.open()
+        wait_until(lambda: (subscriber.poll(), run.counters["copies"])[-1] > 0, 60)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
 
 
 def test_a_training_that_fails_ends_the_demo_with_its_exit_code(processes, tmp_path):

@@ -9,7 +9,7 @@ from ipc.runs import list_runs, runtime_folder
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 STREAMS = {"image": {"image"}, "gaussian_training": {"gaussians", "render"},
-           "streams": {"gaussians", "image", "depth"}}
+           "notebook": {"waves"}, "streams": {"gaussians", "image", "depth"}}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

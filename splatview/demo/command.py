@@ -244,7 +244,7 @@ class _Session:
                 print("Close the window or press Ctrl-C to end.", flush=True)
                 self.viewer.wait()
             elif self.screen == "web" and sys.stdin.isatty() and sys.stdout.isatty():  # not in a script or a log
-                self._serve_on(self.viewer)
+                self._serve_on()
         self.trainer.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = _exit_code(self.trainer.wait(timeout=20)) or code
@@ -252,26 +252,32 @@ class _Session:
             self._show(event)
         return code
 
-    def _serve_on(self, viewer: subprocess.Popen[str]) -> None:
+    def _serve_on(self) -> None:
         """Until Ctrl-C, which is how it is meant to end, or until the viewer ends."""
-        from ipc.viewers import viewers
-
-        url = next((v.url for v in viewers() if v.pid == viewer.pid), "the address above")
-        print(f"The viewer stays open at {url} until Ctrl-C.", flush=True)
+        told = False
         try:
             while self.viewer is not None:
-                with contextlib.suppress(queue.Empty):
-                    event = self.events.get(timeout=0.5)
-                    if event is None:  # the trainer is gone: the viewer keeps what it showed last
-                        self.events.put(None)
-                        time.sleep(0.5)
-                    else:
-                        self._show(event)
+                event = self._next_event()
+                if event is None:  # the trainer is gone: the viewer keeps what it showed last
+                    self.events.put(None)
+                    time.sleep(0.5)
+                else:
+                    self._show(event)
+                told = told or self._tell_where()
                 self._watch_viewer()
         except _EndedBySignalError as e:
             if e.number != signal.SIGINT:
                 raise
             print(flush=True)  # behind the terminal's ^C
+
+    def _tell_where(self) -> bool:
+        """Once the viewer is up, say so."""
+        from ipc.viewers import viewers
+
+        url = next((v.url for v in viewers() if self.viewer is not None and v.pid == self.viewer.pid), None)
+        if url is not None:
+            print(f"The viewer stays open at {url} until Ctrl-C.", flush=True)
+        return url is not None
 
     def _stop_early(self) -> None:
         """Let the trainer say how far it came."""
