@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import numpy as np
-import pytest
 from browser_rig import (
     BLUE,
     GREEN,
@@ -43,6 +42,7 @@ from viewer_app.web.encoders.turbo import TurboEncoder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
     from web_clients import Page
 
     from viewer_app.screens.browser import BrowserScreen

@@ -1,0 +1,176 @@
+"""The browser screen on a GPU: through nvJPEG without leaving it, and through a pixel buffer without nvJPEG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from browser_rig import (
+    BLUE,
+    GREEN,
+    RED,
+    Rig,
+    decoded,
+    draw,
+    poll,
+    restful,
+    rig_fixture,  # noqa: F401
+    settle,
+    spend,
+    until_ready,
+)
+
+from viewer_app.gpu_work import GpuWork
+from viewer_app.screens._readback import BufferReader, CudaReader
+from viewer_app.web import encoders, pacing
+from viewer_app.web import messages as m
+
+if TYPE_CHECKING:
+    from viewer_app.screens.browser import BrowserScreen
+
+pytestmark = pytest.mark.cuda
+
+
+@pytest.fixture(params=["nvjpeg", "turbo"])
+def encoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv(encoders.VARIABLE, request.param)
+    monkeypatch.setattr(pacing.Pacer, "level", pacing.LEVELS[0])
+    return request.param
+
+
+def check_way(screen: BrowserScreen, encoder: str) -> None:
+    if encoder == "nvjpeg":
+        assert isinstance(screen._reader, CudaReader)
+        assert screen._target.shared is not None
+        print("way:", screen._target.shared.way, screen._target.shared.reason)
+    else:
+        assert isinstance(screen._reader, BufferReader)
+
+
+def test_the_page_sees_what_was_drawn(rig: Rig, encoder: str) -> None:
+    screen = rig.open(640, 360)
+    page = rig.pages[screen]
+    check_way(screen, encoder)
+    settle(screen, page)
+    for k, color in enumerate((RED, GREEN, BLUE, RED)):
+        drawn = draw(screen, color, k)
+        poll(screen, lambda: not page._pictures.empty())
+        picture = page.picture()
+        assert (picture.format, picture.size, picture.full) == ("jpeg", (640, 360), (640, 360))
+        got = decoded(picture)
+        assert np.abs(got.astype(int) - drawn).mean() < 3
+        assert np.abs(got[:80, :200].astype(int) - 255).max() < 40  # the white corner is at the top left
+        np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
+
+
+def test_the_same_again_is_not_sent(rig: Rig, encoder: str) -> None:
+    screen = rig.open(640, 360)
+    page = rig.pages[screen]
+    settle(screen, page)
+    for _ in range(5):
+        draw(screen, BLUE)
+    spend(screen, 0.6)
+    assert page._pictures.empty()
+
+
+@pytest.mark.parametrize("level", pacing.LEVELS[::4])
+def test_smaller_pictures_are_whole(rig: Rig, encoder: str, level: pacing.Level,
+                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import Image
+
+    monkeypatch.setattr(pacing.Pacer, "level", level)
+    screen = rig.open(641, 361)
+    drawn = draw(screen, RED, 100)
+    poll(screen, lambda: not rig.pages[screen]._pictures.empty())
+    picture = rig.pages[screen].picture()
+    expected = Image.fromarray(drawn).resize(picture.size, Image.Resampling.BOX)
+    assert np.abs(decoded(picture).astype(int) - np.asarray(expected)).mean() < 8
+
+
+def test_nobody_waits_for_a_gpu_that_is_behind(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(encoders.VARIABLE, "nvjpeg")
+    screen = rig.open(640, 360)
+    page = rig.pages[screen]
+    settle(screen, page)
+    until_ready(screen)
+    screen.framebuffer.clear(*RED, 1.0)
+    torch.cuda._sleep(2_000_000_000)  # about a second
+    screen.present()
+    mark = torch.cuda.Event()
+    mark.record()
+    assert not mark.query()  # `present` came back while the GPU is still at it
+    assert not screen.ready
+    spend(screen, 0.05)
+    poll(screen, lambda: not page._pictures.empty())
+    assert mark.query()
+    assert np.abs(decoded(page.picture()).astype(int) - np.rint(np.array(RED) * 255)).mean() < 4
+
+
+def test_a_window_that_is_dragged(rig: Rig, encoder: str) -> None:
+    screen = rig.open(400, 300)
+    page = rig.pages[screen]
+    for k in range(40):
+        page.send(m.Resize(400 + 7 * k, 300 + 3 * (k % 10), 1.0))
+        if screen.ready:
+            draw(screen, RED, k)
+        screen.poll(0)
+    poll(screen, lambda: screen.size == (400 + 7 * 39, 327))
+    drawn = draw(screen, BLUE)
+    picture = restful(screen, page)
+    while picture.full != screen.size:
+        picture = restful(screen, page)
+    np.testing.assert_array_equal(decoded(picture), drawn)
+
+
+def test_the_governor_knows_what_encoding_takes(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(encoders.VARIABLE, "nvjpeg")
+    monkeypatch.setattr(pacing.Pacer, "level", pacing.LEVELS[0])
+    work = GpuWork(rig.ctx)
+    screen = rig.open(1280, 720, work=work)
+    for k in range(5):
+        work.governor.begin_picture()
+        draw(screen, RED, k)
+        assert "encode" in work.governor.words
+    cost = poll(screen, lambda: work.governor.cost(("encode", 1280, 720)))
+    print(f"encoding 1280 x 720 takes the GPU {cost:.3f} ms")
+    assert 0 < cost < 100
+    work.close()
+
+
+def test_pages_that_come_and_go_leave_no_memory(rig: Rig, encoder: str) -> None:
+    shared = encoders.choose(rig.ctx)
+
+    def visit(k: int) -> None:
+        screen = rig.open(800, 600, encoder=shared)
+        draw(screen, RED, k)
+        draw(screen, GREEN, k)
+        rig.pages[screen].picture()
+        screen.close()
+        rig.pages.pop(screen).end()
+
+    def free() -> int:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info()[0]
+
+    for k in range(5):
+        visit(k)
+    before = free()
+    for k in range(40):
+        visit(k)
+    assert free() > before - 48e6  # 8 MB each
+    shared.close()
+
+
+def test_two_pages_share_an_encoder(rig: Rig, encoder: str) -> None:
+    shared = encoders.choose(rig.ctx)
+    screens = [rig.open(320, 200, encoder=shared), rig.open(500, 300, encoder=shared)]
+    drawn: list[np.ndarray] = []
+    for k in range(10):
+        drawn = [draw(s, color, k) for s, color in zip(screens, (RED, GREEN), strict=True)]
+    for s, expected in zip(screens, drawn, strict=True):
+        np.testing.assert_array_equal(decoded(restful(s, rig.pages[s])), expected)
+        s.close()
+    shared.close()
