@@ -18,6 +18,7 @@ const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
 const TAP_TIME = 400, TAP_REACH = 30; // ms and CSS pixels within which a second tap is the first one's
 const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
 
+/** @type {Record<string, any>} */
 const el = Object.fromEntries([...document.querySelectorAll("[id]")].map((e) => [e.id, e]));
 const canvas = /** @type {HTMLCanvasElement} */ (el.canvas);
 const context = canvas.getContext("2d", {alpha: false});
@@ -72,10 +73,7 @@ function connect() {
 async function disconnected(event) {
   const opened = link.open;
   letGo();
-  link.socket = null;
-  link.open = false;
-  link.welcome = null;
-  link.tries += 1;
+  Object.assign(link, {socket: null, open: false, welcome: null, tries: link.tries + 1});
   if (opened && performance.now() - link.since > RETRY_LAST) link.delay = RETRY_FIRST;
   if (event.reason) console.info(`The viewer closed the connection: ${event.reason}`);
   const reason = opened || link.ended ? "" : await forbidden();
@@ -134,9 +132,7 @@ function takeAnswer(answer) {
   } else if (answer.t === "clipboard") {
     copy(answer.text);
   } else if (answer.t === "refused") {
-    link.refusal = answer.reason;
-    link.ended = !answer.again;
-    link.delay = RETRY_LAST;
+    Object.assign(link, {refusal: answer.reason, ended: !answer.again, delay: RETRY_LAST});
   }
   showState();
 }
@@ -287,8 +283,8 @@ const pointer = {x: 0, y: 0};
 const touch = {fingers: new Map(), mode: "none", last: null, tap: {x: 0, y: 0, time: -1e9}};
 const paced = {action: null, frame: 0};
 
-/** Now, or when the event happened, which is a little earlier. */
-const time = (event) => Math.max(0, Math.min(performance.now(), event && event.timeStamp || Infinity));
+/** Now, or when an event happened, which is a little earlier. */
+const time = (event) => Math.min(performance.now(), (event && event.timeStamp) || Infinity);
 
 const mods = (e) => {
   const graph = e.getModifierState && e.getModifierState("AltGraph"); // Windows reports it as Ctrl and Alt
@@ -411,7 +407,7 @@ function onPointer(e) {
 }
 
 function onWheel(e) {
-  if (el.copybox.contains(e.target)) return;
+  if (isOwn(e.target) && !e.ctrlKey) return;
   e.preventDefault(); // with Ctrl the browser would zoom the page
   const unit = [1 / 100, 1 / 3, 1][e.deltaMode]; // pixels, lines, pages of a notch
   const where = toFramebuffer(e.clientX, e.clientY), at = time(e);
@@ -427,8 +423,7 @@ function onWheel(e) {
 
 /** Let go of everything that is down: its end will not be seen here. */
 function letGo() {
-  const at = performance.now();
-  for (const button of held.keys()) act({t: "release", ...pointer, button, mods: 0, at});
+  for (const button of held.keys()) act({t: "release", ...pointer, button, mods: 0, at: time()});
   held.clear();
   if (touch.mode !== "none") touch.mode = "over";
   paced.action = null;
@@ -443,8 +438,8 @@ const KEY_NAMES = new Map(Object.entries({
   " ": "space", Enter: "enter", Escape: "escape", "-": "minus", "=": "equal", ",": "comma", ".": "period",
   "/": "slash", Shift: "shift", Control: "ctrl", Alt: "alt", Meta: MAC ? "ctrl" : "super",
 }));
-const CODE_NAMES = {Minus: "minus", Equal: "equal", Comma: "comma", Period: "period", Slash: "slash", Space: "space"};
-const PUNCTUATION = new Set(["minus", "equal", "comma", "period", "slash"]);
+const CODE_NAMES = {Minus: "minus", Equal: "equal", Comma: "comma", Period: "period", Slash: "slash"};
+const PUNCTUATION = new Set(Object.values(CODE_NAMES));
 const BROWSER_KEYS = new Set(["f5", "f11", "f12"]);
 const keys = new Map(); // names of the keys that are down, by their place: a modifier may change what a key means
 
@@ -490,7 +485,7 @@ function onKeyDown(e) {
   if (isForBrowser(e, name)) return;
   if (name) {
     keys.set(e.code || e.key, name);
-    act({t: "key", name, pressed: true, mods: mods(e), repeat: e.repeat, at: time(e)});
+    sendKey(name, true, e);
   }
   if (text) act({t: "text", text, at: time(e)});
   if (name || text) e.preventDefault();
@@ -498,27 +493,31 @@ function onKeyDown(e) {
 
 function onKeyUp(e) {
   if (MAC && e.key === "Meta") return letGoKeys(); // macOS tells of no key that is let go while Cmd is down
-  const name = keys.get(e.code || e.key);
-  if (!name || !keys.delete(e.code || e.key)) return;
-  act({t: "key", name, pressed: false, mods: mods(e), repeat: false, at: time(e)});
+  const place = e.code || e.key, name = keys.get(place);
+  if (!name) return;
+  keys.delete(place);
+  sendKey(name, false, e);
   e.preventDefault();
 }
 
 function letGoKeys() {
-  for (const name of keys.values()) {
-    act({t: "key", name, pressed: false, mods: 0, repeat: false, at: performance.now()});
-  }
+  for (const name of keys.values()) sendKey(name, false);
   keys.clear();
 }
 
-/** A key pressed and let go. */
+/** @param {string} name @param {boolean} pressed @param {KeyboardEvent} [e]  Without one no modifier is held. */
+function sendKey(name, pressed, e) {
+  act({t: "key", name, pressed, mods: e ? mods(e) : 0, repeat: !!e && pressed && e.repeat, at: time(e)});
+}
+
 function tapKey(name) {
-  for (const pressed of [true, false]) act({t: "key", name, pressed, mods: 0, repeat: false, at: performance.now()});
+  sendKey(name, true);
+  sendKey(name, false);
 }
 
 function sendText(text) {
   const whole = text.slice(0, MAX_TEXT).replace(/\p{Cs}/gu, ""); // halves of characters are no text
-  if (whole) act({t: "text", text: whole, at: performance.now()});
+  if (whole) act({t: "text", text: whole, at: time()});
   if (text.length > MAX_TEXT) toast(`Only the first ${MAX_TEXT} characters were taken`);
 }
 
@@ -537,7 +536,7 @@ function onFieldInput(e) {
   let same = 0;
   while (same < now.length && same < before.length && now[same] === before[same]) same += 1;
   for (let i = same; i < before.length; i += 1) tapKey("backspace");
-  const [text, ...lines] = now.slice(same).join("").replaceAll("\u200b", "").split("\n");
+  const [text, ...lines] = now.slice(same).join("").replace(/\u200b/g, "").split("\n");
   sendText(text);
   if (lines.length) tapKey("enter");
   written = el.field.value;
@@ -666,7 +665,7 @@ on(el.keyboard, "click", () => {
 });
 on(el.panel, "click", () => tapKey("h"));
 on(el.fit, "click", () => tapKey("f"));
-on(el.shot, "click", () => act({t: "screenshot", at: performance.now()}));
+on(el.shot, "click", () => act({t: "screenshot", at: time()}));
 on(el.full, "click", toggleFull);
 on(el.copydone, "click", closeCopybox);
 on(el.again, "click", () => {
