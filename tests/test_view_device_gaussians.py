@@ -170,9 +170,9 @@ def test_another_renderer_draws_the_scene_anew(gaussians: GaussianView, reader: 
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     scene().show(gaussians)
     shown(gaussians, screen)
-    picture = gaussians._source
+    picture = gaussians.picture.source
     monkeypatch.setattr(Reader, "tick", lambda self: True)
     assert gaussians.tick(time.monotonic())
     reader._drawn = None
     shown(gaussians, screen)
-    assert gaussians._source is not picture
+    assert gaussians.picture.source is not picture

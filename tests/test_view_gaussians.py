@@ -231,17 +231,17 @@ def test_the_first_picture_of_a_large_scene_is_coarse(
 def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, screen: OffscreenScreen) -> None:
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
-    first = gaussians._source
+    first = gaussians.picture.source
     shown(gaussians, screen)
-    assert gaussians._source is first
+    assert gaussians.picture.source is first
     gaussians.handle(PointerMove(5, 5), RECT)  # no button is down
     shown(gaussians, screen)
-    assert gaussians._source is first
+    assert gaussians.picture.source is first
     gaussians.handle(Wheel(5, 5, 1), RECT)
     gaussians._moved_at = -1e9
-    before = gaussians.drawn
+    before = gaussians.picture.of
     shown(gaussians, screen)
-    assert gaussians.drawn != before
+    assert gaussians.picture.of != before
 
 
 def test_scenes_from_files_are_shown(gaussians: GaussianView, screen: OffscreenScreen) -> None:

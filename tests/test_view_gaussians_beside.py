@@ -61,6 +61,7 @@ def test_who_sees_the_same_has_it_drawn_once(screen: OffscreenScreen, monkeypatc
                 view.like(a)
                 pictures.append(shown(view, screen))
             assert calls["drawn"] == 1
+            assert all(view.picture._copy is None for view in (a, b, c))  # type: ignore[attr-defined]
             np.testing.assert_array_equal(pictures[1], pictures[0])
             np.testing.assert_array_equal(pictures[2], pictures[0])
         c.handle(Wheel(20, 20, 1), RECT)  # what the other two see is kept
@@ -76,13 +77,13 @@ def test_a_view_alone_keeps_no_copy(screen: OffscreenScreen) -> None:
         a.update(VALUES["gaussians"][0])
         LOOKS[0].take(a, screen)
         shown(a, screen)
-        assert a._copy is None
+        assert a.picture._copy is None
         shown(b, screen, SMALL)
-        assert a._copy is not None
+        assert a.picture._copy is not None
         b.close()
         a.handle(Wheel(20, 20, 1), RECT)
         want = shown(a, screen)
-        assert a._copy is None
+        assert a.picture._copy is None
         np.testing.assert_array_equal(shown(a, screen), want)
 
 
@@ -168,11 +169,11 @@ def test_a_scene_in_place_is_read_with_the_first_picture_of_anybody(in_place: li
         shared = scene(seed=k + 1)
         assert shared.show(in_place[k % 2])
         assert not shared.released
-        before = [view.drawn for view in in_place]
+        before = [view.picture.of for view in in_place]
         for view in in_place:
             shown(view, screen)
             assert shared.released
-        assert all(view.drawn != b for view, b in zip(in_place, before, strict=True))
+        assert all(view.picture.of != b for view, b in zip(in_place, before, strict=True))
         assert (reader.loads - loads, reader.drawings - drawings) == (1, 2)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from viewer_app.gpu_work import GpuWork
     from viewer_app.renderers.base import Picture, Renderer, RenderOptions
     from viewer_app.state import Color
+    from viewer_app.views._gaussian_picture import ScenePicture
     from viewer_app.views.base import Value
     from viewer_app.views.gaussians import GaussianView
 
@@ -44,8 +45,8 @@ class GaussianContent:
     """Scenes on a GPU are read where they lie if the renderer can, in one go with the picture that shows them first:
     such a frame is held until that picture is done. If it was overwritten meanwhile, the picture is never shown.
 
-    The renderer's picture is lent to the view that it was drawn for (`GaussianView.lent`). Before it draws another one,
-    whoever would still show the one before keeps a copy. Lives until the last of its views is closed.
+    The renderer's picture is lent to the view that it was drawn for. Before it draws another one, whoever would still
+    show the one before keeps a copy. Lives until the last of its views is closed.
     """
 
     def __init__(self, ctx: moderngl.Context, work: GpuWork, renderer: Renderer | None = None) -> None:
@@ -152,18 +153,18 @@ class GaussianContent:
         # After that what there is has to do: its trainer has died.
         return self.stale and time.monotonic() - self._stale_at <= _REPLACED
 
-    def showing(self, wanted: tuple[object, ...]) -> GaussianView | None:
-        """A view to which the renderer's present picture is lent, if it is this one."""
-        return next((view for view in self.views if view.lent and view.drawn == wanted), None)
+    def lent(self, wanted: tuple[object, ...]) -> ScenePicture | None:
+        """Somebody's picture that lies where the renderer drew it last, if it is this one (`ScenePicture.of`)."""
+        return next((view.picture for view in self.views if view.picture.lent and view.picture.of == wanted), None)
 
-    def render(self, view: GaussianView, camera: Camera, options: RenderOptions) -> Picture:
-        """Draw the scene for a view. To be shown only if `is_read` says so, asked when the picture is done.
+    def render(self, place: ScenePicture, camera: Camera, options: RenderOptions) -> Picture:
+        """Draw the scene, to be shown in `place` only if `is_read` says so, asked when it is done.
 
-        What other views show stays, and what this one shows as well, as long as it does not take the new picture.
+        What everybody shows stays, in `place` as well as long as it does not become the new picture.
         """
         renderer, work = self.renderer, ("scene", camera.width, camera.height)
         if len(self.views) > 1 or self._torn:
-            self._make_room(view)
+            self._make_room(place)
         if renderer.wants_gpu:  # it works with CUDA, which OpenGL's clock does not see
             if self._loading is not None:
                 self._work.governor.gives(("load",), "cuda")
@@ -175,14 +176,15 @@ class GaussianContent:
         self._timed_before, self._timed = self._timed, work
         return picture
 
-    def _make_room(self, view: GaussianView) -> None:
-        """The renderer is about to draw for a view: have copied what is shown of its memory and must not be lost.
+    def _make_room(self, place: ScenePicture) -> None:
+        """The renderer is about to draw: have copied what lies in its memory and must not be lost.
 
-        A view that is behind is about to be drawn anew itself, unless what is read now turns out to be overwritten.
+        A picture of an earlier scene is about to be drawn anew itself, unless what is read now turns out to be
+        overwritten.
         """
-        for other in self.views:
-            if other.lent and (self._loading is not None or (other is not view and other.shows(self.loads))):
-                other.keep()
+        for picture in [view.picture for view in self.views if view.picture.lent]:
+            if self._loading is not None or (picture is not place and picture.of[-1] == self.loads):
+                picture.keep()
 
     def gpu_ms(self, camera: Camera) -> float:
         """What OpenGL's GPU takes for such a picture, as far as that is known; 0 for a software rasteriser."""
@@ -245,7 +247,7 @@ class GaussianContent:
         if self.renderer.name != self._drawn_by:
             self._drawn_by = self.renderer.name
             for view in self.views:
-                view.lose()
+                view.picture.lose()
 
     def leave(self) -> None:
         """As `View.leave`."""

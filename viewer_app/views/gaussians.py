@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-import moderngl
 import numpy as np
 
 from viewer_app.cameras import bounds
@@ -19,20 +18,19 @@ from viewer_app.gpu_work import GpuWork
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.renderers.choose import renderer_note
 from viewer_app.state import GaussianSettings
-from viewer_app.views._copy import PictureCopy
-from viewer_app.views._depth import DepthPicture
 from viewer_app.views._gaussian_content import GaussianContent
-from viewer_app.views.base import CANVAS_WORDS, Stopwatch
+from viewer_app.views._gaussian_picture import ScenePicture
+from viewer_app.views.base import CANVAS_WORDS
 
 if TYPE_CHECKING:
-    from ipc.interop.base import PixelSource
+    import moderngl
+
     from viewer_app.cameras import Camera
     from viewer_app.events import Event
     from viewer_app.renderers.base import Renderer
     from viewer_app.state import Color
     from viewer_app.views.base import Value, View
 
-_SHOW = {"color": 0, "depth": 1, "alpha": 2}
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 UPS: dict[str, tuple[float, float, float]] = {
@@ -55,27 +53,20 @@ class GaussianView:
         """Whether it has its camera; it is chosen with the next picture otherwise."""
         self.in_use = False
         """Whether it was drawn since somebody shows its scene."""
-        self.lent = False
-        """Whether what it shows lies where the renderer draws next."""
-        self.drawn: tuple[object, ...] = ()
-        """What is to be seen in the picture that it shows."""
         self._ctx = ctx
         self._work = beside._work if beside is not None else work or GpuWork(ctx)
         self.content = beside.content if beside is not None else GaussianContent(ctx, self._work, renderer)
         """What it may share with other views."""
+        self.picture = ScenePicture(ctx, self.content, self._work)
         self._told = self.content.loads
         """The scene that was drawn last, or for which drawing was asked."""
         self._camera: Camera | None = None
         self._seen_in: tuple[int, int] | None = None
         """The size of somebody else's picture, all of which is to be seen."""
-        self._source: PixelSource | None = None
-        self._copy: PictureCopy | None = None
-        self._depth = DepthPicture(ctx)
         self._rect = Rect(0, 0, 1, 1)
         self._scale = 1.0
         self._coarse = 1.0
         self._moved_at = -math.inf
-        self._stopwatch = Stopwatch()
         self.content.views.append(self)
         if self.content.facts is not None:
             self.begin()
@@ -165,49 +156,12 @@ class GaussianView:
         mode = ("antialiased" if scene.antialiased else "classic") if s.mode == "scene" else s.mode
         options = RenderOptions(mode, s.sh_degree, depth=s.show == "depth")
         wanted = camera.key, options, content.loads
-        if self._source is not None and wanted == self.drawn:
+        picture = self.picture
+        if picture.source is not None and wanted == picture.of:
             return
         self._scale = scale
-        several = len(content.views) > 1
-        if several and (twin := content.showing(wanted)) is not None:
-            self._source, self.drawn, self.lent = twin._source, wanted, True
-            return
-        cuda = content.renderer.wants_gpu
-        with self._stopwatch("render"):
-            picture = content.render(self, camera, options)
-        with self._stopwatch("wait"):
-            if cuda:
-                content.account()
-            content.has_looked()  # only begins to look, while CUDA draws
-            source = self._depth.source(picture, wanted) if options.depth else picture.source()
-            if not content.is_read():
-                if options.depth:
-                    self._depth.undo()
-                return
-        self._source, self.drawn, self.lent = source, wanted, not options.depth
-        if not several and self._copy is not None:
-            self._copy.close()
-            self._copy = None
-        self._adapt(self._stopwatch.ms["render"] + content.gpu_ms(camera))
-
-    def shows(self, loads: int) -> bool:
-        """Whether its picture is of this scene (`GaussianContent.loads`)."""
-        return self._source is not None and self.drawn[-1] == loads
-
-    def keep(self) -> None:
-        """Show a copy of the picture that was lent, from now on."""
-        assert self._source is not None
-        if self._copy is None:
-            self._copy = PictureCopy(self._ctx)
-        array = self.content.vertex_array((*self._source.defines, "COPY"))
-        with self._work("copy", *self._source.size):
-            self._source = self._copy.take(self._source, array)
-        self.lent = False
-
-    def lose(self) -> None:
-        """The picture that was lent is there no more."""
-        if self.lent:
-            self._source, self.drawn, self.lent = None, (), False
+        if (ms := picture.render(camera, options, wanted)) is not None:
+            self._adapt(ms)
 
     def _adapt(self, ms: float) -> None:
         """Choose the resolution of pictures during a drag from what the last one took."""
@@ -221,29 +175,11 @@ class GaussianView:
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content = self.content
-        self._rect, self.in_use, viewport = rect, True, rect.viewport(framebuffer.height)
+        self._rect, self.in_use = rect, True
         if content.facts is not None:
             self._render(rect)
         self._told = content.loads
-        framebuffer.use()
-        source = self._source
-        if source is None:
-            framebuffer.clear(*self.background, 1.0, viewport=viewport)
-            return
-        # One that is smaller than its place on the screen is smoothed.
-        smooth = ("SMOOTH",) if source.size != (rect.width, rect.height) else ()
-        array = content.vertex_array((*source.defines, *smooth))
-        program = array.program
-        program["u_corner"] = rect.x, rect.y
-        program["u_size"] = rect.width, rect.height
-        program["u_height"] = float(framebuffer.height)
-        program["u_background"] = self.background
-        program["u_show"] = _SHOW[self.settings.show]
-        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        source.bind(program)
-        framebuffer.viewport = viewport
-        with self._work("compose", rect.width, rect.height):
-            array.render(moderngl.TRIANGLES, vertices=3)
+        self.picture.draw(framebuffer, rect, self.background, self.settings.show)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
@@ -331,8 +267,8 @@ class GaussianView:
         if skipped := self.content.renderer.skipped:
             out.append(f"{skipped:,} skipped (NaN or inf)")
         out += scene.phrases
-        if self.settings.show == "depth" and self._depth.range[1] > 0:
-            out.append(f"depth {self._depth.range[0]:.3g} to {self._depth.range[1]:.3g}")
+        if self.settings.show == "depth" and self.picture.depth.range[1] > 0:
+            out.append(f"depth {self.picture.depth.range[0]:.3g} to {self.picture.depth.range[1]:.3g}")
         coarse = [f"at {self._scale:.0%} for now"] if self._scale < 1.0 else []
         return [*out, *coarse, *scene.notes]
 
@@ -357,12 +293,8 @@ class GaussianView:
     @property
     def timings(self) -> dict[str, float]:
         gpu = self.content.renderer.gpu_ms
-        return self.content.stopwatch.ms | self._stopwatch.ms | ({} if gpu is None else {"GPU": gpu})
+        return self.content.stopwatch.ms | self.picture.stopwatch.ms | ({} if gpu is None else {"GPU": gpu})
 
     def close(self) -> None:
         self.content.release(self)
-        self._source, self.drawn, self.lent = None, (), False
-        self._depth.close()
-        if self._copy is not None:
-            self._copy.close()
-            self._copy = None
+        self.picture.close()
