@@ -187,7 +187,7 @@ class CudaReader:
         import torch
 
         pixels = torch.empty((size[1], size[0], 4), dtype=torch.uint8, device=torch.device("cuda", self._device))
-        return Frame(pixels, torch.cuda.Event())
+        return Frame(pixels, torch.cuda.Event(blocking=True))  # who waits for it sleeps
 
     def begin(self, target: Target) -> None:
         import torch

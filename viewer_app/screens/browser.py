@@ -120,7 +120,7 @@ class BrowserScreen:
     def take(self, message: m.ClientMessage, now: float) -> None:
         """What the page says."""
         if isinstance(message, m.Ack):
-            self._sender.acked(message.number)
+            self._sender.acked(message.number, now)
             return
         if isinstance(message, m.Visible):
             before, self._visible = self._visible, message.on

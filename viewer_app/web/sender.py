@@ -88,10 +88,10 @@ class Sender:
         with self._lock:
             return self._pacer.level
 
-    def acked(self, number: int) -> None:
-        """Picture `number` stands on the page."""
+    def acked(self, number: int, now: float) -> None:
+        """Picture `number` stands on the page, as it said at `now` of time.monotonic()."""
         with self._lock:
-            self._pacer.acked(number, time.monotonic())
+            self._pacer.acked(number, now)
             free = not self._busy
         if free:
             self._changed()
@@ -243,6 +243,7 @@ class Sender:
         with torch.cuda.device(frame.pixels.device):  # type: ignore[arg-type]
             if self._stream is None:
                 self._stream = torch.cuda.Stream()
+            frame.arrived.synchronize()  # what comes next waits without sleeping, and drawing may take long
             with torch.cuda.stream(self._stream):
                 self._stream.wait_event(frame.arrived)
                 yield
@@ -267,7 +268,7 @@ def _same(a: Frame, b: Frame) -> bool:
     import torch
 
     assert isinstance(a.pixels, torch.Tensor) and isinstance(b.pixels, torch.Tensor)
-    return torch.equal(a.pixels, b.pixels)
+    return torch.equal(a.pixels.view(torch.int32), b.pixels.view(torch.int32))
 
 
 @functools.cache

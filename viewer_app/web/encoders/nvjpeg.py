@@ -178,8 +178,8 @@ class _Session:
         with torch.cuda.device(device), driver.context(device):
             self._stream = torch.cuda.Stream()
             self._queue = c_void_p(self._stream.cuda_stream)
-            self._given, self._begin, self._end = (torch.cuda.Event(enable_timing=timing)
-                                                   for timing in (False, True, True))
+            self._given, self._begin = torch.cuda.Event(), torch.cuda.Event(enable_timing=True)
+            self._end = torch.cuda.Event(enable_timing=True, blocking=True)  # this thread sleeps until then
             self._rgb: torch.Tensor | None = None
             self._rows: torch.Tensor | None = None
             self._state, self._params = c_void_p(), c_void_p()
@@ -208,9 +208,10 @@ class _Session:
             _call("nvjpegEncodeImage", self._handle, self._state, self._params, byref(image), _RGBI, width, height,
                   self._queue)
             self._end.record(self._stream)
+            self._end.synchronize()
             length = c_size_t()
             _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, None, byref(length), self._queue)
-            self._stream.synchronize()
+            self._stream.synchronize()  # the length is told in the stream's order
             data = ctypes.create_string_buffer(length.value)
             _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, data, byref(length), self._queue)
             self._stream.synchronize()
