@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import moderngl
 
 from ipc.interop.readback import read_source
+from ipc.interop.sources import set_uniform
 from viewer_app.controls import PanZoom, Rect
 from viewer_app.errors import ViewerError
 from viewer_app.events import PointerLeave, PointerMove
@@ -83,8 +84,9 @@ class ImageView:
             framebuffer.clear(*self.settings.background, 1.0, viewport=viewport)
             return
         s = self.settings
-        array = content.vertex_array(source.defines)
         x, y, zoom = self.pan_zoom.placed(rect)
+        near = zoom >= 1 and not self.is_float
+        array = content.vertex_array((*source.defines, "NEAR") if near else source.defines)
         uniforms: dict[str, Any] = {
             "u_origin": (x, y), "u_zoom": zoom, "u_height": float(framebuffer.height),
             "u_background": s.background, "u_alpha": _ALPHA[s.alpha] if self.has_alpha else 2,
@@ -93,7 +95,7 @@ class ImageView:
             "u_inv_gamma": 1.0 / s.gamma if self.is_float else 1.0,
         }
         for name, value in uniforms.items():
-            array.program[name] = value
+            set_uniform(array.program, name, value)
         source.bind(array.program, 0)
         framebuffer.viewport = viewport
         with self._work("image", rect.width, rect.height, *source.size, round(math.log2(zoom))):
