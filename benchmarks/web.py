@@ -16,6 +16,7 @@ import json
 import re
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SIZE = (1920, 1080)
-WARM, SECONDS = 2.0, 5.0
+WARM, SETTLE, SECONDS = 1.0, 15.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Ours:
 
 def common(report: dict[str, Any], check: dict[str, Any]) -> dict[str, str]:
     """What is said of every kind of pictures."""
-    sizes = ", ".join(size for size, _ in report["sizes"] if size != "0x0")
+    sizes = ", ".join(f"{size} ({count})" for size, count in report["sizes"] if size != "0x0")
     return {"pictures/s": f"{report['per_s']:.1f}", "longest gap ms": f"{report['gap_ms']:.0f}",
             "KB": f"{report['bytes'] / 1e3:.0f}", "quality": f"{check['quality']}, {check['colour']}",
             "size": sizes or f"{SIZE[0]}x{SIZE[1]}", "published to received ms": f"{check['age_ms']:.1f}",
@@ -134,6 +135,8 @@ def _measure(device: str, base: str, mode: Mode) -> Ours:
             page.ask("key", name="h")  # the panel away: the picture fills the page
             until("a picture with its number", lambda: page.ask("state")["number"] >= 0, 30)
             time.sleep(WARM)
+            with suppress(RuntimeError):  # it begins with small pictures; where they stay small the line says so
+                until("pictures in full size", lambda: page.ask("whole")["whole"], SETTLE)
             threads = viewer.ask("threads")["threads"]
             page.ask("begin")
             before = clocks.cpu(viewer.pid, threads)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.browser import marks, numbered
+from benchmarks.browser.hand import way
 from benchmarks.gpu import Skipped
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class Chromium:
         place = executable()
         self._playwright: Playwright = sync_playwright().start()
         self._browser: Browser = self._playwright.chromium.launch(executable_path=place, args=list(FLAGS))
-        self.page: Page = self._browser.new_page(viewport={"width": size[0], "height": size[1]})
+        # The page allows no eval, by which Playwright evaluates.
+        self.page: Page = self._browser.new_page(viewport={"width": size[0], "height": size[1]}, bypass_csp=True)
         self.page.add_init_script(_SPY)
         self.page.goto(url)
         self.page.wait_for_function("window.benchmark.drawn.length > 0", timeout=30_000)
@@ -126,8 +127,7 @@ class Chromium:
 
     def drag(self, seconds: float, hz: float) -> tuple[int, int]:
         """Drag with the left button around the middle; how far it went in the end, in pixels."""
-        width, height = self.size
-        x0, y0 = width // 2, height // 2 + height // 4
+        x0, y0 = way(0, self.size)
         self.page.mouse.move(x0, y0)
         self.page.mouse.down()
         self.page.evaluate("benchmark.moves.length = benchmark.drawn.length = benchmark.passed = 0")
@@ -135,7 +135,7 @@ class Chromium:
         step, x, y = 0, x0, y0
         while time.monotonic() < begin + seconds:
             step += 1
-            x, y = x0 + round(height / 5 * math.sin(step / 12)), y0 + round(height / 12 * math.sin(step / 7))
+            x, y = way(step, self.size)
             self.page.mouse.move(x, y)
             due = max(due + 1 / hz, time.monotonic() - 0.05)
             time.sleep(max(due - time.monotonic(), 0))
