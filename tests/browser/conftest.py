@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
-CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM", "/usr/bin/chromium")
+_NAMES = "chromium", "google-chrome", "google-chrome-stable", "chromium-browser"
+CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), "chromium")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync"]
 
