@@ -167,7 +167,8 @@ function readBinary(data) {
   const head = new DataView(data);
   const start = 32 + head.getUint16(30, true);
   return {
-    kind: head.getUint8(0), format: head.getUint8(1) === 2 ? "png" : "jpeg", lossless: (head.getUint8(2) & 1) === 1,
+    kind: head.getUint8(0), format: ["", "jpeg", "png", "webp"][head.getUint8(1)] ?? "",
+    lossless: (head.getUint8(2) & 1) === 1,
     number: head.getUint32(4, true), width: head.getUint16(8, true), height: head.getUint16(10, true),
     fullWidth: head.getUint16(12, true), fullHeight: head.getUint16(14, true), at: head.getFloat64(16, true),
     spentMs: head.getUint32(24, true) / 1000, quality: head.getUint16(28, true),
