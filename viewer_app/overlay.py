@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from viewer_app import theme
+from viewer_app.state import ENDED
 
 if TYPE_CHECKING:
     from imgui_bundle import ImVec4
@@ -31,8 +32,8 @@ def draw_overlay(state: State, picture: Rect, *, empty: bool, scale: float) -> N
     elif empty:
         words = "Waiting for its next frame" if entry.alive else "The run ended before it was seen"
         _message(scale, picture, [entry.name, words], theme.DIM)
-    elif not entry.alive:
-        _tag(scale, picture, "The run has ended: this is its last picture")
+    elif not entry.alive and not state.says_trouble:
+        _tag(scale, picture, ENDED)
 
 
 def _message(scale: float, picture: Rect, lines: list[str], color: ImVec4) -> None:

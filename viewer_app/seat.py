@@ -30,7 +30,7 @@ from viewer_app.events import (
 )
 from viewer_app.screens.base import Caption
 from viewer_app.sources import StreamSource
-from viewer_app.state import BACKDROP, State
+from viewer_app.state import BACKDROP, ENDED, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -101,6 +101,7 @@ class Seat:
     def sit(self, screen: Screen) -> None:
         """Go on with another screen: somebody has come back."""
         self.screen = screen
+        self.state.says_trouble = screen.says_trouble
         if self._with_panel and self._panel is None:
             from viewer_app.panel import Panel
 
@@ -342,9 +343,7 @@ class Seat:
         typing = self._panel is not None and self._panel.typing
         if entry is None:
             return Caption(typing=typing)
-        trouble = entry.fault or entry.fault_of_source or (
-            "" if entry.alive else "The run has ended: this is its last picture")
-        return Caption(f"{entry.name} \u00b7 {entry.group} \u2013 splatview", trouble, typing)
+        return Caption(f"{entry.name} \u00b7 {entry.group} \u2013 splatview", "" if entry.alive else ENDED, typing)
 
     def _describe(self, slot: Slot | None, view: View | None) -> Shown:
         from viewer_app.panel import Shown

@@ -9,6 +9,7 @@ Color = tuple[float, float, float]
 
 BACKDROP: Color = (0.075, 0.08, 0.09)
 """What surrounds a picture in the viewer."""
+ENDED = "The run has ended: this is its last picture"
 
 
 @dataclass
@@ -108,6 +109,8 @@ class State:
     timings: Timings = field(default_factory=Timings)
     screen: str = ""
     """The OpenGL renderer's name: the GPU's, where it runs on one."""
+    says_trouble: bool = False
+    """Whether the screen itself says that a run has ended."""
     others: list[str] = field(default_factory=list)
     """The names of others who look as well, and can be followed."""
     follows: str | None = None

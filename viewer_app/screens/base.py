@@ -34,6 +34,8 @@ class Caption:
 
 class Screen(Protocol):
     name: ClassVar[str]
+    says_trouble: ClassVar[bool]
+    """Whether a caption's trouble is said around the picture, so that it need not be written over it."""
     ctx: moderngl.Context
 
     @property

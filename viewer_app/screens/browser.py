@@ -48,6 +48,7 @@ class BrowserScreen:
     """One page. Draws in a context that it shares with other screens and does not close."""
 
     name: ClassVar[str] = "browser"
+    says_trouble: ClassVar[bool] = True
 
     def __init__(self, ctx: moderngl.Context, connection: Connection, wake: Callable[[], None], *,
                  encoder: Encoder | None = None, pool: Executor | None = None, work: GpuWork | None = None) -> None:

@@ -72,6 +72,7 @@ class OffscreenScreen:
     """Draws into a texture. Events come from `push`, so that a test or a server can act as the user."""
 
     name: ClassVar[str] = "offscreen"
+    says_trouble: ClassVar[bool] = False
 
     def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0, *,
                  gpu_uuid: str | None = None) -> None:

@@ -57,6 +57,7 @@ class WindowScreen:
     """A resizable window with an OpenGL 3.3 core context (or newer)."""
 
     name: ClassVar[str] = "window"
+    says_trouble: ClassVar[bool] = False
     _open: ClassVar[int] = 0  # GLFW is one per process: whoever closes the last window ends it
 
     def __init__(self, width: int = 1280, height: int = 720, *, title: str = "splatview",
