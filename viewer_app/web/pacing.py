@@ -4,7 +4,7 @@ What lies between is taken for one line: whatever is sent waits until it is free
 network, or a phone that decodes), and so long for itself (the way there and back, the page's next frame). Both are
 learned from how long pictures of different sizes took. Pictures that move are then made as small as they must be to
 take GOOD seconds of the line each. As long as all have one size nobody can tell a long way from a slow one: where that
-makes a difference, two small ones in between show it.
+makes a difference, two small ones in between show it, or a large one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOSSLESS = 1.0
 _UNSURE = 0.025
 """Seconds by which the time that a picture takes of the line may be misjudged until it is tried with small ones."""
 _TRIES, _TRY_AGAIN = 2, 4.0
-"""How many, and seconds until the next."""
+"""How many, and seconds until something is tried again."""
 _FIRST = 10
 """The level until something is known."""
 _PATIENCE, _MOST_PATIENCE = 0.6, 10.0
@@ -67,7 +67,7 @@ class Pacer:
         self._full = 0.0
         """Bytes of a picture like those now, at the best level; 0 before the first."""
         self._level = 0
-        self._tries, self._tried_at = 0, -math.inf
+        self._tries, self._trial, self._tried_at = 0, 0, -math.inf
         self._known = False
         self._rose_at = -math.inf
         self._possible_since: float | None = None
@@ -78,15 +78,12 @@ class Pacer:
         """What the next picture should be."""
         if not self._known:
             return LEVELS[_FIRST]
-        if self._tries:
-            few = _share(LEVELS[self._level]) * 0.35
-            return next((level for level in LEVELS if _share(level) <= few), LEVELS[-1])
-        return LEVELS[self._level]
+        return LEVELS[self._trial if self._tries else self._level]
 
     @property
     def trying(self) -> bool:
         """Whether `level` is worse than it need be, to learn something."""
-        return not self._known or self._tries > 0
+        return not self._known or (self._tries > 0 and self._trial > self._level)
 
     @property
     def quality(self) -> int:
@@ -141,17 +138,26 @@ class Pacer:
             self._line.took(max(last.size, 1), now - begin, now)
             self._known = True
             self._choose(now)
-            size = self._full * _share(LEVELS[self._level])
-            line, unsure = self._line, size * self._line.unsure
-            if now - self._tried_at > _TRY_AGAIN and unsure > _UNSURE and (
-                    min(size * line.per_byte + unsure, size * line.most_per_byte) > BAD):
-                self._tries, self._tried_at = _TRIES, now
+            if now - self._tried_at > _TRY_AGAIN:
+                self._try(now)
         self._acked_at = now
 
     def pause(self) -> None:
         """The page is not seen for a while: what is on its way will be late without anybody's fault."""
         for s in self._sent:
             s.measured = False
+
+    def _try(self, now: float) -> None:
+        """Send a few small pictures, or a large one, where it is not known well enough what that would change."""
+        share, line = _share(LEVELS[self._level]), self._line
+        size, unsure = self._full * share, line.unsure
+        if size * unsure > _UNSURE and size * min(line.per_byte + unsure, line.most_per_byte) > BAD:
+            small = (k for k, level in enumerate(LEVELS) if _share(level) <= 0.35 * share)
+            self._tries, self._trial, self._tried_at = _TRIES, next(small, len(LEVELS) - 1), now
+            return
+        large = max((k for k in range(self._level) if _share(LEVELS[k]) >= 2 * share), default=0)
+        if self._level and self._full * _share(LEVELS[large]) * (line.per_byte - 2 * unsure) < GOOD:
+            self._tries, self._trial, self._tried_at = 1, large, now
 
     def _choose(self, now: float) -> None:
         if not self._full:
@@ -187,7 +193,7 @@ class _Line:
     """Seconds that a picture takes: `base + per_byte * size`, both learned (a Kalman filter of these two)."""
 
     NOISE = 0.010
-    """Seconds by which a single picture is off, such as the page's wait for its next frame."""
+    """Seconds by which a single picture is off at least, such as the page's wait for its next frame."""
     MOST_BASE, MOST_PER_BYTE = 0.3, 1e-5
     """Seconds by which they may be misjudged at most."""
 
@@ -195,6 +201,8 @@ class _Line:
         self.base, self.per_byte = 0.03, 1e-7
         self._bb, self._bk, self._kk = 0.1**2, 0.0, 1e-6**2  # their covariance
         self._at: float | None = None
+        self._noise = self.NOISE**2
+        """The variance of single pictures, as seen lately: large for a page that has other things to do."""
         self._strange = 0
         self.most_per_byte = math.inf
         """As much as the last picture took for each byte if nothing else took any time."""
@@ -212,12 +220,15 @@ class _Line:
         self._bb += 0.02**2 * passed if self._bb < self.MOST_BASE**2 else 0.0
         self._kk += (0.3 * self.per_byte + 1e-8) ** 2 * passed if self._kk < self.MOST_PER_BYTE**2 else 0.0
         off = seconds - self.base - self.per_byte * size
-        noise = self.NOISE**2 + (0.1 * seconds) ** 2
+        noise = self._noise + (0.1 * seconds) ** 2
+        seen = min(off * off, 9 * self._expected(size, noise))
+        self._noise = max(self._noise + 0.1 * (seen - self._expected(size, self._noise)), self.NOISE**2)
         if off * off > 9 * self._expected(size, noise):  # once is an accident; twice: all is different now
             self._strange += 1
             if self._strange < 2:
                 noise += off * off / 4
             else:
+                self._noise = self.NOISE**2
                 factor = min(off * off / self._expected(size, noise), (self.MOST_BASE**2 / self._bb),
                              (self.MOST_PER_BYTE**2 / self._kk))
                 factor = max(factor, 1.0)
@@ -228,8 +239,9 @@ class _Line:
         bb, bk, kk = self._bb, self._bk, self._kk
         of_base, of_byte = (bb + size * bk) / expected, (bk + size * kk) / expected
         # Neither is less than nothing, nor alone more than both were together.
-        self.base = min(max(self.base + of_base * off, 0.0), seconds)
-        self.per_byte = max(min(self.per_byte + of_byte * off, seconds / size), 1e-10)
+        most = seconds + 2 * (math.sqrt(noise) - self.NOISE)
+        self.base = min(max(self.base + of_base * off, 0.0), most)
+        self.per_byte = max(min(self.per_byte + of_byte * off, most / size), 1e-10)
         self._bb = max(bb - of_base * (bb + size * bk), 1e-10)
         self._bk = bk - of_base * (bk + size * kk)
         self._kk = max(kk - of_byte * (bk + size * kk), 1e-20)
