@@ -155,7 +155,7 @@ class Panel:
             case Wheel():
                 ours = self._over(event.x, event.y, picture) or self._popup
                 if ours:
-                    io.add_mouse_wheel_event(event.dx, event.dy)
+                    io.add_mouse_wheel_event(-event.dx, event.dy)  # imgui: left is positive, as in GLFW
                 return ours, ours
             case Pinch():
                 ours = self._over(event.x, event.y, picture) or self._popup

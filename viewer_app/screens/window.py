@@ -138,7 +138,7 @@ class WindowScreen:
             "cursor_pos": move,
             "cursor_enter": lambda _, inside: None if inside else self._events.append(PointerLeave()),
             "mouse_button": button,
-            "scroll": lambda _, dx, dy: self._events.append(Wheel(*pointer(), dy, dx, self._mods)),
+            "scroll": lambda _, dx, dy: self._events.append(Wheel(*pointer(), dy, -dx, self._mods)),
             "key": key,
             "char": lambda _, code: self._events.append(Text(chr(code))),
             "framebuffer_size": resize,
