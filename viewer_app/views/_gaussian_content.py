@@ -123,8 +123,13 @@ class GaussianContent:
 
     def _is_to_be_framed(self) -> bool:
         """Whether a view is about to choose its camera by where the Gaussians are."""
-        unframed = [view for view in self.views if not view.framed]
-        return any(view.in_use for view in unframed) or len(unframed) == len(self.views)
+        framed = False
+        for view in self.views:
+            if view.framed:
+                framed = True
+            elif view.in_use:
+                return True
+        return not framed  # the first one there is
 
     def _background_of(self, frame: Frame) -> Color | None:
         now = time.monotonic()
