@@ -2,9 +2,11 @@
 
 "in Chromium" is a real, headless Chromium with real pointer events: from the moment of the page's event to the canvas
 being drawn with the first picture that tells of it, by the page's own clock; where the mark in the image lies in a
-screenshot in the end must be where the drag has put it. "without a browser" a process of our own stands for the page:
-from sending the event to the picture received and decoded; there the mark in the pictures (of a scene: that it looks
-otherwise) is held against the event that each tells of. Machines without a Chromium have the second alone.
+screenshot in the end must be where the drag has put it. "of which": until the event was sent, until the picture was
+received, until it was drawn (medians of the pictures, which are fewer than the moves). "without a browser" a process of
+our own stands for the page: from sending the event to the picture received and decoded; there the mark in the pictures
+(of a scene: that it looks otherwise) is held against the event that each tells of. Machines without a Chromium have the
+second alone.
 """
 
 from __future__ import annotations
@@ -139,4 +141,5 @@ def _row(what: str, case: Case, measured: dict[str, Any], checked: str) -> dict[
     return {"what": what, "size": f"{case.size[0]}x{case.size[1]}", "p50 ms": f"{percentile(latencies, 0.5):.1f}",
             "p95 ms": f"{percentile(latencies, 0.95):.1f}", "worst ms": f"{max(latencies):.1f}", "target": case.target,
             "moves": f"{len(latencies)}", "pictures/s while dragged": f"{measured['per_s']:.1f}",
+            "of which": " + ".join(f"{part:.1f}" for part in measured.get("parts", [])),
             "sent in": ", ".join(size for size, _ in measured.get("sizes", [])), "checked": checked}

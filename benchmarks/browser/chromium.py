@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ _SPY = """
   }
   const open = (data) => {
     const view = new DataView(data);
-    if (view.getUint8(0) === 1) told.set(view.getUint32(4, true), view.getFloat64(16, true));
+    if (view.getUint8(0) === 1) told.set(view.getUint32(4, true), [view.getFloat64(16, true), performance.now()]);
   };
   window.WebSocket = class extends window.WebSocket {
     constructor(...args) {
@@ -49,11 +50,11 @@ _SPY = """
       const message = JSON.parse(data);
       if (message.t === 'ack') {
         // One that gave way to a newer one is acknowledged as well, but was never drawn.
-        if (drawn) seen.drawn.push([drawn, told.get(message.number) || 0]);
+        if (drawn) seen.drawn.push([drawn, ...(told.get(message.number) || [0, drawn])]);
         else seen.passed += 1;
         drawn = 0;
         told.delete(message.number);
-      } else if (message.t === 'move') seen.moves.push(message.at);
+      } else if (message.t === 'move') seen.moves.push([message.at, performance.now()]);
       super.send(data);
     }
   };
@@ -147,7 +148,7 @@ class Chromium:
         """Of the last drag: ms from each move to the first picture drawn that tells of it; pictures drawn a second."""
         told = self.page.evaluate("window.benchmark")
         drawn, latencies, i = told["drawn"], [], 0
-        for at in told["moves"][10:]:
+        for at, _ in told["moves"][10:]:
             while i < len(drawn) and drawn[i][1] < at:
                 i += 1
             if i == len(drawn):
@@ -155,6 +156,9 @@ class Chromium:
             latencies.append(drawn[i][0] - at)
         if not latencies:
             raise RuntimeError(f"the page sent {len(told['moves'])} moves")
-        during = [t for t, _ in drawn if t <= told["moves"][-1]]
+        sent = dict(map(tuple, told["moves"]))
+        own = [(sent[at] - at, came - sent[at], t - came) for t, at, came in drawn if at in sent]
+        during = [t for t, *_ in drawn if t <= told["moves"][-1][0]]
         return {"latencies": latencies, "pictures": len(drawn), "passed": told["passed"],
+                "parts": [statistics.median(part) for part in zip(*own, strict=True)],
                 "per_s": (len(during) - 1) / max(during[-1] - during[0], 1) * 1e3}

@@ -14,14 +14,15 @@ def draw(picture: np.ndarray) -> None:
     picture[y:y + SIDE, x:x + SIDE] = COLOUR
 
 
-def find(picture: np.ndarray) -> tuple[float, float]:
-    """(x, y) of the mark's centre in pixels. Raises ValueError where there is none, or half of one."""
+def find(picture: np.ndarray, scale: float = 1.0) -> tuple[float, float]:
+    """(x, y) of the mark's centre in pixels of a picture that was reduced to `scale`. Raises ValueError where there is
+    none, or half of one."""
     p = picture[..., :3].astype(np.int16)
     ys, xs = np.nonzero((p[..., 0] > 190) & (p[..., 2] > 190) & (p[..., 1] < 90))
     if len(xs) == 0:
         raise ValueError("no mark in the picture")
     x, y = float(np.median(xs)), float(np.median(ys))
     near = (abs(xs - x) < SIDE) & (abs(ys - y) < SIDE)
-    if near.sum() < SIDE * SIDE // 6:
+    if near.sum() < (SIDE * scale)**2 / 6:
         raise ValueError(f"only {near.sum()} pixels of the mark")
     return (xs[near].min() + xs[near].max() + 1) / 2, (ys[near].min() + ys[near].max() + 1) / 2

@@ -224,7 +224,7 @@ class Page:
         for _, at, full, data in told[::max(len(told) // _CHECKED, 1)]:
             pixels = jpeg.decode(data)
             scale = full[0] / pixels.shape[1]
-            x, y = (n * scale for n in marks.find(pixels))
+            x, y = (n * scale for n in marks.find(pixels, 1 / scale))
             dx, dy = moves[at]
             off.append(math.hypot(x - full[0] / 2 - dx, y - full[1] / 2 - dy))
         return {"off": max(off), "checked": len(off)}
