@@ -50,6 +50,7 @@ def test_memory_of_our_own(dtype: str) -> None:
 def test_memory_of_our_own_is_given_back() -> None:
     torch.empty(4, dtype=torch.uint8, device="cuda").fill_(1)  # kernels are loaded when they are first used
     memory.Allocation(MB, 0).close()
+    gc.collect()  # what other tests left
     fds, before = open_fds(), used()
     for i in range(20):
         own = memory.Allocation(256 * MB, 0)
