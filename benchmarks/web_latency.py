@@ -53,9 +53,18 @@ def run() -> list[dict[str, str]]:
     rows: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory() as folder:
         for case in ON_GPU if device == "cuda" else ON_CPU:
-            with _shown(device, Path(folder), case) as port:
-                rows += tried(case.what, lambda port=port, case=case: [_in_chromium(port, case)])
-                rows += tried(case.what, lambda port=port, case=case: [_without(port, case)])
+            rows += _measure(device, Path(folder), case)
+    return rows
+
+
+def _measure(device: str, folder: Path, case: Case) -> list[dict[str, str]]:
+    rows = []
+    for how, measure in {"in Chromium": _in_chromium, "without a browser": _without}.items():
+        def one(measure: Callable[[int, Case], dict[str, str]] = measure) -> list[dict[str, str]]:
+            with _shown(device, folder, case) as port:
+                return [measure(port, case)]
+
+        rows += tried(f"{case.what}, {how}", one)
     return rows
 
 

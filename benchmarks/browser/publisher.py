@@ -31,11 +31,19 @@ class Publisher:
         self._times: list[tuple[int, float]] = []
         self._spent = 0.0
         self._news = threading.Event()
-        threading.Thread(target=self._run, daemon=True).start()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended = True
+        self._news.set()
+        self._thread.join()
+        splatview.close()
 
     def _run(self) -> None:
         due = 0.0
-        while True:
+        while not self._ended:
             if not self._hz:
                 self._news.wait()
                 self._news.clear()
@@ -95,5 +103,6 @@ class Publisher:
 
 
 if __name__ == "__main__":
-    programs.obey(Publisher(sys.argv[1]))
-    splatview.close()
+    publisher = Publisher(sys.argv[1])
+    programs.obey(publisher)
+    publisher.close()
