@@ -249,10 +249,11 @@ class Catalogue:
         return any(slot.source.has_news() and self._ready(slot, now) for slot in self.watched())
 
     def _ready(self, slot: Slot, now: float) -> bool:
-        """Whether an entry may take another value."""
+        """Whether an entry may take another value, which somebody would soon see."""
         view = slot.view
         return now >= slot.next_feed and not (
-            view is not None and (view.busy or now < self._next_version(slot, view)))
+            view is not None and (view.busy or now < self._next_version(slot, view))) and any(
+                seat.screen.ready for seat in self.seats if seat.state.selected == slot.entry.key)
 
     def _next_version(self, slot: Slot, view: View) -> float:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""

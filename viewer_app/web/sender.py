@@ -19,7 +19,7 @@ from viewer_app.errors import ViewerError
 from viewer_app.web.encoders.base import host_pixels
 from viewer_app.web.encoders.lossless import LosslessEncoder
 from viewer_app.web.messages import Picture
-from viewer_app.web.pacing import RESTING, Level, Pacer
+from viewer_app.web.pacing import IN_FLIGHT, RESTING, Level, Pacer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +61,11 @@ class Sender:
         self._pool = pool or workers()
         self._pacer = Pacer()
         self._lock = threading.Lock()
-        self._busy = self._resting = self._closed = self._failed = False
+        self._waiting: deque[tuple[Frame, Level]] = deque()
+        """What is to be encoded next. One worker at a time does it, so that pictures go out in their order."""
+        self._encoding = 0
+        """Pictures that wait or are being encoded."""
+        self._resting = self._closed = self._failed = False
         self._number = 0
         self._last: Frame | None = None
         """What the page shows, or will when it has drawn all."""
@@ -74,13 +78,17 @@ class Sender:
     def ready(self) -> bool:
         """Whether another picture may be sent."""
         with self._lock:
-            return not self._busy and self._pacer.ready and not self._closed
+            return self._is_ready()
+
+    def _is_ready(self) -> bool:
+        """One may be drawn while the one before is being encoded. The lock must be held."""
+        return self._encoding + self._pacer.in_flight < IN_FLIGHT and not self._closed
 
     @property
     def due(self) -> float:
         """When `rest` has something to do, by time.monotonic(); inf: never as things are."""
         with self._lock:
-            return math.inf if self._busy or self._resting or self._pacer.in_flight else self._due
+            return math.inf if self._encoding or self._resting or self._pacer.in_flight else self._due
 
     @property
     def level(self) -> Level:
@@ -92,8 +100,8 @@ class Sender:
         """Picture `number` stands on the page, as it said at `now` of time.monotonic()."""
         with self._lock:
             self._pacer.acked(number, now)
-            free = not self._busy
-        if free:
+            ready = self._is_ready()
+        if ready:
             self._changed()
 
     def hidden(self) -> None:
@@ -106,9 +114,12 @@ class Sender:
         with self._lock:
             if self._closed:
                 return
-            self._busy = True
             self._users[frame] = 1
-        self._submit(self._send, frame, self.level)
+            self._waiting.append((frame, self._pacer.level))
+            self._encoding += 1
+            first = self._encoding == 1
+        if first:
+            self._pool.submit(self._send_waiting)
 
     def rest(self) -> None:
         """Send what the page shows without loss, if it is time to."""
@@ -120,7 +131,7 @@ class Sender:
                 return
             self._resting = True
             self._users[frame] += 1
-        self._submit(self._rest, frame)
+        self._pool.submit(self._send_rest, frame)
 
     def close(self) -> None:
         """Send nothing more. Waits for nothing: what is being encoded is dropped. Idempotent."""
@@ -132,27 +143,38 @@ class Sender:
 
     # -- in a worker -----------------------------------------------------------------------------------------
 
-    def _submit(self, work: Callable[..., None], frame: Frame, *args: Any) -> None:
-        def run() -> None:
-            try:
-                if not self._closed:
-                    work(frame, *args)
-            except Exception as e:
-                if not isinstance(e, ViewerError):
-                    log.exception("A picture for the page at %s could not be sent", self._connection.peer)
-                self._connection.close(f"no picture could be sent: {e}")
-            finally:
-                with self._lock:
-                    self._release(frame)
-                    if work == self._rest:
-                        self._resting = False
-                    else:
-                        self._busy = False
-                    ready = self._pacer.ready and not self._busy and not self._closed
-                if ready:
-                    self._changed()
+    def _send_waiting(self) -> None:
+        """Encode and send until nothing waits."""
+        more = True
+        while more:
+            with self._lock:
+                frame, level = self._waiting.popleft()
+            self._try(self._send, frame, level)
+            with self._lock:
+                self._release(frame)
+                self._encoding -= 1
+                more, ready = self._encoding > 0, self._is_ready()
+            if ready:
+                self._changed()
 
-        self._pool.submit(run)
+    def _send_rest(self, frame: Frame) -> None:
+        self._try(self._rest, frame)
+        with self._lock:
+            self._release(frame)
+            self._resting = False
+            ready = self._is_ready()
+        if ready:
+            self._changed()
+
+    def _try(self, work: Callable[..., None], *args: Any) -> None:
+        """A fault ends this page, and nothing else."""
+        try:
+            if not self._closed:
+                work(*args)
+        except Exception as e:
+            if not isinstance(e, ViewerError):
+                log.exception("A picture for the page at %s could not be sent", self._connection.peer)
+            self._connection.close(f"no picture could be sent: {e}")
 
     def _release(self, frame: Frame) -> None:
         """One user less. The lock must be held."""
@@ -217,7 +239,7 @@ class Sender:
         with self._lock:
             if self._last is not frame or self._closed:
                 return  # something else is to be seen there
-            if self._busy or self._pacer.in_flight:
+            if self._encoding or self._pacer.in_flight:
                 self._due = time.monotonic() + REST
                 return
             self._put(data, lossless.format if level is None else self._encoder.format, frame.size, frame, level,
