@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from programs import ROOT, Processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", ROOT.parent / "shared" / "data"))
 
 
@@ -76,42 +76,17 @@ def display() -> Iterator[str]:
     server.wait()
 
 
-class Processes:
-    """Starts programs and makes sure that none outlives its test."""
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self._running: list[subprocess.Popen[str]] = []
-
-    def python(self, *args: str, **env: str) -> subprocess.Popen[str]:
-        """`python ARGS` with its output captured; `env` is added to the environment."""
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # they run in other folders
-        process = subprocess.Popen([sys.executable, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, cwd=self._folder,
-                                   env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **env})
-        self._running.append(process)
-        return process
-
-    def code(self, source: str, *args: str, **env: str) -> subprocess.Popen[str]:
-        """A program given as text."""
-        return self.python("-c", source, *args, **env)
-
-    def splatview(self, *args: str, **env: str) -> subprocess.Popen[str]:
-        return self.python("-m", "splatview", *args, **env)
-
-    def close(self) -> None:
-        for process in self._running:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout, process.stderr):
-                if stream is not None:
-                    stream.close()
-
-
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     started = Processes(tmp_path)
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """Programs for all tests of a module. Each test has a runtime folder of its own: theirs is to be named to them."""
+    started = Processes(tmp_path_factory.mktemp("lasting"))
     yield started
     started.close()
 

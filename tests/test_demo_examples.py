@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from conftest import ROOT
 from PIL import Image
+from programs import ROOT
 
 from ipc.runs import list_runs, runtime_folder
 

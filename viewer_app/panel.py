@@ -173,7 +173,8 @@ class Panel:
                     io.add_key_event(modifier, mod in event.mods)
                 return typing, typing or self._popup
             case Text():
-                if typing:
+                if typing:  # a paste comes while Ctrl is down: imgui would take no characters
+                    io.add_key_event(imgui_compat.MODIFIERS["ctrl"], False)
                     io.add_input_characters_utf8(event.text)
                 return typing, typing
         return False, False

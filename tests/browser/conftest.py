@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from pages import WITHIN, Viewer
 from PIL import Image
+from whole import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Browser, ConsoleMessage, Page
+    from programs import Processes
 
 _NAMES = "chromium", "google-chrome", "google-chrome-stable", "chromium-browser"
 CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), "chromium")
@@ -53,6 +55,14 @@ def start() -> Iterator[Callable[..., Viewer]]:
 @pytest.fixture
 def viewer(start: Callable[..., Viewer]) -> Viewer:
     return start()
+
+
+@pytest.fixture(scope="module")
+def stage(chromium: Browser, lasting: Processes) -> Iterator[Stage]:
+    """Where trainers and viewers of a module meet, programs of their own."""
+    stage = Stage(lasting)
+    yield stage
+    stage.close()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT
+from programs import ROOT
 from renderer_cases import (
     CLASSIC,
     Chance,

@@ -1,0 +1,188 @@
+"""The whole with Gaussians: the camera in the hand, in the clipboard, and typed into the panel."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from pages import until
+from PIL import Image
+from whole import (
+    GAUSSIANS,
+    HEIGHT,
+    LEFT,
+    SIZE,
+    WIDTH,
+    Program,
+    Stage,
+    comes,
+    differs,
+    drag,
+    fields,
+    inside,
+    is_like,
+    open_at,
+)
+
+from viewer_app.cameras import camera_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pages import Open
+    from playwright.sync_api import Page
+    from programs import Processes
+
+RED, GREEN, BLUE = np.eye(3, dtype=bool)
+STILL = 0.7
+"""Seconds without another picture after which one is no longer coarse, as during a drag."""
+
+
+@pytest.fixture(scope="module")
+def program(stage: Stage) -> Program:
+    stage.trainer(GAUSSIANS)
+    return stage.viewer()
+
+
+def of(color: np.ndarray, canvas: np.ndarray) -> np.ndarray:
+    """(N, 2) float: places (x, y) in the picture that have mostly this colour."""
+    picture = inside(canvas).astype(int)
+    return np.argwhere(picture[..., color].min(-1) > picture[..., ~color].max(-1) + 60)[:, ::-1].astype(float)
+
+
+def seen(page: Page, wrong: Callable[[np.ndarray], str]) -> np.ndarray:
+    return comes(page, wrong, still=STILL)
+
+
+def first(page: Page) -> np.ndarray:
+    """The scene as it is seen first: red before blue, green on the right."""
+    def wrong(canvas: np.ndarray) -> str:
+        red, green = of(RED, canvas), of(GREEN, canvas)
+        if len(red) < 1000 or len(green) < 1000:
+            return f"{len(red)} red and {len(green)} green pixels"
+        return "" if green[:, 0].mean() > red[:, 0].mean() + 50 else "green is not on the right"
+
+    return seen(page, wrong)
+
+
+def again(page: Page, picture: np.ndarray) -> None:
+    """It comes back: OpenGL may sort what lies equally deep in another way."""
+    comes(page, is_like(inside(picture), share=0.999, within=2))
+
+
+def middle(color: np.ndarray, canvas: np.ndarray) -> np.ndarray:
+    return of(color, canvas).mean(0)
+
+
+def test_the_mouse_orbits_moves_and_comes_closer(program: Program, open_page: Open,
+                                                 picture_of: Callable[..., np.ndarray]) -> None:
+    page = open_at(program.url, open_page)
+    begin = first(page)
+    assert len(of(BLUE, begin)) < len(of(RED, begin))
+    picture_of(page, "viewer-gaussians")
+
+    drag(page, HEIGHT, 0, start=(LEFT + 40, HEIGHT / 2))  # over the picture's height: half a turn
+    behind = seen(page, lambda c: "" if len(of(BLUE, c)) > len(of(RED, c)) else "red is before blue")
+    assert middle(GREEN, behind)[0] < middle(BLUE, behind)[0] - 50, "green on the left from behind"
+    drag(page, -HEIGHT, 0, start=(LEFT + HEIGHT + 40, HEIGHT / 2))
+    again(page, begin)
+
+    drag(page, 0, 100)
+    above = seen(page, differs(begin))
+    assert middle(RED, above)[1] > middle(RED, begin)[1] + 10, "seen from above, what is near is further down"
+    page.keyboard.press("f")
+    again(page, begin)
+
+    drag(page, -60, -40, button="right")
+    moved = seen(page, differs(begin))
+    np.testing.assert_allclose(middle(GREEN, moved) - middle(GREEN, begin), (-60, -40), atol=4)  # at the target's depth
+    page.keyboard.press("f")
+    again(page, begin)
+    page.keyboard.down("Shift")
+    drag(page, -60, -40)
+    page.keyboard.up("Shift")
+    again(page, moved)
+    page.keyboard.press("f")
+    again(page, begin)
+
+    page.mouse.move(LEFT + WIDTH / 2, HEIGHT / 2)
+    page.mouse.wheel(0, -300)
+    seen(page, lambda c: "" if len(of(RED, c)) > 1.5 * len(of(RED, begin)) else "not closer")
+    page.keyboard.press("f")
+    again(page, begin)
+
+
+def test_two_tabs_have_two_cameras(program: Program, open_page: Open) -> None:
+    one, other = open_at(program.url, open_page), open_at(program.url, open_page)
+    begin = first(one)
+    again(other, begin)
+    drag(one, 200, 0)
+    turned = seen(one, differs(begin))
+    other.keyboard.press("h")  # it is drawn again
+    comes(other, lambda canvas: "" if canvas[-10, 20].max() < 5 else "the panel is there")
+    other.keyboard.press("h")
+    again(other, begin)
+    again(one, turned)
+
+
+def copied(page: Page, canvas: np.ndarray) -> dict[str, object]:
+    """The camera that the panel's button puts on the clipboard."""
+    page.evaluate("navigator.clipboard.writeText('nothing')")
+    page.mouse.click(*fields(canvas)[1])
+    until(page, "navigator.clipboard.readText().then((text) => text.startsWith('{'))")
+    page.mouse.move(LEFT + WIDTH / 2, HEIGHT / 2)
+    return json.loads(page.evaluate("navigator.clipboard.readText()"))
+
+
+def angle(camera: dict[str, object]) -> float:
+    """The vertical field of view in degrees."""
+    found = camera_from_json(json.dumps(camera), WIDTH, HEIGHT)
+    return float(np.degrees(2 * np.arctan(HEIGHT / 2 / found.K[1, 1])))
+
+
+def test_the_camera_goes_through_the_clipboard_to_a_shot(program: Program, stage: Stage, open_page: Open,
+                                                         processes: Processes, tmp_path: Path) -> None:
+    page = open_at(program.url, open_page, SIZE, permissions=["clipboard-read", "clipboard-write"])
+    begin = first(page)
+    drag(page, 150, 40)
+    turned = seen(page, differs(begin))
+    (tmp_path / "camera.json").write_text(json.dumps(copied(page, turned)))
+    shot = processes.splatview("shot", "shot.png", "--camera", "camera.json", "--size", f"{WIDTH}x{HEIGHT}",
+                               **stage.env)
+    assert shot.wait(60) == 0, shot.stderr and shot.stderr.read()
+    with Image.open(tmp_path / "shot.png") as picture:
+        assert not (wrong := is_like(np.asarray(picture.convert("RGB")), share=0.999, within=2)(turned)), wrong
+
+
+def test_numbers_are_typed_and_pasted_into_the_panel(program: Program, open_page: Open,
+                                                     picture_of: Callable[..., np.ndarray]) -> None:
+    page = open_at(program.url, open_page, SIZE, permissions=["clipboard-read", "clipboard-write"])
+    begin = first(page)
+    assert angle(copied(page, begin)) == pytest.approx(50, abs=0.01)
+    slider = fields(begin)[3]
+
+    def open_field() -> None:
+        page.keyboard.down("Control")
+        page.mouse.click(*slider)
+        page.keyboard.up("Control")
+        until(page, "splatview.state().typing")
+
+    open_field()
+    page.keyboard.type("80")
+    picture_of(page, "viewer-typing")
+    page.keyboard.press("Enter")
+    until(page, "!splatview.state().typing")
+    page.mouse.move(LEFT + WIDTH / 2, HEIGHT / 2)
+    wide = seen(page, lambda c: "" if len(of(RED, c)) < 0.7 * len(of(RED, begin)) else "not smaller")
+    assert angle(copied(page, wide)) == pytest.approx(80, abs=0.01)
+
+    page.evaluate("navigator.clipboard.writeText('50')")
+    open_field()
+    page.keyboard.press("Control+v")
+    page.keyboard.press("Enter")
+    until(page, "!splatview.state().typing")
+    page.mouse.move(LEFT + WIDTH / 2, HEIGHT / 2)
+    again(page, begin)
