@@ -162,6 +162,10 @@ def test_the_token(host: str) -> None:
         assert get(server.port)[0].status == 403
         answer, body = get(server.port, "/?token=wrong")
         assert answer.status == 403 and b"?token=" in body and b"right" not in body
+        answer, body = get(server.port, "/?token=%3Cb%3E", Accept="text/html,*/*")
+        assert answer.status == 403 and b"?token=" in body and b"right" not in body and b"<b>" not in body
+        assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
         assert get(server.port, "/?token=right_-1")[0].status == 200
         for path in ("/viewer.js", "/viewer.css", "/favicon.svg"):
             assert get(server.port, path)[0].status == 200

@@ -27,7 +27,7 @@ def test_only_the_printed_address_gets_in(stage: Stage, open_page: Open, tmp_pat
 
     bare = program.url.split("?")[0]
     for url in (bare, f"{bare}?token={token[:-1]}"):
-        page = open_page(url, expected="40[34]")  # it asks for an icon, too
+        page = open_page(url, expected="403")
         assert "token" in page.inner_text("body")
         assert not page.locator("canvas").count()
     picture_of(page, "viewer-token")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import html
 import logging
 import re
 import secrets
@@ -41,6 +42,18 @@ _CLOSING = 1.2
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _FILES = {"/": "index.html", "/viewer.js": "viewer.js", "/viewer.css": "viewer.css", "/favicon.svg": "favicon.svg"}
+
+_REFUSAL = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>splatview</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="favicon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="viewer.css">
+<body class="empty"><div id="notice" role="alert"><span id="words">{}</span></div></body>
+</html>
+"""
+"""What a person sees who may not come in, and why."""
 
 _log = logging.getLogger(__name__)
 
@@ -142,6 +155,9 @@ class WebServer:
             return _text(405, "Only GET.", {"Allow": "GET"})
         path = request.rel_url.raw_path
         if path in ("/", "/ws") and (reason := guard.refuse_token(self._rules, request.query.get("token"))):
+            if path == "/" and "text/html" in request.headers.get("Accept", ""):  # a person, not the page's script
+                return web.Response(status=403, text=_REFUSAL.format(html.escape(reason)), content_type="text/html",
+                                    headers=_headers(hosts[0]))
             return _text(403, reason)
         if path == "/ws":
             if reason := guard.refuse_origin(hosts[0], request.headers.getall("Origin", [])):
