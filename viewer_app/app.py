@@ -86,7 +86,8 @@ class App:
 
     def _seat(self, screen: Screen, name: str = "") -> Seat:
         options = self.options
-        return Seat(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps, name=name)
+        return Seat(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps, name=name,
+                    far=screen is not self.screen)
 
     @property
     def seat(self) -> Seat:
@@ -177,6 +178,7 @@ class App:
         nap, doze = _NAP, now
         if not self.options.watched:  # what is sent far need not be looked for before the next picture is due
             nap, doze = _GUESTS_NAP, min((s.may_draw(now) for s in self.seats if s.screen.visible), default=now)
+            end = max(end, doze) if watched else end
         while True:
             events = self.screen.poll(max(min(end - now, max(nap, doze - now) if watched else math.inf), 0.0))
             now = time.monotonic()

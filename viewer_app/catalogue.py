@@ -253,7 +253,7 @@ class Catalogue:
         view = slot.view
         return now >= slot.next_feed and not (
             view is not None and (view.busy or now < self._next_version(slot, view))) and any(
-                seat.screen.ready for seat in self.seats if seat.state.selected == slot.entry.key)
+                seat.takes(now) for seat in self.seats if seat.state.selected == slot.entry.key)
 
     def _next_version(self, slot: Slot, view: View) -> float:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""

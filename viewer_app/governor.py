@@ -210,3 +210,9 @@ def _estimate(known: dict[float, float], scale: float) -> float:
     b = nearest[1]
     slope = max((known[b] - known[a]) / (b * b - a * a), 0.0)
     return max(known[a] + slope * (scale * scale - a * a), 0.0)
+
+
+def after(due: float, begun: float, period: float) -> float:
+    """When the picture after one may begin that was due and begun at these times: on average one in a period, though
+    each begins a little late."""
+    return max(due + period, begun + period / 2)

@@ -28,6 +28,7 @@ from viewer_app.events import (
     Screenshot,
     Wheel,
 )
+from viewer_app.governor import after
 from viewer_app.screens.base import Caption
 from viewer_app.sources import StreamSource
 from viewer_app.state import BACKDROP, ENDED, State
@@ -66,8 +67,8 @@ class Seat:
     """
 
     def __init__(self, screen: Screen, catalogue: Catalogue, work: GpuWork, *, panel: bool = True,
-                 max_fps: float = 60.0, name: str = "") -> None:
-        """`name`: what other seats call it."""
+                 max_fps: float = 60.0, name: str = "", far: bool = False) -> None:
+        """`name`: what other seats call it. `far`: its pictures go to another program, which takes a while."""
         self.screen = screen
         self.catalogue = catalogue
         self.name = name
@@ -85,6 +86,7 @@ class Seat:
         self.followers: list[Seat] = []
         self._work = work
         self._period = 1 / max_fps
+        self._far = far
         self._panel: Panel | None = None
         self._with_panel = panel
         self._next_draw = 0.0
@@ -200,6 +202,10 @@ class Seat:
     def due(self, now: float) -> bool:
         """Whether to draw now."""
         return self.waiting and now >= self.may_draw(now)
+
+    def takes(self, now: float) -> bool:
+        """Whether a new value would be seen soon. What is sent far away need not be taken before the next picture."""
+        return self.screen.ready and (not self._far or now >= self.may_draw(now))
 
     @property
     def waiting(self) -> bool:
@@ -391,9 +397,3 @@ class Seat:
 def _moves(event: Event, dragging: bool) -> bool:
     """Whether an event that changed the picture moved something, and not only what is said of the pointer's place."""
     return not isinstance(event, (PointerMove, PointerLeave)) or dragging
-
-
-def after(due: float, begun: float, period: float) -> float:
-    """When the picture after one may begin that was due and begun at these times: on average one in a period, though
-    each begins a little late."""
-    return max(due + period, begun + period / 2)

@@ -99,9 +99,10 @@ class Sender:
     def acked(self, number: int, now: float) -> None:
         """Picture `number` stands on the page, as it said at `now` of time.monotonic()."""
         with self._lock:
+            before = self._is_ready()
             self._pacer.acked(number, now)
-            ready = self._is_ready()
-        if ready:
+            became = self._is_ready() and not before
+        if became:
             self._changed()
 
     def hidden(self) -> None:
@@ -151,10 +152,11 @@ class Sender:
                 frame, level = self._waiting.popleft()
             self._try(self._send, frame, level)
             with self._lock:
+                before = self._is_ready()
                 self._release(frame)
                 self._encoding -= 1
-                more, ready = self._encoding > 0, self._is_ready()
-            if ready:
+                more, became = self._encoding > 0, self._is_ready() and not before
+            if became:
                 self._changed()
 
     def _send_rest(self, frame: Frame) -> None:
@@ -162,9 +164,6 @@ class Sender:
         with self._lock:
             self._release(frame)
             self._resting = False
-            ready = self._is_ready()
-        if ready:
-            self._changed()
 
     def _try(self, work: Callable[..., None], *args: Any) -> None:
         """A fault ends this page, and nothing else."""
