@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from pages import WITHIN, Viewer
 from PIL import Image
-from whole import Stage
+
+from browser.pages import WITHIN, Viewer
+from browser.whole import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pages import WITHIN, connected, drawn, on_canvas, png, state, until
 
+from browser.pages import WITHIN, connected, drawn, on_canvas, png, state, until
 from viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pages import Open, Viewer
+    from browser.pages import Open, Viewer
 
 
 NONE = "\u2013"

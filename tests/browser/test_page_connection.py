@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from pages import connected, drawn, on_canvas, state, until
 
+from browser.pages import connected, drawn, on_canvas, state, until
 from viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pages import Open, Viewer
     from playwright.sync_api import Route
+
+    from browser.pages import Open, Viewer
 
 REFUSED = "ERR_CONNECTION_REFUSED"
 """What a browser logs for every attempt to reach a server that is gone."""

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from pages import connected, until
 
+from browser.pages import connected, until
 from viewer_app.web import messages as m
 
 if TYPE_CHECKING:
 
-    from pages import Client, Open, Viewer
     from playwright.sync_api import CDPSession, Page
+
+    from browser.pages import Client, Open, Viewer
 
 
 # ---- the mouse

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from pages import until
 from PIL import Image
-from whole import (
+
+from browser.pages import until
+from browser.whole import (
     GAUSSIANS,
     HEIGHT,
     LEFT,
@@ -25,16 +26,16 @@ from whole import (
     is_like,
     open_at,
 )
-
 from viewer_app.cameras import camera_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pages import Open
     from playwright.sync_api import Page
     from programs import Processes
+
+    from browser.pages import Open
 
 RED, GREEN, BLUE = np.eye(3, dtype=bool)
 STILL = 0.7

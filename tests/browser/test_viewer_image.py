@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from pages import drawn, until
-from whole import (
+
+from browser.pages import drawn, until
+from browser.whole import (
     HEIGHT,
     IMAGE,
     LEFT,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pages import Open
+    from browser.pages import Open
 
 PICTURE = drawn(310, 266, 1)
 """Fits twice as large."""

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from pages import drawn, until
 from PIL import Image
-from whole import IMAGE, Program, Stage, comes, is_like, placed
+
+from browser.pages import drawn, until
+from browser.whole import IMAGE, Program, Stage, comes, is_like, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pages import Open
     from playwright.sync_api import Page
+
+    from browser.pages import Open
 
 SIZE, RATIO = (390, 844), 3
 WIDTH, HEIGHT = SIZE[0] * RATIO, SIZE[1] * RATIO

@@ -6,14 +6,15 @@ import signal
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pages import drawn, until
-from whole import IMAGE, Stage, comes, drag, inside, is_like, open_at, placed
+
+from browser.pages import drawn, state, until
+from browser.whole import IMAGE, Stage, comes, drag, inside, is_like, open_at, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pages import Open
+    from browser.pages import Open
 
 FIRST, SECOND = drawn(310, 266, 3), drawn(310, 266, 4)
 GONE = "failed: Error in connection establishment|ERR_CONNECTION_REFUSED"
@@ -32,8 +33,10 @@ def test_the_page_recovers_from_a_killed_viewer_and_says_that_the_run_ended(
     program.kill()
     until(page, "splatview.state().notice.startsWith('The viewer is gone')")
     assert inside(picture_of(page, "viewer-gone"))[100:].std() > 10, "the last picture is still there"
+    before = state(page)["frames"]
     again = stage.viewer(port=program.port)
     assert again.port == program.port
+    until(page, f"splatview.state().frames > {before}")  # until then the old picture stands there
     comes(page, is_like(placed(FIRST, 0, 1, 2)))
     assert not page.evaluate("splatview.state().notice")
     drag(page, 24, 10)

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
-from pages import drawn, until
-from whole import IMAGE, Stage, comes, is_like, open_at, placed
+
+from browser.pages import drawn, until
+from browser.whole import IMAGE, Stage, comes, is_like, open_at, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pages import Open
+    from browser.pages import Open
 
 
 def test_only_the_printed_address_gets_in(stage: Stage, open_page: Open, tmp_path: Path,

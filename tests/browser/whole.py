@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pages import CANVAS, state
+
+from browser.pages import CANVAS, state
 
 if TYPE_CHECKING:
     import subprocess
