@@ -191,17 +191,48 @@ def test_serve_in_a_window(processes: Processes, display: str, wait_until, tmp_p
     assert err == ""
 
 
-def test_serve_without_a_display_says_what_to_do(processes: Processes, tmp_path, wait_until) -> None:
-    program = serve(processes, "--out", str(tmp_path / "o.png"), DISPLAY="", WAYLAND_DISPLAY="")
+def test_serve_without_a_display_is_a_page_for_a_browser(processes: Processes, tmp_path, wait_until) -> None:
+    from urllib.request import urlopen
+
+    from ipc.viewers import viewers
+
+    program = serve(processes, "--port", "0", "--out", str(tmp_path / "o.png"), "--size", "700x400", DISPLAY="",
+                    WAYLAND_DISPLAY="", SSH_CONNECTION="203.0.113.5 50000 198.51.100.7 2222", USER="somebody")
+    wait_until(viewers, 60)
+    viewer = viewers()[0]
+    with urlopen(viewer.url, timeout=10) as page:
+        assert b"<title>splatview</title>" in page.read()
     wait_until((tmp_path / "o.png").exists, 60)
     program.terminate()
     _, err = program.communicate(timeout=30)
+    assert viewers() == []
     assert program.returncode == 0
     assert "no display here" in err
+    assert f"open http://127.0.0.1:{viewer.port}" in err
+    assert f"ssh -L {viewer.port}:127.0.0.1:{viewer.port}" in err and "-p 2222" in err and "198.51.100.7" in err
+
+
+def test_the_next_free_port_is_said_aloud(processes: Processes, wait_until) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        program = serve(processes, "--web", "--port", str(port))
+        line = program.stderr.readline() + program.stderr.readline()  # type: ignore[union-attr]
+        program.terminate()
+        program.communicate(timeout=30)
+    assert f"port {port} is taken" in line
+    assert program.returncode == 0
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    (["--window", "--offscreen"], "exclude each other"),
+    (["--window", "--offscreen"], "--window and --offscreen exclude each other"),
+    (["--web", "--offscreen"], "--web and --offscreen exclude each other"),
+    (["--offscreen", "--host", "0.0.0.0"], "--host is for --web"),
+    (["--web", "--host", "203.0.113.77"], "203.0.113.77"),
+    (["--web", "--port", "70000"], "70000"),
     (["--window"], "no window could be opened"),
     (["--offscreen", "--size", "12"], "is not WIDTHxHEIGHT"),
     (["--offscreen", "--max-fps", "0"], "--max-fps is 0"),

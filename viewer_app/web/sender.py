@@ -35,6 +35,8 @@ REST = 0.25
 """Seconds without another picture after which the last one is sent without loss."""
 _REST_OF_TRY = 0.05
 """The same where the last one was worse than it needed to be."""
+_SAMPLE = 32
+"""One row in so many is compared first: pictures that differ mostly do there."""
 _ANSWERED = 0.25
 """Seconds within which another picture may still be the answer to an event."""
 
