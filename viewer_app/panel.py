@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 PANEL_WIDTH = 280
 STATUS_HEIGHT = 26
-"""In points."""
+SHEET_HEIGHT = 330
+"""In points; the last is that of a panel that lies under the picture."""
 NARROW = 600
 """Points of width below which the panel lies under the picture, not beside it: a phone that is held upright."""
 
@@ -106,9 +107,9 @@ class Panel:
         self._open = panel_open
         if not panel_open:
             return Rect(0, 0, width, height)
-        bottom = min(round(STATUS_HEIGHT * scale), height // 4)
         if width < NARROW * scale and height > width:
-            return Rect(0, 0, width, height - max(height // 2, bottom))
+            return Rect(0, 0, width, height - min(height // 2, round(SHEET_HEIGHT * scale)))
+        bottom = min(round(STATUS_HEIGHT * scale), height // 4)
         left = min(round(PANEL_WIDTH * scale), width // 2)
         return Rect(left, 0, width - left, height - bottom)
 
@@ -245,7 +246,7 @@ class Panel:
                 self._gap(6)
                 _wrapped(notice, theme.FAULT)
             below = imgui.get_content_region_avail().y - imgui.get_text_line_height()
-            if below > 0:
+            if below > 0 and picture.x > 0:  # a phone has a button for it, and no H
                 imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + below)
                 _colored("H hides this panel", theme.GONE)
         imgui.end()

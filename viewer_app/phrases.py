@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from viewer_app.screens.base import Caption
+from viewer_app.state import ENDED
+
 if TYPE_CHECKING:
     from viewer_app.panel import Shown
     from viewer_app.state import Entry, State
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
 
 def status_phrases(state: State, shown: Shown) -> list[str]:
     """What the status line says, most important first."""
-    t = state.timings
+    t = state.said
     phrases = list(shown.details)
     if t.fps >= 2:
         phrases.append(f"{t.fps:.0f} pictures/s")
@@ -25,7 +28,7 @@ def status_phrases(state: State, shown: Shown) -> list[str]:
 
 def latency_phrases(state: State) -> list[str]:
     """How long a version takes to the screen."""
-    ms = state.timings.latency_ms
+    ms = state.said.latency_ms
     alive = state.shown is not None and state.shown.alive and not state.shown.is_file
     return [] if ms is None or not alive else [f"{ms:.1f} ms from publish to the screen"]
 
@@ -51,3 +54,10 @@ def about(entry: Entry) -> str:
         return f"{entry.key}\n{entry.kind}. Right click to close it."
     state = "publishing" if entry.alive else "its run has ended"
     return f"{entry.kind}, version {entry.version:,}, {state}"
+
+
+def caption_of(entry: Entry | None, typing: bool) -> Caption:
+    """What the surroundings of a picture of this entry say."""
+    if entry is None:
+        return Caption(typing=typing)
+    return Caption(f"{entry.name} \u00b7 {entry.group} \u2013 splatview", "" if entry.alive else ENDED, typing)

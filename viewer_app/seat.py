@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,9 +30,9 @@ from viewer_app.events import (
     Wheel,
 )
 from viewer_app.governor import after
-from viewer_app.screens.base import Caption
+from viewer_app.phrases import caption_of
 from viewer_app.sources import StreamSource
-from viewer_app.state import BACKDROP, ENDED, State
+from viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,6 +55,8 @@ _CATCH_UP = 0.001
 _IN_FLIGHT = 2
 """Pictures that the GPU may be behind."""
 _MOST_SETTLE = 12
+_SAID_FOR = 0.5
+"""Seconds for which the panel's numbers stay as they are."""
 _RATES_PERIOD = 0.5
 """Seconds within which streams' rates are shown; other pictures show them as well."""
 _HOVER = 0.35
@@ -96,6 +99,7 @@ class Seat:
         self._captured = False
         self._rate_shown = False
         self._rates_seen = 0
+        self._say_at = 0.0
         self._hover_at = math.inf
         catalogue.join(self)
         self.sit(screen)
@@ -325,13 +329,16 @@ class Seat:
                 self._work.flush()
             work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
             shown = self._describe(slot, view)
+            if begin >= self._say_at or not self._rate_shown:
+                self._say_at = begin + _SAID_FOR
+                self.state.said = replace(t, stages=dict(t.stages))
             self._obey(self._panel.draw(framebuffer, self.state, shown, self.screen.scale, work))
 
     def present(self) -> None:
         """Show what was drawn, and take down what it cost."""
         shown = time.monotonic()
         self.screen.present()
-        self.screen.caption(self._caption())
+        self.screen.caption(caption_of(self.state.shown, self._panel is not None and self._panel.typing))
         self._in_flight.append(self._work.submitted)
         slot, view, t, governor = self.shown, self.view, self.state.timings, self._work.governor
         t.stages = {**(view.timings if view is not None else {}), "present": (time.monotonic() - shown) * 1e3}
@@ -343,13 +350,6 @@ class Seat:
             behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
             behind = 0.0 if self._work.software else behind
             t.latency_ms = max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
-
-    def _caption(self) -> Caption:
-        entry = self.state.shown
-        typing = self._panel is not None and self._panel.typing
-        if entry is None:
-            return Caption(typing=typing)
-        return Caption(f"{entry.name} \u00b7 {entry.group} \u2013 splatview", "" if entry.alive else ENDED, typing)
 
     def _describe(self, slot: Slot | None, view: View | None) -> Shown:
         from viewer_app.panel import Shown

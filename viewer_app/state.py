@@ -107,6 +107,9 @@ class State:
     notices: list[str] = field(default_factory=list)
     """Faults of the surroundings, one line each."""
     timings: Timings = field(default_factory=Timings)
+    said: Timings = field(default_factory=Timings)
+    """What the panel says of them: as they were a moment ago, so that numbers can be read, and that pictures of what
+    does not change are alike."""
     screen: str = ""
     """The OpenGL renderer's name: the GPU's, where it runs on one."""
     says_trouble: bool = False
