@@ -135,6 +135,7 @@ class BrowserScreen:
             self._put(event, getattr(message, "at", 0.0), now)
 
     def _put(self, event: Event, at: float, now: float) -> None:
+        self._sender.used(now)
         if not self._mailbox.put((event, at, now)):
             self._connection.close("the viewer is too far behind; connect again")
         self._wake_loop()

@@ -33,6 +33,8 @@ log = logging.getLogger("splatview")
 
 REST = 0.25
 """Seconds without another picture after which the last one is sent without loss."""
+PROMPT = 0.3
+"""Seconds after what a user did for which pictures should answer soon, rather than be many."""
 _REST_OF_TRY = 0.05
 """The same where the last one was worse than it needed to be."""
 _SAMPLE = 32
@@ -74,6 +76,7 @@ class Sender:
         self._users: dict[Frame, int] = {}
         self._due = math.inf
         self._unanswered = 0.0, 0.0
+        self._prompt_until = 0.0
         self._stream: Any = None
 
     @property
@@ -83,8 +86,14 @@ class Sender:
             return self._is_ready()
 
     def _is_ready(self) -> bool:
-        """One may be drawn while the one before is being encoded. The lock must be held."""
-        return self._encoding + self._pacer.in_flight < IN_FLIGHT and not self._closed
+        """One may be drawn while the one before is being encoded, unless the user does something: the later drawn,
+        the newer is what it answers. The lock must be held."""
+        most = 0 if time.monotonic() < self._prompt_until else IN_FLIGHT - 1
+        return self._encoding <= most and self._encoding + self._pacer.in_flight < IN_FLIGHT and not self._closed
+
+    def used(self, now: float) -> None:
+        """The user did something at `now` of time.monotonic()."""
+        self._prompt_until = now + PROMPT
 
     @property
     def due(self) -> float:

@@ -158,9 +158,9 @@ function showState() {
   el.again.textContent = link.outdated ? "Reload" : "Try again";
 }
 
-// ---- pictures: decoded beside the main thread, drawn once per frame, the newest one only
+// ---- pictures: decoded beside the main thread, drawn as soon as they are: the next frame shows them all the same
 
-const pictures = {frames: 0, newest: 0, shown: null, waiting: null, frame: 0, drawn: [], latencies: [], at: 0};
+const pictures = {frames: 0, newest: 0, shown: null, drawn: [], latencies: [], at: 0};
 
 /** @param {ArrayBuffer} data @returns {Binary} */
 function readBinary(data) {
@@ -193,28 +193,19 @@ async function takePicture({body: bytes, ...picture}, socket) {
     if (bitmap) bitmap.close();
     return ack(picture.number);
   }
-  if (pictures.waiting) {
-    pictures.waiting.bitmap.close();
-    if (pictures.waiting.socket === socket) ack(pictures.waiting.number);
-  }
   pictures.newest = picture.number;
-  pictures.waiting = {...picture, bitmap, socket};
-  if (document.hidden) draw(); // a page that nobody sees gets no animation frames
-  else if (!pictures.frame) pictures.frame = requestAnimationFrame(draw);
+  draw(picture, bitmap);
+  ack(picture.number);
 }
 
-function draw() {
-  pictures.frame = 0;
-  if (!pictures.waiting) return;
-  const {bitmap, socket, ...picture} = pictures.waiting;
-  pictures.waiting = null;
+/** @param {Binary} picture @param {ImageBitmap} bitmap  Is closed. */
+function draw(picture, bitmap) {
   if (canvas.width !== picture.fullWidth || canvas.height !== picture.fullHeight) {
     canvas.width = picture.fullWidth; // empties the canvas: only here, where it is filled again at once
     canvas.height = picture.fullHeight;
   }
   context.drawImage(bitmap, 0, 0, picture.fullWidth, picture.fullHeight);
   bitmap.close();
-  if (socket === link.socket) ack(picture.number);
   const now = performance.now();
   pictures.frames += 1;
   pictures.drawn.push(now);
@@ -282,7 +273,7 @@ const BUTTONS = [["left", 1], ["right", 2], ["middle", 4]];
 const held = new Map(); // buttons that the viewer knows to be down
 const pointer = {x: 0, y: 0};
 const touch = {fingers: new Map(), mode: "none", last: null, tap: {x: 0, y: 0, time: -1e9}};
-const paced = {action: null, frame: 0};
+const paced = {action: null, frame: 0, last: null};
 
 /** Now, or when an event happened, which is a little earlier. */
 const time = (event) => Math.min(performance.now(), (event && event.timeStamp) || Infinity);
@@ -331,7 +322,19 @@ function onMouse(e) {
     if (down) held.set(button, true); else held.delete(button);
     act({t: down ? "press" : "release", ...where, button, mods: mods(e), at});
   }
-  if (!changed && e.type === "pointermove") pace(() => send({t: "move", ...where, mods: mods(e), at}));
+  if (!changed && e.type === "pointermove") moveTo(where, mods(e), at);
+}
+
+/** A mouse's moves as they happen; "pointermove" comes only with the next frame. Only where the page is trusted. */
+function onRaw(e) {
+  if (e.pointerType !== "touch") moveTo(Object.assign(pointer, toFramebuffer(e.clientX, e.clientY)), mods(e), time(e));
+}
+
+function moveTo({x, y}, modifiers, at) {
+  const {last} = paced;
+  if (last && last.x === x && last.y === y && last.modifiers === modifiers) return; // the same move, once more
+  paced.last = {x, y, modifiers};
+  pace(() => send({t: "move", x, y, mods: modifiers, at}));
 }
 
 /** The middle of the two fingers that came first, and how far they are apart. */
@@ -641,7 +644,9 @@ const on = (target, names, handler, options) => {
 const prevent = (e) => e.preventDefault();
 
 on(canvas, "pointerdown pointermove pointerup pointercancel lostpointercapture", onPointer);
+on(canvas, "pointerrawupdate", onRaw);
 on(canvas, "pointerleave", (e) => {
+  paced.last = null;
   if (e.pointerType !== "touch" && !held.size) act({t: "leave", at: time(e)});
 });
 on(canvas, "mousedown contextmenu auxclick", prevent); // no selection, no menu, no scrolling by the middle button
