@@ -40,6 +40,8 @@ log = logging.getLogger("splatview")
 
 _FAILURES = (moderngl.Error, IpcError, RuntimeError)
 """What OpenGL, the ways from it to CUDA and torch raise, where there is too little memory for instance."""
+_MOST_PIXELS = 4096 * 4096
+"""Of a page: a few of its pictures are in memory at a time, 64 MB each. Ours asks for no more than half of that."""
 _GLANCE = 0.002
 """Seconds until a picture that the GPU is reading is looked for again."""
 
@@ -84,7 +86,8 @@ class BrowserScreen:
         connection.attach(self)
 
     def _allowed(self, width: int, height: int) -> tuple[int, int]:
-        return min(max(width, MIN_SIZE), self._most), min(max(height, MIN_SIZE), self._most)
+        width = min(max(width, MIN_SIZE), self._most)
+        return width, min(max(height, MIN_SIZE), self._most, _MOST_PIXELS // width)
 
     def _make(self, size: tuple[int, int]) -> tuple[Target, Reader]:
         """What to draw into and how to read it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from viewer_app.guests import Guest
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from viewer_app.gpu_work import GpuWork
+    from viewer_app.web.encoders.base import Encoder
 
 log = logging.getLogger("splatview")
 
@@ -35,13 +37,13 @@ class Browsers:
         from secrets import token_urlsafe
 
         from ipc.viewers import announce
-        from viewer_app.web.encoders import choose
+        from viewer_app.web.encoders import choose, forced_encoder
 
         self._ctx, self._wake = ctx, wake
-        self._encoder = choose(ctx)
+        self._encoder: Encoder | None = None if forced_encoder() is None else choose(ctx)
         self._count = 0
+        Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
-            opened.callback(self._encoder.close)
             self.server = WebServer(host or "127.0.0.1", port, token=None if host is None else token_urlsafe(16),
                                     wake=wake)
             opened.callback(self.server.close)
@@ -57,6 +59,10 @@ class Browsers:
     def arrivals(self, work: GpuWork) -> list[Guest]:
         guests = []
         for connection in self.server.arrivals():
+            if self._encoder is None:  # on a GPU it takes some hundred MB, which nobody pays for who serves nobody
+                from viewer_app.web.encoders import choose
+
+                self._encoder = choose(self._ctx)
             try:
                 screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work)
             except Exception as e:  # one browser less, not the end of the viewer
@@ -70,3 +76,15 @@ class Browsers:
     def close(self) -> None:
         """Let nobody in any more, and end the connections. Idempotent."""
         self._opened.close()
+        if self._encoder is not None:
+            self._encoder.close()
+
+
+def _prepare() -> None:
+    """Load what the first browser would wait for, where there may be a GPU. No CUDA context is made."""
+    from viewer_app.errors import ViewerError
+    from viewer_app.web.encoders.nvjpeg import library
+
+    with suppress(ViewerError, ImportError):
+        library()
+        import torch  # noqa: F401

@@ -18,6 +18,14 @@ VARIABLE = "SPLATVIEW_ENCODER"
 CHOICES = ("nvjpeg", "turbo")
 
 
+def forced_encoder() -> str | None:
+    """What SPLATVIEW_ENCODER names. Raises ViewerError for anything but CHOICES."""
+    forced = os.environ.get(VARIABLE) or None
+    if forced not in (None, *CHOICES):
+        raise ViewerError(f"{VARIABLE}={forced!r}; legal are {', '.join(CHOICES)}, or unset it")
+    return forced
+
+
 def choose(ctx: moderngl.Context) -> Encoder:
     """The fastest encoder for what this context draws, where it is current.
 
@@ -25,9 +33,7 @@ def choose(ctx: moderngl.Context) -> Encoder:
     its `reason` says why nvJPEG is not used. Raises ViewerError where SPLATVIEW_ENCODER names none of them, or one
     that cannot work here.
     """
-    forced = os.environ.get(VARIABLE) or None
-    if forced not in (None, *CHOICES):
-        raise ViewerError(f"{VARIABLE}={forced!r}; legal are {', '.join(CHOICES)}, or unset it")
+    forced = forced_encoder()
     from viewer_app.web.encoders.turbo import TurboEncoder
 
     if forced == "turbo":
