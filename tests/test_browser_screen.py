@@ -260,6 +260,13 @@ def test_a_window_that_is_dragged_while_pictures_are_under_way(
     np.testing.assert_array_equal(decoded(picture), drawn)
 
 
+def test_no_page_asks_for_too_many_pixels(rig: Rig) -> None:
+    screen = rig.open(8192, 8192)
+    assert screen.size == (8192, 2048)
+    assert screen.framebuffer.size == (8192, 2048)
+    screen.close()
+
+
 def test_no_memory_for_a_size_ends_one_page_and_not_the_viewer(
         rig: Rig, screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     import moderngl
