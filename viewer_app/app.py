@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
-_GUESTS_NAP = 0.001
+_GUESTS_NAP = 0.002
 """The same glances while all who look are far away: sending takes longer."""
 _ACTIVE_PERIOD = 1 / 60
 """The same while something else happens, and where nothing is seen: in a window that is hidden."""

@@ -10,6 +10,7 @@ from PIL import Image
 
 from browser.pages import drawn, until
 from browser.whole import IMAGE, Program, Stage, comes, is_like, placed
+from viewer_app.panel import SHEET_HEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,9 +69,10 @@ def along(*corners: tuple[float, float], steps: int = 4) -> list[tuple[float, fl
 def test_a_phone_shows_the_picture_and_the_panel_below_it(phone: Page, picture_of: Callable[..., np.ndarray]) -> None:
     picture_of(phone, "viewer-phone")
     phone.tap("#panel")
-    above = placed(PICTURE, 0, (HEIGHT / 2 - 150 * ZOOM) / 2, ZOOM, (WIDTH, HEIGHT // 2))
-    canvas = comes(phone, is_like(above, part=lambda canvas: canvas[:HEIGHT // 2]))
-    assert len(np.unique(canvas[HEIGHT // 2:].reshape(-1, 3), axis=0)) > 10, "the panel's words"
+    room = HEIGHT - SHEET_HEIGHT * RATIO
+    above = placed(PICTURE, 0, (room - 150 * ZOOM) / 2, ZOOM, (WIDTH, room))
+    canvas = comes(phone, is_like(above, part=lambda canvas: canvas[:room]))
+    assert len(np.unique(canvas[room:].reshape(-1, 3), axis=0)) > 10, "the panel's words"
     picture_of(phone, "viewer-phone-panel")
     phone.tap("#panel")
     comes(phone, whole(FITTED))
