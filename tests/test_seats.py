@@ -31,9 +31,10 @@ class House:
     """A viewer that only browsers see, and its pages."""
 
     def __init__(self, *files: Path, **options: Any) -> None:
-        screen = OffscreenScreen(16, 16)
+        screen = OffscreenScreen(700, 400)
         self.browsers = Browsers(screen.ctx, screen.wake, port=0)
-        self.app = App(screen, AppOptions(files=files, watched=False, max_fps=200, **options), guests=self.browsers)
+        options = {"watched": False, "max_fps": 200, **options}
+        self.app = App(screen, AppOptions(files=files, **options), guests=self.browsers)
         self.pages: list[Page] = []
         self._newest: dict[Page, m.Picture] = {}
 
@@ -219,3 +220,16 @@ def test_many_come_and_go(house: House) -> None:
     assert len(house.app._away) <= 16
     slot = next(iter(house.app.catalogue.slots.values()))
     assert len(slot.views) <= 17
+
+
+def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:
+    """`serve --web --out`: the file has a seat of its own, which nobody can follow."""
+    out = tmp_path / "out.png"
+    house = House(picture, watched=True, out=out)
+    page = house.page()
+    house.until(out.exists)
+    assert house.at_rest(page).shape == (520, 900, 3)
+    with Image.open(out) as written:
+        assert written.size == (700, 400)
+    assert [seat.state.others for seat in house.app.seats] == [["Browser 1"], []]
+    house.close()

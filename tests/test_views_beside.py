@@ -185,6 +185,25 @@ def test_each_is_told_once_that_it_has_to_be_drawn(kind: str, screen: OffscreenS
         assert not b.beside(settings(kind)).tick(time.monotonic())
 
 
+def test_who_is_away_keeps_no_picture_and_loses_nothing(pair: list[View], kind: str, screen: OffscreenScreen) -> None:
+    def textures() -> set[tuple[str, int]]:
+        return {name for name in objects() if name[0] == "Texture"}
+
+    a, b = pair
+    a.update(VALUES[kind][0])
+    theirs, before = shown(a, screen), textures()
+    b.handle(Wheel(W / 2, H / 2, 3.0), RECT)
+    ours = shown(b, screen)
+    assert (ours != theirs).any()
+    if kind == "gaussians":
+        assert textures() > before  # the renderer drew for the other: its first picture is a copy now
+    a.drop()
+    a.drop()
+    assert textures() <= before
+    np.testing.assert_array_equal(shown(b, screen), ours)
+    np.testing.assert_array_equal(shown(a, screen), theirs)
+
+
 def test_leaving_through_one_disturbs_nobody(pair: list[View], kind: str, screen: OffscreenScreen) -> None:
     pair[0].update(VALUES[kind][0])
     for view, look in zip(pair, LOOKS, strict=False):

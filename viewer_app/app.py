@@ -229,9 +229,9 @@ class App:
         self._told_others()
 
     def _told_others(self) -> None:
-        """Everybody knows whom they can follow."""
+        """Everybody knows whom they can follow: guests, for nobody moves anything on a screen beside them."""
         for seat in self.seats:
-            seat.state.others = [other.name for other in self.seats if other is not seat]
+            seat.state.others = [other.name for other in self.seats if other is not seat and other.name]
             seat.mark()
 
     # -- pictures ------------------------------------------------------------------------------------------

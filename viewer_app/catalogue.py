@@ -96,6 +96,10 @@ class Catalogue:
         """Somebody does not look for now; what they chose stays."""
         if seat in self.seats:
             self.seats.remove(seat)
+            for slot in self.slots.values():
+                if (view := slot.views.get(seat)) is not None:
+                    with self.guard(slot):
+                        view.drop()
             if (slot := self.shown(seat)) is not None:
                 self._let_go(slot)
 

@@ -81,6 +81,13 @@ class ScenePicture:
         if self.lent:
             self.source, self.of, self.lent = None, (), False
 
+    def drop(self) -> None:
+        """Be none, until it is rendered again."""
+        self.source, self.of, self.lent = None, (), False
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
+
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, background: Color, show: str) -> None:
         """Lay it over a background of RGB in [0, 1]. `show`: as `GaussianSettings.show`."""
         viewport = rect.viewport(framebuffer.height)
@@ -106,8 +113,5 @@ class ScenePicture:
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
-        self.source, self.of, self.lent = None, (), False
+        self.drop()
         self.depth.close()
-        if self._copy is not None:
-            self._copy.close()
-            self._copy = None

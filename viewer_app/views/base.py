@@ -105,6 +105,10 @@ class View(Protocol):
         drawn next. Asked of any one of them; what they show stays."""
         ...
 
+    def drop(self) -> None:
+        """Its user is away: give back what is its own and is made again when it is drawn. Camera and settings stay."""
+        ...
+
     def panel(self) -> bool:
         """Draw its controls with imgui, inside a window that is open; True when a setting changed."""
         ...

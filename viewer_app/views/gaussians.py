@@ -214,6 +214,9 @@ class GaussianView:
     def leave(self) -> None:
         self.content.leave()
 
+    def drop(self) -> None:
+        self.picture.drop()
+
     def panel(self) -> bool:
         from imgui_bundle import imgui
 

@@ -158,6 +158,8 @@ class ImageView:
 
     def leave(self) -> None: ...
 
+    def drop(self) -> None: ...
+
     def panel(self) -> bool:
         from viewer_app import widgets as ui
 
