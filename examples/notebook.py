@@ -15,13 +15,19 @@ parser.add_argument("--steps", type=int, default=2000, help="pictures to compute
 steps = parser.parse_known_args()[0].steps  # a notebook's own arguments are let pass
 
 y, x = torch.meshgrid(torch.linspace(-3, 3, 256), torch.linspace(-3, 3, 256), indexing="ij")
-splatview.publish(torch.zeros(256, 256, 3), "waves")
+
+
+def waves(step: int) -> torch.Tensor:
+    """(256, 256, 3), float32 in [0, 1]: those of two sources."""
+    left, right = (torch.sin(8 * torch.hypot(x - side, y) - step / 5) for side in (-1, 1))
+    return 0.5 + 0.25 * torch.stack([left + right, 2 * left, 2 * right], -1)
+
+
+splatview.publish(waves(0), "waves")
 
 # %% The viewer, below this cell; with the kernel on another machine, type first the ssh line that it names
 splatview.show(height=480)
 
-# %% Two sources of waves; look at them above while this runs
+# %% Look at them above while this runs
 for step in range(steps):
-    left, right = (torch.sin(8 * torch.hypot(x - side, y) - step / 5) for side in (-1, 1))
-    image = 0.5 + 0.25 * torch.stack([left + right, 2 * left, 2 * right], -1)
-    splatview.publish(image, "waves", step=step)  # (256, 256, 3), float32 in [0, 1]
+    splatview.publish(waves(step), "waves", step=step)
