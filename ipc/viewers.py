@@ -11,12 +11,14 @@ import contextlib
 import fcntl
 import logging
 import os
+import pwd
 import re
 import secrets
+import shlex
 import time
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -25,7 +27,10 @@ from ipc import limits
 from ipc.errors import RuntimeFolderError
 from ipc.runs import being_made, held, read_description, runtime_folder
 
-__all__ = ["Announcement", "ViewerInfo", "announce", "viewers"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Announcement", "ViewerInfo", "announce", "ssh_line", "viewers"]
 
 _log = logging.getLogger("splatview")
 _NAME = re.compile(r"\.?viewer-[0-9]{1,10}-[0-9a-f]{8}\.json")
@@ -124,6 +129,28 @@ def viewers() -> list[ViewerInfo]:
         if info is not None:
             found.append(info)
     return sorted(found, key=lambda v: (v.started, v.pid), reverse=True)
+
+
+def ssh_line(host: str, port: int, environ: Mapping[str, str]) -> str:
+    """What to type on one's own machine to bring a page served here at `host` and `port` to the same port there; ""
+    where `environ` tells of no SSH session. An IPv6 address is in brackets."""
+    connection = environ.get("SSH_CONNECTION", "").split()  # client address and port, server address and port
+    if len(connection) != 4:
+        return ""
+    _, _, address, ssh_port = connection
+    user = _user(environ)
+    return shlex.join(["ssh", "-L", f"{port}:{host}:{port}", *(["-p", ssh_port] if ssh_port != "22" else []),
+                       f"{user}@{address}" if user else address])
+
+
+def _user(environ: Mapping[str, str]) -> str:
+    name = environ.get("USER") or environ.get("LOGNAME")
+    if name:
+        return name
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container without an entry for this user
+        return ""
 
 
 def _entries(root: Path) -> list[Path]:

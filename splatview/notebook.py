@@ -146,20 +146,11 @@ def _last_words(said: IO[bytes]) -> str:
 
 def _tunnel(url: str) -> str:
     """What to type on the machine of the browser, when this one was reached over ssh."""
-    connection = os.environ.get("SSH_CONNECTION", "").split()  # the client's address and port, then this machine's
-    if len(connection) != 4:
-        return ""
-    from getpass import getuser
-    from shlex import join
+    from ipc.viewers import ssh_line
 
-    target = url.split("/")[2]
-    try:
-        at = f"{getuser()}@{connection[2]}"
-    except (OSError, KeyError):  # a user without a name
-        at = connection[2]
-    port = [] if connection[3] == "22" else ["-p", connection[3]]
-    command = ["ssh", "-L", f"{target.rpartition(':')[2]}:{target}", *port, at]
-    return f" (on your own machine: {join(command)})"
+    host, _, port = url.split("/")[2].rpartition(":")
+    line = ssh_line(host, int(port), os.environ)
+    return line and f" (on your own machine: {line})"
 
 
 @atexit.register

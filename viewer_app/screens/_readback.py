@@ -100,18 +100,14 @@ def _host_frame(size: tuple[int, int]) -> Frame:
     return Frame(np.empty((size[1], size[0], 4), np.uint8))
 
 
-class HostReader:
-    """Where OpenGL draws on the processor: a copy in memory, after the drawing."""
+class _AtOnce:
+    """What readers have in common whose pictures can be collected as soon as they were begun."""
 
-    def __init__(self) -> None:
-        self.frames = Frames(_host_frame)
+    reading = False
+
+    def __init__(self, make: Callable[[tuple[int, int]], Frame]) -> None:
+        self.frames = Frames(make)
         self._frame: Frame | None = None
-        self.reading = False
-
-    def begin(self, target: Target) -> None:
-        frame = self.frames.take(target.size)
-        target.framebuffer.read_into(frame.pixels, components=4, alignment=1)
-        self._frame = frame
 
     def collect(self) -> Frame | None:
         frame, self._frame = self._frame, None
@@ -120,6 +116,18 @@ class HostReader:
     def close(self) -> None:
         self._frame = None
         self.frames.clear()
+
+
+class HostReader(_AtOnce):
+    """Where OpenGL draws on the processor: a copy in memory, after the drawing."""
+
+    def __init__(self) -> None:
+        super().__init__(_host_frame)
+
+    def begin(self, target: Target) -> None:
+        frame = self.frames.take(target.size)
+        target.framebuffer.read_into(frame.pixels, components=4, alignment=1)
+        self._frame = frame
 
 
 class BufferReader:
@@ -173,15 +181,13 @@ class BufferReader:
         self.frames.clear()
 
 
-class CudaReader:
+class CudaReader(_AtOnce):
     """From a shared texture into a tensor. Nothing waits but the GPU."""
 
     def __init__(self, device: int) -> None:
         """`device`: CUDA's ordinal of the GPU that OpenGL draws on."""
-        self.frames = Frames(self._make)
-        self.reading = False
+        super().__init__(self._make)
         self._device = device
-        self._frame: Frame | None = None
 
     def _make(self, size: tuple[int, int]) -> Frame:
         import torch
@@ -199,11 +205,3 @@ class CudaReader:
             frame.pixels.copy_(target.shared.read())
             frame.arrived.record()
         self._frame = frame
-
-    def collect(self) -> Frame | None:
-        frame, self._frame = self._frame, None
-        return frame
-
-    def close(self) -> None:
-        self._frame = None
-        self.frames.clear()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shlex
 import socket
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from ipc.viewers import ssh_line
 from viewer_app.web import guard
 
 if TYPE_CHECKING:
@@ -33,35 +31,12 @@ def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
     if not guard.is_loopback(server.host):
         others = _names(server.host) if server.host in _ANY else []
         said.extend(f"splatview: or, from another machine, {_url(name, server)}" for name in others)
-    tunnel = _tunnel(server, environ)
+    tunnel = ssh_line(_bracketed(_ANY.get(server.host, server.host)), server.port, environ)
     if tunnel:
         here = f"http://127.0.0.1:{server.port}{_query(server)}"
         said += ["splatview: this is an SSH session; on your own machine, type", f"    {tunnel}",
                  f"  and open {here} there"]
     return said
-
-
-def _tunnel(server: WebServer, environ: Mapping[str, str]) -> str:
-    """The line that brings the page to the other end of an SSH session; "" where there is none."""
-    connection = environ.get("SSH_CONNECTION", "").split()  # client address and port, server address and port
-    if len(connection) != 4:
-        return ""
-    _, _, address, port = connection
-    target = _bracketed(_ANY.get(server.host, server.host))
-    user = _user(environ)
-    words = ["ssh", "-L", f"{server.port}:{target}:{server.port}", *(["-p", port] if port != "22" else []),
-             f"{user}@{address}" if user else address]
-    return shlex.join(words)
-
-
-def _user(environ: Mapping[str, str]) -> str:
-    name = environ.get("USER") or environ.get("LOGNAME")
-    if name:
-        return name
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container without an entry for this user
-        return ""
 
 
 def _names(host: str) -> list[str]:
