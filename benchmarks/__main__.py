@@ -1,4 +1,7 @@
-"""Run benchmarks and print their tables: `python -m benchmarks [NAME ...] [--save]`."""
+"""Run benchmarks and print their tables: `python -m benchmarks [NAME ...] [--save]`.
+
+`python -m benchmarks memory-trace OUT --events N` writes a memory snapshot to try things with.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,16 @@ from pathlib import Path
 from benchmarks.gpu import Skipped
 
 NAMES = ("imports", "publish", "renderer", "opening", "gpu_publish", "gpu_image", "gpu_texture", "gpu_frame",
-         "gpu_training", "gpu_latency", "gpu_window", "web", "web_latency")
+         "gpu_training", "gpu_latency", "gpu_window", "web", "web_latency",
+         "memory")
 """Those that need a GPU or a display say so where there is none, and are passed over."""
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["memory-trace"]:
+        from benchmarks.memory.traces import main as memory_trace
+
+        return memory_trace(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)}; all by default")
     parser.add_argument("--save", action="store_true", help="append the tables to benchmarks/RESULTS.md")

@@ -6,6 +6,11 @@ gaussians  "means" (N, 3), "quats" (N, 4) w x y z, "scales" (N, 3), "opacities" 
            with "shN" (N, K-1, 3), or "rgb" (N, 3). OpenCV axes. Optional "background" (3,).
            meta "color": "sh" | "rgb" | "rgb_logit"; "activated": bool (False: scales are logarithms, opacities
            logits); "sh_degree": 0 to 3, the degree in use; "antialiased": bool; optional "step".
+memory     "samples" (N, 13), float64, at most 4096 rows, the oldest first: what the memory of a process was like, of
+           what lies long ago several samples in one row; MEMORY_COLUMNS says what stands in each.
+           meta "device": "cuda:0", or "cpu" as long as only the host's memory is known; "gpu": its name, "total": its
+           bytes; "hz"; "snapshot": what the newest full snapshot is called (`ipc.taken`), "" before there is one;
+           "snapshots": how many there were; "trouble": why there is less than there could be.
 """
 
 from __future__ import annotations
@@ -22,6 +27,14 @@ IMAGE_CHANNELS = (1, 3, 4)
 SH_REST = (0, 3, 8, 15)
 """Coefficients beyond degree 0, for degrees 0, 1, 2, 3."""
 COLOR_SPACES = ("sh", "rgb", "rgb_logit")
+MEMORY_ROWS = 4096
+"""The most rows of a frame of kind memory."""
+MEMORY_COLUMNS = ("time", "step", "allocated", "low", "peak", "active", "requested", "reserved", "inactive_split",
+                  "host", "allocations", "retries", "ooms")
+"""time: seconds since the epoch, of the row's last sample. step: the caller's, -1 before the first. Bytes, as PyTorch's
+allocator counts them: allocated, at that time, the least since the row before (low) and the most (peak); and the most
+since the row before of active, requested, reserved, inactive_split. host: the process's resident bytes, likewise.
+Counts since the process began: allocations, retries (of cudaMalloc, after cached memory was given back), ooms."""
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -76,9 +89,23 @@ def _check_gaussians(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> No
         raise ValueError(f"sh_degree is {degree!r}, not 0, 1, 2 or 3")
 
 
+def _check_memory(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
+    if set(tensors) != {"samples"}:
+        raise ValueError(f"a memory frame holds 'samples' alone, not {sorted(tensors)}")
+    dtype, shape = tensors["samples"]
+    if dtype != "float64" or len(shape) != 2 or shape[1] != len(MEMORY_COLUMNS) or not 1 <= shape[0] <= MEMORY_ROWS:
+        raise ValueError(f"samples are {dtype} of shape {shape}, not float64 of shape "
+                         f"(1 to {MEMORY_ROWS}, {len(MEMORY_COLUMNS)})")
+    for name, kind in (("device", str), ("gpu", str), ("snapshot", str), ("trouble", str), ("total", int),
+                       ("snapshots", int)):
+        if type(meta.get(name, kind())) is not kind:
+            raise ValueError(f"{name!r} is {meta[name]!r}, not of type {kind.__name__}")
+
+
 _CHECKS: dict[str, Callable[[Mapping[str, Spec], Mapping[str, Any]], None]] = {
     "image": _check_image,
     "gaussians": _check_gaussians,
+    "memory": _check_memory,
 }
-SHOWABLE = tuple(_CHECKS)
-"""The kinds that can be published so far."""
+SHOWABLE = ("image", "gaussians")
+"""The kinds of what `splatview.publish` takes so far."""

@@ -179,11 +179,17 @@ class Pause(_Message, frozen=True):
     paused: bool
 
 
+class Snapshot(_Message, frozen=True):
+    """Take a full snapshot of the GPU's memory, and name it in the metadata of this stream, which I opened."""
+
+    index: Index
+
+
 class Bye(_Message, frozen=True):
     pass
 
 
-ToTrainer = Union[Hello, Open, Took, Want, Release, Pause, Bye]
+ToTrainer = Union[Hello, Open, Took, Want, Release, Pause, Snapshot, Bye]
 
 
 # From a trainer to a viewer.

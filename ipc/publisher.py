@@ -32,12 +32,14 @@ class Publisher:
         """
         self.pid = os.getpid()
         self.streams: dict[str, Stream] = {}
+        self.on_snapshot: dict[str, Callable[[], None]] = {}
+        """By the stream's name: what to call, from the helper thread, when a viewer asks for a full snapshot."""
         self._on_fault = on_fault
         self._lock = threading.Lock()
         self.folder = create_run(name or _script_name(), self.pid, time.time())
         try:
             self.board = Board()
-            self._helper = Helper(self.folder, self.board, self.streams, self.fault)
+            self._helper = Helper(self.folder, self.board, self.streams, self.fault, self._asked)
         except BaseException:
             self.folder.remove()
             raise
@@ -77,6 +79,10 @@ class Publisher:
         self.board.count_fault()
         if self._on_fault is not None:
             self._on_fault(error)
+
+    def _asked(self, stream: Stream) -> None:
+        if (call := self.on_snapshot.get(stream.name)) is not None:
+            call()
 
     def close(self, ending: bool = False) -> None:
         """End the run and give everything back. Idempotent; never raises.

@@ -15,7 +15,7 @@ from ipc.errors import SharingError
 from ipc.remote_stream import RemoteStream
 from ipc.source import RunSource
 from ipc.transport import pid_namespace, socket_options
-from ipc.ways.base import NotYet
+from ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from ipc import messages
 from ipc.errors import SharingError
-from ipc.ways import WAYS
-from ipc.ways.base import NotYet
+from ipc.ways import WAYS, NotYet
 
 if TYPE_CHECKING:
     from ipc.frames import Frame
@@ -136,6 +135,12 @@ class RemoteStream:
         versions that somebody asks for: whoever calls this while there is nothing to read gets the next at once."""
         if self._reader is not None:
             self._reader.ask()
+
+    def request_snapshot(self) -> None:
+        """Have the trainer take a full snapshot of its GPU's memory. For opened streams of kind memory: the frames to
+        come say in their metadata what the newest snapshot is called, and how many there were."""
+        if self._opened and self.run.alive:
+            self.run._send(messages.Snapshot(self.info.index))
 
     @property
     def torn(self) -> int:

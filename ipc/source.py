@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ipc import descriptors
 from ipc.errors import SharingError, UnreachableError
 from ipc.segments import check_segment, open_segment
-from ipc.ways.base import NotYet
+from ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from pathlib import Path

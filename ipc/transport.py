@@ -18,7 +18,7 @@ import zmq
 
 from ipc import limits, messages
 from ipc.descriptors import Server
-from ipc.ways.base import NotYet
+from ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,12 +73,14 @@ class Helper:
     """Answers viewers on behalf of a run."""
 
     def __init__(self, folder: RunFolder, board: Board, streams: dict[str, Stream],
-                 fault: Callable[[BaseException], None]):
-        """`streams` is the run's own dictionary, read at each turn; `fault` hears of what goes wrong."""
+                 fault: Callable[[BaseException], None], asked: Callable[[Stream], None] = lambda stream: None):
+        """`streams` is the run's own dictionary, read at each turn; `fault` hears of what goes wrong, `asked` of the
+        streams for which a viewer wants a full snapshot."""
         self._pid = folder.description.pid
         self._board = board
         self._streams = streams
         self._fault = fault
+        self._asked = asked
         self._viewers: dict[bytes, _Viewer] = {}
         self._changed = threading.Event()
         self._attend = False
@@ -219,6 +221,10 @@ class Helper:
             stream = self._stream(message.index)
             if stream is not None and message.index in viewer.opened:
                 self._deadlines[message.index] = (time.monotonic(), stream.version)
+        elif isinstance(message, messages.Snapshot):
+            stream = self._stream(message.index)
+            if stream is not None and message.index in viewer.opened:
+                self._asked(stream)
         elif isinstance(message, messages.Release):
             self._release(viewer, message.index)
         elif isinstance(message, messages.Pause):

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from splatview import gl
+    from splatview.memory import publish_memory
     from splatview.notebook import show
     from splatview.publishing import close, paused, publish, wait_while_paused
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "close", "gl", "paused", "publish", "show", "wait_while_paused"]
+__all__ = ["__version__", "close", "gl", "paused", "publish", "publish_memory", "show", "wait_while_paused"]
 
 
 def __getattr__(name: str) -> Any:
@@ -31,6 +32,8 @@ def __getattr__(name: str) -> Any:
         return import_module("splatview.gl")  # which sets the name here
     if name == "show":
         from splatview import notebook as home
+    elif name == "publish_memory":
+        from splatview import memory as home
     else:
         from splatview import publishing as home
 

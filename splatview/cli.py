@@ -1,4 +1,4 @@
-"""The command line. `serve` and `shot` are the viewer program's; the rest is answered here.
+"""The command line. `serve`, `shot` and `memory` are the viewer program's; the rest is answered here.
 
 The viewer is started as a program, never imported: nothing that draws can come near a training script.
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _VIEWER = {
     "serve": "show running trainings, or files, in a window or in browsers",
     "shot": "draw one stream or file into a PNG; needs no screen and no running viewer",
+    "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",
 }
 _OWN = {
     "status": "list the runs, streams and viewers of this machine",

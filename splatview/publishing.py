@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -97,12 +98,22 @@ def close() -> None:
     The next `publish` begins a new run.
     """
     global _publisher, _off
+    if (memory := sys.modules.get("splatview.memory")) is not None:
+        memory.end()
     with _lock:
         _entries.clear()
         if _publisher is not None:
             _publisher.close()
         _publisher = None
         _off = False
+
+
+def running() -> Publisher | None:
+    """This process's run, begun if need be. None where the surroundings allow none, or SPLATVIEW_DISABLE is set."""
+    if _off or os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
+        return None
+    with _lock:
+        return _publisher or _start()
 
 
 def paused() -> bool:
@@ -128,7 +139,7 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
     if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
         return
     kind, copy, live, *_ = wishes
-    _check_name(name)
+    check_name(name)
     meta = checked(meta)
     form, tensors = recognised(value, kind, meta, repr(name))
     if copy is False and form.device == "cpu":
@@ -142,7 +153,7 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
         try:
             stream.describe(form, copy, bool(live))
         except Exception as e:
-            _fault(e)
+            fault(e)
             return
         _entries[name] = _Entry(stream, form, wishes, type(value))
         stream.publish((tensors, meta))
@@ -162,14 +173,14 @@ def _start() -> Publisher | None:
     from ipc import IpcError, Publisher
 
     try:
-        _publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=_fault)
+        _publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
     except (IpcError, OSError) as e:
         _off = True  # not tried again at every step; close() allows another try
-        _fault(e)
+        fault(e)
     return _publisher
 
 
-def _fault(error: BaseException) -> None:
+def fault(error: BaseException) -> None:
     """A fault of the surroundings: said once, raised only on request."""
     if os.environ.get("SPLATVIEW_STRICT", "") not in ("", "0"):
         raise error
@@ -179,7 +190,7 @@ def _fault(error: BaseException) -> None:
         _log.warning("splatview met a fault, training goes on: %s", text)
 
 
-def _check_name(name: Any) -> None:
+def check_name(name: Any) -> None:
     from ipc.limits import MAX_NAME
 
     if not isinstance(name, str):

@@ -8,7 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
-from frames import cloud, gaussian_frame, image_frame
+from frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
+from snapshot_cases import small_snapshot
 from view_cases import RECT, W, shown
 
 from ipc.interop.host import HostBridge
@@ -16,7 +17,8 @@ from viewer_app.controls import Rect
 from viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from viewer_app.renderers.gl import GlRenderer
 from viewer_app.state import GaussianSettings, ViewSettings
-from viewer_app.views import make_view
+from viewer_app.views import make_view, memory
+from viewer_app.views.snapshot import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,8 @@ SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
 VALUES: dict[str, list[Any]] = {
     "image": [image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(k))) for k in range(3)],
     "gaussians": [gaussian_frame(cloud(300, seed=k)) for k in range(3)],
+    "memory": [memory_frame(memory_samples(100 + 50 * k)) for k in range(3)],
+    "snapshot": [small_snapshot(k) for k in range(3)],
 }
 
 
@@ -90,7 +94,8 @@ def part(view: View, screen: OffscreenScreen, look: Look) -> np.ndarray:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts uploads of images, loads of scenes, renderers and what they draw."""
+    """Counts uploads of images, loads of scenes, memory that is read, snapshots that are laid out, renderers and
+    what they draw."""
     calls: Counter[str] = Counter()
 
     def count(owner: Any, name: str, word: str) -> None:
@@ -104,6 +109,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     count(HostBridge, "put", "taken")
     count(GlRenderer, "load", "taken")
+    count(Shared, "take", "taken")
+    count(memory, "read_frame", "taken")
     count(GlRenderer, "__init__", "renderers")
     count(GlRenderer, "_project", "drawn")
     return calls

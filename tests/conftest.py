@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     import moderngl
 
+# Threads of torch that keep processors busy while they wait for one another get in each other's way where something
+# else runs: one test takes 80 s instead of 2 then. Read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", ROOT.parent / "shared" / "data"))
 
 

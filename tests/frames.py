@@ -43,6 +43,27 @@ def cloud(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
     }
 
 
+def memory_samples(n: int = 200, period: float = 0.1) -> torch.Tensor:
+    """(n, 13) float64: a training whose memory goes up and down, and higher once."""
+    rows = torch.zeros(n, 13, dtype=torch.float64)
+    t = torch.arange(n, dtype=torch.float64)
+    rows[:, 0], rows[:, 1] = 1.7e9 + period * t, t.div(5, rounding_mode="floor")
+    rows[:, 2] = 4e9 + 1e9 * torch.sin(0.3 * t)
+    rows[:, 3], rows[:, 4] = rows[:, 2] - 0.5e9, rows[:, 2] + 1e9
+    rows[n // 2, 4] = 9e9
+    rows[:, 5], rows[:, 6] = rows[:, 4] + 0.2e9, rows[:, 2] - 0.1e9
+    rows[:, 7], rows[:, 8], rows[:, 9] = 8e9, 0.4e9, 1e9
+    rows[n // 2:, 7] = 10e9
+    rows[:, 10] = 100 * t
+    return rows
+
+
+def memory_frame(rows: torch.Tensor | None = None, **more: Any) -> Frame:
+    meta = {"device": "cuda:0", "gpu": "A GPU", "total": 80 * 2**30, "hz": 10.0, "snapshot": "", "snapshots": 0,
+            "trouble": ""} | more
+    return frame_of("memory", {"samples": memory_samples() if rows is None else rows}, **meta)
+
+
 def gaussian_frame(tensors: dict[str, torch.Tensor] | None = None, **more: Any) -> Frame:
     meta = {"color": "sh", "activated": False, "sh_degree": 0, "antialiased": False} | more
     return frame_of("gaussians", cloud() if tensors is None else tensors, **meta)

@@ -166,8 +166,33 @@ def test_never_more_than_two_unanswered(rig: Rig) -> None:
     spend(screen, 0.5)
     assert not screen.ready
     page.send(m.Ack(numbers[-1] + 1))  # the one before was passed over
-    for _ in range(IN_FLIGHT):
-        draw(screen, RED, 7)
+
+    def room() -> bool:
+        """What rests comes without loss when nothing is on the way: before the first of these, if that takes long."""
+        while not page._pictures.empty():
+            if (picture := page.picture()).lossless:
+                page.send(m.Ack(picture.number))
+        return screen.ready
+
+    for k in range(IN_FLIGHT):
+        poll(screen, room)
+        draw(screen, RED, 7 + k)
+    spend(screen, 0.5)
+    assert not screen.ready
+
+
+def test_one_on_its_way_counts_once(rig: Rig) -> None:
+    """Not as one that is being encoded and as one that was sent: a second one is welcome all the time."""
+    screen = rig.open(160, 120, acks=False)
+    page = rig.pages[screen]
+    for k in range(30):
+        draw(screen, RED, k)
+        end = time.monotonic() + 10
+        while page._pictures.empty():
+            assert screen.ready
+            assert time.monotonic() < end
+        page.send(m.Ack(page.picture().number))
+        poll(screen, lambda: not screen._sender._pacer.in_flight)
 
 
 @pytest.mark.parametrize("reading", [True, False], ids=["no answers", "a stalled link"])

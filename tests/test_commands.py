@@ -34,13 +34,14 @@ def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
 def test_help_teaches() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for word in ("splatview.publish(tensor)", "serve", "shot", "status", "doctor", "demo", "SPLATVIEW_RUNTIME_DIR"):
+    for word in ("splatview.publish(tensor)", "serve", "shot", "memory", "status", "doctor", "demo",
+                 "SPLATVIEW_RUNTIME_DIR"):
         assert word in done.stdout
     assert run().returncode == 2
     assert run("--version").stdout == f"splatview {splatview.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "shot", "status", "doctor", "demo"])
+@pytest.mark.parametrize("command", ["serve", "shot", "memory", "status", "doctor", "demo"])
 def test_every_command_explains_itself(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0, done.stderr
@@ -51,7 +52,7 @@ def test_an_unknown_command_names_the_legal_ones() -> None:
     done = run("serv")
     assert done.returncode == 2
     assert "'serv'" in done.stderr
-    assert "serve, shot, status, doctor, demo" in done.stderr
+    assert "serve, shot, memory, status, doctor, demo" in done.stderr
 
 
 def test_status_of_nothing(runtime_dir: Path) -> None:
@@ -122,7 +123,7 @@ def test_doctor_finds_this_machine_in_order() -> None:
     done = run("doctor", "--json")
     findings = {f["name"]: f for f in json.loads(done.stdout)}
     assert len(findings) == len(doctor.CHECKS)
-    for name in ("python", "torch", "shared memory", "opengl", "browser", "runtime folder"):
+    for name in ("python", "torch", "shared memory", "opengl", "browser", "memory", "runtime folder"):
         assert findings[name]["state"] == "ok", findings[name]
     assert done.returncode == 0
     assert all(f["mend"] or f["state"] == "ok" or "renderer is used" in f["detail"] or "uploaded" in f["detail"]

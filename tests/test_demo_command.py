@@ -222,7 +222,10 @@ def test_nothing_is_copied_for_a_viewer_that_no_browser_looks_at(processes, poin
         stream = wait_until(gaussians, 60)
         wait_until(lambda: (subscriber.poll(), stream.version)[-1] > 20, 60)
         (run,) = subscriber.runs
-        assert {v["client"] for v in run.viewers} == {"viewer", "test"}
+        # Its page is announced before it has found the run: only from then on could anything be copied for it.
+        wait_until(lambda: (subscriber.poll(), {v["client"] for v in run.viewers})[-1] == {"viewer", "test"}, 60)
+        before = stream.version
+        wait_until(lambda: (subscriber.poll(), stream.version)[-1] > before + 20, 60)
         assert run.counters["copies"] == 0
         stream.open()
         wait_until(lambda: (subscriber.poll(), run.counters["copies"])[-1] > 0, 60)

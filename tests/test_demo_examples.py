@@ -9,7 +9,7 @@ from ipc.runs import list_runs, runtime_folder
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 STREAMS = {"image": {"image"}, "gaussian_training": {"gaussians", "render"},
-           "notebook": {"waves"}, "streams": {"gaussians", "image", "depth"}}
+           "memory": {"learned", "memory"}, "notebook": {"waves"}, "streams": {"gaussians", "image", "depth"}}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

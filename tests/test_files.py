@@ -168,7 +168,7 @@ def test_content_counts_before_the_name(name, tmp_path):
 def test_every_format_is_in_the_help_text():
     text = formats_text()
     assert all(e in text for f in FORMATS for e in f.extensions)
-    assert {f.kind for f in FORMATS} == {"scene", "image"}
+    assert {f.kind for f in FORMATS} == {"scene", "image", "snapshot"}
 
 
 @pytest.mark.parametrize(("form", "mode"), [

@@ -15,8 +15,9 @@ from viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
 from viewer_app.controls import Rect
 from viewer_app.errors import ViewerError
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.panel import Panel, Shown
+from viewer_app.panel import Panel
 from viewer_app.scene import GaussianScene
+from viewer_app.shown import Shown
 from viewer_app.state import Entry, State
 from viewer_app.views.gaussians import GaussianView
 

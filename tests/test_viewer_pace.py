@@ -13,9 +13,9 @@ from viewer_app.app import App, AppOptions
 from viewer_app.errors import ViewerError
 from viewer_app.events import Key, PointerMove
 from viewer_app.governor import after
-from viewer_app.panel import Shown
 from viewer_app.phrases import status_phrases
 from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.shown import Shown
 
 
 @pytest.mark.parametrize("viewer", [AppOptions(max_fps=20)], indirect=True)

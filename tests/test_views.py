@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from frames import cloud, gaussian_frame, image_frame
+from frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
+from snapshot_cases import small_snapshot
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 import viewer_app.views
@@ -22,18 +23,23 @@ from viewer_app.views.gaussians import GaussianView
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipc import Frame
     from viewer_app.screens.offscreen import OffscreenScreen
     from viewer_app.views.base import View
 
-SAMPLES: dict[str, Callable[..., Frame]] = {
+SAMPLES: dict[str, Callable[..., Any]] = {
     "image": lambda **more: image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(1)), **more),
     "gaussians": lambda **more: gaussian_frame(**more),
+    "memory": lambda **more: memory_frame(**more),
+    "snapshot": lambda: small_snapshot(0),
 }
-OTHERS: dict[str, Callable[..., Frame]] = {
+OTHERS: dict[str, Callable[..., Any]] = {
     "image": lambda **more: image_frame(torch.zeros(7, 9, dtype=torch.uint8), **more),
     "gaussians": lambda **more: gaussian_frame(cloud(50, seed=3), **more),
+    "memory": lambda **more: memory_frame(memory_samples(50, 1.0), **more),
+    "snapshot": lambda: small_snapshot(1),
 }
+STREAMS = [kind for kind in KINDS if kind != "snapshot"]
+"""The kinds of which trainers publish frames."""
 
 
 # -- every view ----------------------------------------------------------------------------------------------
@@ -41,6 +47,14 @@ OTHERS: dict[str, Callable[..., Frame]] = {
 
 @pytest.fixture(params=KINDS)
 def view(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[View]:
+    v = make_view(request.param, screen.ctx, ViewSettings())
+    yield v
+    v.close()
+
+
+@pytest.fixture(params=STREAMS)
+def stream(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[View]:
+    """A view of what comes as frames."""
     v = make_view(request.param, screen.ctx, ViewSettings())
     yield v
     v.close()
@@ -92,31 +106,31 @@ def test_a_part_shows_what_the_whole_would(view: View, screen: OffscreenScreen) 
     np.testing.assert_allclose(shown(view, screen), part, atol=1)
 
 
-def test_a_torn_frame_changes_nothing(view: View, screen: OffscreenScreen) -> None:
-    view.update(SAMPLES[view.kind]())
-    before = shown(view, screen)
-    details = view.details
-    assert not view.update(OTHERS[view.kind](intact=False))
-    np.testing.assert_array_equal(shown(view, screen), before)
-    assert view.details == details
-    assert view.update(OTHERS[view.kind]())
-    assert (shown(view, screen) != before).any()
+def test_a_torn_frame_changes_nothing(stream: View, screen: OffscreenScreen) -> None:
+    stream.update(SAMPLES[stream.kind]())
+    before = shown(stream, screen)
+    details = stream.details
+    assert not stream.update(OTHERS[stream.kind](intact=False))
+    np.testing.assert_array_equal(shown(stream, screen), before)
+    assert stream.details == details
+    assert stream.update(OTHERS[stream.kind]())
+    assert (shown(stream, screen) != before).any()
 
 
-def test_a_first_frame_that_is_torn_leaves_it_empty(view: View) -> None:
-    assert not view.update(SAMPLES[view.kind](intact=False))
-    assert view.empty
+def test_a_first_frame_that_is_torn_leaves_it_empty(stream: View) -> None:
+    assert not stream.update(SAMPLES[stream.kind](intact=False))
+    assert stream.empty
 
 
-def test_memory_may_change_after_an_update(view: View, screen: OffscreenScreen) -> None:
-    frame = SAMPLES[view.kind]()
-    view.update(frame)
-    before = shown(view, screen)
+def test_memory_may_change_after_an_update(stream: View, screen: OffscreenScreen) -> None:
+    frame = SAMPLES[stream.kind]()
+    stream.update(frame)
+    before = shown(stream, screen)
     for tensor in frame.tensors.values():
         tensor.array[...] = 0
-    if isinstance(view, GaussianView):
-        view.settings.sh_degree = 0  # so that it draws anew
-    np.testing.assert_array_equal(shown(view, screen), before)
+    if isinstance(stream, GaussianView):
+        stream.settings.sh_degree = 0  # so that it draws anew
+    np.testing.assert_array_equal(shown(stream, screen), before)
 
 
 def test_it_refuses_what_it_cannot_show(view: View) -> None:
@@ -126,9 +140,9 @@ def test_it_refuses_what_it_cannot_show(view: View) -> None:
     assert view.empty
 
 
-def test_metadata_is_shown(view: View) -> None:
-    view.update(SAMPLES[view.kind](step=12_000, loss=0.25, note="warm up"))
-    assert {"step 12,000", "loss 0.25", "note warm up"} <= set(view.details)
+def test_metadata_is_shown(stream: View) -> None:
+    stream.update(SAMPLES[stream.kind](step=12_000, loss=0.25, note="warm up"))
+    assert {"step 12,000", "loss 0.25", "note warm up"} <= set(stream.details)
 
 
 def test_tiny_rectangles(view: View, screen: OffscreenScreen) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +38,11 @@ def screen_fixture(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
 
 
 def shown(view: View, screen: OffscreenScreen, rect: Rect | None = None) -> np.ndarray:
-    """(H, W, 3) int: what the view draws."""
-    view.draw(screen.framebuffer, rect or Rect(0, 0, *screen.size))
+    """(H, W, 3) int: what the view draws; all of it, of one whose pictures are painted by threads."""
+    rect, end = rect or Rect(0, 0, *screen.size), time.monotonic() + 120
+    view.draw(screen.framebuffer, rect)
+    while not getattr(view, "complete", True):
+        assert time.monotonic() < end
+        view.wait(1.0)  # type: ignore[attr-defined]
+        view.draw(screen.framebuffer, rect)
     return screen.pixels()[..., :3].astype(int)

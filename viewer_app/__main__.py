@@ -1,18 +1,23 @@
-"""`python -m viewer_app serve | shot`: what `splatview serve` and `splatview shot` run."""
+"""`python -m viewer_app serve | shot | memory`: what the commands of `splatview` with these names run."""
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 
 def main(args: list[str] | None = None) -> int:
     """The exit status: 0 when all went well, 2 for anything that a message can explain."""
-    from viewer_app.commands import parse
+    args = sys.argv[1:] if args is None else args
     from viewer_app.errors import ViewerError
 
-    command = parse(sys.argv[1:] if args is None else args)
-    _allow_descriptors()
     try:
+        begin(args)
+        from viewer_app.commands import parse
+
+        command = parse(args)
+        _allow_descriptors()
         command.execute()
     except ViewerError as e:
         print(f"splatview: {e}", file=sys.stderr)
@@ -20,6 +25,16 @@ def main(args: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def begin(args: list[str]) -> None:
+    """Begin with what takes longest before the options are read, which takes long as well."""
+    if args[:1] in (["serve"], ["memory"]) and "--sql" not in args:
+        from viewer_app.memory import expect
+
+        for path in args[1:]:
+            if not path.startswith("-") and os.path.exists(path):
+                expect(Path(path))
 
 
 def _allow_descriptors() -> None:

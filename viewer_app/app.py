@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from viewer_app.events import Event
     from viewer_app.guests import Guests
     from viewer_app.screens.base import Screen
+    from viewer_app.sources import FileSource
     from viewer_app.state import State
 
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
@@ -43,7 +44,8 @@ _MOST_AWAY, _AWAY_FOR = 16, 3600.0
 
 @dataclass(frozen=True)
 class AppOptions:
-    files: tuple[Path, ...] = ()
+    files: tuple[Path | FileSource, ...] = ()
+    """To be read, or being read already."""
     run: str | None = None
     max_fps: float = 60.0
     out: Path | None = None

@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from ipc.interop.glapi import gl_device_uuid
+from viewer_app.companions import PERIOD, Companions
 from viewer_app.sources import FileSource, StreamSource
 from viewer_app.state import Entry
 from viewer_app.views import make_view
@@ -71,7 +72,8 @@ class Catalogue:
         self.seats: list[Seat] = []
         """Who looks."""
         self.rate_changes = 0
-        """How many times streams began to come faster or slower."""
+        """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
+        self.companions = Companions(self)
         self._first: str | None = None
         """What a new seat shows: the first file, if there were files before there was anybody."""
         self._ctx = ctx
@@ -101,7 +103,7 @@ class Catalogue:
                     with self.guard(slot):
                         view.drop()
             if (slot := self.shown(seat)) is not None:
-                self._let_go(slot)
+                self.let_go(slot)
 
     def leave(self, seat: Seat) -> None:
         """Somebody will not come back: give back what is theirs alone. Idempotent."""
@@ -118,8 +120,8 @@ class Catalogue:
         return self.slots.get(seat.state.selected or "")
 
     def watched(self) -> list[Slot]:
-        """What is shown by anybody."""
-        keys = {seat.state.selected: None for seat in self.seats}
+        """What is shown by anybody, if only in the panel."""
+        keys = {seat.state.selected: None for seat in self.seats} | {s.entry.key: None for s in self.companions.slots}
         return [self.slots[key] for key in keys if key in self.slots]
 
     def view(self, seat: Seat) -> View | None:
@@ -144,7 +146,7 @@ class Catalogue:
         before = self.shown(seat)
         seat.state.selected = key
         if before is not None:
-            self._let_go(before)
+            self.let_go(before)
         self._open(seat)
 
     def _open(self, seat: Seat) -> None:
@@ -153,7 +155,7 @@ class Catalogue:
             slot.source.open()
         seat.mark(SETTLE)
 
-    def _let_go(self, slot: Slot) -> None:
+    def let_go(self, slot: Slot) -> None:
         """What nobody shows any more costs nobody anything."""
         if slot in self.watched():
             return
@@ -174,13 +176,14 @@ class Catalogue:
 
     # -- what there is -------------------------------------------------------------------------------------
 
-    def open_file(self, path: Path, seat: Seat | None = None) -> FileSource:
-        """Add a file to the list, for a seat to show; a thread reads it."""
+    def open_file(self, file: Path | FileSource, seat: Seat | None = None) -> FileSource:
+        """Add a file to the list, for a seat to show; a thread reads it, or does already."""
+        source = file if isinstance(file, FileSource) else FileSource(file)
+        source.wake, path = self._wake, source.file
         key = str(path.absolute())
         if key in self.slots:
             self.forget(key)
         entry = Entry(key, "Files", path.name, is_file=True, progress=0.0)
-        source = FileSource(path, self._wake)
         self.slots[key] = Slot(entry, source)
         self._list_changed()
         if seat is not None:
@@ -220,15 +223,18 @@ class Catalogue:
             self._mark_all()
         news = False
         for slot in list(self.slots.values()):
-            rate = slot.entry.rate_hz
+            rate, progress = slot.entry.rate_hz, slot.entry.progress
             if slot.source.refresh(slot.entry):
                 news = True
             self.rate_changes += slot.entry.rate_hz != rate
+            if slot.entry.progress != progress:
+                self._mark_all()
         if news:
             self._list_changed()
         for seat in self.seats:
             if seat.state.selected is None or seat.by_itself:
                 self._choose(seat)
+        self.companions.update()
         return any([self._take_in(slot, now) for slot in self.watched()])
 
     def _take_in(self, slot: Slot, now: float) -> bool:
@@ -257,7 +263,8 @@ class Catalogue:
         view = slot.view
         return now >= slot.next_feed and not (
             view is not None and (view.busy or now < self._next_version(slot, view))) and any(
-                seat.takes(now) for seat in self.seats if seat.state.selected == slot.entry.key)
+                seat.takes(now) for seat in self.seats
+                if seat.state.selected == slot.entry.key or self.companions.seen_by(seat, slot))
 
     def _next_version(self, slot: Slot, view: View) -> float:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""
@@ -311,17 +318,19 @@ class Catalogue:
         return max(fits, default=None, key=lambda s: (s in watched, s.entry.group == _group(stream)))
 
     def _choose(self, seat: Seat) -> None:
-        """With nothing chosen: a live stream, Gaussians before others, the newest before older; then a file.
-
-        What was found first gives way to the first Gaussians of its run, which often come a little later.
+        """With nothing chosen: a live stream, Gaussians before others, memory last, the newest before older; then a
+        file. What was found first gives way to better of its run, which often comes a little later.
         """
+        def rank(slot: Slot) -> int:
+            return {"gaussians": 2, "memory": 0}.get(slot.entry.kind, 1)
+
         slots = list(self.slots.values())
         if (shown := self.shown(seat)) is not None:
-            slots = [s for s in slots if s.entry.kind == "gaussians" and s.entry.alive and not s.entry.is_file
-                     and s.entry.group == shown.entry.group and shown.entry.kind != "gaussians"]
+            slots = [s for s in slots if s.entry.alive and not s.entry.is_file
+                     and s.entry.group == shown.entry.group and rank(s) > rank(shown)]
         if slots:
             best = max(range(len(slots)), key=lambda i: (
-                slots[i].entry.alive, not slots[i].entry.is_file, slots[i].entry.kind == "gaussians", i))
+                slots[i].entry.alive, not slots[i].entry.is_file, rank(slots[i]), i))
             self.show(seat, slots[best].entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:
@@ -340,6 +349,9 @@ class Catalogue:
         cost = time.monotonic() - begin
         # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.
         slot.next_feed = now + (2 * cost if cost > 0.02 else 0.0)
+        if slot in self.companions.slots and all(self.shown(seat) is not slot for seat in self.seats):
+            slot.next_feed = now + PERIOD
+            self.rate_changes += 1
 
     @contextmanager
     def guard(self, slot: Slot) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The viewer's two commands and their options; what `--help` prints comes from here."""
+"""The viewer's three commands and their options; what `--help` prints comes from here."""
 
 from __future__ import annotations
 
@@ -16,21 +16,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Serve:
-    """Watch what training runs publish, and files.
+class _Viewer:
+    """How a viewer is shown, whatever it shows."""
 
-    Shows every stream of every run of yours on this machine, as it comes: start it before or after the training,
-    restart either at will. Nothing has to be configured. Files can be dropped on the window as well.
-
-    On a machine that you reach over ssh:   splatview serve --web   and open the address that it prints.
-
-    Mouse: wheel zooms, drag moves a picture; over Gaussians, left drag orbits, right drag moves.
-    Touch: one finger drags, two zoom and move. Keys: F fits, H or Tab hides the panel, 1 shows a picture pixel by
-    pixel.
-    """
-
-    files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FILE ...]")] = ()
-    """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints) or pictures to show."""
     window: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """In a window. The default where there is a display."""
     web: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -44,8 +32,6 @@ class Serve:
     URL holds a token then, without which nobody gets in. Default: this machine alone, which is enough for ssh -L."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
     """Write what is shown, panel included, to this PNG: once a second when it changed, and at the end."""
-    run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
-    """Follow this run alone: its id, the beginning of it, its name or its process id. Default: all."""
     size: Annotated[str, tyro.conf.arg(metavar="WxH")] = "1280x720"
     """Width and height of the window or picture. A browser's are its own."""
     max_fps: Annotated[float, tyro.conf.arg(metavar="N")] = 60.0
@@ -56,30 +42,38 @@ class Serve:
     vsync: bool = True
     """Wait for the display's refresh, so that pictures do not tear."""
 
-    def execute(self) -> None:
-        for s in (signal.SIGINT, signal.SIGTERM):  # until the loop takes them over; loading takes a moment
-            signal.signal(s, lambda *_: sys.exit(0))
+    def _serve(self, command: str, files: tuple[Path, ...], run: str | None) -> None:
+        """Open the viewer and show files and runs until it is closed. `run` as in AppOptions."""
+        self._check(command)
+        if not files:
+            _check_runs_can_be_found()
         from viewer_app.app import App, AppOptions
-        from viewer_app.errors import ViewerError
         from viewer_app.screens.base import parse_size
+        from viewer_app.sources import FileSource
+
+        size = parse_size(self.size)
+        begun = tuple(FileSource(path) for path in files)  # they are read while the screen is being opened
+        screen = self._open_screen(size)
+        guests = self._open_doors(screen, run)
+        App(screen, AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
+                               watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget),
+            guests=guests).serve()
+
+    def _check(self, command: str) -> None:
+        """Raises ViewerError where options do not go together, or where nothing can be shown."""
+        from viewer_app.errors import ViewerError
 
         named = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(self, name)]
         if len(named) > 1:
-            raise ViewerError(f"serve: {' and '.join(named)} exclude each other; name one")
+            raise ViewerError(f"{command}: {' and '.join(named)} exclude each other; name one")
         if self.host is not None and (self.window or self.offscreen):
-            raise ViewerError(f"serve: --host is for --web, and {named[0]} was named")
+            raise ViewerError(f"{command}: --host is for --web, and {named[0]} was named")
         if not 0 < self.max_fps <= 1000:
-            raise ViewerError(f"serve: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000")
+            raise ViewerError(f"{command}: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000")
         if not 0 < self.gpu_budget <= 1:
-            raise ViewerError(f"serve: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no limit)")
-        _check_environment("serve")
-        if not self.files:
-            _check_runs_can_be_found()
-        screen = self._open_screen(parse_size(self.size))
-        guests = self._open_doors(screen)
-        App(screen, AppOptions(files=self.files, run=self.run, max_fps=self.max_fps, out=self.out,
-                               watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget),
-            guests=guests).serve()
+            raise ViewerError(f"{command}: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no "
+                              "limit)")
+        _check_environment(command)
 
     def _open_screen(self, size: tuple[int, int]) -> Screen:
         import os
@@ -101,7 +95,7 @@ class Serve:
             print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
         return OffscreenScreen(*size)
 
-    def _open_doors(self, screen: Screen) -> Guests | None:
+    def _open_doors(self, screen: Screen, run: str | None) -> Guests | None:
         """Serve browsers, unless pictures are seen on `screen` alone."""
         import os
 
@@ -111,9 +105,107 @@ class Serve:
 
         if not (self.web or self.host):
             print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
-        browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=self.port, run=self.run)
+        browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=self.port, run=run)
         browsers.say(dict(os.environ))
         return browsers
+
+
+@dataclass(frozen=True)
+class Serve(_Viewer):
+    """Watch what training runs publish, and files.
+
+    Shows every stream of every run of yours on this machine, as it comes: start it before or after the training,
+    restart either at will. Nothing has to be configured. Files can be dropped on the window as well.
+
+    On a machine that you reach over ssh:   splatview serve --web   and open the address that it prints.
+
+    Mouse: wheel zooms, drag moves a picture; over Gaussians, left drag orbits, right drag moves.
+    Touch: one finger drags, two zoom and move. Keys: F fits, H or Tab hides the panel, 1 shows a picture pixel by
+    pixel.
+    """
+
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FILE ...]")] = ()
+    """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints), pictures or memory snapshots to show."""
+    run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
+    """Follow this run alone: its id, the beginning of it, its name or its process id. Default: all."""
+
+    def execute(self) -> None:
+        _leave_on_signals()
+        self._serve("serve", self.files, self.run)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of snapshots; bases' options come last first, so that these stand before those of the viewer."""
+
+    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = None
+    """What torch.cuda.memory._dump_snapshot wrote, also packed by gzip or zstd, or a folder of SnapViewer's."""
+    other: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE2]")] = None
+    """A second snapshot, to compare with."""
+    sql: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None
+    """Print the answer to this query and end; - reads it from standard input. The tables can only be read."""
+    csv: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the answer to --sql as CSV, all rows of it, bytes as plain numbers."""
+    png: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
+    """Draw the timeline into this file and end; --size says how large."""
+
+
+@dataclass(frozen=True)
+class Memory(_Viewer, _Asked):
+    """Look into memory snapshots of PyTorch's: who held how much of the GPU's memory, and when.
+
+    To take one, in the training script:   torch.cuda.memory._record_memory_history()   at its beginning, and later
+    torch.cuda.memory._dump_snapshot("memory.pickle")
+
+    To see it, in a window or a browser:   splatview memory memory.pickle
+
+    To see what grew:   splatview memory before.pickle after.pickle   and the tab Compare
+
+    A picture, without a display:   splatview memory memory.pickle --png memory.png
+
+    The answer to a query in DuckDB's SQL:   splatview memory memory.pickle --sql "SHOW TABLES"   which lists the
+    tables and their columns. Sizes are bytes; NULL is what lies outside the trace. Three to begin with:
+
+    Who holds the memory when most of it is used:   SELECT coalesce(own_function, category) AS who, own_line AS line,
+    count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id)
+    GROUP BY ALL ORDER BY sum(size) DESC LIMIT 10
+
+    What of one function stays for more than 100 ms:   SELECT id, size, lifetime_us FROM allocations JOIN stacks
+    USING (stack_id) WHERE text LIKE '%softmax%' AND lifetime_us > 100000 ORDER BY size DESC
+
+    How memory is cut up at the end:   SELECT state, count(*) AS n, sum(size) AS bytes, max(size) AS largest
+    FROM blocks GROUP BY ALL
+    """
+
+    def execute(self) -> None:
+        from viewer_app.errors import ViewerError
+        from viewer_app.memory_command import answer, check_paths
+
+        if self.file is None:
+            raise ViewerError("memory: name a snapshot: splatview memory FILE.pickle. For the memory of a run that is "
+                              "alive: splatview.publish_memory() in the training script, then splatview serve")
+        alone = [name for name, given in (("--sql", self.sql), ("--png", self.png)) if given is not None]
+        shown = [f"--{name}" for name in ("window", "web", "offscreen", "host", "out") if getattr(self, name)]
+        if len(alone + shown) > 1 and alone:
+            raise ViewerError(f"memory: {' and '.join(alone + shown)} exclude each other; name one")
+        if self.csv and self.sql is None:
+            raise ViewerError("memory: --csv is for --sql, which was not named")
+        if alone and self.other is not None:
+            raise ViewerError(f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well")
+        check_paths(self.file, self.other)
+        if self.sql is not None:
+            answer(self.file, self.sql, as_csv=self.csv, out=sys.stdout)
+        elif self.png is not None:
+            Shot(self.png, self.file, size=self.size).execute()
+        else:
+            _leave_on_signals()
+            self._serve("memory", tuple(f for f in (self.file, self.other) if f is not None), None)
+
+
+def _leave_on_signals() -> None:
+    """Until the loop takes them over; loading takes a moment."""
+    for s in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(s, lambda *_: sys.exit(0))
 
 
 def _check_environment(command: str) -> None:
@@ -154,13 +246,13 @@ class Shot:
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT.png")]
     """The PNG file to write. It appears whole or not at all."""
     file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None
-    """A scene or picture. Default: a stream of a run."""
+    """A scene, a picture or a memory snapshot. Default: a stream of a run."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The stream to draw. Default: the only one, or the first; Gaussians before images."""
     run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """The run that publishes it: its id, the beginning of it, its name or its process id."""
     size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
-    """Width and height. Default: the picture's own, or 1280x720 for Gaussians. Pictures are fitted."""
+    """Width and height. Default: the picture's own, or 1280x720 for others. Pictures are fitted."""
     camera: Annotated[str | None, tyro.conf.arg(metavar="JSON")] = None
     """JSON, or a file that holds it: {"viewmat": 4x4, "K": 3x3} (world to camera, OpenCV axes) or
     {"position": [x,y,z], "look_at": [x,y,z]} with optional "up", "fov". Default: the scene seen whole."""
@@ -183,9 +275,10 @@ class Shot:
 Command = Union[
     Annotated[Serve, tyro.conf.subcommand("serve")],
     Annotated[Shot, tyro.conf.subcommand("shot")],
+    Annotated[Memory, tyro.conf.subcommand("memory")],
 ]
 
 
-def parse(args: list[str]) -> Serve | Shot:
+def parse(args: list[str]) -> Serve | Shot | Memory:
     """The command that these arguments name. Prints help or what is wrong and exits, as command lines do."""
     return tyro.cli(Command, prog="splatview", args=args, description="A window into a running PyTorch process.")  # type: ignore[arg-type,return-value]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,14 @@ from viewer_app.overlay import draw_overlay
 from viewer_app.phrases import about, beside, latency_phrases, status_phrases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import moderngl
     from imgui_bundle import ImVec4
 
     from viewer_app.events import Event
+    from viewer_app.shown import Shown
     from viewer_app.state import Entry, State
 
 PANEL_WIDTH = 280
@@ -59,19 +60,6 @@ class Asked:
     """A setting changed: the picture has to be drawn again."""
 
 
-@dataclass
-class Shown:
-    """What the panel has to say about the view that is open."""
-
-    controls: Callable[[], bool] | None = None
-    """Draws the view's own controls."""
-    details: list[str] = field(default_factory=list)
-    extras: list[str] = field(default_factory=list)
-    readout: str = ""
-    path: list[str] = field(default_factory=list)
-    empty: bool = True
-
-
 class Panel:
     """Owns an imgui context that draws into framebuffers of the OpenGL context current at its making."""
 
@@ -91,6 +79,7 @@ class Panel:
         self._held: set[str] = set()
         self._popup = False
         self._open = True
+        self._boards: Sequence[Rect] = ()
         self._copied = ""
         """What imgui's clipboard holds, as far as the user's own is told."""
         self._folds = {"View": True, "Details": False}
@@ -119,12 +108,14 @@ class Panel:
         imgui.set_current_context(self._imgui)
         return bool(imgui.get_io().want_text_input)
 
-    def handle(self, event: Event, picture: Rect, clipboard: Callable[[], str] = str) -> tuple[bool, bool]:
+    def handle(self, event: Event, picture: Rect, clipboard: Callable[[], str] = str,
+               boards: Sequence[Rect] = ()) -> tuple[bool, bool]:
         """Take a user's event. Returns whether it was meant for the panel, and whether the panel changes by it.
 
-        A press decides for the whole drag; otherwise what lies outside the picture is the panel's. `clipboard` says
-        what is pasted.
+        A press decides for the whole drag; otherwise what lies outside the picture is the panel's, and in it what lies
+        in `boards`. `clipboard` says what is pasted.
         """
+        self._boards = boards
         imgui.set_current_context(self._imgui)
         io = imgui.get_io()
         typing = io.want_text_input
@@ -181,12 +172,38 @@ class Panel:
         return False, False
 
     def _over(self, x: float, y: float, picture: Rect) -> bool:
-        return self._open and not picture.contains(x, y)
+        if not picture.contains(x, y):
+            return self._open
+        return any(board.contains(x, y) for board in self._boards)
 
     def draw(self, framebuffer: moderngl.Framebuffer, state: State, shown: Shown, scale: float,
              work: Callable[[], AbstractContextManager[object]] = nullcontext) -> Asked:
         """Draw over what is in the framebuffer. OpenGL is given anything only inside `work()`, and only if there is
         anything to be seen."""
+        asked = Asked()
+        with self._frame(framebuffer, scale, work):
+            picture = self.layout(self.size, scale, state.panel_open)
+            if shown.over is not None:
+                asked.changed |= shown.over(picture, scale)
+            draw_overlay(state, picture, empty=shown.empty, scale=scale)
+            if state.panel_open:
+                self._left(state, shown, picture, asked)
+                if picture.x > 0:
+                    self._status(state, shown, picture)
+            self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
+            if (text := imgui.get_clipboard_text() or "") != self._copied:
+                asked.copied = self._copied = text
+        return asked
+
+    def draw_over(self, framebuffer: moderngl.Framebuffer, over: Callable[[Rect, float], bool], scale: float) -> None:
+        """Draw only what a view writes over its picture, which fills the framebuffer."""
+        with self._frame(framebuffer, scale, nullcontext):
+            over(Rect(0, 0, *self.size), scale)
+
+    @contextmanager
+    def _frame(self, framebuffer: moderngl.Framebuffer, scale: float,
+               work: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+        """One frame of imgui's, over what is in the framebuffer."""
         imgui.set_current_context(self._imgui)
         self._set_scale(scale)
         io = imgui.get_io()
@@ -197,17 +214,8 @@ class Panel:
         self._last_time = now
         imgui.backends.opengl3_new_frame()
         imgui.new_frame()
-        asked = Asked()
-        picture = self.layout(self.size, scale, state.panel_open)
         try:
-            draw_overlay(state, picture, empty=shown.empty, scale=scale)
-            if state.panel_open:
-                self._left(state, shown, picture, asked)
-                if picture.x > 0:
-                    self._status(state, shown, picture)
-            self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
-            if (text := imgui.get_clipboard_text() or "") != self._copied:
-                asked.copied = self._copied = text
+            yield
         finally:
             imgui.render()
             drawn = imgui.get_draw_data()
@@ -216,7 +224,6 @@ class Panel:
                     framebuffer.use()
                     imgui.backends.opengl3_render_draw_data(drawn)
                     framebuffer.use()  # tells moderngl what imgui left bound
-        return asked
 
     def _left(self, state: State, shown: Shown, picture: Rect, asked: Asked) -> None:
         left = picture.x > 0
@@ -231,6 +238,10 @@ class Panel:
                 self._gap(6)
                 if self._fold("View"):
                     asked.changed |= shown.controls()
+            if shown.strip is not None:
+                self._gap(6)
+                if shown.strip.draw(self._scale):
+                    asked.select = shown.strip.key
             self._gap(6)
             if entry is not None and shown.details and self._fold("Details"):
                 for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:

@@ -8,7 +8,7 @@ from viewer_app.screens.base import Caption
 from viewer_app.state import ENDED
 
 if TYPE_CHECKING:
-    from viewer_app.panel import Shown
+    from viewer_app.shown import Shown
     from viewer_app.state import Entry, State
 
 

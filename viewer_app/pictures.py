@@ -35,13 +35,13 @@ def save_png(pixels: np.ndarray, path: Path) -> None:
         raise FileError(f"{path}: cannot be written: {e.strerror or e}") from e
 
 
-def free_path(name: str, folder: Path | None = None) -> Path:
+def free_path(name: str, folder: Path | None = None, suffix: str = ".png") -> Path:
     """`name`.png in a folder (by default the current one), or `name`-2.png and so on: nothing is overwritten."""
     folder = folder or Path.cwd()
     clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in name).strip(" .") or "splatview"
     number = 1
     while True:
-        path = folder / (f"{clean}.png" if number == 1 else f"{clean}-{number}.png")
+        path = folder / (f"{clean}{suffix}" if number == 1 else f"{clean}-{number}{suffix}")
         if not path.exists():
             return path
         number += 1

@@ -1,6 +1,7 @@
 """What this machine can draw with: run as a program, so that a driver that crashes takes nobody along.
 
-`python -m viewer_app.probe egl|window|interop|web` prints one JSON object: {"ok": bool, "detail": str, "mend": str}.
+`python -m viewer_app.probe egl|window|interop|web|memory` prints one JSON object:
+{"ok": bool, "detail": str, "mend": str}.
 """
 
 from __future__ import annotations
@@ -222,6 +223,33 @@ def _draw_anothers_memory(ctx: moderngl.Context) -> str:
                 memory.close()
 
 
+def probe_memory() -> dict[str, object]:
+    """Read a small memory snapshot, lay it out and ask it something in SQL."""
+    import pickle
+    import tempfile
+    from pathlib import Path
+
+    events = [{"action": action, "addr": 1 << 20, "size": 1000, "stream": 0, "time_us": t, "frames": []}
+              for t, action in enumerate(("segment_alloc", "alloc", "free_requested", "free_completed"))]
+    try:
+        from viewer_app.memory import load_snapshot
+        from viewer_app.memory.loading.cache import folder
+        from viewer_app.memory.query import Database
+        from viewer_app.memory.timeline import Bands
+    except ImportError as e:
+        return {"ok": False, "detail": f"memory snapshots cannot be shown: {e}", "mend": "pip install duckdb numba"}
+    with tempfile.TemporaryDirectory() as there:
+        file = Path(there) / "probe.pickle"
+        file.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}, 4))
+        snapshot = load_snapshot(file, cache=False)
+    live = Bands(snapshot.traces[0]).live.tolist()
+    found = Database(snapshot).run("select size, start_event, end_event from allocations").rows
+    ok = live == [0, 0, 1000, 0, 0] and [tuple(row) for row in found] == [(1000, 1, 2)]
+    kept = f"kept in {where}" if (where := folder()) is not None else "not kept: the cache folder cannot be used"
+    return {"ok": ok, "detail": f"snapshots are read, laid out and queried; {kept}" if ok else
+            f"a snapshot is read wrongly: live bytes {live}, SQL finds {found}", "mend": ""}
+
+
 def _last_line(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     lines = process.stderr.read().strip().splitlines()
@@ -230,4 +258,4 @@ def _last_line(process: subprocess.Popen[str]) -> str:
 
 if __name__ == "__main__":
     print(json.dumps({"egl": probe_egl, "window": probe_window, "interop": probe_interop,
-                      "web": probe_web}[sys.argv[1]]()))
+                      "web": probe_web, "memory": probe_memory}[sys.argv[1]]()))

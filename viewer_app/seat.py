@@ -31,15 +31,16 @@ from viewer_app.events import (
 )
 from viewer_app.governor import after
 from viewer_app.phrases import caption_of
+from viewer_app.shown import describe
 from viewer_app.sources import StreamSource
 from viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.gpu_work import GpuWork
-    from viewer_app.panel import Asked, Panel, Shown
+    from viewer_app.panel import Asked, Panel
     from viewer_app.screens.base import Screen
     from viewer_app.views.base import View
 
@@ -139,6 +140,11 @@ class Seat:
     def view(self) -> View | None:
         """What shows it, from the first data on."""
         return self.catalogue.view(self)
+
+    @property
+    def has_panel(self) -> bool:
+        """Whether the panel is seen."""
+        return self._panel is not None and self.state.panel_open
 
     def select(self, key: str | None) -> None:
         """Show this entry because somebody wants it. Only what is shown costs its trainer anything."""
@@ -240,7 +246,7 @@ class Seat:
         picture = self.layout()
         ours = changed = False
         if self._panel is not None:
-            ours, changed = self._panel.handle(event, picture, self.screen.clipboard)
+            ours, changed = self._panel.handle(event, picture, self.screen.clipboard, self._boards(picture))
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = time.monotonic() + _HOVER
@@ -268,6 +274,13 @@ class Seat:
                     self.unfollow()
                 self.mark()
 
+    def _boards(self, picture: Rect) -> Sequence[Rect]:
+        slot, view = self.shown, self.view
+        if slot is not None and view is not None:
+            with self.catalogue.guard(slot):
+                return view.boards(picture)
+        return ()
+
     def drop(self, paths: Iterable[str]) -> None:
         """Open files, and show the last of them."""
         for path in paths:
@@ -286,6 +299,8 @@ class Seat:
             return
         with self.catalogue.guard(slot):
             view.draw(self.screen.framebuffer, Rect(0, 0, *self.screen.size))
+            if self._panel is not None:
+                self._panel.draw_over(self.screen.framebuffer, view.over, self.screen.scale)
             entry = slot.entry
             name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
             try:
@@ -328,7 +343,7 @@ class Seat:
             if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
                 self._work.flush()
             work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
-            shown = self._describe(slot, view)
+            shown = describe(self.catalogue, slot, view, self.state.panel_open)
             if begin >= self._say_at or not self._rate_shown:
                 self._say_at = begin + _SAID_FOR
                 self.state.said = replace(t, stages=dict(t.stages))
@@ -350,20 +365,6 @@ class Seat:
             behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
             behind = 0.0 if self._work.software else behind
             t.latency_ms = max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
-
-    def _describe(self, slot: Slot | None, view: View | None) -> Shown:
-        from viewer_app.panel import Shown
-
-        if slot is None or view is None or slot.entry.fault or not self.state.panel_open:
-            return Shown(empty=view is None or view.empty or bool(slot is not None and slot.entry.fault))
-
-        def controls() -> bool:
-            with self.catalogue.guard(slot):
-                return view.panel()
-            return False
-
-        return Shown(controls, view.details, [*view.extras, *slot.source.notes], view.readout,
-                     [slot.source.path, *view.path], view.empty)
 
     def _obey(self, asked: Asked) -> None:
         slot = self.shown

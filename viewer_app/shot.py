@@ -11,6 +11,7 @@ from ipc.errors import SharingError
 from viewer_app.cameras import camera_from_json
 from viewer_app.controls import Rect
 from viewer_app.errors import FileError, ViewerError
+from viewer_app.memory.model import Snapshot
 from viewer_app.pictures import save_png
 from viewer_app.scene import GaussianScene
 from viewer_app.screens.base import MAX_SIZE, MIN_SIZE
@@ -32,6 +33,8 @@ _ARRIVAL = 2.0
 """Seconds for the data of a picture in place to arrive; a view shows it after half a second in any case."""
 _LATER = 0.1
 """Seconds to wait for an image that is read in place: the trainer's GPU may write it later than it was announced."""
+_PREFERRED = ("gaussians", "image", "memory")
+"""The kinds of streams, what is drawn first if none is named first."""
 _SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
 
@@ -43,13 +46,13 @@ class ShotOptions:
     out: Path
     """A PNG file."""
     file: Path | None = None
-    """A scene or picture; None: a stream."""
+    """A scene, a picture or a snapshot of memory; None: a stream."""
     stream: str | None = None
     """The stream's name; None: the only or first one, Gaussians preferred."""
     run: str | None = None
     """A run's id, the beginning of it, its name or its process id; None: any."""
     size: tuple[int, int] | None = None
-    """Width and height in pixels; None: a picture's own, 1280x720 for Gaussians."""
+    """Width and height in pixels; None: a picture's own, 1280x720 for others."""
     camera: str | None = None
     """JSON or the name of a file that holds it; None: the scene seen whole."""
     background: Color = (0.0, 0.0, 0.0)
@@ -112,7 +115,8 @@ def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
 
 
 def find_stream(subscriber: Subscriber, name: str | None, run: str | None, deadline: float) -> RemoteStream:
-    """The stream of this name, or the one to show when no name is given: Gaussians first, then the newest run's.
+    """The stream of this name, or the one to show when no name is given: Gaussians first, memory last, of the rest the
+    newest run's.
 
     Waits for a run that has just started to tell its streams. Raises ViewerError that lists what there is.
     """
@@ -125,7 +129,7 @@ def find_stream(subscriber: Subscriber, name: str | None, run: str | None, deadl
         told = bool(runs) and all(r.welcomed or r.refused for r in runs)
         if found and (told or now > settled):
             newest_first = found[::-1]
-            return next((s for s in newest_first if s.kind == "gaussians"), newest_first[0])
+            return min(newest_first, key=lambda s: {"gaussians": 0, "memory": 2}.get(s.kind, 1))
         # A run without the stream may publish it any moment; no run at all is known at once.
         if now > (settled if not runs or name is None else min(settled + 1.0, deadline)):
             raise ViewerError(_nothing_found(subscriber, name, run))
@@ -158,13 +162,21 @@ def _why_nothing(stream: RemoteStream, timeout: float) -> str:
             "publishes next: is it still running?")
 
 
-def _draw(screen: OffscreenScreen, value: Frame | GaussianScene | np.ndarray,
+def _draw(screen: OffscreenScreen, value: Frame | GaussianScene | Snapshot | np.ndarray,
           options: ShotOptions) -> tuple[int, int] | None:
     """Draw and save; None when the writer overwrote the frame meanwhile."""
     is_scene = isinstance(value, GaussianScene) or getattr(value, "kind", "") == "gaussians"
     if options.camera is not None and not is_scene:
         raise ViewerError("shot: a picture takes no --camera; leave it out")
     width, height = options.size or DEFAULT_SIZE
+    if isinstance(value, Snapshot) or getattr(value, "kind", "") == "memory":
+        from viewer_app.plots import draw_plot
+
+        plot = draw_plot(screen, "snapshot" if isinstance(value, Snapshot) else "memory", value, (width, height))
+        if plot is None:
+            return None
+        save_png(plot[..., :3], options.out)
+        return width, height
     # A camera that makes no sense is told before anything is drawn.
     camera = None if options.camera is None else camera_from_json(options.camera, width, height)
     settings = ViewSettings()

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     import moderngl
 
     from ipc import RemoteStream, Subscriber
-    from viewer_app.scene import GaussianScene
     from viewer_app.state import Entry
     from viewer_app.views.base import Value, View
 
 
 LIVE_PERIOD = 1 / 30
 """Seconds between looks at tensors that change in place all the time."""
+_PROGRESS_PERIOD = 0.15
+"""Seconds between two words about how far the reading of a file is."""
 
 
 def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewer") -> Subscriber:
@@ -63,7 +64,8 @@ class Source(Protocol):
         ...
 
     def refresh(self, entry: Entry) -> bool:
-        """Bring an entry of the list up to date; True when something that is seen changed, beside its rate."""
+        """Bring an entry of the list up to date; True when something that is seen changed, beside its rate and how far
+        its reading is."""
         ...
 
     def open(self) -> None:
@@ -209,12 +211,13 @@ def _gpu_name(uuid: str) -> str:
 class FileSource:
     """A file, read once by a thread of its own so that the picture never stands still."""
 
-    def __init__(self, path: Path, wake: Callable[[], None]) -> None:
+    def __init__(self, path: Path, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake` ends the loop's sleep; it may be given later."""
         self.file = path
+        self.wake = wake
         self.time_ns = 0
         self.notes: list[str] = []
-        self.value: GaussianScene | np.ndarray | None = None
-        self._wake = wake
+        self.value: Value | None = None
         self._progress: float | None = 0.0
         self.error = ""
         """Why it could not be read, for people."""
@@ -229,10 +232,12 @@ class FileSource:
     def _read(self) -> None:
         try:
             from viewer_app.files import open_file
+            from viewer_app.memory.model import Snapshot
 
             value: Value = open_file(self.file, self._report)
             self.value = value
-            self._kind = "image" if isinstance(value, np.ndarray) else "gaussians"
+            self._kind = ("image" if isinstance(value, np.ndarray) else
+                          "snapshot" if isinstance(value, Snapshot) else "gaussians")
         except _Cancelled:
             return
         except ViewerError as e:
@@ -242,16 +247,15 @@ class FileSource:
         finally:
             self._progress = None
             if not self._closed:
-                self._wake()
+                self.wake()
 
     def _report(self, what: str, fraction: float) -> None:
         if self._closed:
             raise _Cancelled
-        self._progress = min(max(fraction, 0.0), 1.0)
         now = time.monotonic()
-        if now - self._told > 0.1:
-            self._told = now
-            self._wake()
+        if now - self._told > _PROGRESS_PERIOD:  # each one is a picture, and drawing may take what reading needs
+            self._told, self._progress = now, min(max(fraction, 0.0), 1.0)
+            self.wake()
 
     @property
     def reading(self) -> bool:
@@ -260,7 +264,7 @@ class FileSource:
 
     def refresh(self, entry: Entry) -> bool:
         entry.kind, entry.progress, entry.fault_of_source = self._kind, self._progress, self.error
-        now = entry.kind, entry.progress, entry.fault_of_source
+        now = entry.kind, entry.progress is None, entry.fault_of_source
         changed, self._last = now != self._last, now
         return changed
 

@@ -42,11 +42,48 @@ class GaussianSettings:
 
 
 @dataclass
+class SnapshotSettings:
+    """How one memory snapshot is shown."""
+
+    unit: Literal["events", "time"] = "events"
+    """What the time axis counts: events, or time as the clock goes."""
+    color_by: Literal["stack", "size", "category", "age", "stream", "pool"] = "stack"
+    """What the colours of allocations tell."""
+    reserved: bool = True
+    """Whether reserved bytes are seen behind the live ones."""
+    lanes: bool = False
+    """Whether each memory pool has a lane of its own."""
+    legend: bool = True
+    """Whether it is said over the plot what the colours tell."""
+    background: Color = (0.062, 0.067, 0.078)
+    """Of the plot, RGB in [0, 1]."""
+
+    def take(self, other: SnapshotSettings) -> None:
+        """Be what another one is."""
+        for name, value in vars(other).items():
+            setattr(self, name, value)
+
+
+@dataclass
+class MemorySettings:
+    """How the memory of a running trainer is shown."""
+
+    clock: Literal["ago", "clock"] = "ago"
+    """What the time axis says: how long ago it was, or the time of day."""
+    host: bool = False
+    """Whether the host's memory is seen beside the GPU's."""
+    background: Color = (0.062, 0.067, 0.078)
+    """Of the plot, RGB in [0, 1]."""
+
+
+@dataclass
 class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
     image: ImageSettings = field(default_factory=ImageSettings)
     gaussians: GaussianSettings = field(default_factory=GaussianSettings)
+    snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
 
 
 @dataclass

@@ -198,7 +198,7 @@ class CountingScreen:
     def _do_state(self) -> dict[str, Any]:
         app, view = self.app, self._view()
         slot = app.seat.shown if app is not None else None
-        fault = (slot.entry.fault or slot.entry.fault_of_source) if slot is not None else ""
+        fault = (slot.entry.fault or slot.entry.fault_of_source or getattr(view, "fault", "")) if slot else ""
         orbit = getattr(view, "orbit", None)
         return {"shows": view is not None and not view.empty and not fault and bool(self._shown),
                 "fault": fault, "version": slot.entry.version if slot is not None else 0,
@@ -312,14 +312,15 @@ def _has_cuda_context() -> bool:
     return state(0, ctypes.byref(flags), ctypes.byref(active)) == 0 and active.value == 1
 
 
-def main() -> None:
+def main(counting: type[CountingScreen] = CountingScreen) -> None:
+    """Run the viewer's command line with a screen of this class around its own."""
     class WatchedApp(viewer_app.app.App):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             CountingScreen.app = self
 
     open_screen = Serve._open_screen
-    Serve._open_screen = lambda self, size: CountingScreen(open_screen(self, size))  # type: ignore[method-assign,return-value]
+    Serve._open_screen = lambda self, size: counting(open_screen(self, size))  # type: ignore[method-assign,return-value]
     viewer_app.app.App = WatchedApp  # the command takes it from its module
     sys.stdout = sys.stderr  # our answers have it to themselves
     parse(sys.argv[1:]).execute()

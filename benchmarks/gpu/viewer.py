@@ -24,8 +24,9 @@ class Viewer:
     the way out."""
 
     def __init__(self, *options: str, size: tuple[int, int] = (1920, 1080), screen: str = "offscreen",
-                 env: dict[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "benchmarks.gpu.driver", "serve", f"--{screen}",
+                 env: dict[str, str] | None = None, program: str = "benchmarks.gpu.driver") -> None:
+        """program: `driver`, or a module that knows what it knows and more."""
+        command = [sys.executable, "-m", program, "serve", f"--{screen}",
                    "--size", f"{size[0]}x{size[1]}", *options]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
                                         cwd=ROOT, env={**os.environ, **(env or {})})

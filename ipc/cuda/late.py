@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ipc.cuda import driver
-from ipc.ways.base import NotYet
+from ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -71,6 +71,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
     "glDeleteFramebuffers": (None, c_int, _names),
     "glBindFramebuffer": (None, c_uint, c_uint),
     "glFramebufferRenderbuffer": (None, c_uint, c_uint, c_uint, c_uint),
+    "glBlitFramebuffer": (None, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_uint, c_uint),
     "glReadBuffer": (None, c_uint),
     "glReadPixels": (None, c_int, c_int, c_int, c_int, c_uint, c_uint, c_void_p),
     "glBindRenderbuffer": (None, c_uint, c_uint),

@@ -15,10 +15,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ipc.ways.base import Way
+from ipc.ways.base import NotYet, Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+__all__ = ["CPU_WAYS", "GPU_WAYS", "WAYS", "NotYet", "Way"]
 
 
 def _lazy(module: str, name: str) -> Callable[..., Any]:

@@ -270,6 +270,11 @@ def check_browser() -> Finding:
     return Finding("browser", "ok" if ok else "broken", detail, mend)
 
 
+def check_memory() -> Finding:
+    ok, detail, mend = _probe("memory")
+    return Finding("memory", "ok" if ok else "broken", detail, mend)
+
+
 def check_port() -> Finding:
     """Whether the port at which viewers serve browsers is free."""
     import socket
@@ -309,7 +314,7 @@ def check_runtime_folder() -> Finding:
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python, check_torch, check_cuda, check_ipc, check_cuda_ipc, check_gsplat, check_gl, check_interop,
-    check_display, check_browser, check_port, check_runtime_folder)
+    check_display, check_browser, check_memory, check_port, check_runtime_folder)
 
 
 def _safely(check: Callable[[], Finding]) -> Finding:

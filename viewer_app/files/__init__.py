@@ -1,4 +1,4 @@
-"""Scenes and pictures from files, all in one convention: OpenCV axes, log scales, logit opacities.
+"""Scenes, pictures and memory snapshots from files; scenes in one convention: OpenCV axes, log scales, logit opacities.
 
     scene = load_scene("point_cloud.ply")
     picture = load_image("render.png")
@@ -10,23 +10,28 @@ Every reader raises FileError for anything wrong with a file, and allocates only
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from viewer_app.errors import FileError
-from viewer_app.files.common import Progress, silent
+from viewer_app.files.common import BOMB_BYTES, BOMB_RATIO, Progress, silent
 from viewer_app.files.formats import FORMATS, Format, formats_text, recognise
 from viewer_app.scene import GaussianScene
 
-__all__ = ["FORMATS", "Format", "formats_text", "load_image", "load_scene", "open_file"]
+if TYPE_CHECKING:
+    from viewer_app.memory.model import Snapshot
+
+__all__ = ["BOMB_BYTES", "BOMB_RATIO", "FORMATS", "Format", "Progress", "formats_text", "load_image", "load_scene",
+           "open_file", "recognise", "silent"]
 
 
-def open_file(path: str | Path, progress: Progress | None = None) -> GaussianScene | np.ndarray:
-    """Whatever a file or folder holds: a scene, or a picture (H, W, C).
+def open_file(path: str | Path, progress: Progress | None = None) -> GaussianScene | np.ndarray | Snapshot:
+    """Whatever a file or folder holds: a scene, a picture (H, W, C), or a snapshot of memory.
 
     Args:
-        path: a file, or a folder (SOG, or the ranks of a gsplat checkpoint).
-        progress: called with what is going on and how far it is (0 to 1).
+        path: a file, or a folder (SOG, the ranks of a gsplat checkpoint, or SnapViewer's).
+        progress: called with what is going on and how far it is (0 to 1); what it raises ends the reading.
 
     Raises:
         FileError: missing, damaged, of no known format; the message starts with the path.
@@ -48,19 +53,25 @@ def load_scene(path: str | Path, progress: Progress | None = None) -> GaussianSc
     """The Gaussians of a file or folder in any scene format; arguments and errors as in `open_file`."""
     value = open_file(path, progress)
     if not isinstance(value, GaussianScene):
-        raise FileError(f"{path}: a picture, not a scene of Gaussians")
+        raise FileError(f"{path}: {_words(value)}, not a scene of Gaussians")
     return value
 
 
 def load_image(path: str | Path) -> np.ndarray:
     """A picture (H, W, C) of uint8, uint16 or float32 (0 to 1), C from 1 to 4; errors as in `open_file`."""
     value = open_file(path)
-    if isinstance(value, GaussianScene):
-        raise FileError(f"{path}: a scene of Gaussians, not a picture")
+    if not isinstance(value, np.ndarray):
+        raise FileError(f"{path}: {_words(value)}, not a picture")
     return value
 
 
-def _read(path: Path, name: str, progress: Progress) -> GaussianScene | np.ndarray:
+def _words(value: GaussianScene | np.ndarray | Snapshot) -> str:
+    if isinstance(value, np.ndarray):
+        return "a picture"
+    return "a scene of Gaussians" if isinstance(value, GaussianScene) else "a snapshot of memory"
+
+
+def _read(path: Path, name: str, progress: Progress) -> GaussianScene | np.ndarray | Snapshot:
     # Readers are imported when needed: Pillow and zipfile take their time.
     if name == "picture":
         from viewer_app.files.image import read_picture
@@ -74,6 +85,10 @@ def _read(path: Path, name: str, progress: Progress) -> GaussianScene | np.ndarr
         from viewer_app.files.sog import read_sog
 
         return read_sog(path, progress)
+    if name == "snapshot":
+        from viewer_app.memory.loading import load_snapshot
+
+        return load_snapshot(path, progress)
     if name == "checkpoint":
         from viewer_app.files.checkpoint import read_checkpoint
 

@@ -20,7 +20,7 @@ class Format:
     extensions: tuple[str, ...]
     description: str
     kind: str
-    """"scene" or "image"."""
+    """"scene", "image" or "snapshot"."""
 
 
 FORMATS = (
@@ -34,8 +34,12 @@ FORMATS = (
            "scene"),
     Format("picture", (".png", ".jpg", ".jpeg", ".webp"), "pictures", "image"),
     Format("npy", (".npy",), "an array (H, W), (H, W, C) or (C, H, W)", "image"),
+    Format("snapshot", (".pickle", ".pkl"),
+           "PyTorch's memory snapshots, also packed by gzip or zstd, or a folder of SnapViewer's", "snapshot"),
 )
 """Everything that `open_file` opens."""
+LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
+"""What the files of old `torch.save` begin with, as a pickled number."""
 
 
 def formats_text() -> str:
@@ -72,6 +76,8 @@ def _by_content(path: Path, head: bytes) -> str:
         return "picture"
     if head.startswith(b"\x93NUMPY"):
         return "npy"
+    if _is_snapshot(path, head):
+        return "snapshot"
     if head[:4] == b"NGSP" or head[:2] == b"\x1f\x8b":
         return "spz"
     if head[:1] == b"\x80" and path.suffix.lower() != ".splat":
@@ -90,6 +96,17 @@ def _by_content(path: Path, head: bytes) -> str:
     return ""
 
 
+def _is_snapshot(path: Path, head: bytes) -> bool:
+    """Whether it is a pickle, also a packed one, that does not look like a checkpoint."""
+    if head[:1] != b"\x80" and head[:2] != b"\x1f\x8b" and head[:4] != b"\x28\xb5\x2f\xfd":
+        return False
+    from viewer_app.memory.loading import is_snapshot
+
+    suffix = path.suffix.lower()
+    other = suffix in (".splat", ".pt", ".pth", ".ckpt") or LEGACY_MAGIC in head[:24]
+    return not other and is_snapshot(path, head)
+
+
 def _by_extension(path: Path) -> str:
     suffix = path.suffix.lower()
     named = next((f.name for f in FORMATS if suffix in f.extensions), "")
@@ -103,6 +120,9 @@ def _by_extension(path: Path) -> str:
 def _recognise_folder(path: Path) -> str:
     if (path / "meta.json").is_file():
         return "sog"
+    if (path / "elements.db").is_file() and (path / "allocations.json").is_file():
+        return "snapshot"
     if any(path.glob("*_rank*.pt")) or any(path.glob("ckpts/*_rank*.pt")):
         return "checkpoint"
-    raise FileError("a folder without meta.json (SOG) and without checkpoints named *_rank*.pt")
+    raise FileError("a folder without meta.json (SOG) and without checkpoints named *_rank*.pt, nor "
+                    "allocations.json and elements.db of SnapViewer")

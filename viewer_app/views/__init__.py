@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from viewer_app.state import ViewSettings
     from viewer_app.views.base import View
 
-_VIEWS = {"image": ("image", "ImageView"), "gaussians": ("gaussians", "GaussianView")}
+_VIEWS = {"image": ("image", "ImageView"), "gaussians": ("gaussians", "GaussianView"),
+          "memory": ("memory", "MemoryView"),
+          "snapshot": ("snapshot", "SnapshotView")}
 KINDS = tuple(_VIEWS)
 """The kinds of streams that can be shown."""
 

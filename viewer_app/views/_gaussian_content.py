@@ -12,6 +12,7 @@ import numpy as np
 
 from ipc.interop.base import fragment_head
 from viewer_app.errors import ViewerError
+from viewer_app.memory.model import Snapshot
 from viewer_app.renderers.choose import make_renderer
 from viewer_app.scene import GaussianScene
 from viewer_app.views._gaussian_frames import Facts, Sight, background_of, device_scene_of, scene_of
@@ -83,6 +84,8 @@ class GaussianContent:
         """As `View.update`."""
         if isinstance(value, np.ndarray):
             raise ViewerError(f"gaussians: an array of shape {value.shape} is no scene")
+        if isinstance(value, Snapshot):
+            raise ViewerError("gaussians: a memory snapshot is no scene")
         if self.busy:
             return False
         frame, background, ready = None, None, None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ipc import Frame
     from ipc.interop.base import Bridge, PixelSource
     from viewer_app.gpu_work import GpuWork
-    from viewer_app.scene import GaussianScene
+    from viewer_app.views.base import Value
     from viewer_app.views.image import ImageView
 
 _COUNT_PERIOD = 0.5
@@ -77,7 +77,7 @@ class ImageContent:
         self._count_due = False
         self._counting: tuple[moderngl.Framebuffer, int] | None = None
 
-    def update(self, value: Frame | GaussianScene | np.ndarray) -> bool:
+    def update(self, value: Value) -> bool:
         """As `View.update`."""
         tensor, dtype, layout = picture_of(value)
         frame: Frame | None = None if isinstance(value, np.ndarray) else value  # type: ignore[assignment]

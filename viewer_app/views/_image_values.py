@@ -9,9 +9,8 @@ import numpy as np
 from viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
-    from ipc import Frame
     from ipc.frames import DeviceTensor, RemoteTensor
-    from viewer_app.scene import GaussianScene
+    from viewer_app.views.base import Value
 
 INTEGERS = {"uint8": 255.0, "uint16": 65535.0}
 """Integer dtypes and what a shader sees as 1."""
@@ -19,7 +18,7 @@ _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 _BLOCK = 1 << 16
 
 
-def picture_of(value: Frame | GaussianScene | np.ndarray) -> tuple[RemoteTensor | DeviceTensor | np.ndarray, str, str]:
+def picture_of(value: Value) -> tuple[RemoteTensor | DeviceTensor | np.ndarray, str, str]:
     """(tensor, dtype, layout) of a frame or a picture (H, W) or (H, W, C). Raises ViewerError for what is no image."""
     if isinstance(value, np.ndarray):
         tensor, dtype = value, value.dtype.name

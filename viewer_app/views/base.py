@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Union
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     import moderngl
     import numpy as np
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from ipc import Frame
     from viewer_app.controls import Rect
     from viewer_app.events import Event
+    from viewer_app.memory.model import Snapshot
     from viewer_app.scene import GaussianScene
 
-    Value = Union[Frame, GaussianScene, np.ndarray]
+    Value = Union[Frame, GaussianScene, np.ndarray, Snapshot]
 
 VERTEX = """
 #version 330
@@ -88,6 +89,15 @@ class View(Protocol):
         """Draw into a part of a framebuffer, every pixel of it once. With nothing to show: the background."""
         ...
 
+    def over(self, rect: Rect, scale: float) -> bool:
+        """Draw with imgui what stands over its picture in `rect`: axes, words, windows. Called inside an imgui frame,
+        as a rule after `draw`; `scale`: pixels per point. True when the picture has to be drawn again."""
+        ...
+
+    def boards(self, rect: Rect) -> Sequence[Rect]:
+        """The parts of its picture where imgui's windows lie, to which the pointer belongs there."""
+        ...
+
     def handle(self, event: Event, rect: Rect) -> bool:
         """Take a user's event over `rect`; True when the picture has to be drawn again."""
         ...
@@ -146,6 +156,38 @@ class View(Protocol):
     def close(self) -> None:
         """Give back everything that no other view needs. Idempotent."""
         ...
+
+
+class Plain:
+    """For views that draw all of their picture by themselves."""
+
+    def over(self, rect: Rect, scale: float) -> bool:
+        return False
+
+    def boards(self, rect: Rect) -> Sequence[Rect]:
+        return ()
+
+
+class Steady:
+    """For views that draw without CUDA, at once, and from data that are theirs."""
+
+    @property
+    def stale(self) -> bool:
+        return False
+
+    @property
+    def busy(self) -> bool:
+        return False
+
+    @property
+    def cuda(self) -> bool:
+        return False
+
+    @property
+    def moving(self) -> bool:
+        return False
+
+    def leave(self) -> None: ...
 
 
 def meta_phrases(meta: Mapping[str, Any], known: Collection[str]) -> list[str]:

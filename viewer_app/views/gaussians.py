@@ -20,7 +20,7 @@ from viewer_app.renderers.choose import renderer_note
 from viewer_app.state import GaussianSettings
 from viewer_app.views._gaussian_content import GaussianContent
 from viewer_app.views._gaussian_picture import ScenePicture
-from viewer_app.views.base import CANVAS_WORDS
+from viewer_app.views.base import CANVAS_WORDS, Plain
 
 if TYPE_CHECKING:
     import moderngl
@@ -38,7 +38,7 @@ UPS: dict[str, tuple[float, float, float]] = {
 }
 
 
-class GaussianView:
+class GaussianView(Plain):
     """One user's look at a scene: the camera, what is drawn of it, and the picture that came of it."""
 
     kind: ClassVar[str] = "gaussians"

@@ -18,7 +18,7 @@ from viewer_app.gpu_work import GpuWork
 from viewer_app.state import ImageSettings
 from viewer_app.views._image_content import ImageContent
 from viewer_app.views._image_values import INTEGERS
-from viewer_app.views.base import BRIDGE_WORDS, bridge_phrases
+from viewer_app.views.base import BRIDGE_WORDS, Plain, Steady, bridge_phrases
 
 if TYPE_CHECKING:
     from viewer_app.events import Event
@@ -29,7 +29,7 @@ _READOUT_PERIOD = 0.05
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
 
 
-class ImageView:
+class ImageView(Steady, Plain):
     """One user's look at an image: how it lies in the rectangle, how it is toned, what lies under the pointer."""
 
     kind: ClassVar[str] = "image"
@@ -156,8 +156,6 @@ class ImageView:
         self._readout = key, text, now
         return text
 
-    def leave(self) -> None: ...
-
     def drop(self) -> None: ...
 
     def panel(self) -> bool:
@@ -183,18 +181,6 @@ class ImageView:
     @property
     def stale(self) -> bool:
         return self.content.stale
-
-    @property
-    def busy(self) -> bool:
-        return False
-
-    @property
-    def cuda(self) -> bool:
-        return False
-
-    @property
-    def moving(self) -> bool:
-        return False
 
     @property
     def empty(self) -> bool:

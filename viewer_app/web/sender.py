@@ -161,12 +161,19 @@ class Sender:
         while more:
             with self._lock:
                 frame, level = self._waiting.popleft()
-            self._try(self._send, frame, level)
+            put = self._try(self._encoded, frame, level)
             with self._lock:
-                before = self._is_ready()
+                before, fault = self._is_ready(), None
+                try:
+                    if put is not None and not self._closed:
+                        put()
+                except Exception as e:
+                    fault = e
                 self._release(frame)
-                self._encoding -= 1
+                self._encoding -= 1  # under one lock with what puts it on its way: it never counts twice
                 more, became = self._encoding > 0, self._is_ready() and not before
+            if fault is not None:
+                self._fail(fault)
             if became:
                 self._changed()
 
@@ -176,15 +183,19 @@ class Sender:
             self._release(frame)
             self._resting = False
 
-    def _try(self, work: Callable[..., None], *args: Any) -> None:
-        """A fault ends this page, and nothing else."""
+    def _try(self, work: Callable[..., Any], *args: Any) -> Any:
+        """What it returns. A fault ends this page, and nothing else."""
         try:
             if not self._closed:
-                work(*args)
+                return work(*args)
         except Exception as e:
-            if not isinstance(e, ViewerError):
-                log.exception("A picture for the page at %s could not be sent", self._connection.peer)
-            self._connection.close(f"no picture could be sent: {e}")
+            self._fail(e)
+        return None
+
+    def _fail(self, e: Exception) -> None:
+        if not isinstance(e, ViewerError):
+            log.error("A picture for the page at %s could not be sent", self._connection.peer, exc_info=e)
+        self._connection.close(f"no picture could be sent: {e}")
 
     def _release(self, frame: Frame) -> None:
         """One user less. The lock must be held."""
@@ -194,13 +205,15 @@ class Sender:
             if not self._closed:
                 self._frames.give(frame)
 
-    def _send(self, frame: Frame, level: Level) -> None:
+    def _encoded(self, frame: Frame, level: Level) -> Callable[[], None] | None:
+        """Encode a picture. Returns what puts it on its way, which the lock must be held for; None if it is what the
+        page has."""
         with self._arrived(frame):
             if self._last is not None and _same(frame, self._last):
                 with self._lock:
                     if frame.at:
                         self._unanswered = frame.at, frame.taken
-                return
+                return None
             data, size = self._encode(frame, level)
         now = time.monotonic()
         at, taken = frame.at, frame.taken
@@ -208,15 +221,16 @@ class Sender:
             at, taken = self._unanswered
         self._unanswered = 0.0, 0.0
         spent = int((now - taken) * 1e6) if at else 0
-        with self._lock:
-            if self._closed:
-                return
+
+        def put() -> None:
             self._due = now + (_REST_OF_TRY if self._pacer.trying else REST)
             before, self._last = self._last, frame
             self._users[frame] += 1
             if before is not None:
                 self._release(before)
             self._put(data, self._encoder.format, size, frame, level, at=at, spent=spent)
+
+        return put
 
     def _encode(self, frame: Frame, level: Level) -> tuple[bytes, tuple[int, int]]:
         """The file of a picture, and its size in pixels."""

@@ -1,0 +1,82 @@
+"""Layout, picking, search, SQL: `python -m benchmarks.memory.answers FILE LIVE`, with LIVE from `reference`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from viewer_app.memory import analysis, timeline
+from viewer_app.memory.loading import load_snapshot
+from viewer_app.memory.query import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from viewer_app.memory.model import Trace
+
+T = TypeVar("T")
+PICKS, CHECKED = 1000, 40
+SEARCHES = ("attend", "transformer.py:104", ">100MB", "1MB-20MB adam.py", "stream:0", "0x7f2c12345678",
+            "nothing_at_all")
+SQL = ("select s.text, count(*) n, sum(a.size) bytes from allocations a join stacks s using (stack_id) "
+       "group by all order by bytes desc limit 20")
+
+
+def timed(do: Callable[[], T]) -> tuple[float, T]:
+    begin = time.perf_counter()
+    done = do()
+    return time.perf_counter() - begin, done
+
+
+def lies(trace: Trace, moment: int, byte: int) -> int:
+    """The allocation at a byte of the stack, by adding up all that is live; -1: none."""
+    a = trace.allocations
+    live = np.flatnonzero((np.asarray(a.start) < moment) & (moment <= np.asarray(a.end)))
+    top = np.cumsum(a.size[live])
+    at = int(np.searchsorted(top, byte, "right"))
+    return int(live[at]) if at < len(live) else -1
+
+
+def main() -> None:
+    out: dict[str, Any] = {}
+    snapshot = load_snapshot(sys.argv[1])
+    trace = max(snapshot.traces, key=lambda t: len(t.events))
+    out["warm"], _ = timed(timeline.warm_up)
+    out["bands"], bands = timed(lambda: timeline.Bands(trace))
+    out["addresses"], _ = timed(lambda: timeline.Addresses(trace))
+    out["reserved"], reserved = timed(lambda: timeline.reserved(trace))
+    with np.load(sys.argv[2]) as truth:
+        for one in snapshot.traces:
+            live = bands.live if one is trace else timeline.Bands(one).live
+            if not np.array_equal(live, truth[f"device{one.device}"]):
+                raise RuntimeError(f"device {one.device}: the live bytes are not those of a replay")
+    if (bands.live > reserved).any():
+        raise RuntimeError("more is live than is reserved")
+    rng = np.random.default_rng(0)
+    moments = rng.integers(0, trace.moments, PICKS)
+    places = (rng.random(PICKS) * (bands.live[moments] + 1)).astype(np.int64)
+    picks = [timed(lambda m=m, p=p: bands.pick(m, p)) for m, p in zip(moments.tolist(), places.tolist(), strict=True)]
+    for i in range(CHECKED):
+        if picks[i][1] != lies(trace, int(moments[i]), int(places[i])):
+            raise RuntimeError(f"at byte {places[i]} of moment {moments[i]} lies something else than {picks[i][1]}")
+    out["pick"] = [float(np.percentile([seconds for seconds, _ in picks], p)) for p in (50, 100)]
+    found = {text: timed(lambda text=text: analysis.search(snapshot, trace, text)) for text in SEARCHES}
+    out["search"] = {text: (seconds, int(hits.count)) for text, (seconds, hits) in found.items()}
+    out["search again"] = max(timed(lambda text=text: analysis.search(snapshot, trace, text))[0] for text in SEARCHES)
+    peak = int(np.argmax(bands.live))
+    ids = analysis.live_ids(trace, peak)
+    out["flame"], _ = timed(lambda: analysis.flame(snapshot, trace, ids))
+    out["stacks"], _ = timed(lambda: analysis.Tables(snapshot).group(trace, None, "stack"))
+    out["leaks"], _ = timed(lambda: analysis.leaks(snapshot, trace))
+    out["open database"], database = timed(lambda: Database(snapshot))
+    out["sql"], rows = timed(lambda: database.run(SQL))
+    out["sql rows"] = len(rows.rows)
+    print(json.dumps(out), flush=True)
+
+
+if __name__ == "__main__":
+    main()

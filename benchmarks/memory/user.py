@@ -1,0 +1,124 @@
+"""The viewer as a user starts it, and somebody who looks at a snapshot: `python -m benchmarks.memory.user serve ...`.
+
+As `benchmarks.gpu.driver`, with these commands besides:
+
+| do | what |
+|---|---|
+| first | monotonic seconds of the first picture of all, with the snapshot, with its plot, with the whole plot |
+| look, part= | see this part of the time, in its middle |
+| hand, how=rest, pan or zoom | drag to and fro; turn the wheel in and out |
+| painted | what `begin` counts from: new pictures of the plot, of which coarse; is it complete now |
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from viewer_app.__main__ import begin
+
+if __name__ == "__main__":
+    begin(sys.argv[1:])  # what the viewer's program does first of all, before anything else is imported
+
+from benchmarks.gpu import driver
+from benchmarks.gpu.driver import CountingScreen
+from viewer_app.events import Expose, PointerMove, PointerPress, PointerRelease, Wheel
+from viewer_app.views.snapshot import SnapshotView
+
+if TYPE_CHECKING:
+    from viewer_app.screens.base import Screen
+
+HZ = 125.0
+NOTCHES = 24
+"""How far the wheel is turned in, and out again, a notch at a time."""
+
+
+class MemoryScreen(CountingScreen):
+    """A screen with a user in front of it who looks at a snapshot."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._hand_does = "rest"
+        self._when: dict[str, float] = {}
+        self._sheet: object = None
+        self._painted = self._coarse = 0
+        super().__init__(screen)
+        threading.Thread(target=self._do_things, name="hand", daemon=True).start()
+
+    def _snapshot(self) -> SnapshotView | None:
+        view = self._view()
+        return view if isinstance(view, SnapshotView) and not view.empty else None
+
+    def present(self) -> None:
+        super().present()
+        view = self._snapshot()
+        shown = view._plot.shown if view is not None else None
+        self._note("first", True)
+        self._note("loaded", view is not None)
+        self._note("plot", shown is not None)
+        if view is None or shown is None:
+            return
+        self._note("whole", view.complete)
+        if shown.sheet is not self._sheet:
+            self._sheet = shown.sheet
+            self._painted += 1
+            wanted = view._plot._wanted
+            self._coarse += wanted is not None and shown.sheet.width < wanted.width
+
+    def _note(self, what: str, so: bool) -> None:
+        """When it was so for the first time, drawn to its end."""
+        if so and what not in self._when:
+            self._screen.ctx.finish()
+            self._when[what] = time.monotonic()
+
+    def _do_first(self) -> dict[str, Any]:
+        return {"whole": None, **self._when}
+
+    def _do_begin(self) -> None:
+        super()._do_begin()
+        self._painted = self._coarse = 0
+
+    def _do_painted(self) -> dict[str, Any]:
+        view = self._snapshot()
+        return {"seconds": time.monotonic() - self._begin, "painted": self._painted, "coarse": self._coarse,
+                "presented": len(self._shown), "complete": view is not None and view.complete,
+                "timings": view.timings if view is not None else {}}
+
+    def _do_look(self, part: float) -> None:
+        view = self._snapshot()
+        assert view is not None and view.shared.content is not None
+        axis = view.shared.content.axis(view.look.device, view.look.settings.unit)
+        assert axis is not None, "the axis is still being worked out"
+        low, high = axis.extent
+        middle, half = (low + high) / 2, (high - low) * part / 2
+        view.look.x = (middle - half, middle + half) if part < 1 else None
+        self.push(Expose())
+
+    def _do_hand(self, how: str) -> None:
+        self._hand_does = how
+
+    def _do_things(self) -> None:
+        pressed, turned, way, phase = False, 0, 1, 0.0
+        while not self.closed:
+            time.sleep(1 / HZ)
+            how = self._hand_does
+            width, height = self._extent
+            x, y = width * 0.5 + 0.2 * width * math.sin(phase), height * 0.5
+            if pressed and how != "pan":
+                self.push(PointerRelease(x, y))
+                pressed = False
+            if how == "pan":
+                self.push(PointerMove(x, y) if pressed else PointerPress(x, y))
+                pressed = True
+                phase += 3.0 / HZ
+            elif how == "zoom":
+                self.push(Wheel(width * 0.6, height * 0.5, float(way)))
+                turned += way
+                if not 0 < turned < NOTCHES:
+                    way = -1 if turned >= NOTCHES else 1
+
+
+if __name__ == "__main__":
+    driver.main(MemoryScreen)

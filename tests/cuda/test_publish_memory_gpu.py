@@ -1,0 +1,200 @@
+"""publish_memory beside PyTorch's real allocator: its numbers, what a look costs, snapshots, memory that runs out."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from memory_cases import PLACE, Reader, meter, newest, reader_fixture, rows  # noqa: F401
+
+import splatview
+from ipc import taken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+MIB = 2**20
+
+
+@pytest.fixture(autouse=True)
+def cuda_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    torch.zeros(1, device="cuda")
+    yield
+    splatview.close()
+    torch.cuda.memory._record_memory_history(None)
+
+
+def enabled() -> bool:
+    return bool(torch._C._cuda_isHistoryEnabled())
+
+
+def test_the_numbers_are_the_allocators(reader: Reader, wait_until: Callable[..., Any]) -> None:
+    splatview.publish_memory(hz=100)
+    kept = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
+    wait_until(lambda: newest("allocated") == torch.cuda.memory_allocated())
+    before = torch.cuda.max_memory_allocated()
+    spike = torch.empty(before + 300 * MIB, dtype=torch.uint8, device="cuda")  # sooner gone than anybody looks
+    highest = torch.cuda.memory_allocated()
+    del spike
+    wait_until(lambda: rows()[:, PLACE["peak"]].max() == highest)
+    wait_until(lambda: newest("peak") == newest("allocated") == torch.cuda.memory_allocated())
+    assert newest("reserved") == torch.cuda.memory_reserved()
+    wait_until(lambda: reader.look().meta.get("device") == f"cuda:{torch.cuda.current_device()}")
+    assert reader.meta["gpu"] == torch.cuda.get_device_name()
+    assert reader.meta["total"] == torch.cuda.get_device_properties(0).total_memory
+    assert reader.meta["trouble"] == ""
+    assert kept.numel()
+
+
+def test_what_a_look_and_a_call_cost(reader: Reader, wait_until: Callable[..., Any]) -> None:
+    splatview.publish_memory(hz=1)
+    blocks = [torch.empty(5000, device="cuda") for _ in range(20_000)]
+    for what in ("nobody looks", "a viewer looks"):
+        if what == "a viewer looks":
+            wait_until(lambda: len(reader.look().samples) > 0)
+        for more in (0, 3900):  # what is kept is at its most
+            for _ in range(more):
+                meter().sample()
+            took = []
+            for _ in range(200):
+                begin = time.perf_counter()
+                meter().sample()
+                took.append(time.perf_counter() - begin)
+            print(f"a look while {what}, {len(rows())} rows, {len(blocks):,} blocks live: "
+                  f"median {np.median(took) * 1e6:.0f} us, p99 {np.percentile(took, 99) * 1e6:.0f} us, "
+                  f"most {max(took) * 1e6:.0f} us")
+    begin = time.perf_counter()
+    for _ in range(10_000):
+        splatview.publish_memory()
+    print(f"a call: {(time.perf_counter() - begin) / 10_000 * 1e6:.2f} us")
+    assert len(rows()) > 1000
+
+
+def test_recording_is_switched_on_and_off() -> None:
+    splatview.publish_memory()
+    assert enabled()
+    splatview.close()
+    assert not enabled()
+    torch.cuda.memory._record_memory_history(max_entries=10)
+    splatview.publish_memory()
+    splatview.close()
+    assert enabled()  # somebody else's
+    torch.cuda.memory._record_memory_history(None)
+    splatview.publish_memory(record=False)
+    assert not enabled()
+
+
+def test_looking_goes_on_while_a_graph_is_captured() -> None:
+    splatview.publish_memory(hz=100)
+    x = torch.zeros(1000, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x + 1
+        for _ in range(20):
+            splatview.publish_memory()
+            meter().sample()
+            y = y + 1
+    x.fill_(5)
+    graph.replay()
+    assert (y == 26).all()
+
+
+def test_nothing_hangs_while_a_training_allocates(wait_until: Callable[..., Any]) -> None:
+    splatview.publish_memory(hz=100)
+    net = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(8))).cuda()
+    end = time.monotonic() + 2
+    steps = 0
+    while time.monotonic() < end:
+        splatview.publish_memory(step=steps)
+        net(torch.randn(64 + steps % 100, 256, device="cuda")).square().mean().backward()
+        steps += 1
+    wait_until(lambda: newest("step") == steps - 1)
+    assert len(rows()) > 50
+
+
+PROGRAM = """
+import sys, time, torch, splatview
+splatview.publish_memory(hz=50)
+assert not torch.cuda.is_initialized()
+def my_own_function():
+    return torch.empty(5_000_000, dtype=torch.uint8, device="cuda")
+kept = my_own_function()
+assert torch._C._cuda_isHistoryEnabled()
+print("allocated", flush=True)
+what = sys.stdin.readline().strip()
+if what == "fail":
+    try:
+        torch.empty(1 << 44, dtype=torch.uint8, device="cuda")
+    except torch.cuda.OutOfMemoryError as e:
+        print("caught", flush=True)
+    sys.stdin.readline()
+else:
+    for step in range(200):
+        splatview.publish_memory(step=step)
+        time.sleep(0.05)
+        if step == 20 and what == "rarely":
+            time.sleep(8)
+"""
+
+
+@pytest.mark.parametrize("what", ["often", "rarely"])
+def test_a_snapshot_that_a_viewer_asks_for(what: str, processes: Processes, reader: Reader,
+                                           wait_until: Callable[..., Any]) -> None:
+    trainer: Any = processes.code(PROGRAM)
+    assert trainer.stdout.readline().strip() == "allocated", trainer.stderr.read()
+    wait_until(lambda: reader.look().meta.get("device") == "cuda:0", 30)  # though no call came since CUDA is in use
+    wait_until(lambda: reader.look().samples[-1, PLACE["allocated"]] >= 5_000_000, 30)
+    trainer.stdin.write(f"{what}\n")
+    trainer.stdin.flush()
+    wait_until(lambda: reader.look().samples[-1, PLACE["step"]] >= (20 if what == "rarely" else 5), 30)
+    reader.stream.request_snapshot()
+    wait_until(lambda: reader.look().meta["snapshots"] == 1, 30)
+    path = taken.find(reader.meta["snapshot"])
+    assert path is not None
+    snapshot = read(path)
+    names = {a.name for a in snapshot.annotations}
+    assert {"step 3", "step 4"} <= names
+    trace = snapshot.traces[0]
+    number = int(np.flatnonzero(trace.allocations.size == 5_000_000)[0])
+    assert trace.allocations.start[number] >= 0  # it was recorded, though publish_memory came before CUDA
+    assert trace.allocations.end[number] == len(trace.events)
+    assert "my_own_function" in [frame.name for frame in snapshot.stack(int(trace.allocations.stack[number]))]
+
+
+def test_memory_that_runs_out(processes: Processes, reader: Reader, wait_until: Callable[..., Any]) -> None:
+    trainer: Any = processes.code(PROGRAM)
+    assert trainer.stdout.readline().strip() == "allocated", trainer.stderr.read()
+    wait_until(lambda: reader.look().meta.get("device") == "cuda:0", 30)
+    trainer.stdin.write("fail\n")
+    trainer.stdin.flush()
+    assert trainer.stdout.readline().strip() == "caught"  # the exception is the trainer's as ever
+    wait_until(lambda: reader.look().meta["snapshots"] == 1, 30)
+    assert reader.samples[-1, PLACE["ooms"]] >= 1
+    path = taken.find(reader.meta["snapshot"])
+    assert path is not None
+    assert path.name.endswith("-1-oom.pickle")
+    from viewer_app.memory.model import ACTIONS
+
+    events = read(path).traces[0].events
+    oom = events.size[events.action == ACTIONS.index("oom")]
+    assert oom.tolist() == [1 << 44]
+    trainer.stdin.write("\n")
+    trainer.stdin.flush()
+    _, err = trainer.communicate(timeout=60)
+    assert f"splatview memory {path}" in err
+    assert trainer.returncode == 0, err
+
+
+def read(path: Path) -> Any:
+    from viewer_app.memory.loading import load_snapshot
+
+    return load_snapshot(path)

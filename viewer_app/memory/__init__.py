@@ -1,0 +1,56 @@
+"""The CUDA allocator's memory over time: what a snapshot holds, as columns, and everything that is worked out of it.
+
+Nothing in here draws with OpenGL or imgui: `model` is what a snapshot is, `loading` reads one from a file, `timeline`
+lays it out and paints columns of pixels, `analysis` answers questions, `query` takes SQL.
+`viewer_app.views.snapshot` shows it.
+
+    snapshot = load_snapshot("snapshot.pickle")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from viewer_app.memory.loading import load_snapshot
+    from viewer_app.memory.model import Snapshot
+
+__all__ = ["Snapshot", "expect", "load_snapshot"]
+_SHORT = 20 << 20
+"""Bytes of files that hold short traces, mostly: 100,000 events take as many."""
+
+
+def expect(path: Path) -> None:
+    """Have a thread load what a timeline is laid out with, if this is a snapshot that is about to be shown: that takes
+    as long as reading a short one."""
+    from threading import Thread
+
+    from viewer_app.errors import FileError
+    from viewer_app.files import recognise
+
+    try:
+        if recognise(path) != "snapshot":
+            return
+        short = path.is_file() and path.stat().st_size <= _SHORT
+    except (FileError, OSError):  # told by whoever reads it
+        return
+    from viewer_app.memory.timeline import expect_kernels, start_painter, warm_up
+
+    expect_kernels()
+    if short:
+        start_painter()
+    Thread(target=warm_up, name="kernels", daemon=True).start()
+
+
+def __getattr__(name: str) -> object:
+    if name == "load_snapshot":
+        from viewer_app.memory.loading import load_snapshot
+
+        return load_snapshot
+    if name == "Snapshot":
+        from viewer_app.memory.model import Snapshot
+
+        return Snapshot
+    raise AttributeError(f"module 'viewer_app.memory' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -1,0 +1,65 @@
+"""How kernels are compiled: once, for the types that they say, kept on disk."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numba
+from numba import types
+from numba.core.options import DefaultOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+i32, i64, f64, void, boolean = types.int32, types.int64, types.float64, types.void, types.boolean
+
+
+def read(dtype: Any) -> Any:
+    """A vector that a kernel only reads; arrays that lie in a mapped file are read-only."""
+    return types.Array(dtype, 1, "C", readonly=True)
+
+
+def write(dtype: Any, ndim: int = 1) -> Any:
+    """An array that a kernel writes."""
+    return types.Array(dtype, ndim, "C")
+
+
+def kernel(signature: Any, *, counted: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compiles for one signature, without the GIL, and keeps the result where this user may write.
+
+    Args:
+        counted: False for one that makes no arrays: references to those that it is given are not counted, which takes
+            half of the time of kernels that hand many of them to their parts.
+    """
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        _forget_stale(Path(function.__code__.co_filename).parent)
+        options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+        if not counted and hasattr(DefaultOptions, "_nrt"):  # not a public option
+            options["_nrt"] = False
+        try:
+            return numba.njit(signature, cache=True, **options)(function)
+        except RuntimeError as error:
+            if "cannot cache" not in str(error):
+                raise
+            # No folder can be written to: compile every time.
+            return numba.njit(signature, **options)(function)
+    return wrap
+
+
+@cache
+def _forget_stale(folder: Path) -> None:
+    """Remove kernels that were kept before a module of this folder changed: numba looks only at the module that a
+    kernel is in, and not at those that its parts and constants come from."""
+    changed = max(path.stat().st_mtime for path in folder.glob("*.py"))
+    for kept in folder.glob("__pycache__/*.nb[ic]"):
+        with contextlib.suppress(OSError):  # another process may be at it too
+            if kept.stat().st_mtime < changed:
+                kept.unlink()
+
+
+def inline(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A part of kernels; compiled with each that uses it."""
+    return numba.njit(nogil=True, error_model="numpy")(function)

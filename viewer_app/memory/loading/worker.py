@@ -1,0 +1,145 @@
+"""The program that reads snapshots for the viewer: `python -m viewer_app.memory.loading.worker JOB`.
+
+On its own it shares no lock with the viewer's drawing, gives all memory back, can be ended at any time, and what a
+hostile file makes it do stays here: its memory is bounded by what it has read. It opens nothing by itself: the files
+are descriptors that it inherits. It says on stdout how far it is, and ends when its stdin does.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from viewer_app.errors import FileError
+from viewer_app.files import BOMB_BYTES, BOMB_RATIO
+
+if TYPE_CHECKING:
+    from viewer_app.memory.loading.entries import Tables
+    from viewer_app.memory.loading.opening import Opened
+    from viewer_app.memory.model import Snapshot
+
+BASE = 3 << 29
+"""Bytes of address space that the program may take in any case."""
+PER_BYTE = 12
+"""And for each byte of the pickle that it has read."""
+PERIOD = 0.05
+
+
+def main() -> int:
+    job: dict[str, Any] = json.loads(sys.argv[1])
+    gc.disable()  # what is read has no cycles, and looking for some takes longer than reading
+    threading.Thread(target=_end_with_viewer, daemon=True).start()
+    out = _Out()
+    try:
+        snapshot = read_job(job, out, _Bound())
+        from viewer_app.memory.loading.columns import write
+
+        _limit_file(BOMB_BYTES + 8 * snapshot.file_bytes)
+        write(snapshot, job["out"], lambda fraction: out.told("writing columns", 0.95 + 0.05 * fraction))
+    except FileError as e:
+        out.say("error", str(e))
+    except MemoryError:
+        out.say("error", "damaged, or made to exhaust memory: it asks for more than a snapshot of its size takes")
+    except RecursionError:
+        out.say("error", "damaged: it is nested too deeply for a snapshot")
+    except OSError as e:
+        out.say("error", f"cannot be read: {e.strerror or e}")
+    else:
+        out.say("done", "")
+    sys.stdout.flush()
+    os._exit(0)  # taking everything apart would take longer than reading it
+
+
+def read_job(job: dict[str, Any], out: _Out, bound: _Bound) -> Snapshot:
+    """What the files of a job hold. Raises FileError, and OSError where they cannot be read."""
+    if job["kind"] == "snapviewer":
+        from viewer_app.memory.loading.snapviewer import read_folder
+
+        bound.at(BOMB_RATIO * sum(os.fstat(fd).st_size for fd in (job["allocations"], job["elements"])) // PER_BYTE)
+        return read_folder(job["allocations"], job["elements"], lambda w, f: out.told(w, 0.95 * f))
+    from viewer_app.memory.loading.entries import Tables
+    from viewer_app.memory.loading.machine import is_worth
+    from viewer_app.memory.loading.made import read_quickly
+    from viewer_app.memory.loading.opening import Opened, unpickle
+
+    def opened() -> Opened:
+        return Opened(job["file"], lambda fraction: out.told("reading", 0.6 * fraction), bound.at)
+
+    source = opened()
+    if is_worth(source):
+        try:
+            return _converted(source, *read_quickly(source.stream.readinto), out)
+        except Exception:  # the general way reads more, and has the words for what is wrong
+            pass
+        os.lseek(job["file"], 0, os.SEEK_SET)
+        source = opened()
+    return _converted(source, unpickle(source), Tables(), out)
+
+
+def _converted(source: Opened, data: Any, tables: Tables, out: _Out) -> Snapshot:
+    from viewer_app.memory.loading.convert import convert
+
+    return convert(data, "", lambda what, fraction: out.told(what, 0.6 + 0.35 * fraction), consume=True,
+                   file_bytes=source.stream.count, tables=tables)
+
+
+class _Out:
+    """Lines of JSON on stdout, not too many of them."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def told(self, what: str, fraction: float) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + PERIOD
+            self.say("progress", what, round(fraction, 4))
+
+    def say(self, *words: Any) -> None:
+        sys.stdout.write(json.dumps(words) + "\n")
+        sys.stdout.flush()
+
+
+class _Bound:
+    """How much memory the program may take: the more, the more of the file it has read."""
+
+    def __init__(self) -> None:
+        import resource
+
+        self._set = resource.setrlimit
+        self._kind = resource.RLIMIT_AS
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        hard = resource.getrlimit(self._kind)[1]
+        self._top = pages if hard == resource.RLIM_INFINITY else min(pages, hard)
+        self._hard = hard
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        self.at(0)
+
+    def at(self, count: int) -> None:
+        self._set(self._kind, (min(BASE + PER_BYTE * count, self._top), self._hard))
+
+
+def _limit_file(size: int) -> None:
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size if hard == resource.RLIM_INFINITY else min(size, hard), hard))
+
+
+def _end_with_viewer() -> None:
+    try:
+        while os.read(0, 4096):
+            pass
+    finally:
+        os._exit(3)
+
+
+if __name__ == "__main__":
+    sys.path[:] = [p for p in sys.path if p not in ("", str(Path.cwd()))]
+    sys.exit(main())

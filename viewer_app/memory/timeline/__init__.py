@@ -1,0 +1,42 @@
+"""Where everything lies in the pictures of a trace, and the painting of their columns of pixels.
+
+    bands = Bands(trace)                                   # slow for long traces: on a worker thread
+    axis = Axis(trace, "events")
+    canvas = Canvas(1920, 1000)
+    moments = bands.peaks(axis.edges(0, axis.extent[1], canvas.width))
+    bands.paint(canvas, slice(0, 960), moments, 0.0, bands.live.max() / canvas.height, paint)
+
+Importing this does not import numba; `warm_up` does, and compiles the kernels or loads what was compiled before.
+"""
+
+from __future__ import annotations
+
+from viewer_app.memory.timeline._ready import expect_kernels, painter_is_used, start_painter, warm_up
+from viewer_app.memory.timeline.addresses import Addresses
+from viewer_app.memory.timeline.axis import Axis
+from viewer_app.memory.timeline.bands import Bands
+from viewer_app.memory.timeline.canvas import Canvas, Paint, assemble, paint_ground
+from viewer_app.memory.timeline.index import CancelledError
+from viewer_app.memory.timeline.lanes import Lane, lanes
+from viewer_app.memory.timeline.series import Envelope, active, allocated, reserved
+
+__all__ = [
+           "Addresses",
+           "Axis",
+           "Bands",
+           "CancelledError",
+           "Canvas",
+           "Envelope",
+           "Lane",
+           "Paint",
+           "active",
+           "allocated",
+           "assemble",
+           "expect_kernels",
+           "lanes",
+           "paint_ground",
+           "painter_is_used",
+           "reserved",
+           "start_painter",
+           "warm_up",
+]

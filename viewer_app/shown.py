@@ -1,0 +1,53 @@
+"""What the panel has to say about the view that is open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from viewer_app.catalogue import Catalogue, Slot
+    from viewer_app.controls import Rect
+    from viewer_app.memory_strip import Strip
+    from viewer_app.views.base import View
+
+
+@dataclass
+class Shown:
+    """Nothing, as long as nothing is set."""
+
+    controls: Callable[[], bool] | None = None
+    """Draws the view's own controls."""
+    over: Callable[[Rect, float], bool] | None = None
+    """Draws what the view writes over its picture (`View.over`)."""
+    details: list[str] = field(default_factory=list)
+    extras: list[str] = field(default_factory=list)
+    readout: str = ""
+    path: list[str] = field(default_factory=list)
+    empty: bool = True
+    strip: Strip | None = None
+    """The memory of the run that it is a stream of."""
+
+
+def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_open: bool) -> Shown:
+    """What is said of the view that shows an entry. Faults of the view are the entry's."""
+    if slot is None or view is None or slot.entry.fault:
+        return Shown(empty=True)
+
+    def over(rect: Rect, scale: float) -> bool:
+        with catalogue.guard(slot):
+            return view.over(rect, scale)
+        return False
+
+    if not panel_open:
+        return Shown(over=over, empty=view.empty)
+
+    def controls() -> bool:
+        with catalogue.guard(slot):
+            return view.panel()
+        return False
+
+    return Shown(controls, over, view.details, [*view.extras, *slot.source.notes], view.readout,
+                 [slot.source.path, *view.path], view.empty, catalogue.companions.strip(slot))
