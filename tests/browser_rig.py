@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from PIL import Image
 from web_clients import Page
 
@@ -48,7 +49,7 @@ class Rig:
             from viewer_app.web.messages import PROTOCOL, Hello
 
             page.send(Hello(protocol=PROTOCOL, id="deaf", width=width, height=height, scale=scale, visible=visible))
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while not (arrived := self.server.arrivals()):
             assert time.monotonic() < end, "nobody arrived"
             time.sleep(0.002)
@@ -88,14 +89,14 @@ def draw(screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0
     return drawn
 
 
-def until_ready(screen: BrowserScreen, seconds: float = 10.0) -> list[Event]:
+def until_ready(screen: BrowserScreen, seconds: float = PATIENCE) -> list[Event]:
     """Poll until another picture is taken; the events meanwhile."""
     events: list[Event] = []
     poll(screen, lambda: screen.ready, seconds, events)
     return events
 
 
-def poll(screen: BrowserScreen, condition: Callable[[], Any], seconds: float = 10.0,
+def poll(screen: BrowserScreen, condition: Callable[[], Any], seconds: float = PATIENCE,
          events: list[Event] | None = None) -> Any:
     """Poll as the viewer's loop does until something is true, and return that."""
     end = time.monotonic() + seconds
@@ -115,7 +116,7 @@ def decoded(picture: Picture) -> np.ndarray:
     return np.asarray(image.convert("RGB"))
 
 
-def restful(screen: BrowserScreen, page: Page, seconds: float = 10.0) -> Picture:
+def restful(screen: BrowserScreen, page: Page, seconds: float = PATIENCE) -> Picture:
     """The picture without loss that comes when nothing more is drawn."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -149,7 +150,7 @@ def settle(screen: BrowserScreen, page: Page) -> int:
     return restful(screen, page).number
 
 
-def heard(screen: BrowserScreen, kind: type, seconds: float = 10.0) -> list[Event]:
+def heard(screen: BrowserScreen, kind: type, seconds: float = PATIENCE) -> list[Event]:
     """The events up to the first of a kind."""
     events: list[Event] = []
     poll(screen, lambda: any(isinstance(e, kind) for e in events), seconds, events)

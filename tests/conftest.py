@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from patience import PATIENCE
 from programs import ROOT, Processes
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 @pytest.fixture
 def wait_until() -> Callable[..., Any]:
-    """`wait_until(condition, seconds=10)`: poll until the condition gives something true, and return that."""
+    """`wait_until(condition, seconds=PATIENCE)`: poll until the condition gives something true, and return that."""
 
-    def wait(condition: Callable[[], Any], seconds: float = 10.0, what: str = "") -> Any:
+    def wait(condition: Callable[[], Any], seconds: float = PATIENCE, what: str = "") -> Any:
         end = time.monotonic() + seconds
         while True:
             result = condition()

@@ -6,6 +6,7 @@ import os
 import subprocess
 
 import torch
+from patience import PATIENCE
 
 MB = 1 << 20
 
@@ -27,7 +28,7 @@ def used(pid: int | None = None) -> int:
 def _listed() -> dict[int, int]:
     try:
         lines = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
-                               capture_output=True, text=True, timeout=30, check=True).stdout.splitlines()
+                               capture_output=True, text=True, timeout=PATIENCE, check=True).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         return {}
     found: dict[int, int] = {}

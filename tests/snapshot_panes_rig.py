@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from imgui_bundle import ImVec2, imgui
+from patience import PATIENCE
 
 from viewer_app.controls import Rect
 from viewer_app.memory.loading import from_pickled, load_snapshot
@@ -28,7 +29,6 @@ GROUND = (10, 200, 30)
 WHOLE = Rect(40, 30, 1200, 660)
 MOMENT = 15_000
 """Somewhere in the middle of the real snapshot."""
-PATIENCE = 30.0
 
 
 class Rig:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from patience import PATIENCE
 
 import splatview
 from benchmarks.gpu.clocks import until
@@ -39,7 +40,7 @@ def test_what_is_shown_is_counted_and_seen(screen: str, request: pytest.FixtureR
         assert report["pictures_s"] >= report["versions_s"]
         assert viewer.pixel() == (21, 234, 42)
         assert viewer.ask("limit", seconds=0.2)["pictures_s"] > 10
-        until("the picture drawn again after it was cleared", lambda: viewer.pixel() == (21, 234, 42), 10)
+        until("the picture drawn again after it was cleared", lambda: viewer.pixel() == (21, 234, 42), PATIENCE)
     assert viewer.process.returncode == 0
 
 
@@ -48,7 +49,7 @@ def _seen(viewer: Viewer, colour: tuple[int, int, int]) -> dict[str, int]:
     seen = []
     while True:
         try:
-            message = viewer.seen.get(timeout=10)
+            message = viewer.seen.get(timeout=PATIENCE)
         except queue.Empty:
             raise AssertionError(f"{colour} was not seen, but {seen}") from None
         seen.append(tuple(message["seen"]))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from benchmarks.browser import clocks, garden, jpeg, marks, numbered
 from benchmarks.browser.programs import Program
@@ -109,7 +110,7 @@ class Sender:
 
     def send(self, number: int, data: bytes) -> None:
         self.connection.send_picture(Picture(number, "jpeg", SIZE, SIZE, 0.0, 0, 80, False, data))
-        until(f"acknowledgement of {number}", lambda: number in self.acks, 10)
+        until(f"acknowledgement of {number}", lambda: number in self.acks, PATIENCE)
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def server() -> Iterator[WebServer]:
 def test_the_page_counts_and_checks_what_it_is_sent(server: WebServer, base: Path) -> None:
     with Program("benchmarks.browser.page", json.dumps({"port": server.port, "size": SIZE})) as page:
         arrived: list[Connection] = []
-        until("the page", lambda: arrived.extend(server.arrivals()) or bool(arrived), 20)
+        until("the page", lambda: arrived.extend(server.arrivals()) or bool(arrived), PATIENCE)
         sender = Sender(arrived[0])
         assert page.ask("state") == {"pictures": 0, "closed": "", "number": -1, "mark": None}
         page.ask("begin")

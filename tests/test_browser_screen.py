@@ -24,6 +24,7 @@ from browser_rig import (
     settle,
     spend,
 )
+from patience import PATIENCE
 from PIL import Image
 
 from viewer_app.errors import GraphicsError
@@ -87,7 +88,7 @@ def test_when_nothing_changes_nothing_is_sent(screen: BrowserScreen, page: Page)
 
 def test_the_same_again_does_not_keep_a_picture_from_resting(screen: BrowserScreen, page: Page) -> None:
     settle(screen, page)
-    drawn, end = draw(screen, GREEN), time.monotonic() + 10
+    drawn, end = draw(screen, GREEN), time.monotonic() + PATIENCE
     assert not page.picture().lossless
     while page._pictures.empty() and time.monotonic() < end:
         draw(screen, GREEN)
@@ -187,7 +188,7 @@ def test_one_on_its_way_counts_once(rig: Rig) -> None:
     page = rig.pages[screen]
     for k in range(30):
         draw(screen, RED, k)
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while page._pictures.empty():
             assert screen.ready
             assert time.monotonic() < end

@@ -29,6 +29,7 @@ from browser_rig import (
     spend,
     until_ready,
 )
+from patience import PATIENCE
 from PIL import Image
 
 from viewer_app.errors import ViewerError
@@ -181,13 +182,13 @@ def test_it_closes_while_a_picture_is_encoded(rig: Rig, monkeypatch: pytest.Monk
 
     def slow(self: TurboEncoder, *args: Any, **options: Any) -> bytes:
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE)
         return encode(self, *args, **options)
 
     monkeypatch.setattr(TurboEncoder, "encode", slow)
     screen = rig.open()
     draw(screen, RED)
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     screen.close()  # would wait for ever if it waited for the encoder
     go_on.set()
     assert rig.pages[screen].ended()

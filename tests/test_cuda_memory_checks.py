@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
 import torch
+from open_files import open_files
+from patience import PATIENCE
 
 from ipc.cuda import driver, export, memory, retiring
 from ipc.cuda.export import describe
@@ -21,10 +22,6 @@ from ipc.messages import FdMemory, IpcMemory
 GPU = "0123456789abcdef" * 2
 META = {"layout": "HW"}
 without_driver = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-
-
-def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def some_fd() -> int:
@@ -94,34 +91,34 @@ def test_a_tensor_outside_its_memory_is_refused(dtype: str, shape: tuple[int, ..
     ((0,), 1, "pieces of 0 bytes"), ((1 << 42, 1), 2, "legal are 1 to")])
 def test_pieces_that_do_not_fit_are_refused_and_their_descriptors_closed(
         pieces: tuple[int, ...], count: int, says: str) -> None:
-    before = open_fds()
+    before = open_files()
     with pytest.raises(SharingError, match=says):
         memory.open_memory(FdMemory("t-1", pieces, GPU), [some_fd() for _ in range(count)])
-    assert open_fds() == before
+    assert open_files() <= before
 
 
 @pytest.mark.parametrize(("handle", "size", "fds"), [(b"x" * 63, 4096, 0), (b"x" * 64, 0, 0), (b"x" * 64, 4096, 1)])
 def test_handles_that_cannot_be_are_refused(handle: bytes, size: int, fds: int) -> None:
-    before = open_fds()
+    before = open_files()
     with pytest.raises(SharingError):
         memory.open_memory(IpcMemory(handle, size, GPU), [some_fd() for _ in range(fds)])
-    assert open_fds() == before
+    assert open_files() <= before
 
 
 def test_memory_keeps_its_descriptors_until_the_last_share_is_gone() -> None:
-    before = open_fds()
+    before = open_files()
     opened = memory.open_memory(FdMemory("t-1", (4096, 8192), GPU), [some_fd(), some_fd()])
     assert (opened.size, opened.gpu) == (12288, GPU)
     assert [piece.size for piece in opened.pieces] == [4096, 8192]
     share, other = opened.hold(), opened.hold()
     opened.close()
     opened.close()
-    assert open_fds() == before + 2
+    assert len(open_files() - before) == 2
     share.close()
     share.close()
-    assert open_fds() == before + 2
+    assert len(open_files() - before) == 2
     del other
-    assert open_fds() == before
+    assert open_files() <= before
     with pytest.raises(SharingError, match="closed"):
         opened.hold()
     with pytest.raises(SharingError, match="closed"):
@@ -211,14 +208,12 @@ def test_memory_that_cannot_be_shared_is_refused_with_the_reason(
 
 def test_what_is_retired_is_freed_when_it_is_ready_and_nobody_waits() -> None:
     ready, freed = threading.Event(), threading.Event()
-    begun = time.monotonic()
-    retiring.retire(ready.is_set, freed.set)
-    assert time.monotonic() - begun < 0.5
+    retiring.retire(ready.is_set, freed.set)  # if it waited, it would do so for ever
     assert not retiring.settle(0.05)
     assert not freed.is_set()
     quick = threading.Event()
     retiring.retire(lambda: True, quick.set)
-    assert quick.wait(5)  # not held up by the other
+    assert quick.wait(PATIENCE)  # not held up by the other
     ready.set()
     assert retiring.settle()
     assert freed.is_set()
@@ -229,6 +224,6 @@ def test_what_is_retired_as_the_process_ends_is_freed_as_well(before: str) -> No
     program = ("import atexit, time; from ipc.cuda import retiring; end = time.monotonic() + 0.2\n"
                "late = lambda: time.monotonic() > end\n"
                "atexit.register(lambda: retiring.retire(late, lambda: print('last')))\n" + before)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.split() == (["first"] if before else []) + ["last"]
     assert done.stderr == ""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from PIL import Image
 
 from ipc import Subscriber
@@ -63,7 +64,7 @@ def running_children(parent):
 def test_the_trainer_tells_its_progress_and_saves(processes, points, tmp_path):
     process = trainer(processes, "--data", str(points), "--steps", "120", "--json-progress", "--save",
                       str(tmp_path / "a.ply"))
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     events = events_of(out)
     steps = [e for e in events if e["event"] == "train"]
@@ -78,7 +79,7 @@ def test_the_trainer_tells_its_progress_and_saves(processes, points, tmp_path):
 
 def test_the_trainer_trains_the_same_with_publishing_switched_off(processes, points):
     process = trainer(processes, "--data", str(points), "--steps", "5", SPLATVIEW_DISABLE="1")
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "after 5 of 5 steps" in out
 
@@ -90,7 +91,7 @@ def test_a_signal_ends_training_with_the_result_so_far(processes, points, number
         if json.loads(line)["event"] == "train":
             break
     process.send_signal(number)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     done = events_of(out)[-1]
     assert process.returncode == 128 + number
     assert done["event"] == "done" and 0 < done["steps"] < 1000000 and done["psnr"] > 5
@@ -102,7 +103,7 @@ def test_a_signal_before_training_ends_at_once(processes):
         if json.loads(line)["event"] == "views":
             break
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert events_of(out)[-1] == {"event": "note", "text": "stopped before the training began"}
 
@@ -118,7 +119,7 @@ def test_the_trainer_holds_until_its_input_ends(points):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=0.5)
         process.stdin.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     finally:
         process.kill()
         process.wait()
@@ -132,7 +133,7 @@ def test_the_trainer_holds_until_its_input_ends(points):
 ])
 def test_bad_options_end_with_2_and_a_line(processes, args, message):
     process = trainer(processes, *args)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert message in err and "Traceback" not in err
 
@@ -141,7 +142,7 @@ def test_the_demo_writes_what_the_viewer_shows_and_leaves_nothing_running(proces
     out = tmp_path / "picture.png"
     process = processes.splatview("demo", "--data", str(points), "--steps", "200", "--out", str(out), "--offscreen",
                                   "--device", "cpu", "--size", "320x240", "--picture-every", "1")
-    said, err = process.communicate(timeout=200)
+    said, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said + err
     assert str(out) in said and "dB on held-out views after 200 of 200 steps" in said
     rgb = np.asarray(Image.open(out).convert("RGB"), np.float32)
@@ -155,7 +156,7 @@ def test_the_demo_in_a_browser_ends_by_itself_in_a_script(processes, points, tmp
     out = tmp_path / "picture.png"
     process = processes.splatview("demo", "--data", str(points), "--steps", "50", "--out", str(out), "--web",
                                   "--port", "0", "--device", "cpu", "--size", "160x120")
-    said, err = process.communicate(timeout=200)
+    said, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said + err
     assert str(out) in said
     with Image.open(out) as picture:
@@ -183,7 +184,7 @@ def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(points, tmp_path, wait
         (found,) = viewers()
         assert (found.url, found.port) == (at[1].decode(), int(at[2]))
         assert found.port != port
-        with urllib.request.urlopen(found.url, timeout=20) as page:
+        with urllib.request.urlopen(found.url, timeout=PATIENCE) as page:
             assert b"<canvas" in page.read()
         assert [r.description.pid for r in list_runs(runtime_folder())] == [int(found.run)], "what it shows lives"
         children = running_children(demo.pid)
@@ -191,7 +192,7 @@ def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(points, tmp_path, wait
         demo.send_signal(signal.SIGINT)
         while more := _read_terminal(ours):
             said += more
-        assert demo.wait(timeout=60) == 0, said
+        assert demo.wait(timeout=PATIENCE) == 0, said
         for words in (f"open {found.url}", f"ssh -L {found.port}:127.0.0.1:{found.port} ", "what the viewer shows"):
             assert words.encode() in said, "what the viewer says is passed on"
         assert b"Traceback" not in said
@@ -213,30 +214,30 @@ def _read_terminal(fd):
 def test_nothing_is_copied_for_a_viewer_that_no_browser_looks_at(processes, points, tmp_path, wait_until):
     process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--web", "--port", "0", "--out",
                                   str(tmp_path / "a.png"), "--device", "cpu", "--picture-every", "1000")
-    (page,) = wait_until(viewers, 60)
+    (page,) = wait_until(viewers)
     with Subscriber(page.run, client="test") as subscriber:
         def gaussians():
             subscriber.poll()
             return next((s for s in subscriber.streams if s.name == "gaussians"), None)
 
-        stream = wait_until(gaussians, 60)
-        wait_until(lambda: (subscriber.poll(), stream.version)[-1] > 20, 60)
+        stream = wait_until(gaussians)
+        wait_until(lambda: (subscriber.poll(), stream.version)[-1] > 20)
         (run,) = subscriber.runs
         # Its page is announced before it has found the run: only from then on could anything be copied for it.
-        wait_until(lambda: (subscriber.poll(), {v["client"] for v in run.viewers})[-1] == {"viewer", "test"}, 60)
+        wait_until(lambda: (subscriber.poll(), {v["client"] for v in run.viewers})[-1] == {"viewer", "test"})
         before = stream.version
-        wait_until(lambda: (subscriber.poll(), stream.version)[-1] > before + 20, 60)
+        wait_until(lambda: (subscriber.poll(), stream.version)[-1] > before + 20)
         assert run.counters["copies"] == 0
         stream.open()
-        wait_until(lambda: (subscriber.poll(), run.counters["copies"])[-1] > 0, 60)
+        wait_until(lambda: (subscriber.poll(), run.counters["copies"])[-1] > 0)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
 
 
 def test_a_training_that_fails_ends_the_demo_with_its_exit_code(processes, tmp_path):
     process = processes.splatview("demo", "--data", str(tmp_path / "absent.npz"), "--offscreen",
                                   "--out", str(tmp_path / "a.png"))
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "no such file or folder" in err
 
@@ -244,11 +245,11 @@ def test_a_training_that_fails_ends_the_demo_with_its_exit_code(processes, tmp_p
 def test_ctrl_c_ends_both_processes_and_says_how_far_it_came(processes, points, tmp_path, wait_until):
     process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--offscreen", "--device", "cpu",
                                   "--out", str(tmp_path / "a.png"), "--size", "160x120", "--picture-every", "1")
-    wait_until((tmp_path / "a.png").exists, 100)
+    wait_until((tmp_path / "a.png").exists)
     children = running_children(process.pid)
     assert len(children) >= 2
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "of 1000000 steps" in out and "the last picture" in out
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 20)
@@ -257,7 +258,7 @@ def test_ctrl_c_ends_both_processes_and_says_how_far_it_came(processes, points, 
 def test_a_demo_that_is_killed_takes_its_processes_along(processes, points, tmp_path, wait_until):
     process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--offscreen", "--device", "cpu",
                                   "--out", str(tmp_path / "a.png"), "--size", "160x120")
-    children = wait_until(lambda: len(c := running_children(process.pid)) >= 2 and c, 60)
+    children = wait_until(lambda: len(c := running_children(process.pid)) >= 2 and c)
     time.sleep(0.5)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -312,5 +313,5 @@ def test_exit_codes_of_processes_that_a_signal_ended():
 def test_importing_the_demo_command_loads_neither_torch_nor_the_viewer(processes):
     code = ("import sys, splatview.demo.command, splatview.demo.trainer; "
             "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'numpy', 'viewer_app', 'zmq')])")
-    out, err = processes.code(code).communicate(timeout=60)
+    out, err = processes.code(code).communicate(timeout=PATIENCE)
     assert out.strip() == "[]", err

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from open_files import open_files
+from patience import PATIENCE
 
 import splatview
 from ipc import Subscriber, descriptors
@@ -22,6 +23,7 @@ from ipc.ways.base import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from conftest import Processes
 
@@ -43,7 +45,7 @@ def files(count: int) -> list[int]:
     return made
 
 
-def fetched(server: Server, fetch: Fetch, seconds: float = 5.0) -> list[int]:
+def fetched(server: Server, fetch: Fetch, seconds: float = PATIENCE) -> list[int]:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         server.serve()
@@ -51,10 +53,6 @@ def fetched(server: Server, fetch: Fetch, seconds: float = 5.0) -> list[int]:
         if fds is not None:
             return fds
     raise AssertionError("no answer")
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize("count", [1, 7, 200, 201, 450])
@@ -68,7 +66,7 @@ def test_descriptors_arrive_in_order(server: Server, tmp_path: Path, count: int)
     descriptors.withdraw(token)
     for fd in fds:
         os.close(fd)
-    assert open_files() == before
+    assert open_files() <= before
 
 
 @pytest.mark.parametrize("count", [1, 200, 450])
@@ -81,19 +79,19 @@ def test_descriptors_are_made_for_who_asks(server: Server, tmp_path: Path, count
         nonlocal most
         calls.append((start, stop))
         made = [os.dup(fd) for fd in there[start:stop]]
-        most = max(most, open_files())
+        most = max(most, len(open_files() - before))
         return made
 
     token = descriptors.offer_made(count, make)
-    assert (calls, open_files()) == ([], before)
+    assert calls == [] and open_files() <= before
     for _ in range(2):
         fds = fetched(server, Fetch(tmp_path, token))
         assert [int(os.pread(fd, 10, 0)) for fd in fds] == list(range(count))
         for fd in fds:
             os.close(fd)
     assert len(calls) == 2 * -(-count // 200)
-    assert most <= before + 200 + 8 + (count if count > 200 else 0), "in parts (what the viewer got counts in here)"
-    assert open_files() == before
+    assert most <= 200 + 8 + (count if count > 200 else 0), "in parts (what the viewer got counts in here)"
+    assert open_files() <= before
     descriptors.withdraw(token)
     with pytest.raises(SharingError, match="offer"):
         fetched(server, Fetch(tmp_path, token))
@@ -115,7 +113,7 @@ def test_what_cannot_be_made_any_more_is_refused(server: Server, tmp_path: Path,
     with pytest.raises(SharingError, match="offer"):
         fetched(server, Fetch(tmp_path, token))
     descriptors.withdraw(token)
-    assert open_files() == before
+    assert open_files() <= before
     for fd in there:
         os.close(fd)
 
@@ -132,12 +130,12 @@ def test_a_viewer_that_asks_in_vain_does_not_wait(tmp_path: Path, monkeypatch: p
     with pytest.raises(SharingError, match="cannot ask"):
         Fetch(tmp_path, "fds-1")
     silent = Server(tmp_path)  # a trainer that is stopped
-    monkeypatch.setattr("ipc.descriptors._TIMEOUT", 0.2)
+    monkeypatch.setattr("ipc.descriptors._TIMEOUT", PATIENCE)
     begin = time.monotonic()
     fetch = Fetch(tmp_path, "fds-1")
     assert fetch.poll() is None
-    assert time.monotonic() - begin < 0.1
-    time.sleep(0.25)
+    assert time.monotonic() - begin < PATIENCE / 2
+    fetch._end = time.monotonic()
     with pytest.raises(SharingError, match="stopped"):
         fetch.poll()
     silent.close()
@@ -145,7 +143,7 @@ def test_a_viewer_that_asks_in_vain_does_not_wait(tmp_path: Path, monkeypatch: p
 
 def test_connections_are_bounded_and_dropped_in_time(
         server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ipc.descriptors._TIMEOUT", 0.2)
+    monkeypatch.setattr("ipc.descriptors._TIMEOUT", PATIENCE)
     idle = []
     for _ in range(40):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -154,7 +152,7 @@ def test_connections_are_bounded_and_dropped_in_time(
         server.serve()
     assert len(server.fds()) <= 17
     assert server.due() is not None
-    time.sleep(0.25)
+    server._connections.update({fd: (connection, 0.0) for fd, (connection, _) in server._connections.items()})
     server.serve()
     assert len(server.fds()) == 1
     assert server.due() is None
@@ -262,7 +260,7 @@ def test_a_viewer_whose_process_id_means_another_process_is_not_watched(wait_unt
 def test_an_answer_that_was_taken_is_forgotten(server: Server, tmp_path: Path) -> None:
     """A training that densifies often must not fill its viewer's table of descriptors."""
     source = RunSource(2**22 + 1, tmp_path)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = open_files()
     for _ in range(20):
         token = descriptors.offer(files(3))
         taken: list[int] = []
@@ -277,5 +275,5 @@ def test_an_answer_that_was_taken_is_forgotten(server: Server, tmp_path: Path) -
         descriptors.withdraw(token)
     for _ in range(20):
         server.serve()
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2
+    assert len(open_files() - before) <= 2
     source.close()

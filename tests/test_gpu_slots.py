@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from open_files import open_files
+from patience import PATIENCE
 
 import splatview
 from ipc import Subscriber
@@ -32,10 +34,6 @@ if TYPE_CHECKING:
 
 GPU = "0123456789abcdef" * 2
 META = {"layout": "HW"}
-
-
-def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 class Writer(GpuSlotWriter):
@@ -77,7 +75,7 @@ class OneMemory:
 
 @pytest.fixture
 def ring() -> Iterator[tuple[Writer, DeviceRingReader]]:
-    before = open_fds()
+    before = open_files()
     writer = Writer(100_000)
     reader = DeviceRingReader.make(writer.ref, OneMemory(), lambda slot: None)
     yield writer, reader
@@ -85,7 +83,7 @@ def ring() -> Iterator[tuple[Writer, DeviceRingReader]]:
     writer.gpu_does(len(writer.pending))
     writer.close()
     assert retiring.settle()
-    assert open_fds() == before
+    assert open_files() <= before
 
 
 def publish(writer: Any, version: int) -> bool:
@@ -152,13 +150,13 @@ def test_a_frame_outlives_its_reader(ring: tuple[Writer, DeviceRingReader]) -> N
 
 def test_rings_that_do_not_fit_their_memory_are_refused() -> None:
     writer = Writer(100_000)
-    before = open_fds()
+    before = open_files()
     small = DeviceRingRef(writer.segment.ref, FdMemory("t-1", (writer.capacity,), GPU))
     with pytest.raises(SharingError, match=r"4 slots of \d+ bytes were announced in \d+ bytes"):
         DeviceRingReader.make(small, OneMemory(), lambda slot: None)
     with pytest.raises(SharingError, match="announced as RingRef"):
         DeviceRingReader.make(RingRef(writer.segment.ref), OneMemory(), lambda slot: None)
-    assert open_fds() == before
+    assert open_files() <= before
     writer.close()
 
 
@@ -173,7 +171,7 @@ def host() -> Iterator[HostWriter]:
 def test_where_memory_cannot_be_pinned_copies_are_plain_and_it_is_said(host: HostWriter) -> None:
     image = torch.rand(50, 60).t()
     before = host.ref
-    assert host._ready.wait(10)
+    assert host._ready.wait(PATIENCE)
     assert host.write("image", {"image": image}, META, 1, lambda: True)
     assert host.note.startswith("copies wait for the GPU: ")
     assert host.ref == before
@@ -189,7 +187,7 @@ def test_where_memory_cannot_be_pinned_copies_are_plain_and_it_is_said(host: Hos
 def test_copies_through_the_host_are_spaced(host: HostWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("ipc.ways.host.time", SimpleNamespace(monotonic=lambda: now[0]))
-    assert host._ready.wait(10)
+    assert host._ready.wait(PATIENCE)
 
     set_done = host.set_done
 
@@ -207,13 +205,13 @@ def test_copies_through_the_host_are_spaced(host: HostWriter, monkeypatch: pytes
 
 def test_nobody_waits_until_memory_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr(HostWriter, "_pin", lambda self, size: go_on.wait(30))
+    monkeypatch.setattr(HostWriter, "_pin", lambda self, size: go_on.wait(PATIENCE))
     writer = HostWriter(-1, 1 << 20)
     begun = time.monotonic()
     assert not publish(writer, 1)
     assert not writer.write("image", {"image": torch.zeros(9, 7)}, META, 1, lambda: True)
     writer.close()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < PATIENCE / 2
     assert not retiring.settle(0.05), "its memory stays while it is being pinned"
     go_on.set()
     assert retiring.settle()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from patience import PATIENCE
 from view_cases import H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 from ipc.frames import DeviceTensor, Frame, Piece
@@ -110,7 +111,7 @@ def test_the_next_version_in_the_same_place_is_taken_and_drawn_again_when_it_arr
 
 
 def test_where_nobody_says_it_is_shown_after_a_while(view: ImageView) -> None:
-    memory, end = Memory(50), time.monotonic() + 5
+    memory, end = Memory(50), time.monotonic() + PATIENCE
     begin = time.monotonic()
     while not Version(memory).show(view):
         assert time.monotonic() < end

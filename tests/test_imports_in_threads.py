@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +94,7 @@ others = [m.name for m in pkgutil.iter_modules(["{folder}".replace(".", "/")], "
 threads = [threading.Thread(target=load, args=("{package}",)),
            threading.Thread(target=lambda: (load(*others), done.set()))]
 threads[0].start()
-assert looking.wait(60)
+assert looking.wait(240)
 threads[1].start()
 for t in threads:
     t.join()
@@ -112,7 +113,7 @@ print(*faults, sep="\\n")
 def test_a_package_and_what_uses_it_are_loaded_at_once(package: str, folder: str) -> None:
     """Nobody needs more than is there, whoever comes first."""
     done = subprocess.run([sys.executable, "-c", PROGRAM.format(package=package, folder=folder)], cwd=ROOT,
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=PATIENCE)
     lines = done.stdout.splitlines()
     assert lines and int(lines[0].removeprefix("loaded ")) > 5, done.stderr
     assert not any(lines[1:]), done.stdout

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from memory_data import block as a_block
 from memory_data import event, segment, snapshot
+from patience import PATIENCE
 from PIL import Image
 
 from viewer_app.__main__ import main
@@ -45,7 +46,7 @@ def memory(cache: Path) -> Any:
     """`memory(FILE, ...)`: run the program; `stdin` is what it reads."""
     def run(*args: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-m", "splatview", "memory", *map(str, args)], input=stdin, text=True,
-                              capture_output=True, timeout=240, check=False,
+                              capture_output=True, timeout=PATIENCE, check=False,
                               env={**os.environ, "XDG_CACHE_HOME": str(cache), "DISPLAY": "", "WAYLAND_DISPLAY": ""})
 
     return run
@@ -99,7 +100,7 @@ def test_a_picture_without_a_display(memory: Any, real: Path, cache: Path, tmp_p
     assert done.stdout == f"{tmp_path / 'm.png'}: 640 x 400\n"
     assert _colors(tmp_path / "m.png", (400, 640)) > 50
     shot = subprocess.run([sys.executable, "-m", "splatview", "shot", tmp_path / "s.png", real, "--size", "640x400"],
-                          capture_output=True, text=True, timeout=240, check=False,
+                          capture_output=True, text=True, timeout=PATIENCE, check=False,
                           env={**os.environ, "XDG_CACHE_HOME": str(cache)})
     assert shot.returncode == 0, shot.stderr
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "s.png")),
@@ -111,7 +112,7 @@ def test_a_picture_of_the_memory_of_a_run(processes: Any, tmp_path: Path) -> Non
                          XDG_CACHE_HOME=str(tmp_path))
     for _ in range(100):  # a picture can be taken once something was measured
         shot = processes.splatview("shot", "live.png", "--size", "500x300", "--stream", "memory")
-        _, said = shot.communicate(timeout=120)
+        _, said = shot.communicate(timeout=PATIENCE)
         if shot.returncode == 0 or run.poll() is not None:
             break
     assert (shot.returncode, said) == (0, "")
@@ -123,10 +124,10 @@ def test_the_viewer_shows_a_snapshot_and_says_where(processes: Any, small: Path,
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     viewer = processes.splatview("memory", str(small), "--offscreen", "--out", str(tmp_path / "v.png"), "--size",
                                  "900x600")
-    wait_until((tmp_path / "v.png").exists, 120, "a picture")
-    wait_until(lambda: _colors(tmp_path / "v.png", (600, 900)) > 50, 60, "a picture of something")
+    wait_until((tmp_path / "v.png").exists, what="a picture")
+    wait_until(lambda: _colors(tmp_path / "v.png", (600, 900)) > 50, what="a picture of something")
     viewer.terminate()
-    _, said = viewer.communicate(timeout=60)
+    _, said = viewer.communicate(timeout=PATIENCE)
     assert viewer.returncode == 0, said
 
 
@@ -154,7 +155,7 @@ def test_what_timelines_need_is_loaded_while_the_viewer_opens(args: list[str], b
     def parse(args: list[str]) -> Any:
         for thread in threading.enumerate():
             if thread.name == "kernels":
-                thread.join(20)
+                thread.join(PATIENCE)
         raise ViewerError("before the options are read")
 
     monkeypatch.setattr("viewer_app.commands.parse", parse)
@@ -221,7 +222,7 @@ def in_terminal(*args: object, cache: Path) -> str:
     except OSError:  # the other end is closed
         pass
     os.close(here)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     return b"".join(parts).decode()
 
 
@@ -249,7 +250,7 @@ def test_who_has_seen_enough_may_close_the_pipe(small: Path, cache: Path) -> Non
         process.stdout.close()
         said = process.stderr.read()
         process.stderr.close()
-        assert (process.wait(60), said) == (0, "")
+        assert (process.wait(PATIENCE), said) == (0, "")
 
 
 def test_cells() -> None:

@@ -15,6 +15,7 @@ import pytest
 import zstandard
 from machine_cases import by_machine
 from memory_data import block, event, segment, snapshot
+from patience import PATIENCE
 
 from viewer_app.errors import FileError
 from viewer_app.memory.loading import from_pickled, load_snapshot
@@ -243,7 +244,7 @@ def test_the_program_that_reads_ends_when_nobody_listens(tmp_path: Path):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1.5)
         process.stdin.close()
-        process.wait(20)
+        process.wait(PATIENCE)
     finally:
         os.close(keep)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from memory_on_cpu import TRAINER
+from patience import PATIENCE
 from programs import ROOT
 from test_viewer import Viewer
 
@@ -129,8 +130,8 @@ def test_a_run_that_dies_of_it_leaves_its_last_words(viewer: Viewer, trainer: Ca
     process = trainer("dies")
     viewer.until(lambda: slot(viewer, "memory") is not None)
     viewer.seat.select(slot(viewer, "memory").entry.key)  # type: ignore[union-attr]
-    viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file, seconds=60)
-    assert process.wait(30) == 1
+    viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
+    assert process.wait(PATIENCE) == 1
     name = viewer.seat.shown.entry.name  # type: ignore[union-attr]
     assert name.endswith("-1-oom.pickle")
     assert viewer.seat.state.selected == str(taken.find(name))
@@ -146,5 +147,5 @@ def test_a_run_that_dies_of_it_leaves_its_last_words(viewer: Viewer, trainer: Ca
 def test_who_looks_at_a_scene_keeps_it_when_the_run_dies(viewer: Viewer, trainer: Callable[..., Any]) -> None:
     trainer("dies")
     viewer.until(lambda: shows(viewer, "render"))
-    viewer.until(lambda: any(e.is_file for e in viewer.state.entries), seconds=60)
+    viewer.until(lambda: any(e.is_file for e in viewer.state.entries))
     assert shows(viewer, "render")

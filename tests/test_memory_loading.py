@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import zstandard
 from memory_data import block, event, frame, segment, snapshot
+from patience import PATIENCE
 
 from viewer_app.errors import FileError
 from viewer_app.files import open_file
@@ -238,7 +239,7 @@ def test_a_file_entry_shows_it_as_a_snapshot(tmp_path: Path):
     path.write_bytes(pickle.dumps(small(), 4))
     done = threading.Event()
     source = FileSource(path, done.set)
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while source.reading and time.monotonic() < end:
         done.wait(0.1)
     entry = Entry("x", "file", "")

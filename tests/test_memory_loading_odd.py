@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from machine_cases import as_objects, by_machine, data, listing
 from memory_data import event, snapshot
+from patience import PATIENCE
 
 from viewer_app.errors import FileError
 from viewer_app.memory.loading.entries import MAX_DEVICES
@@ -130,7 +131,8 @@ def test_it_never_leaves_its_arrays(tmp_path: Path):
     """Damaged pickles through a kernel that is compiled with checks of every place."""
     here = os.path.dirname(__file__)
     done = subprocess.run([sys.executable, "-c", FUZZ, here, os.path.dirname(here)], capture_output=True, text=True,
-                          timeout=300, env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)})
+                          timeout=PATIENCE,
+                          env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)})
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout.split()[1]) > 100, "some are still sound"
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from memory_data import block as a_block
 from memory_data import event, frame, live_bytes, segment, snapshot
+from patience import PATIENCE
 
 from viewer_app.memory import load_snapshot
 from viewer_app.memory._query_tables import CALLS
@@ -297,7 +298,7 @@ def test_a_query_can_be_interrupted(real_db: Database) -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while thread.is_alive() and time.monotonic() < end:
         real_db.interrupt()
         thread.join(0.05)
@@ -321,7 +322,7 @@ def test_several_threads_may_ask(real: Snapshot, real_db: Database) -> None:
     for t in threads:
         t.start()
     for t in threads:
-        t.join(60)
+        t.join(PATIENCE)
     assert not wrong
 
 
@@ -387,7 +388,7 @@ def test_who_stops_a_query_stops_no_other(real_db: Database) -> None:
     thread.join(0.3)
     assert thread.is_alive() and not said
     mine.set()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert said == ["interrupted"]
     with pytest.raises(QueryError, match="interrupted"):
         real_db.run("SELECT 1", stop=other)  # it was stopped while it waited

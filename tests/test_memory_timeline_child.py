@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from open_files import open_files
+from patience import PATIENCE
 from timeline_cases import any_paint, random_trace
 
 from viewer_app import memory
@@ -117,7 +119,7 @@ def test_it_is_given_back_when_own_kernels_are_there(painter: Painter) -> None:
     thread.start()
     painted(5)  # as if it were the first picture
     assert painter._painted is not None
-    thread.join(60)
+    thread.join(PATIENCE)
     assert _ready._done.is_set() and not _ready.painter_is_used()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -129,8 +131,8 @@ def test_it_ends_with_its_viewer() -> None:
 from viewer_app.memory.timeline._child import Painter
 print(Painter(30.0)._process.pid, flush=True)
 os.kill(os.getpid(), 9)"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    pid, end = int(done.stdout), time.monotonic() + 60
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    pid, end = int(done.stdout), time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:
             with open(f"/proc/{pid}/stat") as stat:
@@ -148,10 +150,10 @@ def test_without_another_program_everything_is_painted_here(monkeypatch: pytest.
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr(_ready, "_done", threading.Event())
     monkeypatch.setattr(_ready, "_painter", None)
-    descriptors = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     _ready.start_painter()
     assert not _ready.painter_is_used()
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert open_files() <= before
 
 
 @pytest.mark.parametrize(("processors", "compiled", "size", "there"), [

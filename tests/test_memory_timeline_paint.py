@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from timeline_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of, without_kernels
 
 from viewer_app.memory.timeline import Addresses, Axis, Bands, Canvas, Paint
@@ -199,4 +200,4 @@ import viewer_app.memory.timeline as t
 assert "numba" not in sys.modules
 t.warm_up()
 assert "numba" in sys.modules"""
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=300)
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=PATIENCE)

@@ -132,7 +132,7 @@ time.sleep(100)
     process.kill()
     process.wait()
     try:
-        wait_until(lambda: not _runs(int(program)), 20)
+        wait_until(lambda: not _runs(int(program)))
         assert _runs(int(child))
     finally:
         os.kill(int(child), signal.SIGKILL)
@@ -152,4 +152,4 @@ def test_a_program_can_be_ended_twice(wait_until: Callable[..., Any]) -> None:
     programs.end(kept)
     programs.end(kept)
     assert kept.returncode in (-15, 143)
-    wait_until(lambda: not _runs(pid), 5)
+    wait_until(lambda: not _runs(pid))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import gsplat
 import pytest
 import torch
+from patience import PATIENCE
 
 from viewer_app.renderers import gsplat_kernels
 from viewer_app.renderers.gsplat_kernels import KernelsError, adopt, build, obstacle
@@ -126,19 +127,19 @@ def test_one_viewer_builds_and_the_others_wait(tmp_path: Path, processes: Proces
     first = processes.code(BUILDER, str(tmp_path), COMPILES, SECONDS="1")
     assert first.stdout is not None and first.stdout.readline() == "building\n"
     second = processes.code(BUILDER, str(tmp_path), COMPILES, SECONDS="1")
-    assert first.communicate(timeout=30)[0] == "built\n" and second.communicate(timeout=30)[0] == "there\n"
+    assert first.communicate(timeout=PATIENCE)[0] == "built\n" and second.communicate(timeout=PATIENCE)[0] == "there\n"
 
 
 def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(tmp_path: Path, processes: Processes) -> None:
     first = processes.code(BUILDER, str(tmp_path), COMPILES, SECONDS="2")
     assert first.stdout is not None and first.stdout.readline() == "building\n"
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while not list(tmp_path.glob(f"build-*/gsplat_cuda/{LIBRARY}")):  # the compiler has begun
         assert time.monotonic() < end
         time.sleep(0.01)
     first.kill()
     second = processes.code(BUILDER, str(tmp_path), COMPILES)
-    assert second.communicate(timeout=30)[0] == "there\n"
+    assert second.communicate(timeout=PATIENCE)[0] == "there\n"
 
 
 def test_waiting_for_another_viewer_is_told(tmp_path: Path) -> None:
@@ -164,5 +165,5 @@ def test_without_a_driver(processes: Processes) -> None:
     program = ("import sys; from viewer_app.renderers.gsplat_kernels import kernels; k = kernels(); "
                "print(k.wait(0), k.reason); print('torch' in sys.modules)")
     # With no GPU visible a machine that has some is like one that has none.
-    lines = processes.code(program, CUDA_VISIBLE_DEVICES="").communicate(timeout=60)[0].splitlines()
+    lines = processes.code(program, CUDA_VISIBLE_DEVICES="").communicate(timeout=PATIENCE)[0].splitlines()
     assert lines[0].startswith("False gsplat needs CUDA, and ") and lines[1] == "False"

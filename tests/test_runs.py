@@ -91,7 +91,7 @@ time.sleep(60)
     assert len(list_runs(runtime_dir)) == 1
     process.kill()
     process.wait()
-    wait_until(lambda: list_runs(runtime_dir) == [], 5)
+    wait_until(lambda: list_runs(runtime_dir) == [])
 
 
 def test_a_folder_that_is_being_made_is_left_alone(runtime_dir: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from browser_rig import Rig
+from patience import PATIENCE
 from PIL import Image
 
 import viewer_app.screens
@@ -141,10 +142,14 @@ def test_resize_is_told_and_followed(screen: Screen, wait_until: Callable[..., o
 def test_poll_sleeps_instead_of_spinning(screen: Screen) -> None:
     for _ in range(20):  # what the window system has to say at first
         screen.poll(0.02)
-    cpu = time.process_time()
-    for _ in range(5):
-        screen.poll(0.1)
-    assert time.process_time() - cpu < 0.25  # spinning would take twice that
+
+    def cpu() -> float:
+        before = time.process_time()
+        for _ in range(5):
+            screen.poll(0.1)
+        return time.process_time() - before
+
+    assert any(cpu() < 0.25 for _ in range(5)), "spinning takes twice that, each time"
 
 
 def test_wake_ends_a_sleep(screen: Screen) -> None:
@@ -153,9 +158,9 @@ def test_wake_ends_a_sleep(screen: Screen) -> None:
     waker = threading.Timer(0.2, screen.wake)
     waker.start()
     begin = time.monotonic()
-    events = screen.poll(30)
+    events = screen.poll(PATIENCE)
     waker.join()
-    assert time.monotonic() - begin < 25
+    assert time.monotonic() - begin < PATIENCE / 2
     assert isinstance(events, list)
 
 
@@ -226,7 +231,7 @@ def test_offscreen_events_come_in_order_and_once() -> None:
 def test_without_egl_the_message_names_the_mend(processes: Processes) -> None:
     code = "from viewer_app.screens.offscreen import create_context; create_context()"
     process = processes.code(code, GLCONTEXT_LINUX_LIBEGL="libEGL-that-is-not-there.so")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     assert "GraphicsError: EGL not found" in err
     assert "apt-get install libegl1" in err
@@ -236,7 +241,7 @@ def test_without_egl_the_message_names_the_mend(processes: Processes) -> None:
 def test_no_display_is_told_as_such(processes: Processes, display: str) -> None:
     code = "from viewer_app.screens.window import WindowScreen; WindowScreen()"
     process = processes.code(code, DISPLAY=":4567", WAYLAND_DISPLAY="")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert "GraphicsError: no window could be opened" in err
     assert "--offscreen" in err
 

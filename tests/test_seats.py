@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from PIL import Image
 from publishers import IMAGE
 from web_clients import Page
@@ -46,7 +47,7 @@ class House:
         self.until(lambda: len(self.app.seats) > count)
         return page
 
-    def until(self, condition: Callable[[], Any], seconds: float = 30.0) -> None:
+    def until(self, condition: Callable[[], Any], seconds: float = PATIENCE) -> None:
         end = time.monotonic() + seconds
         while not condition():
             self.app.turn()
@@ -54,7 +55,7 @@ class House:
 
     def at_rest(self, page: Page) -> np.ndarray:
         """(H, W, 3) int: what a page shows when everything has come to rest, without loss."""
-        end, still = time.monotonic() + 30, time.monotonic()
+        end, still = time.monotonic() + PATIENCE, time.monotonic()
         newest = self._newest.get(page)
         while newest is None or not newest.lossless or time.monotonic() < still + 0.6:
             self.app.turn()

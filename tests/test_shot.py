@@ -167,7 +167,7 @@ def runs(wait_until: Callable[..., object], count: int, streams: int) -> None:
         return (len([r for r in subscriber.runs if r.alive]) == count
                 and len([s for s in subscriber.streams if s.version > 0]) == streams)
 
-    wait_until(ready, 60)
+    wait_until(ready)
     subscriber.close()
 
 

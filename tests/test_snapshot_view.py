@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from snapshot_cases import small_snapshot
 from view_cases import module_screen, screen_fixture, shown  # noqa: F401
 
@@ -55,7 +56,7 @@ def painting(view: SnapshotView, before: Painting | None = None, grain: int = 1,
     assert found is not None
     sheet = replace(world.sheet_of(found[0], found[1], window(view, rect)), grain=grain)
     made = Painting(sheet, found[2], before)
-    assert made.done.wait(60)
+    assert made.done.wait(PATIENCE)
     assert made.error is None
     return made
 
@@ -230,7 +231,7 @@ def test_a_slow_picture_is_coarse_while_it_moves_and_fine_at_rest(view: Snapshot
     for k in range(3):
         view.handle(Wheel(90 + k, 60, 1), RECT)
         view.draw(screen.framebuffer, RECT)
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not view.complete and time.monotonic() < end:
         if view.tick(time.monotonic()):
             view.draw(screen.framebuffer, RECT)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from snapshot_cases import small_snapshot
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from viewer_app.memory.model import Snapshot
     from viewer_app.screens.offscreen import OffscreenScreen
 
-LONG = 60.0
-"""Seconds after which a test does not wait any longer."""
 
 
 # -- answers -------------------------------------------------------------------------------------------------
@@ -55,7 +54,7 @@ def test_what_was_laid_out_goes_with_it() -> None:
     content = Content(small_snapshot(0))
     edges = np.array([0, 3, 9])
     while (bands := content.bands(0)) is None or (reserved := content.reserved_envelope(0)) is None:
-        content.wait(LONG)
+        content.wait(PATIENCE)
     assert len(bands.envelope(edges)[0]) == len(reserved(edges)[0]) == 2
     held = [weakref.ref(value) for value in (bands, reserved, bands.live, content.snapshot)]
     content.close()
@@ -68,7 +67,7 @@ def test_an_answer_comes_later_and_stays(content: Content) -> None:
     calls = []
     assert content.ask("key", lambda: calls.append(1) or 42, words="Counting") is None
     assert content.misses == 1
-    assert content.wait(LONG)
+    assert content.wait(PATIENCE)
     assert content.changes >= 2
     assert [content.ask("key", lambda: 0) for _ in range(3)] == [42] * 3
     assert (content.peek("key"), content.misses, calls) == (42, 1, [1])
@@ -85,7 +84,7 @@ def test_what_fails_is_said_once_and_not_tried_again(content: Content, caplog: p
 
     for function, words in ((expected, "no such thing"), (unexpected, "ZeroDivisionError: oh")):
         content.ask(function, function)
-        assert content.wait(LONG)
+        assert content.wait(PATIENCE)
         before = content.misses, content.changes
         assert content.ask(function, function) is None
         assert content.fault(function) == words
@@ -95,27 +94,27 @@ def test_what_fails_is_said_once_and_not_tried_again(content: Content, caplog: p
 
 def test_of_a_slot_only_the_newest_question_is_worked_on(content: Content) -> None:
     begun, go, done = threading.Event(), threading.Event(), []
-    content.ask("first", lambda: begun.set() or go.wait(LONG), slot="s")
-    assert begun.wait(LONG)
+    content.ask("first", lambda: begun.set() or go.wait(PATIENCE), slot="s")
+    assert begun.wait(PATIENCE)
     for k in range(20):
         content.ask(k, lambda k=k: done.append(k) or k, slot="s")
     content.ask("other", lambda: done.append("other") or 1)
     go.set()
-    assert content.wait(LONG)
+    assert content.wait(PATIENCE)
     assert done == [19, "other"]
     for k in range(100, 120):
         content.ask(k, lambda k=k: k, slot="s")
-        assert content.wait(LONG)
+        assert content.wait(PATIENCE)
     assert [k for k in range(100, 120) if content.peek(k)] == list(range(114, 120))
     assert content.peek("other") == 1
 
 
 def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(content: Content) -> None:
     go, began = threading.Event(), threading.Event()
-    content.ask("long", lambda: (began.set(), go.wait(LONG)), lane="query", words="A long question")
-    assert began.wait(LONG)
+    content.ask("long", lambda: (began.set(), go.wait(PATIENCE)), lane="query", words="A long question")
+    assert began.wait(PATIENCE)
     content.ask("short", lambda: 1)
-    end = time.monotonic() + LONG
+    end = time.monotonic() + PATIENCE
     while content.peek("short") is None and time.monotonic() < end:
         time.sleep(0.001)
     assert content.peek("short") == 1
@@ -125,7 +124,7 @@ def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(conte
     content.close()
     assert content.cancelled()
     go.set()
-    assert content.wait(LONG)
+    assert content.wait(PATIENCE)
     assert content.peek("long") is content.peek("never") is None
     assert content.ask("after", lambda: 1) is None
     assert content.wait(0)
@@ -134,12 +133,12 @@ def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(conte
 def test_the_loop_is_never_kept_waiting(content: Content) -> None:
     """While a lane works, asking and looking return at once: no lock is held."""
     go = threading.Event()
-    content.ask("slow", lambda: go.wait(LONG))
+    content.ask("slow", lambda: go.wait(PATIENCE))
     assert content.ask("slow", lambda: 1) is None
     assert content.peek("slow") is None
     assert content.fault("slow") == ""
     go.set()
-    assert content.wait(LONG)
+    assert content.wait(PATIENCE)
 
 
 # -- where things lie ----------------------------------------------------------------------------------------
@@ -252,7 +251,7 @@ class User:
 
     def settle(self) -> np.ndarray:
         """(H, W, 3): the picture when nothing is missing in it any more."""
-        end, again = time.monotonic() + LONG, 3
+        end, again = time.monotonic() + PATIENCE, 3
         while again:
             assert time.monotonic() < end
             again = 3 if self.draw() else again - 1
@@ -369,7 +368,7 @@ def test_annotations_lie_where_they_were_said(unit: str) -> None:
     said = (Annotation("step", "START", 0, int(times[100])), Annotation("step", "END", 0, int(times[200])))
     content, look = Content(replace(base, annotations=said)), Look()
     look.settings.unit = unit  # type: ignore[assignment]
-    end = time.monotonic() + LONG
+    end = time.monotonic() + PATIENCE
     while (found := ranges_of(content, look)) is None and time.monotonic() < end:
         content.wait(1.0)
     axis = content.axis(0, unit)  # type: ignore[arg-type]

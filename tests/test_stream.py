@@ -97,9 +97,7 @@ def test_a_version_published_while_the_helper_thread_is_at_it_comes_later(wait_u
     with Subscriber() as subscriber:
         shown(subscriber, 1, wait_until)
         with published()._lock:
-            begin = time.monotonic()
-            publish(2)
-            assert time.monotonic() - begin < 0.1, "it does not wait"
+            publish(2)  # if it waited, it would do so for ever
         shown(subscriber, 2, wait_until)
 
 
@@ -151,9 +149,7 @@ def test_a_version_that_nobody_asked_for_comes_when_somebody_does(
         time.sleep(0.3)
         subscriber.poll()
         assert published()._outlets["in-place"].version <= 3, "the helper thread leaves it alone"
-        begin = time.monotonic()
         wait_until(lambda: (subscriber.poll(), stream.read(stream.version - 1))[1])
-        assert time.monotonic() - begin < 2
         assert shown(subscriber, 5, wait_until) is stream
         stream.ask()
         image.fill_(6)

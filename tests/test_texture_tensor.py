@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from gpu_memory import used
+from patience import PATIENCE
 
 import splatview.gl
 from ipc import SharingError
@@ -349,4 +350,4 @@ def test_the_choice_and_its_reasons(ctx: moderngl.Context, monkeypatch: pytest.M
 
 def test_importing_it_loads_no_torch(processes: Processes) -> None:
     done = processes.code("import sys, splatview.gl; print('torch' in sys.modules)")
-    assert done.communicate(timeout=60)[0].strip() == "False"
+    assert done.communicate(timeout=PATIENCE)[0].strip() == "False"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from PIL import Image
 
 from viewer_app.app import App, AppOptions
@@ -39,7 +40,7 @@ class Viewer(App):
 
     screen: OffscreenScreen
 
-    def do(self, *events: Any, seconds: float = 30.0) -> None:
+    def do(self, *events: Any, seconds: float = PATIENCE) -> None:
         """Take these events in and draw until nothing is left to draw."""
         if events:
             self.screen.push(*events)
@@ -49,7 +50,7 @@ class Viewer(App):
             self.turn()
             assert time.monotonic() < end, "it draws and draws"
 
-    def until(self, condition: Callable[[], Any], seconds: float = 30.0) -> None:
+    def until(self, condition: Callable[[], Any], seconds: float = PATIENCE) -> None:
         end = time.monotonic() + seconds
         while not condition():
             self.turn()
@@ -111,13 +112,16 @@ def test_an_idle_viewer_draws_nothing_and_sleeps(viewer: Viewer, picture_file: P
     end = time.monotonic() + 1.6
     while time.monotonic() < end:  # the lively second after something happened
         viewer.turn()
-    draws, begin, cpu = viewer.draws, time.monotonic(), time.process_time()
-    while time.monotonic() < begin + 2:
-        viewer.turn()
-    share = (time.process_time() - cpu) / (time.monotonic() - begin)
-    print(f"idle: {share:.2%} of a core")
+    draws = viewer.draws
+
+    def share() -> float:
+        begin, cpu = time.monotonic(), time.process_time()
+        while time.monotonic() < begin + 2:
+            viewer.turn()
+        return (time.process_time() - cpu) / (time.monotonic() - begin)
+
+    assert any(share() < 0.1 for _ in range(5)), "of a core; what else runs here may take some, but not each time"
     assert viewer.draws == draws
-    assert share < 0.1
 
 
 def test_a_picture_fills_the_room_beside_the_panel(viewer: Viewer, picture_file: Path) -> None:

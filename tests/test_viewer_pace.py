@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from test_viewer import SIZE, Viewer, picture_file_fixture, viewer_fixture  # noqa: F401
 
 from viewer_app.app import App, AppOptions
@@ -91,12 +92,12 @@ def test_a_turn_begins_when_a_version_has_come(viewer: Viewer, monkeypatch: pyte
     glances: list[float] = []
     come = [False, False, False, True]
     monkeypatch.setattr(viewer.catalogue, "has_news", lambda now: glances.append(now) or come[len(glances) - 1])
-    monkeypatch.setattr(viewer, "_patience", lambda now: 5.0)
+    monkeypatch.setattr(viewer, "_patience", lambda now: PATIENCE)
     viewer.screen.poll(0)
-    viewer._news_until = time.monotonic() + 60
+    viewer._news_until = time.monotonic() + PATIENCE
     begin = time.monotonic()
     assert viewer._wait() == []
-    assert time.monotonic() - begin < 4, "not when its patience ends"
+    assert time.monotonic() - begin < PATIENCE / 2, "not when its patience ends"
     assert len(glances) == 4
     assert min(b - a for a, b in itertools.pairwise(glances)) > 1e-4, "never busily"
     glances.clear()

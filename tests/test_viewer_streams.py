@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from publishers import BOTH, IMAGE
 from test_viewer import Viewer
 
@@ -164,12 +165,12 @@ def test_serve_writes_what_it_shows_and_ends_cleanly(processes: Processes, tmp_p
     def grey() -> bool:
         return out.exists() and Image.open(out).getpixel((590, 247)) == (77, 77, 77)
 
-    wait_until(grey, 60)
+    wait_until(grey)
     picture = np.asarray(Image.open(out))
     assert picture.shape == (520, 900, 3)
     assert picture[:494, :280].std() > 1  # the panel is in it
     program.send_signal(number)
-    _, err = program.communicate(timeout=30)
+    _, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
     assert "Traceback" not in err
     assert not list(tmp_path.glob(".*.part"))
@@ -184,9 +185,9 @@ def test_serve_in_a_window(processes: Processes, display: str, wait_until, tmp_p
     out = tmp_path / "w.png"
     program = serve(processes, "in.png", "--window", "--no-vsync", "--size", "900x520", "--out", str(out),
                     DISPLAY=display)
-    wait_until(lambda: out.exists() and np.array_equal(np.asarray(Image.open(out))[:494, 280:], picture), 60)
+    wait_until(lambda: out.exists() and np.array_equal(np.asarray(Image.open(out))[:494, 280:], picture))
     program.terminate()
-    _, err = program.communicate(timeout=30)
+    _, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
     assert err == ""
 
@@ -198,13 +199,13 @@ def test_serve_without_a_display_is_a_page_for_a_browser(processes: Processes, t
 
     program = serve(processes, "--port", "0", "--out", str(tmp_path / "o.png"), "--size", "700x400", DISPLAY="",
                     WAYLAND_DISPLAY="", SSH_CONNECTION="203.0.113.5 50000 198.51.100.7 2222", USER="somebody")
-    wait_until(viewers, 60)
+    wait_until(viewers)
     viewer = viewers()[0]
-    with urlopen(viewer.url, timeout=10) as page:
+    with urlopen(viewer.url, timeout=PATIENCE) as page:
         assert b"<title>splatview</title>" in page.read()
-    wait_until((tmp_path / "o.png").exists, 60)
+    wait_until((tmp_path / "o.png").exists)
     program.terminate()
-    _, err = program.communicate(timeout=30)
+    _, err = program.communicate(timeout=PATIENCE)
     assert viewers() == []
     assert program.returncode == 0
     assert "no display here" in err
@@ -222,7 +223,7 @@ def test_the_next_free_port_is_said_aloud(processes: Processes, wait_until) -> N
         program = serve(processes, "--web", "--port", str(port))
         line = program.stderr.readline() + program.stderr.readline()  # type: ignore[union-attr]
         program.terminate()
-        program.communicate(timeout=30)
+        program.communicate(timeout=PATIENCE)
     assert f"port {port} is taken" in line
     assert program.returncode == 0
 
@@ -240,7 +241,7 @@ def test_the_next_free_port_is_said_aloud(processes: Processes, wait_until) -> N
 ])
 def test_what_cannot_be_served_is_told(processes: Processes, args: list[str], message: str) -> None:
     program = serve(processes, *args, DISPLAY="", WAYLAND_DISPLAY="")
-    _, err = program.communicate(timeout=60)
+    _, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 2
     assert message in err
     assert "Traceback" not in err
@@ -249,7 +250,7 @@ def test_what_cannot_be_served_is_told(processes: Processes, args: list[str], me
 @pytest.mark.parametrize("command", [("serve", "--offscreen"), ("shot", "out.png")])
 def test_a_variable_that_names_no_bridge_is_told(processes: Processes, command: tuple[str, ...]) -> None:
     program = processes.python("-m", "viewer_app", *command, SPLATVIEW_INTEROP="magic")
-    _, err = program.communicate(timeout=60)
+    _, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 2
     assert "SPLATVIEW_INTEROP='magic'; legal are direct, import, register, host" in err
     assert "Traceback" not in err
@@ -257,7 +258,7 @@ def test_a_variable_that_names_no_bridge_is_told(processes: Processes, command: 
 
 def test_help_teaches(processes: Processes) -> None:
     program = serve(processes, "--help", COLUMNS="120")
-    out, _ = program.communicate(timeout=60)
+    out, _ = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0
     for word in ("--offscreen", "--run", "--max-fps", "Mouse", "usage: splatview serve"):
         assert word in out

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pytest
 import torch
+from patience import PATIENCE
 
 from ipc import messages
 from ipc.errors import SharingError
@@ -61,7 +62,7 @@ class Pair:
     def write(self, n: int, version: int, wanted: bool | None = None) -> None:
         """Until the way takes it: those that fill slots on the GPU may be busy, or rest."""
         still_wanted = None if wanted is None else lambda: wanted
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while True:
             scene = self.scene(n, version)
             if self.writer.write("gaussians", scene, META, version, still_wanted):
@@ -76,7 +77,7 @@ class Pair:
 
     def read(self, after: int = 0) -> Frame:
         """The newest frame; it has to come."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while True:
             self.reader.follow(self.writer.ref)
             frame = self.reader.read(after)

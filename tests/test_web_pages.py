@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from open_files import open_files
+from patience import PATIENCE
 from web_clients import Page
 
 from viewer_app.web import connection as bounds
@@ -79,7 +81,7 @@ def clog(connection: Connection, wait_until: Callable[..., Any]) -> None:
 
 
 def _status(port: int) -> int:
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         client.request("GET", "/")
         return client.getresponse().status
@@ -97,7 +99,7 @@ def test_a_page_arrives() -> None:
         with Page(server.port) as page:
             welcome = page.connect().greet(640, 480, 2.0, id="tab", visible=False)
             assert welcome.viewer == server.viewer and welcome.protocol == 1 and welcome.version
-            assert woken.wait(10)
+            assert woken.wait(PATIENCE)
             (connection,) = server.arrivals()
             assert server.arrivals() == []
             assert connection.hello == m.Hello(protocol=1, id="tab", width=640, height=480, scale=2.0, visible=False)
@@ -125,7 +127,7 @@ def test_what_the_page_says_is_taken_in_order(join: Callable[..., tuple[Page, Co
     assert receiver.times == sorted(receiver.times) and time.monotonic() - receiver.times[0] < 60
     assert receiver.threads == {"web"}
     page.drop()
-    assert receiver.over.wait(10)
+    assert receiver.over.wait(PATIENCE)
     assert connection.closed
 
 
@@ -195,10 +197,10 @@ def test_the_viewer_closes_a_page(join: Callable[..., tuple[Page, Connection]]) 
     assert page.receive() == m.Caption("last words")
     assert page.ended()
     assert page.close_code == 1000 and page.close_reason.startswith("enough")
-    assert receiver.over.wait(10)
+    assert receiver.over.wait(PATIENCE)
     late = Receiver()
     connection.attach(late)
-    assert late.over.wait(10)
+    assert late.over.wait(PATIENCE)
 
 
 # -- bad pages ---------------------------------------------------------------------------------------------------------
@@ -250,7 +252,7 @@ def test_what_is_no_message_ends_that_page_only(join: Callable[..., tuple[Page, 
     page.send(message)
     assert page.ended()
     assert page.close_code == code
-    assert receiver.over.wait(10) and receiver.taken == [] and connection.closed
+    assert receiver.over.wait(PATIENCE) and receiver.taken == [] and connection.closed
     another.send(m.Clipboard("fine"))
     assert other.receive() == m.Clipboard("fine")
 
@@ -283,7 +285,7 @@ def test_a_page_that_does_not_read_slows_no_other(join: Callable[..., tuple[Page
     to_stuck.attach(receiver)
     to_stuck.send_picture(picture(9))  # one too many
     assert to_stuck.closed
-    assert receiver.over.wait(10)
+    assert receiver.over.wait(PATIENCE)
     connection.send_picture(picture(51))
     assert page.picture().number == 51
 
@@ -302,15 +304,14 @@ def test_a_page_that_is_silent_is_gone(join: Callable[..., tuple[Page, Connectio
                                        monkeypatch: pytest.MonkeyPatch) -> None:
     """One that reads answers when it is asked, without its script; one that does not read is closed after a while."""
     monkeypatch.setattr(bounds, "PING_EVERY", 0.1)
-    monkeypatch.setattr(bounds, "SILENCE", 1.0)
+    monkeypatch.setattr(bounds, "SILENCE", 3.0)
     _, silent = join(reading=False)
     page, connection = join()
     receiver, other = Receiver(), Receiver()
     silent.attach(receiver)
     connection.attach(other)
-    assert receiver.over.wait(10)
-    assert silent.closed
-    assert not other.over.wait(1.5)
+    assert receiver.over.wait(PATIENCE) and silent.closed
+    assert not other.over.wait(4.5)
     connection.send(m.Clipboard("here"))
     assert page.receive() == m.Clipboard("here")
 
@@ -334,9 +335,9 @@ def test_a_page_too_many(server: WebServer, monkeypatch: pytest.MonkeyPatch, wai
 
 def test_sockets_too_many(server: WebServer, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
     monkeypatch.setattr(module, "MAX_SOCKETS", 3)
-    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(3)]
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(3)]
     try:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as last:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as last:
             assert last.recv(1) == b""
     finally:
         for one in idle:
@@ -355,7 +356,7 @@ def test_sockets_too_many(server: WebServer, monkeypatch: pytest.MonkeyPatch, wa
 
 
 def test_nothing_is_left(wait_until: Callable[..., Any]) -> None:
-    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    threads, files = threading.active_count(), open_files()
     server = WebServer(port=0, wake=lambda: None)
     pages = [Page(server.port, reading=number != 0).connect() for number in range(4)]
     idle = socket.create_connection(("127.0.0.1", server.port))
@@ -375,14 +376,13 @@ def test_nothing_is_left(wait_until: Callable[..., Any]) -> None:
     assert all(receiver.over.is_set() for receiver in receivers)
     assert all(connection.closed for connection in connections)
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", server.port), timeout=10)
-    assert pages[1].ended() and pages[1].close_code == 1001
-    assert pages[3].ended()
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+    assert pages[1].ended() and pages[1].close_code == 1001 and pages[3].ended()
     idle.close()
     for page in pages:
         page.end()
-    assert threading.active_count() == threads
-    assert len(os.listdir("/proc/self/fd")) == files
+    assert threading.active_count() <= threads
+    assert open_files() <= files
     late = Receiver()
     connections[0].attach(late)
     assert late.over.is_set()

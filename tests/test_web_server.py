@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
+from patience import PATIENCE
 from web_clients import Page
 
 from viewer_app.errors import ViewerError
@@ -26,7 +27,7 @@ def server() -> Iterator[WebServer]:
 
 
 def get(port: int, path: str = "/", method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         client.request(method, path, headers=headers)
         answer = client.getresponse()
@@ -36,7 +37,7 @@ def get(port: int, path: str = "/", method: str = "GET", **headers: str) -> tupl
 
 
 def raw(port: int, request: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
         client.sendall(request)
         received = b""
         while chunk := client.recv(65536):
@@ -119,7 +120,7 @@ def test_only_get(server: WebServer, method: str) -> None:
     b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
 ])
 def test_what_is_no_http(server: WebServer, garbage: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
         client.sendall(garbage)
         client.shutdown(socket.SHUT_WR)
         assert re.match(rb"HTTP/1.[01] 40[03] |$", client.recv(1000))

@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from patience import PATIENCE
 
 from viewer_app.web import messages as m
 
@@ -68,13 +69,13 @@ class Page:
         else:
             self._run(self._socket.send_str(message if isinstance(message, str) else m.encode(message)))
 
-    def receive(self, seconds: float = 10.0) -> m.ServerMessage:
+    def receive(self, seconds: float = PATIENCE) -> m.ServerMessage:
         return self._next(self._messages, "message", seconds)
 
-    def picture(self, seconds: float = 10.0) -> m.Picture:
+    def picture(self, seconds: float = PATIENCE) -> m.Picture:
         return self._next(self._pictures, "picture", seconds)
 
-    def newest(self, seconds: float = 10.0) -> m.Picture:
+    def newest(self, seconds: float = PATIENCE) -> m.Picture:
         """The last picture that has come, or else the next one."""
         picture = self.picture(seconds)
         while not self._pictures.empty():
@@ -92,7 +93,7 @@ class Page:
         """The files that have come since this was asked last. Does not wait."""
         return [self._files.get() for _ in range(self._files.qsize())]
 
-    def file(self, seconds: float = 10.0) -> m.File:
+    def file(self, seconds: float = PATIENCE) -> m.File:
         return self._next(self._files, "file", seconds)
 
     def quiet(self, seconds: float) -> bool:
@@ -108,7 +109,7 @@ class Page:
         self._reading = True
         self._loop.call_soon_threadsafe(self._start_reading)
 
-    def ended(self, seconds: float = 10.0) -> bool:
+    def ended(self, seconds: float = PATIENCE) -> bool:
         """Whether the server closed the connection within that time; then `close_code` and `close_reason` are set."""
         return self._over.wait(seconds)
 
@@ -135,7 +136,7 @@ class Page:
             raise AssertionError(f"no {what} within {seconds} s; the connection is {state}") from None
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
     async def _connect(self, headers: dict[str, str], token: str | None) -> None:
         if self._session is None:

@@ -90,7 +90,7 @@ class Chromium:
         self.page: Page = self._browser.new_page(viewport={"width": size[0], "height": size[1]}, bypass_csp=True)
         self.page.add_init_script(_SPY)
         self.page.goto(url)
-        self.page.wait_for_function("window.benchmark.drawn.length > 0", timeout=30_000)
+        self.page.wait_for_function("window.benchmark.drawn.length > 0", timeout=120_000)
 
     def __enter__(self) -> Chromium:
         return self

@@ -49,7 +49,7 @@ class Program:
         if pipe is self._process.stdout:
             self._answers.put({"error": "the program ended"})
 
-    def answer(self, timeout: float = 30.0) -> dict[str, Any]:
+    def answer(self, timeout: float = 120.0) -> dict[str, Any]:
         """What it says next. Raises RuntimeError when it says that something failed, or nothing in time."""
         try:
             answer = self._answers.get(timeout=timeout)
@@ -59,7 +59,7 @@ class Program:
             raise RuntimeError(f"{self.module}: {answer['error']}; {' / '.join(self.said[-3:])}")
         return answer
 
-    def ask(self, do: str, *, timeout: float = 30.0, **arguments: Any) -> dict[str, Any]:
+    def ask(self, do: str, *, timeout: float = 120.0, **arguments: Any) -> dict[str, Any]:
         """Have it do something and wait for its answer."""
         assert self._process.stdin is not None
         try:

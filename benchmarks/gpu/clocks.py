@@ -34,7 +34,7 @@ def thread_cpu_ns(threads: Sequence[threading.Thread]) -> int:
     return total
 
 
-def until(what: str, condition: Callable[[], bool], timeout: float = 30.0,
+def until(what: str, condition: Callable[[], bool], timeout: float = 120.0,
           meanwhile: Callable[[], object] | None = None) -> None:
     """Wait for something, doing `meanwhile` again and again. Raises RuntimeError that names it after `timeout` s."""
     end = time.monotonic() + timeout

@@ -46,7 +46,7 @@ class Viewer:
                     (self.seen if "seen" in message else self._answers).put(message)
         self._answers.put({"error": "the viewer ended"})
 
-    def ask(self, do: str, *, timeout: float = 20.0, **arguments: Any) -> dict[str, Any]:
+    def ask(self, do: str, *, timeout: float = 120.0, **arguments: Any) -> dict[str, Any]:
         """Send a command of `driver` and wait for its answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
@@ -59,7 +59,7 @@ class Viewer:
             raise RuntimeError(f"{do}: {answer['error']}")
         return answer
 
-    def ready(self, meanwhile: Callable[[], object] | None = None, timeout: float = 90.0) -> dict[str, Any]:
+    def ready(self, meanwhile: Callable[[], object] | None = None, timeout: float = 240.0) -> dict[str, Any]:
         """Wait until it shows something, then hide the panel; `meanwhile` is what the trainer does. Its state."""
         end = time.monotonic() + timeout
         asked = 0.0
@@ -90,7 +90,7 @@ class Viewer:
         with contextlib.suppress(OSError):  # it may have ended
             self.process.stdin.close()
         try:
-            self.process.wait(15)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

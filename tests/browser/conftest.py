@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from PIL import Image
 
-from browser.pages import WITHIN, Viewer
+from browser.pages import Viewer
 from browser.whole import Stage
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
             context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio,
                                            accept_downloads=True, **options)
             opened.callback(context.close)
-            context.set_default_timeout(WITHIN * 1000)
+            context.set_default_timeout(PATIENCE * 1000)
             if script:
                 context.add_init_script(script)
 

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from patience import PATIENCE
 from PIL import Image
 
 from viewer_app.web import messages as m
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     Open = Callable[..., Page]
 
-WITHIN = 20.0
-"""Seconds to wait for what a busy machine does late."""
 
 T = TypeVar("T", bound=m.ClientMessage)
 
@@ -65,11 +64,11 @@ class Client:
         return self.wait_for(lambda: (self.said(kind)[count - 1:] or [None])[0], f"{count} of {kind.__name__}")
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
-        end = time.monotonic() + WITHIN
+        end = time.monotonic() + PATIENCE
         with self._news:
             while not (result := condition()):
                 if not self._news.wait(end - time.monotonic()):
-                    raise AssertionError(f"not within {WITHIN} s: {what}; it said {self._said[-20:]}")
+                    raise AssertionError(f"not within {PATIENCE} s: {what}; it said {self._said[-20:]}")
             return result
 
     def gone(self) -> None:
@@ -104,9 +103,9 @@ class Viewer:
 
     def client(self) -> Client:
         """The next page that says hello."""
-        end = time.monotonic() + WITHIN
+        end = time.monotonic() + PATIENCE
         while not self._arrived:
-            assert self._news.wait(max(end - time.monotonic(), 0)), f"no page came within {WITHIN} s"
+            assert self._news.wait(max(end - time.monotonic(), 0)), f"no page came within {PATIENCE} s"
             self._news.clear()
             self._arrived += self.server.arrivals()
         return Client(self._arrived.pop(0))
@@ -145,9 +144,9 @@ def state(page: Page) -> dict[str, Any]:
 
 def until(page: Page, condition: str) -> Any:
     """Wait for a JavaScript expression to be true. Playwright's own way needs eval, which the page's policy forbids."""
-    end = time.monotonic() + WITHIN
+    end = time.monotonic() + PATIENCE
     while not (result := page.evaluate(condition)):
-        assert time.monotonic() < end, f"not within {WITHIN} s: {condition}"
+        assert time.monotonic() < end, f"not within {PATIENCE} s: {condition}"
         page.wait_for_timeout(20)
     return result
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from patience import PATIENCE
 
 import splatview
 from ipc.viewers import viewers
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from splatview.notebook import Page as Shown
 
-WITHIN = 60.0
-"""Seconds for the viewer to start and draw, on a busy machine."""
 
 
 @contextmanager
@@ -55,7 +54,7 @@ def shown() -> Iterator[Callable[..., Shown]]:
     """`splatview.show`, whose viewers end with the test."""
     from splatview import notebook as home
 
-    yield lambda **options: splatview.show(**{"port": 0, "timeout": WITHIN, **options})
+    yield lambda **options: splatview.show(**{"port": 0, "timeout": PATIENCE, **options})
     home._end_viewers()
 
 
@@ -76,12 +75,12 @@ def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open
     before = threading.active_count()
     page = shown(height=400)
     assert [v.url for v in viewers()] == [page.url]
-    assert threading.active_count() == before, "no thread of this process is left"
+    assert threading.active_count() <= before, "no thread of this process is left"
     published()
     assert shown(width=300).pid == page.pid, "both show the same viewer"
     with notebook(page._repr_html_()) as address:
         tab = open_page(address, (800, 500))
-        end = time.monotonic() + WITHIN
+        end = time.monotonic() + PATIENCE
         while True:
             picture = picture_of(tab, "notebook")
             top, bottom = share(picture, (250, 140, 20)), share(picture, (20, 60, 240))

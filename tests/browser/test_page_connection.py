@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from browser.pages import connected, drawn, on_canvas, state, until
 from viewer_app.web import messages as m
@@ -87,10 +89,13 @@ def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., View
     first.close()
     until(page, "splatview.state().notice === 'The viewer is gone. Trying again…'")
     assert not state(page)["connected"]
-    page.wait_for_timeout(900)  # it dims
-    seen = picture_of(page, "gone")
+    end, seen = time.monotonic() + PATIENCE, drawn(1280, 800)
+    while seen[100:].mean() >= 0.75 * drawn(1280, 800)[100:].mean():  # it dims
+        assert time.monotonic() < end
+        page.wait_for_timeout(100)
+        seen = picture_of(page, "gone")
     np.testing.assert_array_equal(on_canvas(page), drawn(1280, 800))  # the last picture is kept
-    assert 20 < seen[100:].mean() < 0.75 * drawn(1280, 800)[100:].mean()
+    assert seen[100:].mean() > 20
     again = start(first.port)
     assert again.port == first.port
     fresh = again.client()
@@ -160,7 +165,7 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open, wait_until:
         route.fulfill(body=script.replace("const PROTOCOL = 1;", "const PROTOCOL = 0;"), content_type="text/javascript")
 
     page = open_page(viewer.url, routes={"**/viewer.js": old})
-    wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, 20, "the page reloads")
+    wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, what="the page reloads")
     page.wait_for_load_state()
     until(page, "splatview.state().notice === 'This page is older than the viewer: reload it.'")
     page.wait_for_timeout(700)

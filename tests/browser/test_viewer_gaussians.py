@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from PIL import Image
 
 from browser.pages import until
@@ -153,7 +154,7 @@ def test_the_camera_goes_through_the_clipboard_to_a_shot(program: Program, stage
     (tmp_path / "camera.json").write_text(json.dumps(copied(page, turned)))
     shot = processes.splatview("shot", "shot.png", "--camera", "camera.json", "--size", f"{WIDTH}x{HEIGHT}",
                                **stage.env)
-    assert shot.wait(60) == 0, shot.stderr and shot.stderr.read()
+    assert shot.wait(PATIENCE) == 0, shot.stderr and shot.stderr.read()
     with Image.open(tmp_path / "shot.png") as picture:
         assert not (wrong := is_like(np.asarray(picture.convert("RGB")), share=0.999, within=2)(turned)), wrong
 

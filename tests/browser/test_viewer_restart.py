@@ -6,6 +6,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import numpy as np
+from patience import PATIENCE
 
 from browser.pages import drawn, state, until
 from browser.whole import IMAGE, Stage, comes, drag, inside, is_like, open_at, placed
@@ -52,5 +53,5 @@ def test_the_page_recovers_from_a_killed_viewer_and_says_that_the_run_ended(
     until(page, f"splatview.state().notice === '' && document.title.includes('{new.pid}')")
 
     again.process.send_signal(signal.SIGTERM)
-    assert again.process.wait(30) == 0, again.said
+    assert again.process.wait(PATIENCE) == 0, again.said
     until(page, "splatview.state().notice.startsWith('The viewer is gone')")

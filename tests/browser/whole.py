@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from patience import PATIENCE
 
 from browser.pages import CANVAS, state
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
     from programs import Processes
 
-WITHIN = 60.0
-"""Seconds to wait for programs that start and draw on a busy machine."""
 SIZE = 900, 560
 """Of the pages, in CSS pixels."""
 LEFT, BOTTOM = 280, 26
@@ -72,7 +71,7 @@ class Program:
     def listen(self) -> Program:
         """Wait until it says where it is."""
         threading.Thread(target=self._read, daemon=True).start()
-        end = time.monotonic() + WITHIN
+        end = time.monotonic() + PATIENCE
         while not self.url:
             assert time.monotonic() < end and self.process.poll() is None, f"no address; it said {self.said}"
             for line in list(self.said):
@@ -122,7 +121,7 @@ _AT_REST = f"(before) => {{ const s = splatview.state(); return s.lossless && s.
 def comes(page: Page, wrong: Callable[[np.ndarray], str], *, still: float = 0.0) -> np.ndarray:
     """(H, W, 3) uint8: what the canvas holds, as soon as that is without loss and `wrong` finds nothing wrong with it
     and has gone on to do so for `still` seconds, in which the picture stayed the same."""
-    end, frames, complaint = time.monotonic() + WITHIN, -1, "no picture without loss"
+    end, frames, complaint = time.monotonic() + PATIENCE, -1, "no picture without loss"
     picture, since = None, 0.0
     while True:
         found = page.evaluate(_AT_REST, frames)
@@ -136,7 +135,7 @@ def comes(page: Page, wrong: Callable[[np.ndarray], str], *, still: float = 0.0)
                 picture, since = now, time.monotonic()
         if picture is not None and time.monotonic() >= since + still:
             return picture
-        assert time.monotonic() < end, f"not within {WITHIN:g} s: {complaint}; the page says {state(page)}"
+        assert time.monotonic() < end, f"not within {PATIENCE:g} s: {complaint}; the page says {state(page)}"
         page.wait_for_timeout(30)
 
 

@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from patience import PATIENCE
 
 from ipc.cuda.memory import open_memory
 from ipc.messages import DeviceRingRef, MemoryRef, TensorRef
@@ -121,7 +122,7 @@ class Peer:
 
     def last_words(self) -> str:
         self.process.kill()
-        return "".join(self.process.communicate(timeout=10))
+        return "".join(self.process.communicate(timeout=PATIENCE))
 
     def say(self, text: str = "go") -> None:
         self.socket.send(text.encode())
@@ -198,7 +199,3 @@ def receive_ring(connection: socket.socket) -> tuple[DeviceRingRef, Received]:
 
 def tensor_of(memories: Sequence[Any], ref: TensorRef) -> torch.Tensor:
     return memories[ref.memory].tensor(ref.dtype, ref.shape, ref.strides, ref.offset)
-
-
-def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))

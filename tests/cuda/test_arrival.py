@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from patience import PATIENCE
 from trainers import open_files
 
 from ipc.cuda import retiring
@@ -50,7 +51,7 @@ def stream() -> Iterator[Stream]:
     made.allocation.close()
 
 
-def arrives(frame: Any, seconds: float = 5.0) -> bool:
+def arrives(frame: Any, seconds: float = PATIENCE) -> bool:
     end = time.monotonic() + seconds
     while not frame.complete and time.monotonic() < end:
         time.sleep(1e-3)
@@ -104,5 +105,5 @@ def test_a_writer_that_is_closed_while_the_gpu_is_busy_gives_everything_back(str
         writer.close()
     torch.cuda.synchronize()
     assert retiring.settle()
-    assert open_files() == files
+    assert open_files() <= files
     stream.publish()

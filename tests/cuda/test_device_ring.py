@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from conftest import Processes
+from patience import PATIENCE
 from sharing import Peer
 
 from ipc.frames import DeviceTensor
@@ -287,7 +288,7 @@ while True:
     victim.pass_on(t.ref, t.source)
     assert 0 <= int(victim.hear()) <= 250
     victim.process.kill()
-    victim.process.wait(timeout=30)
+    victim.process.wait(timeout=PATIENCE)
     victim.close()
     seen = Watch(t.reader(), seconds=10, enough=200)
     assert (seen.shown, seen.wrong) == (200, 0)
@@ -298,7 +299,7 @@ def test_following_a_ring_takes_no_cuda(trainer: Callable[..., Trainer], process
     t = trainer("image")
     follower = child(processes, tmp_path, """
 shown = last = 0
-end = time.monotonic() + 20
+end = time.monotonic() + 240
 while shown < 100 and time.monotonic() < end:
     frame = reader.read(last)
     if frame is None:
@@ -321,7 +322,7 @@ s.recv(10)
     follower.pass_on(t.ref, t.source)
     assert follower.hear() == "done"
     follower.say()
-    out, err = follower.process.communicate(timeout=30)
+    out, err = follower.process.communicate(timeout=PATIENCE)
     assert out.split() == ["100", "False", "False", "False"], err
     follower.close()
     t.stop()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from gpu_memory import used
-from sharing import open_fds
+from open_files import open_files
+from patience import PATIENCE
 
 from ipc import limits
 from ipc.cuda import driver, retiring
@@ -166,10 +167,10 @@ def test_everything_is_given_back_also_in_the_midst_of_work() -> None:
 
     cycle(0)
     torch.cuda.synchronize()
-    fds, before = open_fds(), used()
+    fds, before = open_files(), used()
     for i in range(20):
         cycle(5 if i % 5 == 0 else 0)
-    assert open_fds() == fds
+    assert open_files() <= fds
     assert used() < before + 8 * MB
 
 
@@ -201,7 +202,7 @@ for writer in writers:
 {end}
 """) for end in ENDS]
     for end, child in zip(ENDS, started, strict=True):
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=PATIENCE)
         assert (child.returncode, out, err) == (0, "", ""), end
 
 
@@ -214,7 +215,7 @@ def test_nothing_is_torn_while_the_trainer_hurries(monkeypatch: pytest.MonkeyPat
     image = torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")
     side = torch.cuda.Stream()  # what is read is not ordered behind what is written
     shown = last = version = 0
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while shown < 1000 and time.monotonic() < end:
         for _ in range(2):
             version += 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from patience import PATIENCE
 from programs import ROOT
 from renderer_cases import (
     CLASSIC,
@@ -338,7 +339,7 @@ def test_a_trainers_build_in_progress_is_left_alone(processes: Any, tmp_path: Pa
     viewer = processes.code(VIEWER, PYTHONPATH=path, CUDA_HOME="/nowhere",
                             PATH="/nowhere", XDG_CACHE_HOME=str(tmp_path / "cache"),
                             TORCH_EXTENSIONS_DIR=str(tmp_path / "trainer"))
-    out, errors = viewer.communicate(timeout=150)
+    out, errors = viewer.communicate(timeout=PATIENCE)
     assert {p.name: p.stat().st_mtime_ns for p in folder.iterdir()} == before
     if installed == "compiled":
         assert out == "True \n", out + errors

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from patience import PATIENCE
 from trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
 
 from ipc import DeviceTensor, Subscriber
@@ -93,7 +94,7 @@ def test_a_killed_trainer_leaves_its_last_scene(
     views = [t.torch() for t in frame.tensors.values() if isinstance(t, DeviceTensor)]
     assert len(views) == 6
     trainer.process.kill()
-    trainer.process.wait(10)
+    trainer.process.wait(PATIENCE)
     wait_until(lambda: (subscriber.poll(), not stream.run.alive)[-1])
     ballast = torch.full((1 << 28,), 9.0, device="cuda")  # a gigabyte that must not land there
     torch.cuda.synchronize()
@@ -116,7 +117,7 @@ def test_a_trainer_that_ends_leaves_its_last_scene(
     assert trainer.process.stdin is not None
     begin = time.monotonic()
     trainer.process.stdin.close()
-    assert trainer.process.wait(20) == 0
+    assert trainer.process.wait(PATIENCE) == 0
     assert time.monotonic() - begin < 10
     wait_until(lambda: (subscriber.poll(), not stream.run.alive)[-1])
     assert frame.intact()

@@ -13,6 +13,7 @@ import pytest
 import torch
 from gpu_memory import used
 from interop_cases import OwnMemory, expected, same
+from patience import PATIENCE
 from sharing import Peer
 
 from ipc import SharingError
@@ -144,7 +145,7 @@ def test_every_pixel_in_place_and_live(trainer: Peer, ctx: moderngl.Context, req
             got = read_source(ctx, source)
             assert same(got, expected(tensor, layout), tensors[name].dtype), (name, k, source.access)
     trainer.say("end")
-    trainer.process.wait(timeout=60)
+    trainer.process.wait(timeout=PATIENCE)
     for name, source in sources.items():
         tensor, layout = wanted(name, 3)
         assert same(read_source(ctx, source), expected(tensor, layout), tensors[name].dtype), f"{name} after the end"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from gpu_memory import MB, used
+from patience import PATIENCE
 from trainers import ALLOCATORS, Trainer
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def test_a_viewer_in_another_pid_namespace(
         trainer.do("memory()")  # and torch's cache is empty
         attached = used(trainer.process.pid)
     viewer.process.kill()
-    viewer.process.wait(10)
+    viewer.process.wait(PATIENCE)
     begin = time.monotonic()
 
     def is_left() -> dict[str, Any]:
@@ -165,7 +166,7 @@ def test_a_viewer_in_another_pid_namespace(
     print(f"noticed after {time.monotonic() - begin:.1f} s")
     for value in (11, 12):
         trainer.do(f"publish({value})")  # it goes on without
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while True:
         now = is_left()
         more = collections.Counter(now["files"]) - collections.Counter(before["files"])

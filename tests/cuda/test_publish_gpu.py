@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from patience import PATIENCE
 from trainers import Trainer, next_frame, stream_of, values
 
 import splatview
@@ -171,7 +172,7 @@ threading.Thread(target=work, daemon=True).start()
     torch.zeros(1, device="cuda")
     with Subscriber(ways=(way,)) as subscriber:
         stream = stream_of(subscriber, wait_until, "frames")
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while shown < 100 and time.monotonic() < end:
             subscriber.poll()
             frame = stream.read(last)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from memory_cases import PLACE, Reader, meter, newest, reader_fixture, rows  # noqa: F401
+from patience import PATIENCE
 
 import splatview
 from ipc import taken
@@ -189,7 +190,7 @@ def test_memory_that_runs_out(processes: Processes, reader: Reader, wait_until: 
     assert oom.tolist() == [1 << 44]
     trainer.stdin.write("\n")
     trainer.stdin.flush()
-    _, err = trainer.communicate(timeout=60)
+    _, err = trainer.communicate(timeout=PATIENCE)
     assert f"splatview memory {path}" in err
     assert trainer.returncode == 0, err
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from conftest import Processes
+from patience import PATIENCE
 from viewer_cases import (
     BRIDGES,
     FORMS,
@@ -86,7 +87,7 @@ def test_images_alone_need_no_cuda(trainers: dict[str, Trainer], tmp_path: Path)
     started = Processes(tmp_path)
     try:
         program = started.code(VIEWER, *names, SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_RENDERER="gl")
-        out, err = program.communicate(timeout=90)
+        out, err = program.communicate(timeout=PATIENCE)
     finally:
         started.close()
     assert program.returncode == 0, err
@@ -112,7 +113,7 @@ def test_shot(trainers: dict[str, Trainer], tmp_path: Path, bridge: str) -> None
         for name in ("ring uint8 HWC", "in-place float16 CHW"):
             program = started.python("-m", "viewer_app", "shot", "out.png", "--stream", name,
                                      SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_INTEROP=bridge)
-            _, err = program.communicate(timeout=60)
+            _, err = program.communicate(timeout=PATIENCE)
             assert program.returncode == 0, err
             got = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
             assert np.abs(got - expected_image(trainer.k, *name.split()[1:])).max() <= 1, name

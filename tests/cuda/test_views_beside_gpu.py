@@ -13,6 +13,7 @@ import torch
 from beside_cases import LOOKS, Look, alone, opened, part
 from device_frames import Shared
 from frames import cloud
+from patience import PATIENCE
 from view_cases import shown
 from viewer_cases import (
     CAMERA,
@@ -77,12 +78,12 @@ class Followed:
     def __init__(self, screen: OffscreenScreen, trainer: Trainer, name: str, view: View) -> None:
         self.trainer, self.view = trainer, view
         self.subscriber: Subscriber = make_subscriber(screen.ctx, None)
-        self.source = StreamSource(find_stream(self.subscriber, name, None, time.monotonic() + 30))
+        self.source = StreamSource(find_stream(self.subscriber, name, None, time.monotonic() + PATIENCE))
         self.source.open()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Take what comes, as the viewer's loop does."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while not condition():
             self.subscriber.poll()
             self.view.tick(time.monotonic())

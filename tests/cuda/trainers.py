@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from patience import PATIENCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -146,7 +148,7 @@ def stream_of(subscriber: Subscriber, wait_until: Callable[..., Any], name: str 
     return stream
 
 
-def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0, seconds: float = 30.0) -> Frame:
+def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0, seconds: float = PATIENCE) -> Frame:
     """The newest frame with a version over `after`."""
     end = time.monotonic() + seconds
     while True:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from conftest import Processes
+from patience import PATIENCE
 from test_viewer import Viewer
 from viewer_programs import PATTERN, TRAINER
 
@@ -49,7 +50,7 @@ class Trainer:
 
     def last_words(self) -> str:
         self.process.kill()
-        return "".join(self.process.communicate(timeout=20))[-3000:]
+        return "".join(self.process.communicate(timeout=PATIENCE))[-3000:]
 
     def next(self) -> None:
         assert self.process.stdin is not None
@@ -117,7 +118,7 @@ def about(viewer: Viewer) -> str:
 
 
 def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE
     while not any(e.name == name for e in viewer.state.entries):
         viewer.turn()
         trainer.alive()
@@ -137,7 +138,7 @@ def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
 
 def wait_for(viewer: Viewer, trainer: Trainer, want: np.ndarray, rect: Rect | None = None) -> None:
     """Until the picture is this, to one in 255."""
-    end, worst = time.monotonic() + 20, -1
+    end, worst = time.monotonic() + PATIENCE, -1
     while time.monotonic() < end:
         viewer.turn()
         pixels = viewer.pixels()
@@ -186,7 +187,7 @@ def psnr(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def wait_for_scene(viewer: Viewer, trainer: Trainer, want: np.ndarray, least: float = 36.0) -> GaussianView:
-    end, best, view = time.monotonic() + 30, 0.0, None
+    end, best, view = time.monotonic() + PATIENCE, 0.0, None
     while time.monotonic() < end:
         viewer.turn()
         slot = viewer.seat.shown
