@@ -59,6 +59,15 @@ def ctx() -> Iterator[moderngl.Context]:
 
 
 @pytest.fixture(scope="session")
+def timeline_kernels() -> None:
+    """The compiled kernels of memory timelines: so that none arrives in the middle of a test, after numpy has painted
+    what it compares with."""
+    from viewer_app.memory.timeline import warm_up
+
+    warm_up()
+
+
+@pytest.fixture(scope="session")
 def display() -> Iterator[str]:
     """A display for windows: the user's, or a virtual one."""
     if os.environ.get("DISPLAY"):

@@ -103,8 +103,8 @@ def test_a_picture_without_a_display(memory: Any, real: Path, cache: Path, tmp_p
                           capture_output=True, text=True, timeout=PATIENCE, check=False,
                           env={**os.environ, "XDG_CACHE_HOME": str(cache)})
     assert shot.returncode == 0, shot.stderr
-    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "s.png")),
-                                  np.asarray(Image.open(tmp_path / "m.png")))
+    ours, theirs = (np.asarray(Image.open(tmp_path / name)).astype(int) for name in ("m.png", "s.png"))
+    np.testing.assert_allclose(ours, theirs, atol=1)  # one may be painted by numpy, if kernels take long to load
 
 
 def test_a_picture_of_the_memory_of_a_run(processes: Any, tmp_path: Path) -> None:

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> None:
-    _ready.warm_up()  # so that the program only has to load them
+pytestmark = pytest.mark.usefixtures("timeline_kernels")  # so that the program only has to load them
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ from viewer_app.views._snapshot.panes.stacks import StacksPane
 if TYPE_CHECKING:
     from viewer_app.memory.model import Snapshot
 
+pytestmark = pytest.mark.usefixtures("timeline_kernels")
+
 PANES = {"events": "EventsPane", "stacks": "StacksPane", "segments": "SegmentsPane", "compare": "ComparePane",
          "leaks": "LeaksPane", "oom": "OomPane", "sql": "SqlPane", "about": "AboutPane", "details": "DetailsPane"}
 

@@ -28,6 +28,9 @@ from viewer_app.views._snapshot.panes.stacks import StacksPane
 if TYPE_CHECKING:
     from viewer_app.memory.model import Snapshot
 
+pytestmark = pytest.mark.usefixtures("timeline_kernels")
+
+
 # -- stacks ------------------------------------------------------------------------------------------------------------
 
 

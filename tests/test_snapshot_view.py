@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from viewer_app.screens.offscreen import OffscreenScreen
     from viewer_app.views._snapshot.layout import Window
 
+pytestmark = pytest.mark.usefixtures("timeline_kernels")
+
 RECT = Rect(0, 0, 180, 120)
 
 

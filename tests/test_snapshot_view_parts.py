@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from viewer_app.memory.model import Snapshot
     from viewer_app.screens.offscreen import OffscreenScreen
 
+pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
 
 # -- answers -------------------------------------------------------------------------------------------------
