@@ -266,7 +266,7 @@ HERE = Path(__file__).parent
 
 
 def child(processes: Processes, folder: Path, source: str, leases: Path) -> Peer:
-    path = os.pathsep.join([str(HERE.parent.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HERE.parent.parent), str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
     begin = "import socket, sys\ns = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\ns.settimeout(60)\n" \
             "s.connect(sys.argv[1])\n"
     return Peer(processes, folder, CHILD + source, str(leases), begin=begin, PYTHONPATH=path)
