@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import PATIENCE
 
 from ipc import Subscriber
 from ipc.board import BoardReader
@@ -28,11 +30,17 @@ while True:
 """
 
 
-def _watch(subscriber: Subscriber, check: bool, pause: float, seconds: float, enough: int) -> tuple[int, int, int]:
-    """Read frames half by half, with a pause between: (shown, of them torn, given up)."""
-    shown = torn = given_up = last = 0
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and shown < enough:
+@dataclass
+class Watched:
+    shown: int = 0
+    torn: int = 0
+    given_up: int = 0
+
+
+def _watch(subscriber: Subscriber, check: bool, pause: float, enough: Callable[[Watched], bool]) -> Watched:
+    """Read frames half by half, with a pause between, until there was enough to see."""
+    seen, last, end = Watched(), 0, time.monotonic() + PATIENCE
+    while time.monotonic() < end and not enough(seen):
         subscriber.poll()
         for stream in subscriber.streams:
             stream.open()
@@ -45,12 +53,12 @@ def _watch(subscriber: Subscriber, check: bool, pause: float, seconds: float, en
                 time.sleep(pause)
                 second = pixels[200:].copy()
                 if check and not frame.intact():
-                    given_up += 1
+                    seen.given_up += 1
                     continue
                 last = frame.version
-                shown += 1
-                torn += len({int(first.min()), int(first.max()), int(second.min()), int(second.max())}) > 1
-    return shown, torn, given_up
+                seen.shown += 1
+                seen.torn += len({int(first.min()), int(first.max()), int(second.min()), int(second.max())}) > 1
+    return seen
 
 
 @pytest.fixture
@@ -67,33 +75,29 @@ def no_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_frame_shown_is_whole(flat_out: Subscriber) -> None:
-    shown, torn, _ = _watch(flat_out, check=True, pause=0.0, seconds=10, enough=300)
-    assert shown > 50
-    assert torn == 0
+    seen = _watch(flat_out, check=True, pause=0.0, enough=lambda seen: seen.shown == 300)
+    assert (seen.shown, seen.torn) == (300, 0)
     flat_out.close()
 
 
 def test_a_lease_keeps_the_writer_away_from_a_slow_reader(flat_out: Subscriber) -> None:
-    shown, torn, _ = _watch(flat_out, check=True, pause=0.05, seconds=15, enough=20)
-    assert shown == 20
-    assert torn == 0
+    seen = _watch(flat_out, check=True, pause=0.05, enough=lambda seen: seen.shown == 20)
+    assert (seen.shown, seen.torn) == (20, 0)
     flat_out.close()
 
 
 @pytest.mark.usefixtures("no_leases")
 def test_without_leases_slow_readings_are_given_up_not_shown(flat_out: Subscriber) -> None:
-    _, torn, given_up = _watch(flat_out, check=True, pause=0.05, seconds=3, enough=20)
-    assert torn == 0
-    assert given_up > 5
+    seen = _watch(flat_out, check=True, pause=0.05, enough=lambda seen: seen.given_up == 20)
+    assert (seen.given_up, seen.torn) == (20, 0)
     flat_out.close()
 
 
 @pytest.mark.usefixtures("no_leases")
 def test_the_sequence_check_is_what_keeps_frames_whole(flat_out: Subscriber) -> None:
     """The counter-proof: the same reading without the check shows torn frames."""
-    shown, torn, _ = _watch(flat_out, check=False, pause=0.05, seconds=15, enough=20)
-    assert shown == 20
-    assert torn > 5
+    seen = _watch(flat_out, check=False, pause=0.05, enough=lambda seen: seen.torn == 6)
+    assert seen.torn == 6
     flat_out.close()
 
 

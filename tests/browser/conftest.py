@@ -37,7 +37,7 @@ def chromium() -> Iterator[Browser]:
     if not Path(CHROMIUM).is_file():
         pytest.skip(f"no {CHROMIUM}: apt-get install chromium, or name another in SPLATVIEW_TEST_CHROMIUM")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS, timeout=PATIENCE * 1000)
         yield browser
         browser.close()
 
