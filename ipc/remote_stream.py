@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ipc import messages
 from ipc.errors import SharingError
+from ipc.rate import Rate
 from ipc.ways import WAYS, NotYet
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ipc.remote import RemoteRun
     from ipc.ways.base import FrameReader
 
-_RATE_PERIOD = 0.5
 _PATIENCE = 3.0
 """Seconds within which memory that was announced must be open."""
 _UNANSWERED = 0.05
@@ -30,7 +30,7 @@ class RemoteStream:
         self.run = run
         self.info = info
         self.rate_hz = 0.0
-        """Publishes per second, measured over the last half second."""
+        """Publishes per second, lately."""
         self.fault: str | None = None
         """Why its data cannot be read, for people."""
         self.fallback = ""
@@ -53,7 +53,7 @@ class RemoteStream:
         """When to tell the helper thread that a version is asked for."""
         self._failed: dict[str, str] = {}
         self._last_version = 0
-        self._rate_mark: tuple[float, int] | None = None
+        self._rate = Rate()
 
     @property
     def name(self) -> str:
@@ -225,10 +225,5 @@ class RemoteStream:
         self._read, self._unanswered = 0, math.inf
 
     def _measure(self, now: float) -> None:
-        if self._rate_mark is None:  # what was published before we came is not a rate
-            self._rate_mark = (now, self.version)
-        since, version = self._rate_mark
-        if now - since >= _RATE_PERIOD:
-            current = self.version
-            self.rate_hz = max(0.0, (current - version) / (now - since))
-            self._rate_mark = (now, current)
+        self._rate.look(now, self.version)
+        self.rate_hz = self._rate.hz

@@ -1,0 +1,36 @@
+"""How often something happens, from a count of it that is looked at now and then."""
+
+from __future__ import annotations
+
+_PERIOD = 0.5
+"""Seconds between two rates, at least."""
+_LEAST = 0.02
+"""Times per second below which it has stopped."""
+
+
+class Rate:
+    """Counts from one time that the count went up to another: then what comes once a second is 1 Hz, whether a look
+    comes just before it or just after."""
+
+    def __init__(self) -> None:
+        self.hz = 0.0
+        """Times per second; 0 while it is not known."""
+        self._count: int | None = None
+        self._came = 0.0
+        self._mark: tuple[float, int] | None = None
+
+    def look(self, now: float, count: int) -> None:
+        """There have been so many by `now` (seconds)."""
+        if count == self._count:
+            if self.hz and (silent := now - self._came) > 2 / self.hz:  # rarer than it was, or over
+                self.hz = 1 / silent if silent < 1 / _LEAST else 0.0
+            return
+        first, self._count, self._came = self._count is None, count, now
+        if first:  # when the last of them came is not known
+            return
+        if self._mark is None:
+            self._mark = now, count
+        since, before = self._mark
+        if now - since >= _PERIOD:
+            self.hz = max(0.0, (count - before) / (now - since))
+            self._mark = now, count
