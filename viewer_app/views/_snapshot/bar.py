@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 _FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
           | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse)
-_SEARCH = 230
-"""Points."""
+_SEARCH, _LEAST = 230, 140
+"""Points: the width of the search field, and where there is little room."""
+_CORNER = 236
+"""Points at the right end that are left free where there is room: a browser's page has its buttons there."""
 
 
 class Bar:
@@ -41,21 +43,25 @@ class Bar:
         try:
             tab = look.tab
             names = {key: name for key, name in TABS.items() if key != "oom" or ooms(content, look.device)}
-            wide = rect.width >= ONE_ROW * scale
-            if wide:
-                self._tabs(look, names, rect, scale)
+            if rect.width >= ONE_ROW * scale:
+                begin = self._tabs(look, names, rect, scale) + 12 * scale
+                imgui.set_cursor_screen_pos(ImVec2(begin, rect.y + (rect.height - imgui.get_frame_height()) / 2))
             else:
                 self._tab_list(look, names, rect, scale)
-            changed = self._search(content, look, rect, scale, wide=wide)
+                begin = imgui.get_cursor_screen_pos().x
+            room = rect.x + rect.width - 12 * scale - begin
+            width = min(max(room - _CORNER * scale, _LEAST * scale), _SEARCH * scale, room)
+            changed = self._search(content, look, width, scale)
             return changed or look.tab != tab
         finally:
             imgui.end()
 
-    def _tabs(self, look: Look, names: dict[str, str], rect: Rect, scale: float) -> None:
+    def _tabs(self, look: Look, names: dict[str, str], rect: Rect, scale: float) -> float:
+        """Where they end."""
         draw = imgui.get_window_draw_list()
         pad, gap = 9 * scale, 1 * scale
         need = sum(imgui.calc_text_size(name).x + 2 * pad + gap for name in names.values())
-        room = rect.width - (_SEARCH + 34) * scale
+        room = rect.width - (_LEAST + 34) * scale
         if need > room:
             pad = max(pad - (need - room) / (2 * len(names)), 3 * scale)
         x, line = rect.x + 6 * scale, imgui.get_text_line_height()
@@ -77,6 +83,7 @@ class Bar:
         line_color = imgui.get_color_u32(imgui.Col_.separator)
         draw.add_rect_filled(ImVec2(rect.x, rect.y + rect.height - 1), ImVec2(rect.x + rect.width,
                                                                            rect.y + rect.height), line_color)
+        return x
 
     def _tab_list(self, look: Look, names: dict[str, str], rect: Rect, scale: float) -> None:
         """On a narrow screen."""
@@ -86,12 +93,8 @@ class Bar:
         look.tab = keys[picked]
         imgui.same_line()
 
-    def _search(self, content: Content, look: Look, rect: Rect, scale: float, *, wide: bool) -> bool:
-        if wide:
-            height = imgui.get_frame_height()
-            imgui.set_cursor_screen_pos(ImVec2(rect.x + rect.width - (_SEARCH + 12) * scale,
-                                               rect.y + (rect.height - height) / 2))
-        imgui.set_next_item_width(_SEARCH * scale if wide else -1)
+    def _search(self, content: Content, look: Look, width: float, scale: float) -> bool:
+        imgui.set_next_item_width(width)
         focus = look.wants_focus == "search"
         if focus:
             imgui.set_keyboard_focus_here()
