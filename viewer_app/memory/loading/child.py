@@ -72,6 +72,7 @@ class Reader:
                     if word == "error":
                         raise FileError(str(said[0]))
                     last = str(said[0]), float(said[1])
+                    progress(*last)
 
     def _why(self) -> str:
         """Why it ended without a word."""

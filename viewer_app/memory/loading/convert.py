@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 2**31 - 2
 MAX_SETTINGS = 1 << 20
+_READING = 0.7
+"""Of the time that it takes, reading the events; the rest is pairing."""
 
 
 def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool = False, file_bytes: int = 0,
@@ -51,7 +53,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     done = [0]
 
     def told(count: int) -> None:
-        progress("reading events", (done[0] + count) / max(sum(counts), 1))
+        progress("reading events", _READING * (done[0] + count) / max(sum(counts), 1))
 
     events: dict[int, Events] = {}
     for device, (trace, count) in enumerate(zip(traces, counts, strict=True)):
@@ -66,10 +68,10 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     notes: list[str] = []
     made: list[Trace] = []
     for device in sorted(events.keys() | segments.keys()):
-        progress("pairing", len(made) / len(events.keys() | segments.keys()))
+        progress("pairing", _READING + (1 - _READING) * len(made) / len(events.keys() | segments.keys()))
         e = events.get(device)
         if e is None:
-            e = TraceReader([], device, tables).finish(told, consume=False)
+            e = TraceReader([], device, tables).finish(lambda count: None, consume=False)
         made.append(_trace(device, e, *segments.get(device, _no_segments()), notes))
     notes += _more_notes(data, made)
     texts, stacks = tables.interner.finish()

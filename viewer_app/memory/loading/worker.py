@@ -93,13 +93,14 @@ class _Out:
     """Lines of JSON on stdout, not too many of them."""
 
     def __init__(self) -> None:
-        self._next = 0.0
+        self._next = self._far = 0.0
 
     def told(self, what: str, fraction: float) -> None:
-        now = time.monotonic()
+        """Never less than before, though a file that the quick way cannot read is read again."""
+        now, self._far = time.monotonic(), max(self._far, fraction)
         if now >= self._next:
             self._next = now + PERIOD
-            self.say("progress", what, round(fraction, 4))
+            self.say("progress", what, round(self._far, 4))
 
     def say(self, *words: Any) -> None:
         sys.stdout.write(json.dumps(words) + "\n")
