@@ -20,11 +20,12 @@ from memory_cases import (  # noqa: F401
     newest,
     reader_fixture,
 )
+from patience import PATIENCE
 
 import splatview
 from ipc import messages, taken
 from ipc.kinds import MEMORY_COLUMNS, MEMORY_ROWS
-from splatview import recording
+from splatview import memory, recording
 from splatview.adapt.memory import FINE, Samples
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def test_a_clock_that_is_set_back_breaks_nothing() -> None:
 
 
 def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader, cache: Path,
-                                           wait_until: Callable[..., Any]) -> None:
+                                           wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PATIENCE", PATIENCE)  # until the call below
     for step in range(3):
         splatview.publish_memory(hz=50, step=step)
     wait_until(lambda: len(reader.look().samples))
@@ -107,8 +109,9 @@ def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader,
     assert [a["stage"] for a in written["external_annotations"]] == ["START", "END"] * 4
 
 
-def test_a_snapshot_does_not_wait_for_a_trainer_that_publishes_rarely(allocator: Allocator, reader: Reader,
-                                                                      wait_until: Callable[..., Any]) -> None:
+def test_a_snapshot_does_not_wait_for_a_trainer_that_publishes_rarely(
+        allocator: Allocator, reader: Reader, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "REST", PATIENCE)
     splatview.publish_memory(hz=50)
     wait_until(lambda: len(reader.look().samples))
     reader.stream.request_snapshot()
@@ -131,7 +134,9 @@ def test_only_those_who_look_can_ask(allocator: Allocator, reader: Reader, wait_
 
 def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, reader: Reader,
                                                       caplog: pytest.LogCaptureFixture,
-                                                      wait_until: Callable[..., Any]) -> None:
+                                                      wait_until: Callable[..., Any],
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "OOM_REST", PATIENCE)
     splatview.publish_memory(hz=1)
     wait_until(lambda: len(reader.look().samples))
     allocator.fail()
@@ -140,7 +145,7 @@ def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, read
     assert newest("ooms") == 1
     assert f"splatview memory {taken.find(name)}" in caplog.text
     wait_until(lambda: reader.look().meta["snapshot"] == name)
-    allocator.fail()  # and no second one within ten seconds
+    allocator.fail()  # and no second one so soon
     assert allocator.snapshots == 1
     assert newest("ooms") == 2
     run = name.removesuffix("-1-oom.pickle")

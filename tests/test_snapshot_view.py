@@ -32,6 +32,12 @@ pytestmark = pytest.mark.usefixtures("timeline_kernels")
 RECT = Rect(0, 0, 180, 120)
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No picture is taken for a slow one, which would make the next one coarse, when the machine does other work."""
+    monkeypatch.setattr("viewer_app.views._snapshot.plot._SLOW", PATIENCE)
+
+
 @pytest.fixture
 def view(screen: OffscreenScreen) -> Iterator[SnapshotView]:
     screen.resize(RECT.width, RECT.height, 1.0)
