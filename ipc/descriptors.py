@@ -38,7 +38,6 @@ _TIMEOUT = 2.0
 _ANSWER = struct.Struct("=I")
 
 
-
 class _Offer(NamedTuple):
     total: int
     fds: tuple[int, ...] = ()

@@ -54,6 +54,7 @@ def test_one_bad_file_among_good_ones_does_not_end_the_viewer(folder: Path, proc
     viewer = processes.splatview("serve", str(folder / "junk.ply"), str(folder / "good.png"), "--offscreen", "--out",
                                  str(folder / "shown.png"))
     wait_until(lambda: (folder / "shown.png").exists() or viewer.poll() is not None)
+    assert viewer.poll() is None
     viewer.terminate()
     assert viewer.wait(timeout=PATIENCE) == 0
     assert (folder / "shown.png").exists()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from imgui_bundle import imgui
-from snapshot_panes_rig import PATIENCE, WHOLE, Rig, real_fixture, rig_fixture  # noqa: F401
+from patience import PATIENCE
+from snapshot_panes_rig import WHOLE, Rig, real_fixture, rig_fixture  # noqa: F401
 
 from viewer_app.views._snapshot.panes._examples import EXAMPLES
 from viewer_app.views._snapshot.panes.sql import SqlPane, count_words, tabbed

@@ -159,7 +159,7 @@ def _moved(case: Case, trace: Path, env: dict[str, str]) -> list[dict[str, str]]
                 if part == 1.0 and how == "pan":
                     continue  # there is nowhere to go
                 viewer.ask("look", part=part)
-                until("a whole picture", lambda: viewer.ask("painted")["complete"], 180)
+                until("a whole picture", lambda: viewer.ask("painted")["complete"], PATIENCE)
                 viewer.ask("hand", how=how)
                 time.sleep(0.5)
                 viewer.ask("begin")
@@ -169,7 +169,7 @@ def _moved(case: Case, trace: Path, env: dict[str, str]) -> list[dict[str, str]]
                 cpu = cpu_seconds(viewer.pid) - cpu
                 viewer.ask("hand", how="rest")
                 begin = time.monotonic()
-                until("a whole picture", lambda: viewer.ask("painted")["complete"], 180)
+                until("a whole picture", lambda: viewer.ask("painted")["complete"], PATIENCE)
                 rows.append({"trace": case.what, "what": f"{how} at {part:g} of the time",
                              **_rate(got, cpu, time.monotonic() - begin)})
     return rows

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from ipc.messages import Ref, SegmentRef
     from ipc.ways.base import Source
 
+
 class SlotWriter:
     """The trainer's side. Calls must not overlap: the stream's lock sees to that.
 

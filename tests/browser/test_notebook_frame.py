@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from splatview.notebook import Page as Shown
 
 
-
 @contextmanager
 def notebook(html: str) -> Iterator[str]:
     """The address of a page that holds `html`, as a notebook's is: another port, another name."""

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from patience import PATIENCE
 
 from browser.pages import connected, drawn, on_canvas, png, state, until
 from viewer_app.web import messages as m
@@ -88,7 +87,7 @@ def test_latency_and_frame_rate(viewer: Viewer, open_page: Open, wait_until: Cal
         client.shows(drawn(320, 240), at=page.evaluate("performance.now()"))
         return re.fullmatch(r"\d+ ms · \d+/s", page.inner_text("#readout"))
 
-    wait_until(readout, PATIENCE, "numbers in the corner")
+    wait_until(readout, what="numbers in the corner")
     until(page, f"document.querySelector('#readout').textContent === '{NONE} · 0/s'")  # they age
 
 

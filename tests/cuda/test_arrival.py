@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from open_files import open_files
 from patience import PATIENCE
-from trainers import open_files
 
 from ipc.cuda import retiring
 from ipc.cuda.memory import Allocation

@@ -6,7 +6,6 @@ import json
 import os
 import select
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from patience import PATIENCE
@@ -165,7 +164,3 @@ def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0, sec
 def values(frame: Frame) -> dict[str, np.ndarray]:
     """Copies of its tensors on the host."""
     return {name: t.to_float32() for name, t in frame.tensors.items()}
-
-
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))

@@ -67,8 +67,9 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     segments = read_segments(listed(data.get("segments"), "segments"), tables)
     notes: list[str] = []
     made: list[Trace] = []
-    for device in sorted(events.keys() | segments.keys()):
-        progress("pairing", _READING + (1 - _READING) * len(made) / len(events.keys() | segments.keys()))
+    devices = sorted(events.keys() | segments.keys())
+    for device in devices:
+        progress("pairing", _READING + (1 - _READING) * len(made) / len(devices))
         e = events.get(device)
         if e is None:
             e = TraceReader([], device, tables).finish(lambda count: None, consume=False)
