@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 _NUMPY = {"uint8": np.uint8, "float16": np.float16, "bfloat16": np.uint16, "float32": np.float32,
-          "float64": np.float64}
+          "float64": np.float64, "int32": np.int32}
 
 
 class Piece(NamedTuple):
@@ -59,7 +59,7 @@ class RemoteTensor:
     """A tensor in another process's memory on the host, read-only."""
 
     dtype: str
-    """"uint8", "float16", "bfloat16", "float32" or "float64"."""
+    """"uint8", "int32", "float16", "bfloat16", "float32" or "float64"."""
     array: np.ndarray
     """A view, valid while the frame is held. bfloat16, which NumPy lacks, comes as uint16."""
 

@@ -11,6 +11,23 @@ memory     "samples" (N, 13), float64, at most 4096 rows, the oldest first: what
            meta "device": "cuda:0", or "cpu" as long as only the host's memory is known; "gpu": its name, "total": its
            bytes; "hz"; "snapshot": what the newest full snapshot is called (`ipc.taken`), "" before there is one;
            "snapshots": how many there were; "trouble": why there is less than there could be.
+overlay    what is drawn over another stream's picture (`StreamInfo.over`), in its pixels: (0, 0) is its upper left
+           corner, x goes right, y down, the middle of the first pixel is (0.5, 0.5). All tensors but "boxes" may be
+           missing; N, M, L, T count boxes, groups of points, lines, notes. Texts are UTF-8, each ended by a zero byte.
+           "boxes" (N, 4) x0 y0 x1 y1; of each box "classes" (N,) int32, which decide the colour, -1: none; "scores"
+           (N,), NaN: none; "colors" (N, 4) uint8 RGBA, alpha 0: by class; "labels" uint8, N texts; and where it has a
+           mask "masks" (N, h, w) uint8, not 0: inside, or "runs" (R,) int32, the lengths of runs outside and inside by
+           turns, the first outside, column by column as in COCO, those of box n up to "run_ends" (N,) int32.
+           "points" (M, K, 3) x y confidence, over 0: seen; "skeleton" (E, 2) int32, which of the K are joined;
+           "point_classes" (M,) int32. "lines" (V, 2), of line l up to "line_ends" (L,) int32; "line_classes" (L,)
+           int32. "notes_at" (T, 2) with "notes" uint8, T texts. Floats are float32.
+           meta "version": the version of the other stream that it was computed on, "time_ns": when that was published,
+           0: not known; "width", "height": the picture that it was computed on, if it is of another size, else 0;
+           "mask_width", "mask_height": of runs; "motion": whether boxes may be moved between two results.
+           Optional "by": who found it; "rate_hz", "work_ms", "skipped": how often, how long it took, of how many
+           frames none were looked at; "trouble": why there is less than there could be, for people.
+
+Of any kind, meta "trouble" is said over the picture.
 """
 
 from __future__ import annotations
@@ -35,6 +52,10 @@ MEMORY_COLUMNS = ("time", "step", "allocated", "low", "peak", "active", "request
 allocator counts them: allocated, at that time, the least since the row before (low) and the most (peak); and the most
 since the row before of active, requested, reserved, inactive_split. host: the process's resident bytes, likewise.
 Counts since the process began: allocations, retries (of cudaMalloc, after cached memory was given back), ooms."""
+OVERLAY_MOST = {"boxes": 10_000, "points": 100_000, "vertices": 200_000, "notes": 1_000, "text": 1 << 20,
+                "runs": 1 << 22, "mask_bytes": 1 << 28, "side": 1 << 15}
+"""The most of each in one overlay: boxes, points in all, vertices of lines, notes, bytes of texts, runs, bytes of
+masks, pixels along one side of a mask."""
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -102,10 +123,65 @@ def _check_memory(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
             raise ValueError(f"{name!r} is {meta[name]!r}, not of type {kind.__name__}")
 
 
+_OVERLAY: dict[str, tuple[str, tuple[int | str, ...]]] = {
+    "boxes": ("float32", ("N", 4)), "classes": ("int32", ("N",)), "scores": ("float32", ("N",)),
+    "colors": ("uint8", ("N", 4)), "labels": ("uint8", ("text",)), "masks": ("uint8", ("N", "h", "w")),
+    "runs": ("int32", ("runs",)), "run_ends": ("int32", ("N",)), "points": ("float32", ("M", "K", 3)),
+    "skeleton": ("int32", ("E", 2)), "point_classes": ("int32", ("M",)), "lines": ("float32", ("vertices", 2)),
+    "line_ends": ("int32", ("L",)), "line_classes": ("int32", ("L",)), "notes_at": ("float32", ("T", 2)),
+    "notes": ("uint8", ("text of notes",)),
+}
+"""dtype and shape of an overlay's tensors; one letter means the same number wherever it stands."""
+
+
+def _check_overlay(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
+    if unknown := set(tensors) - set(_OVERLAY):
+        raise ValueError(f"an overlay does not have {sorted(unknown)}")
+    if "boxes" not in tensors:
+        raise ValueError("an overlay needs 'boxes', (0, 4) if there are none")
+    counts: dict[str, int] = {}
+    for name, (dtype, shape) in tensors.items():
+        wanted, pattern = _OVERLAY[name]
+        fits = dtype == wanted and len(shape) == len(pattern) and all(
+            counts.setdefault(mark, extent) == extent if isinstance(mark, str) else mark == extent
+            for mark, extent in zip(pattern, shape, strict=True))
+        if not fits:
+            raise ValueError(f"{name} is {dtype} of shape {shape}, not {wanted} of shape "
+                             f"({', '.join(str(counts.get(str(m), m)) for m in pattern)})")
+    for pair in (("runs", "run_ends"), ("lines", "line_ends"), ("notes_at", "notes")):
+        if (pair[0] in tensors) != (pair[1] in tensors):
+            raise ValueError(f"an overlay has {pair[0]} and {pair[1]}, or neither")
+    most = OVERLAY_MOST
+    for what, count, limit in (
+            ("boxes", counts["N"], most["boxes"]), ("points", counts.get("M", 0) * counts.get("K", 1), most["points"]),
+            ("groups of points", counts.get("M", 0), most["points"]), ("joints", counts.get("E", 0), most["points"]),
+            ("vertices", counts.get("vertices", 0), most["vertices"]), ("lines", counts.get("L", 0), most["vertices"]),
+            ("notes", counts.get("T", 0), most["notes"]), ("bytes of labels", counts.get("text", 0), most["text"]),
+            ("bytes of notes", counts.get("text of notes", 0), most["text"]), ("runs", counts.get("runs", 0),
+                                                                               most["runs"]),
+            ("bytes of masks", counts["N"] * counts.get("h", 0) * counts.get("w", 0), most["mask_bytes"]),
+            ("pixels along a mask", max(counts.get("h", 0), counts.get("w", 0)), most["side"])):
+        if count > limit:
+            raise ValueError(f"an overlay of {count} {what}; at most {limit}")
+    for name, kind, top in (("version", int, 2**63 - 1), ("time_ns", int, 2**63 - 1), ("width", int, most["side"]),
+                            ("height", int, most["side"]), ("mask_width", int, most["side"]),
+                            ("mask_height", int, most["side"]), ("motion", bool, 1)):
+        value = meta.get(name, kind())
+        if type(value) is not kind or not 0 <= value <= top:
+            raise ValueError(f"{name!r} is {value!r}, not of type {kind.__name__} from 0 to {top}")
+    for name in ("by", "trouble"):
+        if not isinstance(meta.get(name, ""), str):
+            raise ValueError(f"{name!r} is {meta[name]!r}, not of type str")
+    for name in ("rate_hz", "work_ms", "skipped"):
+        if type(meta.get(name, 0)) not in (int, float):
+            raise ValueError(f"{name!r} is {meta[name]!r}, not a number")
+
+
 _CHECKS: dict[str, Callable[[Mapping[str, Spec], Mapping[str, Any]], None]] = {
     "image": _check_image,
     "gaussians": _check_gaussians,
     "memory": _check_memory,
+    "overlay": _check_overlay,
 }
 SHOWABLE = ("image", "gaussians")
 """The kinds of what `splatview.publish` takes so far."""

@@ -1,6 +1,6 @@
 """Bounds on everything that comes from outside. They are checked before anything is allocated or opened."""
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 
 MAX_STREAMS = 256
@@ -28,5 +28,5 @@ MAX_PIECES = 4096
 MIN_SLOTS, MAX_SLOTS = 3, 16
 """Slots of a ring: fewer than three and a reader could be overtaken by one writer."""
 
-ITEM_SIZE = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+ITEM_SIZE = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4}
 """Bytes per element of the types that can be shared."""

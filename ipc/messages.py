@@ -19,7 +19,7 @@ Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME)]
 Text = Annotated[str, Meta(max_length=limits.MAX_META_TEXT)]
 Word = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")]
-DType = Literal["uint8", "float16", "bfloat16", "float32", "float64"]
+DType = Literal["uint8", "float16", "bfloat16", "float32", "float64", "int32"]
 Kind = Literal["image", "gaussians", "cameras", "overlay", "scalars", "memory"]
 Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]
@@ -128,6 +128,10 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """UUID of the GPU that its tensors lie on; empty for the CPU."""
     live: bool = False
     """Whether the tensors change in place between two versions."""
+    over: Annotated[str, Meta(max_length=limits.MAX_NAME)] = ""
+    """Of kind overlay: the name of the stream that it is drawn over."""
+    over_run: Annotated[str, Meta(max_length=64)] = ""
+    """The id of the run which publishes that stream; "": this run if it has one of the name, otherwise any."""
 
 
 class ViewerInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

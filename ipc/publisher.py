@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 class Publisher:
     """A run: everything that this process publishes."""
 
-    def __init__(self, name: str | None = None, on_fault: Callable[[BaseException], None] | None = None):
+    def __init__(self, name: str | None = None, on_fault: Callable[[BaseException], None] | None = None, *,
+                 hidden: bool = False):
         """Make the run's folder and start answering viewers.
 
         `name`: what people call the run; the script's name by default. `on_fault` hears of every fault of the
-        surroundings that happens later; they are counted anyway, and never raised.
+        surroundings that happens later; they are counted anyway, and never raised. `hidden`: only who knows the
+        run's id finds it.
         Raises IpcError when the run cannot be made.
         """
         self.pid = os.getpid()
@@ -36,7 +38,7 @@ class Publisher:
         """By the stream's name: what to call, from the helper thread, when a viewer asks for a full snapshot."""
         self._on_fault = on_fault
         self._lock = threading.Lock()
-        self.folder = create_run(name or _script_name(), self.pid, time.time())
+        self.folder = create_run(name or _script_name(), self.pid, time.time(), hidden)
         try:
             self.board = Board()
             self._helper = Helper(self.folder, self.board, self.streams, self.fault, self._asked)

@@ -43,6 +43,8 @@ class Description(msgspec.Struct, frozen=True):
     pid: Annotated[int, Meta(ge=1, le=2**31)]
     started: float
     """Seconds since the epoch."""
+    hidden: bool = False
+    """Whether it is found only by who knows its id: what a program of ours publishes for another one."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,16 @@ def _usable(path: Path, mend: str) -> Path:
     return path
 
 
-def create_run(name: str, pid: int, started: float) -> OwnedRunFolder:
-    """Make this process's run folder, locked before anyone can see it. Raises RuntimeFolderError."""
+def create_run(name: str, pid: int, started: float, hidden: bool = False) -> OwnedRunFolder:
+    """Make this process's run folder, locked before anyone can see it; `hidden` as in Description.
+
+    Raises RuntimeFolderError.
+    """
     root = runtime_folder()
     remove_stale(root)
     run_id = f"{_slug(name)}-{pid}-{secrets.token_hex(2)}"
     hidden, final = root / f".{run_id}", root / run_id
-    description = Description(limits.PROTOCOL, run_id, name[: limits.MAX_NAME], pid, started)
+    description = Description(limits.PROTOCOL, run_id, name[: limits.MAX_NAME], pid, started, hidden)
     try:
         hidden.mkdir(mode=0o700)
         fd = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -17,10 +17,11 @@ from ipc.board import COPIES
 from ipc.errors import SharingError
 from ipc.limits import MAX_META_TEXT
 from ipc.messages import StreamInfo
+from ipc.offered import Offered
 from ipc.outlet import Outlet, at_rest
-from ipc.preference import Place, Preference
+from ipc.preference import Place
 from ipc.tally import LOOK, Steady, Tally
-from ipc.ways import CPU_WAYS, WAYS
+from ipc.ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,8 @@ class Stream:
         self.readers = 0
         """Viewers that opened this stream. Written by the helper thread alone."""
         self.live = False
+        self.over = "", ""
+        """Of kind overlay: what it is drawn over, a stream's name and its run's id (`StreamInfo`)."""
         self.late = False
         """Whether a version could not be shared at its publish. Taken back by the helper thread."""
         self._looks: tuple[tuple[int, ...], str, str] | None = None
@@ -56,13 +59,7 @@ class Stream:
         self._outlets: dict[str, Outlet] = {}
         """By way. Never changed in place, since two threads look at it."""
         self._lock = threading.Lock()
-        self._preference = Preference(kind)
-        self._ways: tuple[str, ...] = CPU_WAYS
-        self._failed: dict[str, str] = {}
-        """Ways that this run cannot offer, and why."""
-        self._device: str = "cpu"
-        self._gpu = ""
-        self._capturing: Callable[[], bool] | None = None
+        self._offered = Offered(kind)
         self._place = Place()
         self._tended = 0.0
 
@@ -81,7 +78,8 @@ class Stream:
         version, steady = tally.version + 1, tally.steady
         asked = self.readers and (steady is None or value[0] is not steady.tensors or not version & LOOK
                                   or tally.asked)
-        if asked and self._capturing is not None and self._capturing():
+        capturing = self._offered.capturing
+        if asked and capturing is not None and capturing():
             # Nothing runs yet, and what we would record would run at each replay.
             self._run.board.count_skipped()
             return
@@ -105,38 +103,21 @@ class Stream:
         """Say what is published from now on, and what the caller asked for: `copy` True, False or either, `live`."""
         self._form = form
         looks, wishes = (form.shape, form.dtype, form.device), (copy, live)
-        if looks == self._looks and wishes == self._preference.wishes:
+        if looks == self._looks and wishes == self._offered.preference.wishes:
             return
-        if form.device != self._device:
+        if form.device != self._offered.device:
             with self._lock:
                 for outlet in self._outlets.values():
                     outlet.close()
-                self._failed.clear()
-                self._settle_on(form.device)
-        self._preference.wishes = wishes
+                trouble = self._offered.settle_on(form.device, self.tally)
+            if trouble is not None:
+                self._run.fault(trouble)
+        self._offered.preference.wishes = wishes
         self.tally.steady = None
         self.live = live
         self._looks = looks
-        self._order_ways()
+        self._offered.order()
         self._run.announce()
-
-    def _settle_on(self, device: str) -> None:
-        tally = self.tally
-        self._device, self._gpu, tally.raw_stream, self._capturing = device, "", None, None
-        if device != "cpu":
-            import torch
-
-            tally.device = int(device.partition(":")[2] or 0)
-            tally.raw_stream = torch._C._cuda_getCurrentRawStream
-            self._capturing = torch._C._cuda_isCurrentStreamCapturing
-            tally.cuda_stream = tally.raw_stream(tally.device)
-            try:
-                from ipc.cuda import driver
-
-                self._gpu = driver.gpu_uuid(tally.device)
-            except SharingError as e:
-                self._failed |= {"in-place": str(e), "device-ring": str(e)}
-                self._run.fault(e)
 
     def _share(self, form: Form, value: Published, version: int) -> None:
         place, tally = self._place, self.tally
@@ -158,10 +139,10 @@ class Stream:
         frame: Unpacked | None = None
         same = stays = place.same(tensors)
         if self.tally.raw_stream is not None:
-            preference = self._preference
+            preference = self._offered.preference
             if same is not preference.expected:
                 if preference.saw(place.number):
-                    self._order_ways()
+                    self._offered.order()
                     self._run.announce()
             elif not same:
                 preference.place = place.number
@@ -199,7 +180,7 @@ class Stream:
 
     def _rests(self, outlet: Outlet) -> bool:
         """Whether an in-place outlet whose tensors moved waits a little, since another way would be better."""
-        return self._ways[:1] != ("in-place",) and time.monotonic() - outlet.moved < _REST
+        return self._offered.ways[:1] != ("in-place",) and time.monotonic() - outlet.moved < _REST
 
     def _is_late(self) -> None:
         self.tally.steady = None
@@ -211,7 +192,7 @@ class Stream:
                still_wanted: Callable[[], bool] | None) -> bool:
         """Whether the outlet has this version now. Under the lock."""
         tensors, meta = frame
-        if outlet.way not in self._ways:
+        if outlet.way not in self._offered.ways:
             return True  # it failed; its viewers are choosing another
         try:
             writer = outlet.writer
@@ -237,18 +218,14 @@ class Stream:
 
     def _failed_by(self, outlet: Outlet, error: SharingError) -> None:
         """Offer this way no more, if there is another. Its viewers see that, and take the next."""
-        if len(self._ways) < 2:
+        if len(self._offered.ways) < 2:
             raise error
-        self._failed[outlet.way] = str(error)
+        self._offered.failed[outlet.way] = str(error)
         outlet.close()
-        self._order_ways()
+        self._offered.order()
         self._run.announce()
         self._run.fault(SharingError(f"stream {self.name!r} cannot be shared by {outlet.way}, and goes by "
-                                     f"{self._ways[0]}: {error}"))
-
-    def _order_ways(self) -> None:
-        ways = CPU_WAYS if self._device == "cpu" else self._preference.ways()
-        self._ways = tuple(w for w in ways if w not in self._failed) or ways[-1:]
+                                     f"{self._offered.ways[0]}: {error}"))
 
     # Any thread.
 
@@ -262,7 +239,7 @@ class Stream:
         if form is not None:
             return form, value
         form, value = self._form.following(*value)
-        return (form, value) if (form.kind, form.device) == (self.kind, self._device) else None
+        return (form, value) if (form.kind, form.device) == (self.kind, self._offered.device) else None
 
     @property
     def info(self) -> StreamInfo | None:
@@ -270,9 +247,10 @@ class Stream:
         if self._looks is None:
             return None
         shape, dtype, device = self._looks
-        why = "; ".join(f"{way}: {reason}" for way, reason in self._failed.items())[:MAX_META_TEXT]
+        offered = self._offered
         return StreamInfo(self.index, self.name, self.kind, shape, dtype, device,  # type: ignore[arg-type]
-                          self._ways, why, self._gpu, self.live)  # type: ignore[arg-type]
+                          offered.ways, offered.why[:MAX_META_TEXT], offered.gpu, self.live,  # type: ignore[arg-type]
+                          *self.over)
 
     def ref(self, way: str) -> Ref | None:
         """Where the frames lie that one way brings; None before there is one."""
@@ -319,7 +297,7 @@ class Stream:
         return self.readers > 0 and self.tally.newest is not None and any(map(self._lacks, self._outlets.values()))
 
     def _lacks(self, outlet: Outlet) -> bool:
-        if outlet.way not in self._ways:
+        if outlet.way not in self._offered.ways:
             return False
         if outlet.in_place:
             return outlet.version != self.version and (self.tally.steady is None or self.tally.asked)

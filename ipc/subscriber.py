@@ -132,6 +132,8 @@ class Subscriber:
 
     def _wants(self, folder: RunFolder) -> bool:
         d, w = folder.description, self._wanted
+        if d.hidden:
+            return d.id == w
         return w is None or d.id.startswith(w) or w in (d.name, str(d.pid))
 
 

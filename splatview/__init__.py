@@ -20,24 +20,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_HOME = {
+    "close": "publishing",
+    "gl": "",
+    "paused": "publishing",
+    "publish": "publishing",
+    "publish_memory": "memory",
+    "show": "notebook",
+    "wait_while_paused": "publishing",
+}
+"""The module of each name; "" for what is a module itself."""
+
 __all__ = ["__version__", "close", "gl", "paused", "publish", "publish_memory", "show", "wait_while_paused"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOME:
         raise AttributeError(f"module 'splatview' has no attribute {name!r}; it has {', '.join(__all__[1:])}")
-    if name == "gl":
-        from importlib import import_module
+    from importlib import import_module
 
-        return import_module("splatview.gl")  # which sets the name here
-    if name == "show":
-        from splatview import notebook as home
-    elif name == "publish_memory":
-        from splatview import memory as home
-    else:
-        from splatview import publishing as home
-
-    value = globals()[name] = getattr(home, name)
+    home = import_module(f"splatview.{_HOME[name] or name}")
+    value = globals()[name] = getattr(home, name) if _HOME[name] else home
     return value
 
 

@@ -180,7 +180,7 @@ def test_a_copy_that_is_refused_is_a_fault_and_its_slot_is_free_again(images: Ru
     machine.refuses = {"cuMemcpyDtoDAsync"}
     images.publish(picture(8, 9, 4))
     assert "cuMemcpyDtoDAsync: refused" in str(images.faults.pop())
-    assert "device-ring" not in images.stream._ways, "there is another way"
+    assert "device-ring" not in images.stream._offered.ways, "there is another way"
     assert images.stream._outlets["device-ring"].writer is None
     assert retiring.settle(), "no slot counts as busy for ever"
     with pytest.raises(ValueError, match="released"):

@@ -1,10 +1,17 @@
-"""`python -m viewer_app serve | shot | memory`: what the commands of `splatview` with these names run."""
+"""`python -m viewer_app serve | shot | memory`: what the commands of `splatview` with these names run.
+
+And the programs that `splatview` starts for itself (`_PROGRAMS`), which nobody types.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
+
+_PROGRAMS: dict[str, str] = {}
+"""By name, the module whose `main(args)` it is."""
 
 
 def main(args: list[str] | None = None) -> int:
@@ -13,6 +20,9 @@ def main(args: list[str] | None = None) -> int:
     from viewer_app.errors import ViewerError
 
     try:
+        if args and args[0] in _PROGRAMS:
+            _allow_descriptors()
+            return import_module(_PROGRAMS[args[0]]).main(args[1:])
         begin(args)
         from viewer_app.commands import parse
 
