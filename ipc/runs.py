@@ -129,16 +129,16 @@ def create_run(name: str, pid: int, started: float, hidden: bool = False) -> Own
     root = runtime_folder()
     remove_stale(root)
     run_id = f"{_slug(name)}-{pid}-{secrets.token_hex(2)}"
-    hidden, final = root / f".{run_id}", root / run_id
+    making, final = root / f".{run_id}", root / run_id
     description = Description(limits.PROTOCOL, run_id, name[: limits.MAX_NAME], pid, started, hidden)
     try:
-        hidden.mkdir(mode=0o700)
-        fd = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        making.mkdir(mode=0o700)
+        fd = os.open(making / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        (hidden / _DESCRIPTION).write_bytes(msgspec.json.encode(description))
-        hidden.rename(final)
+        (making / _DESCRIPTION).write_bytes(msgspec.json.encode(description))
+        making.rename(final)
     except OSError as e:
-        shutil.rmtree(hidden, ignore_errors=True)
+        shutil.rmtree(making, ignore_errors=True)
         raise RuntimeFolderError(f"runtime folder {root}: {e.strerror}; "
                                  "set SPLATVIEW_RUNTIME_DIR to a folder you can write") from None
     return OwnedRunFolder(final, description, fd)
