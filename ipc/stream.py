@@ -78,8 +78,7 @@ class Stream:
         version, steady = tally.version + 1, tally.steady
         asked = self.readers and (steady is None or value[0] is not steady.tensors or not version & LOOK
                                   or tally.asked)
-        capturing = self._offered.capturing
-        if asked and capturing is not None and capturing():
+        if asked and (capturing := self._offered.capturing) is not None and capturing():
             # Nothing runs yet, and what we would record would run at each replay.
             self._run.board.count_skipped()
             return

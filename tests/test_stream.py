@@ -58,7 +58,7 @@ def publish(value: int) -> None:
 def offer(monkeypatch: pytest.MonkeyPatch, **ways: Way) -> None:
     """Let CPU tensors go by these ways, the best first."""
     names = tuple(name.replace("_", "-") for name in ways)
-    monkeypatch.setattr("ipc.stream.CPU_WAYS", names)
+    monkeypatch.setattr("ipc.offered.CPU_WAYS", names)
     for name, way in zip(names, ways.values(), strict=True):
         monkeypatch.setitem(WAYS, name, way)
 
