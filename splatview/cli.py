@@ -21,6 +21,7 @@ _OWN = {
     "status": "list the runs, streams and viewers of this machine",
     "doctor": "test everything splatview needs, and say how to mend what is missing",
     "demo": "train a small Gaussian scene and watch it",
+    "camera": "show a webcam, a video or a network stream, and what a detector finds in it",
 }
 
 _USAGE = """usage: splatview COMMAND [options]
@@ -75,6 +76,8 @@ def _run(command: str) -> Callable[[list[str]], int]:
         from splatview.commands.status import main
     elif command == "doctor":
         from splatview.commands.doctor import main
+    elif command == "camera":
+        from splatview.commands.camera import main
     else:
         from splatview.commands.demo import main
     return main

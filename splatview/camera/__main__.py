@@ -1,0 +1,27 @@
+"""`python -m splatview.camera capture | infer SETTINGS`: the programs that `splatview camera` starts.
+
+SETTINGS is JSON: `splatview.camera.capture.CaptureSettings`, `splatview.camera.inference.InferenceSettings`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(args: list[str]) -> int:
+    """The exit status; 2 for what cannot be done, and stderr says why."""
+    if len(args) == 2 and args[0] == "capture":
+        from splatview.camera.capture import main as program
+    elif len(args) == 2 and args[0] == "infer":
+        from splatview.camera.inference import main as program
+    else:
+        print("usage: python -m splatview.camera capture | infer SETTINGS", file=sys.stderr)
+        return 2
+    try:
+        return program(args[1])
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

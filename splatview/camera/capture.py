@@ -1,0 +1,149 @@
+"""The process that captures: `python -m splatview.camera capture SETTINGS`.
+
+One thread reads the source and keeps the newest picture; the main thread publishes it. So reading never waits for
+publishing, and what a source does, or fails to do, is told whether or not it comes back from it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from splatview.camera.reading import Reading
+from splatview.camera.sources import HopelessError, SourceSettings, source_for
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+HUNG = 75
+"""The exit status of a process whose source never came back from a call: another process may have more luck."""
+_HANGS_AFTER = 60.0
+"""Seconds beyond a source's patience; looking up a name in the network may well take half of it."""
+_LOOK = 0.25
+_MOST_TEXT = 400
+
+
+class CaptureSettings(SourceSettings, frozen=True, kw_only=True):
+    """What to capture, and under which name to publish it."""
+
+    stream: str = "camera"
+    loop: bool = True
+    """Whether a recording begins again at its end."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What the capturing process tells its parent: one line of JSON on standard output."""
+
+    event: Literal["open", "trouble", "ended"]
+    text: str
+
+
+def say(event: Literal["open", "trouble", "ended"], text: str) -> None:
+    sys.stdout.write(msgspec.json.encode(Said(event, text)).decode() + "\n")
+    sys.stdout.flush()
+
+
+def main(settings: str) -> int:
+    """Capture until told to end. The exit status: 2 for what can never be read, and stderr says why."""
+    decoded = msgspec.json.decode(settings, type=CaptureSettings)
+    try:
+        reading = Reading(source_for(decoded), decoded)
+    except HopelessError as e:
+        print(e, file=sys.stderr)
+        return 2
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: reading.stop())
+    reading.start()
+    try:
+        return _Capture(reading, decoded).run()
+    except BrokenPipeError:  # the parent is gone
+        return 1
+    finally:
+        reading.stop()
+
+
+class _Capture:
+    """Publishes what is read, and says what goes wrong."""
+
+    def __init__(self, reading: Reading, settings: CaptureSettings):
+        self._reading = reading
+        self._settings = settings
+        self._last: NDArray[np.uint8] | None = None
+        self._told = ""
+        """The trouble that was said last; "" while there is none."""
+        self._came = time.monotonic()
+
+    def run(self) -> int:
+        reading = self._reading
+        while not (reading.opened or reading.trouble or reading.hopeless or reading.stopped):
+            reading.wait(_LOOK)
+            if self._hung():
+                return self._give_up()
+        if not (reading.hopeless or reading.stopped):
+            self._tell()
+            import torch  # noqa: F401 - while the parent starts the others
+
+            reading.forget_dropped()
+        while not reading.stopped:
+            if reading.hopeless:
+                print(reading.hopeless, file=sys.stderr)
+                return 2
+            image = reading.take(_LOOK)
+            now = time.monotonic()
+            if image is not None:
+                self._last, self._came = image, now
+                if self._told and not reading.trouble:
+                    self._told = ""
+                    say("open", f"{reading.source.words}: it goes on")
+                self._publish(image)
+            elif self._tell():
+                self._publish(self._shown())
+            if self._hung():
+                return self._give_up()
+        return 0
+
+    def _tell(self) -> bool:
+        """Say what is new; whether that is to be seen on the picture."""
+        reading, patience = self._reading, self._settings.patience
+        trouble = reading.trouble
+        if not trouble and not reading.ended and time.monotonic() - self._came > patience:
+            trouble = f"{reading.source.words}: no picture for {patience:g} s"
+        if not trouble and not self._told and reading.opened and self._last is None:
+            if not reading.said:
+                reading.said = True
+                say("open", reading.source.words)
+            return False
+        if not trouble or trouble == self._told:
+            return False
+        self._told = trouble
+        say("ended" if reading.ended else "trouble", trouble)
+        return True
+
+    def _publish(self, image: NDArray[np.uint8]) -> None:
+        import splatview
+
+        meta: dict[str, Any] = {"camera_hz": self._reading.rate_hz, "dropped": self._reading.dropped}
+        if self._told:
+            meta["trouble"] = self._told[:_MOST_TEXT]
+        splatview.publish(image, self._settings.stream, kind="image", layout="HWC", **meta)
+
+    def _shown(self) -> NDArray[np.uint8]:
+        """What trouble is said over: the last picture, or a dark one if there was none yet."""
+        if self._last is None:
+            import numpy as np
+
+            self._last = np.full((self._settings.height or 720, self._settings.width or 1280, 3), 24, np.uint8)
+        return self._last
+
+    def _hung(self) -> bool:
+        return self._reading.stuck_for > self._settings.patience + _HANGS_AFTER
+
+    def _give_up(self) -> int:
+        print(f"{self._reading.source.words}: it does not come back from a call", file=sys.stderr, flush=True)
+        os._exit(HUNG)  # a thread that is stuck in a driver would keep the interpreter from ending
