@@ -14,16 +14,19 @@ memory     "samples" (N, 13), float64, at most 4096 rows, the oldest first: what
 overlay    what is drawn over another stream's picture (`StreamInfo.over`), in its pixels: (0, 0) is its upper left
            corner, x goes right, y down, the middle of the first pixel is (0.5, 0.5). All tensors but "boxes" may be
            missing; N, M, L, T count boxes, groups of points, lines, notes. Texts are UTF-8, each ended by a zero byte.
+           Floats are float32; what is not finite is not drawn, and what is may lie anywhere.
            "boxes" (N, 4) x0 y0 x1 y1; of each box "classes" (N,) int32, which decide the colour, -1: none; "scores"
-           (N,), NaN: none; "colors" (N, 4) uint8 RGBA, alpha 0: by class; "labels" uint8, N texts; and where it has a
+           (N,), NaN: none; "colors" (N, 4) uint8 RGBA, alpha 0: by class; "labels" uint8, N texts, or, where these are
+           missing since the classes lie on a GPU, "names" uint8, texts of the classes from 0 on; and where it has a
            mask "masks" (N, h, w) uint8, not 0: inside, or "runs" (R,) int32, the lengths of runs outside and inside by
            turns, the first outside, column by column as in COCO, those of box n up to "run_ends" (N,) int32.
            "points" (M, K, 3) x y confidence, over 0: seen; "skeleton" (E, 2) int32, which of the K are joined;
            "point_classes" (M,) int32. "lines" (V, 2), of line l up to "line_ends" (L,) int32; "line_classes" (L,)
-           int32. "notes_at" (T, 2) with "notes" uint8, T texts. Floats are float32.
+           int32. "notes_at" (T, 2) with "notes" uint8, T texts.
            meta "version": the version of the other stream that it was computed on, "time_ns": when that was published,
-           0: not known; "width", "height": the picture that it was computed on, if it is of another size, else 0;
-           "mask_width", "mask_height": of runs; "motion": whether boxes may be moved between two results.
+           each 0: not known; "width", "height": the picture that it was computed on, if it is of another size (1, 1:
+           coordinates go from 0 to 1), else 0; "mask_width", "mask_height": of runs; "motion": whether boxes may be
+           moved between two results.
            Optional "by": who found it; "rate_hz", "work_ms", "skipped": how often, how long it took, of how many
            frames none were looked at; "trouble": why there is less than there could be, for people.
 
@@ -129,7 +132,7 @@ _OVERLAY: dict[str, tuple[str, tuple[int | str, ...]]] = {
     "runs": ("int32", ("runs",)), "run_ends": ("int32", ("N",)), "points": ("float32", ("M", "K", 3)),
     "skeleton": ("int32", ("E", 2)), "point_classes": ("int32", ("M",)), "lines": ("float32", ("vertices", 2)),
     "line_ends": ("int32", ("L",)), "line_classes": ("int32", ("L",)), "notes_at": ("float32", ("T", 2)),
-    "notes": ("uint8", ("text of notes",)),
+    "notes": ("uint8", ("text of notes",)), "names": ("uint8", ("text of names",)),
 }
 """dtype and shape of an overlay's tensors; one letter means the same number wherever it stands."""
 
@@ -148,33 +151,38 @@ def _check_overlay(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None
         if not fits:
             raise ValueError(f"{name} is {dtype} of shape {shape}, not {wanted} of shape "
                              f"({', '.join(str(counts.get(str(m), m)) for m in pattern)})")
-    for pair in (("runs", "run_ends"), ("lines", "line_ends"), ("notes_at", "notes")):
-        if (pair[0] in tensors) != (pair[1] in tensors):
-            raise ValueError(f"an overlay has {pair[0]} and {pair[1]}, or neither")
-    most = OVERLAY_MOST
+    for one, other in (("runs", "run_ends"), ("lines", "line_ends"), ("notes_at", "notes")):
+        if (one in tensors) != (other in tensors):
+            raise ValueError(f"an overlay has {one} and {other}, or neither")
+    if "masks" in tensors and "runs" in tensors:
+        raise ValueError("an overlay has masks or runs, not both")
+    get, most = counts.get, OVERLAY_MOST
     for what, count, limit in (
-            ("boxes", counts["N"], most["boxes"]), ("points", counts.get("M", 0) * counts.get("K", 1), most["points"]),
-            ("groups of points", counts.get("M", 0), most["points"]), ("joints", counts.get("E", 0), most["points"]),
-            ("vertices", counts.get("vertices", 0), most["vertices"]), ("lines", counts.get("L", 0), most["vertices"]),
-            ("notes", counts.get("T", 0), most["notes"]), ("bytes of labels", counts.get("text", 0), most["text"]),
-            ("bytes of notes", counts.get("text of notes", 0), most["text"]), ("runs", counts.get("runs", 0),
-                                                                               most["runs"]),
-            ("bytes of masks", counts["N"] * counts.get("h", 0) * counts.get("w", 0), most["mask_bytes"]),
-            ("pixels along a mask", max(counts.get("h", 0), counts.get("w", 0)), most["side"])):
-        if count > limit:
-            raise ValueError(f"an overlay of {count} {what}; at most {limit}")
-    for name, kind, top in (("version", int, 2**63 - 1), ("time_ns", int, 2**63 - 1), ("width", int, most["side"]),
-                            ("height", int, most["side"]), ("mask_width", int, most["side"]),
-                            ("mask_height", int, most["side"]), ("motion", bool, 1)):
+            ("boxes", counts["N"], "boxes"), ("points", max(get("M", 0), 1) * get("K", 0), "points"),
+            ("groups of points", get("M", 0), "points"), ("joints", get("E", 0), "points"),
+            ("vertices", get("vertices", 0), "vertices"), ("lines", get("L", 0), "vertices"),
+            ("notes", get("T", 0), "notes"), ("bytes of labels", get("text", 0), "text"),
+            ("bytes of notes", get("text of notes", 0), "text"), ("bytes of names", get("text of names", 0), "text"),
+            ("runs", get("runs", 0), "runs"), ("bytes of masks", counts["N"] * get("h", 0) * get("w", 0), "mask_bytes"),
+            ("pixels along a mask", max(get("h", 0), get("w", 0)), "side")):
+        if count > most[limit]:
+            raise ValueError(f"an overlay of {count} {what}; at most {most[limit]}")
+    side = most["side"]
+    for name, kind, top in (("version", int, 2**63 - 1), ("time_ns", int, 2**63 - 1), ("width", int, side),
+                            ("height", int, side), ("mask_width", int, side), ("mask_height", int, side),
+                            ("motion", bool, 1)):
         value = meta.get(name, kind())
         if type(value) is not kind or not 0 <= value <= top:
             raise ValueError(f"{name!r} is {value!r}, not of type {kind.__name__} from 0 to {top}")
+    if ("runs" in tensors) > (meta.get("mask_width", 0) > 0 and meta.get("mask_height", 0) > 0):
+        raise ValueError("an overlay with runs says their 'mask_width' and 'mask_height'")
     for name in ("by", "trouble"):
         if not isinstance(meta.get(name, ""), str):
             raise ValueError(f"{name!r} is {meta[name]!r}, not of type str")
     for name in ("rate_hz", "work_ms", "skipped"):
-        if type(meta.get(name, 0)) not in (int, float):
-            raise ValueError(f"{name!r} is {meta[name]!r}, not a number")
+        value = meta.get(name, 0)
+        if type(value) not in (int, float) or not 0 <= value < 2**63:
+            raise ValueError(f"{name!r} is {value!r}, not a number from 0 on")
 
 
 _CHECKS: dict[str, Callable[[Mapping[str, Spec], Mapping[str, Any]], None]] = {

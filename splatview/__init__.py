@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from splatview import gl
+    from splatview.annotating import annotate
     from splatview.memory import publish_memory
     from splatview.notebook import show
     from splatview.publishing import close, paused, publish, wait_while_paused
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "annotate": "annotating",
     "close": "publishing",
     "gl": "",
     "paused": "publishing",
@@ -31,7 +33,7 @@ _HOME = {
 }
 """The module of each name; "" for what is a module itself."""
 
-__all__ = ["__version__", "close", "gl", "paused", "publish", "publish_memory", "show", "wait_while_paused"]
+__all__ = ["__version__", "annotate", "close", "gl", "paused", "publish", "publish_memory", "show", "wait_while_paused"]
 
 
 def __getattr__(name: str) -> Any:
