@@ -107,6 +107,13 @@ class Outlet:
         if self.writer.prepare(tensors, published):
             self.ready = place.number if self.in_place else place.looks
 
+    def holds(self, tensors: dict[str, torch.Tensor]) -> bool:
+        """Whether the newest frame is known to hold what these tensors hold now: of those in host memory it can be
+        told."""
+        from ipc.ways.ring import RingWriter
+
+        return isinstance(self.writer, RingWriter) and self.writer.holds(tensors)
+
     def close(self) -> None:
         """Let the writer go; the next version gets a new one."""
         if self.writer is not None:

@@ -48,7 +48,7 @@ class Stream:
         self.readers = 0
         """Viewers that opened this stream. Written by the helper thread alone."""
         self.live = False
-        self.over = "", ""
+        self.over: tuple[str, str] = "", ""
         """Of kind overlay: what it is drawn over, a stream's name and its run's id (`StreamInfo`)."""
         self.late = False
         """Whether a version could not be shared at its publish. Taken back by the helper thread."""
@@ -306,7 +306,8 @@ class Stream:
         """Share the newest value for readers who came late, or where its own publish could not.
 
         The trainer may be writing into that very tensor. A copy is handed out only if no publish came and no
-        in-place operation ended on its tensors until a moment after it. Raises NotYet when it is not possible now.
+        in-place operation ended on its tensors until a moment after it; of a live stream, whose tensors may never be
+        at rest so long, as it was found. Raises NotYet when it is not possible now.
         """
         with self._lock:
             found = self._newest()
@@ -331,10 +332,15 @@ class Stream:
 
     def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked) -> None:
         version = self.version
-        if version == outlet.version:  # a live stream: the same publish, newer contents
+        if version == outlet.version:  # a live stream: the same publish, newer contents if there are any
+            if outlet.holds(frame[0]):
+                return
             version = self.tally.version = version + 1
-        settled = at_rest(frame[0], lambda: self.version == version)
-        self._write(outlet, form, value, frame, version, settled)
+
+        def current() -> bool:
+            return self.version == version
+
+        self._write(outlet, form, value, frame, version, current if self.live else at_rest(frame[0], current))
 
     def due(self) -> float | None:
         """When (time.monotonic) to call `tend` even if no viewer says anything; None: there is nothing to tend."""

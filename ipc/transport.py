@@ -2,7 +2,7 @@
 
 It wakes for a hello, an open, a release, a pause, a viewer's death, a request for descriptors, a version that is asked
 for while the trainer is at something else, or a change of the streams, and every few seconds while tensors are shared
-in place; never per frame.
+in place; never per frame. For a live stream whose tensors have to be copied it looks at them `LIVE_PERIOD` apart.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ GRACE = 0.1
 """Seconds a late viewer waits for the next `publish` before the helper thread copies the last value itself."""
 LIVE_PERIOD = 1 / 30
 """Seconds between two copies of a live stream that the trainer changes in place without publishing again."""
+LIVE_SHARE = 0.2
+"""The share of its time that this thread may spend on such copies of one stream: large ones come less often."""
+_TRY_AGAIN = 1.0
+"""Seconds after a copy of a live stream failed until the next."""
 _PING_PERIOD = 2.0
 _ANNOUNCE_PERIOD = 0.05
 _BURST = 64
@@ -305,7 +309,7 @@ class Helper:
                 stream.tend(min((v.opened[stream.index].taken for v in self._viewers.values()
                                  if stream.index in v.opened and v.opened[stream.index].way == "in-place"),
                                 default=0))
-            if stream.late and stream.index not in self._deadlines:
+            if (stream.late or (stream.live and stream.readers)) and stream.index not in self._deadlines:
                 self._deadlines[stream.index] = (now + GRACE, stream.version)
 
     def _serve_late_viewers(self) -> None:
@@ -319,17 +323,23 @@ class Helper:
             if stream is None or not stream.behind():
                 del self._deadlines[index]
                 continue
-            if stream.version == seen or stream.live:  # else the trainer is at it, and shares by itself
+            begin = time.monotonic()
+            if stream.version == seen:  # else the trainer is at it, and shares by itself
                 try:
                     stream.catch_up()
                 except NotYet:
                     pass
                 except Exception as e:
                     self._report(e)
-                    del self._deadlines[index]
+                    if stream.live:
+                        self._deadlines[index] = (begin + _TRY_AGAIN, stream.version)
+                    else:
+                        del self._deadlines[index]
                     continue
             # Looked at again: a publish may have come while the lock was ours, or the copy was not still.
-            self._deadlines[index] = (time.monotonic() + (LIVE_PERIOD if stream.live else GRACE), stream.version)
+            now = time.monotonic()
+            rest = max(LIVE_PERIOD, (now - begin) / LIVE_SHARE) if stream.live else GRACE
+            self._deadlines[index] = (now + rest, stream.version)
 
     def _offer(self) -> None:
         """Tell viewers where the streams lie that they opened, whenever that changed."""

@@ -26,14 +26,16 @@ _leashes: set[int] = set()
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[Any]:
-    """Start `python ARGUMENTS` in a session of its own: Ctrl-C reaches this process alone. `options` are Popen's.
+    """Start `python ARGUMENTS` in a session of its own: Ctrl-C reaches this process alone. `options` are Popen's, its
+    `pass_fds` among them.
 
     It gets SIGTERM when this process ends, killed or not, and when the object returned here is no longer kept.
     """
+    passed = options.pop("pass_fds", ())
     read, write = os.pipe()
     try:
         process = subprocess.Popen([sys.executable, "-ISc", _LEASHED, str(read), sys.executable, *arguments],
-                                   pass_fds=[read], start_new_session=True, **options)
+                                   pass_fds=[read, *passed], start_new_session=True, **options)
     except BaseException:
         os.close(write)
         raise

@@ -139,7 +139,9 @@ class StreamSource:
         stream = self.stream
         if stream.version > self._seen:
             return True
-        return stream.live and stream.run.alive and self._seen > 0 and time.monotonic() >= self._live_at
+        # In place what is seen changes without a version; of copies a changed one is a new version.
+        return (stream.live and stream.sharing == "in-place" and stream.run.alive and self._seen > 0
+                and time.monotonic() >= self._live_at)
 
     def again(self) -> None:
         if self.stream.run.alive:
