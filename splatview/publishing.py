@@ -14,6 +14,7 @@ from splatview.adapt.meta import checked
 if TYPE_CHECKING:
     from ipc import Publisher, Stream
     from ipc.outlet import Form
+    from splatview.adapt.foreign import Foreign
 
 __all__ = ["close", "paused", "publish", "wait_while_paused"]
 
@@ -23,10 +24,11 @@ _log = logging.getLogger("splatview")
 class _Entry:
     """A stream and the form of the values it has been given so far."""
 
-    __slots__ = ("form", "stream", "tally", "type", "wishes")
+    __slots__ = ("foreign", "form", "stream", "tally", "type", "wishes")
 
     def __init__(self, stream: Stream, form: Form, wishes: tuple[Any, ...], kind: type):
         self.stream = stream
+        self.foreign: Foreign | None = getattr(form, "foreign", None)
         self.tally = stream.tally
         self.form = form
         self.wishes = wishes
@@ -49,7 +51,9 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         or a Gaussian scene in any form that `splatview.adapt.gaussians` lists: a gsplat `ParameterDict` or mapping
         with its names, an inria `GaussianModel`, a nerfstudio model, async_torchwindow's tuple. OpenCV axes,
         quaternions w x y z. Tensors may be slices, non-contiguous, require gradients, lie on the CPU or a GPU;
-        arrays of other libraries come in by DLPack.
+        arrays of other libraries do as well, alone or within a scene: NumPy, JAX, CuPy, Numba, PIL, whatever has
+        `__dlpack__`, `__cuda_array_interface__` or `__array_interface__`. What has DLPack alone and is written into
+        on a CUDA stream other than torch's current one has to be ordered by the caller.
     name: the stream's name, "image" or "gaussians" by default. The next call with this name is its next version.
         Up to 200 printable characters without "/".
     kind: "image" or "gaussians", where the value alone leaves a doubt.
@@ -87,6 +91,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
             if meta:
                 meta = checked(meta)
             entry.stream.publish((tensors, meta))
+            if entry.foreign is not None:
+                _published(entry.foreign)
             return
     if not _off:
         _publish_new(value, name, wishes, meta)
@@ -155,8 +161,18 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
         except Exception as e:
             fault(e)
             return
-        _entries[name] = _Entry(stream, form, wishes, type(value))
+        entry = _entries[name] = _Entry(stream, form, wishes, type(value))
         stream.publish((tensors, meta))
+        if entry.foreign is not None:
+            _published(entry.foreign)
+
+
+def _published(foreign: Foreign) -> None:
+    """See to the arrays of other libraries that have just been published."""
+    try:
+        foreign.published()
+    except Exception as e:
+        fault(e)
 
 
 def _default_name(value: Any) -> str:

@@ -26,6 +26,7 @@ import torch
 from ipc.kinds import SH_REST
 from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, shape_text
+from splatview.adapt.foreign import Foreign
 
 if TYPE_CHECKING:
     from ipc.outlet import Form
@@ -93,6 +94,7 @@ class GaussianForm:
         self._holder = parts.holder
         self._look_up = parts.look_up
         self._fields = tuple(tensors)
+        self.foreign = Foreign() if parts.foreign else None
         self._model = parts.by_attribute
         self._looks = tuple((t.shape, t.dtype, t.device) for t in tensors.values())
         self._last: tuple[Any, ...] = (None,) * len(tensors)
@@ -113,6 +115,8 @@ class GaussianForm:
             tensors = self._look_up(value if self._holder is None else self._holder(value))
             if self._model:  # an inria model, which knows how far it has come
                 self._active_degree = getattr(value, "active_sh_degree", None)
+            if self.foreign is not None:
+                tensors = self.foreign.tensors(tensors, self._fields)
             # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
             last = self._last
             if all(map(is_, tensors, last)) and tensors[0].shape == self._looks[0][0]:
@@ -127,6 +131,8 @@ class GaussianForm:
 
     def forget(self) -> None:
         self._last = (None,) * len(self._looks)
+        if self.foreign is not None:
+            self.foreign.forget()
 
     def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, tuple[tuple[Any, ...], dict[str, Any]]]:
         """As `Form.following`."""
@@ -209,6 +215,8 @@ class _Parts:
         found = self.look_up(value if self.holder is None else self.holder(value))
         self.tensors = {field: as_tensor(part, f"gaussians: {_label(key)}")
                         for (field, key), part in zip(keys.items(), found, strict=True)}
+        self.foreign = not all(isinstance(part, torch.Tensor) for part in found)
+        """Whether some are arrays of other libraries."""
 
 
 def _holder(value: Any) -> str:

@@ -9,6 +9,7 @@ import torch
 from ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
 from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, is_array, shape_text
+from splatview.adapt.foreign import Foreign
 
 if TYPE_CHECKING:
     from ipc.outlet import Form
@@ -23,7 +24,8 @@ class ImageForm:
 
     kind = "image"
 
-    def __init__(self, tensor: torch.Tensor, layout: str):
+    def __init__(self, tensor: torch.Tensor, layout: str, foreign: bool = False):
+        """`foreign`: whether they are arrays of other libraries."""
         self.shape = tuple(tensor.shape)
         self.dtype = dtype_name(tensor)
         self.device = str(tensor.device)
@@ -31,6 +33,7 @@ class ImageForm:
         self._shape, self._dtype, self._device = tensor.shape, tensor.dtype, tensor.device
         self._asked: dict[str, Any] | None = None
         self._made: dict[str, Any] = {}
+        self.foreign = Foreign() if foreign else None
         self._array: Any = None
         self._taken: tuple[torch.Tensor, ...] | None = None
         self._last: tuple[Any, ...] = (None,)
@@ -39,9 +42,9 @@ class ImageForm:
         if not isinstance(value, torch.Tensor):
             if value is self._array:  # the very array of the last call, whose memory our tensor shares
                 return self._taken
-            if not is_array(value):
+            if self.foreign is None or not is_array(value):
                 return None
-            array, value = value, as_tensor(value, "image")
+            array, (value,) = value, self.foreign.tensors((value,), ("image",))
             interface = getattr(array, "__array_interface__", None)
             if interface is not None and interface["data"][0] == value.data_ptr():
                 self._array, self._taken = array, (value,)
@@ -56,6 +59,8 @@ class ImageForm:
 
     def forget(self) -> None:
         self._array, self._taken, self._last = None, None, (None,)
+        if self.foreign is not None:
+            self.foreign.forget()
 
     def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, tuple[tuple[Any, ...], dict[str, Any]]]:
         """As `Form.following`."""
@@ -99,7 +104,7 @@ def recognise_image(value: Any, options: dict[str, Any]) -> ImageForm:
         raise ValueError(f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_LAYOUTS))}")
     elif len(layout) != tensor.ndim or (tensor.ndim == 3 and tensor.shape[layout.index("C")] not in IMAGE_CHANNELS):
         raise ValueError(f"image of shape {shape} is not {layout} with 1, 3 or 4 channels")
-    return ImageForm(tensor, layout)
+    return ImageForm(tensor, layout, foreign=not isinstance(value, torch.Tensor))
 
 
 def _guess(tensor: torch.Tensor) -> str | None:

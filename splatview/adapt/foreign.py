@@ -1,0 +1,60 @@
+"""What other libraries' arrays in GPU memory need after they were published, since torch's streams are not theirs.
+
+A copy is queued on torch's current stream. Meanwhile the library may go on with its memory:
+
+- CuPy and Numba write into it, or use it again, in the order of a stream of their own. They name that stream
+  (`__cuda_array_interface__`), and it is made to wait for the copy. Nothing waits on the host.
+- JAX never writes into an array, but uses its memory again as soon as nobody refers to it. The reference is kept until
+  the GPU is through with what was queued.
+
+Whoever hands over arrays by DLPack alone, writes into them, and does so on a stream other than torch's current one has
+to order that stream himself: DLPack does not name it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from splatview.adapt.arrays import as_tensor, named_stream, wait
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Foreign:
+    """Tensors over the arrays of one stream, some of which are another library's."""
+
+    def __init__(self) -> None:
+        self._streams: set[int | None] = set()
+        self._tensors: tuple[torch.Tensor, ...] = ()
+        self._held: deque[tuple[torch.cuda.Event, tuple[torch.Tensor, ...]]] = deque()
+
+    def tensors(self, arrays: Sequence[Any], names: Sequence[str]) -> tuple[torch.Tensor, ...]:
+        """Tensors over these arrays. Raises as `as_tensor`."""
+        made = tuple(map(as_tensor, arrays, names))
+        if any(t.is_cuda for t in made):
+            self._streams = {named_stream(a) for a in arrays if not isinstance(a, torch.Tensor)}
+            self._tensors = made
+        return made
+
+    def published(self) -> None:
+        """What was asked for last has been published, and copies of it are queued. On the thread that publishes."""
+        while self._held and self._held[0][0].query():
+            self._held.popleft()
+        tensors, self._tensors = self._tensors, ()
+        if not tensors or torch.cuda.is_current_stream_capturing():
+            return
+        device = tensors[0].device
+        for stream in self._streams:
+            wait(device, stream, behind=False)
+        if None in self._streams:
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(device))
+            self._held.append((event, tensors))
+
+    def forget(self) -> None:
+        """Let go of what is asked for, but for what the GPU still reads."""
+        self._tensors = ()

@@ -1,0 +1,270 @@
+"""Arrays of other libraries: what `publish` makes of them, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from patience import PATIENCE
+from PIL import Image
+
+import splatview
+from ipc import Subscriber
+from splatview import publishing
+from splatview.adapt.arrays import as_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Processes
+
+PICTURE = np.arange(4 * 5 * 3, dtype=np.float32).reshape(4, 5, 3) / 60
+
+
+class ByDlpack:
+    """An array of some library that has the protocol alone."""
+
+    def __init__(self, tensor: torch.Tensor, device: tuple[int, int] = (1, 0)):
+        self.tensor = tensor
+        self.device = device
+
+    def __dlpack__(self, stream: Any = None) -> Any:
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+
+def frames_of(subscriber: Subscriber, name: str, version: int, wait_until: Callable[..., Any]) -> dict[str, np.ndarray]:
+    """The tensors of a version of a stream, or of a newer one, as a viewer gets them."""
+    def read() -> dict[str, np.ndarray] | None:
+        subscriber.poll()
+        for stream in subscriber.streams:
+            if stream.name == name:
+                stream.open()
+                frame = stream.read(version - 1)
+                if frame is not None:
+                    with frame:
+                        copies = {field: t.to_float32() for field, t in frame.tensors.items()}
+                        return copies if frame.intact() else None
+        return None
+
+    return wait_until(read, what=f"version {version} of {name}")
+
+
+def arrived(name: str, wait_until: Callable[..., Any]) -> dict[str, np.ndarray]:
+    """The newest version of a stream of this process."""
+    with Subscriber() as subscriber:
+        return frames_of(subscriber, name, publishing._entries[name].stream.version, wait_until)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def in_a_record(array: np.ndarray) -> np.ndarray:
+    """Strides that are no multiple of the elements' size."""
+    records = np.zeros(array.shape, [("flag", "u1"), ("value", array.dtype)])
+    records["value"] = array
+    return records["value"]
+
+
+@pytest.mark.parametrize("make", [
+    lambda a: a, read_only, in_a_record, lambda a: a.astype(">f4"), lambda a: a.astype(np.float16),
+    lambda a: a[:, ::-1], lambda a: read_only(a)[::-1], lambda a: np.asfortranarray(a), lambda a: a[1:, ::2],
+    lambda a: np.broadcast_to(a[:1], a.shape), lambda a: np.ma.masked_greater(a, 0.5),
+    lambda a: SimpleNamespace(__array_interface__=a.__array_interface__, keep=a),
+    lambda a: ByDlpack(torch.from_numpy(a)), lambda a: ByDlpack(torch.from_numpy(a).permute(2, 0, 1)),
+    lambda a: Image.fromarray((a * 255).astype(np.uint8)), lambda a: Image.fromarray(a[..., 0]),
+    lambda a: Image.fromarray((a * 255).astype(np.uint8)).convert("RGBA"),
+])
+def test_an_array_arrives_as_it_is(make: Callable[[np.ndarray], Any], wait_until: Callable[..., Any]) -> None:
+    given = make(PICTURE.copy())
+    expected = (given.filled(0) if isinstance(given, np.ma.MaskedArray) else
+                given.tensor.numpy() if isinstance(given, ByDlpack) else np.asarray(given))
+    layout = {"layout": "CHW"} if expected.shape[0] == 3 else {}
+    for _ in range(3):  # the first recognises it, the later ones are like it
+        splatview.publish(given, "array", **layout)
+    got = arrived("array", wait_until)["image"]
+    scale = 255 if expected.dtype == np.uint8 and got.max() <= 1 else 1
+    assert np.array_equal(got * scale, expected.astype(np.float32))
+
+
+def test_read_only_memory_is_not_copied() -> None:
+    for array in (read_only(PICTURE), np.broadcast_to(PICTURE[:1], PICTURE.shape)):
+        assert as_tensor(array, "x").data_ptr() == array.ctypes.data
+        assert not array.flags.writeable
+
+
+def test_the_tensor_keeps_an_array_alive() -> None:
+    values = read_only(np.full((300, 400), 7, np.uint8))
+    tensor = as_tensor(values, "x")
+    del values
+    np.zeros((300, 400), np.uint8)
+    assert (tensor == 7).all()
+
+
+def test_bfloat16_of_numpy(wait_until: Callable[..., Any]) -> None:
+    """As ml_dtypes brings it, of which NumPy itself knows only the name and the size."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = PICTURE.astype(ml_dtypes.bfloat16)
+    tensor = as_tensor(array, "x")
+    assert tensor.dtype is torch.bfloat16
+    assert tensor.data_ptr() == array.ctypes.data
+    splatview.publish(array, "array")
+    assert np.array_equal(arrived("array", wait_until)["image"], array.astype(np.float32))
+
+
+def test_an_array_that_is_written_into_is_seen_anew(wait_until: Callable[..., Any]) -> None:
+    array = np.zeros((6, 7), np.uint8)
+    view = array.view()
+    view.flags.writeable = False
+    for value in range(3):
+        array[:] = value
+        splatview.publish(view, "array")
+        assert (arrived("array", wait_until)["image"] == value).all()
+
+
+def gaussians(n: int, convert: Callable[[np.ndarray], Any] = lambda a: a) -> dict[str, Any]:
+    rng = np.random.default_rng(n)
+    shapes = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,), "sh0": (n, 1, 3), "shN": (n, 3, 3)}
+    return {name: convert(rng.random(shape, np.float32)) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("convert", [lambda a: a, read_only, lambda a: ByDlpack(torch.from_numpy(a)),
+                                     lambda a: a.astype(np.float16)])
+def test_gaussians_of_arrays(convert: Callable[[np.ndarray], Any], wait_until: Callable[..., Any]) -> None:
+    with Subscriber() as subscriber:
+        for version, n in enumerate((5, 5, 9, 2), 1):  # as trainers add and remove them
+            splatview.publish(gaussians(n, convert), "scene")
+            got = frames_of(subscriber, "scene", version, wait_until)
+            for name, expected in gaussians(n).items():
+                assert np.allclose(got[name], expected.reshape(got[name].shape), rtol=0, atol=1e-3)
+
+
+def test_gaussians_some_of_which_are_tensors(wait_until: Callable[..., Any]) -> None:
+    scene = gaussians(4)
+    scene["means"] = torch.from_numpy(scene["means"])
+    for _ in range(2):
+        scene["opacities"] += 1
+        splatview.publish(scene, "scene")
+        assert np.array_equal(arrived("scene", wait_until)["opacities"], scene["opacities"])
+    scene = {name: torch.as_tensor(value) for name, value in scene.items()}
+    splatview.publish(scene, "scene")  # and all of them from now on
+    assert np.array_equal(arrived("scene", wait_until)["means"], scene["means"].numpy())
+
+
+def test_tensors_and_arrays_by_turns(wait_until: Callable[..., Any]) -> None:
+    for value, convert in enumerate((torch.from_numpy, np.asarray, ByDlpack, np.asarray, torch.from_numpy)):
+        array = np.full((5, 6), value, np.uint8)
+        splatview.publish(convert(torch.from_numpy(array) if convert is ByDlpack else array), "x")  # type: ignore[operator]
+        assert (arrived("x", wait_until)["image"] == value).all()
+
+
+@pytest.mark.parametrize(("value", "error", "message"), [
+    (ByDlpack(torch.zeros(4, 4), (8, 0)), ValueError, r"Metal \(8\).*cpu, cuda"),
+    (ByDlpack(torch.zeros(4, 4), (99, 0)), ValueError, r"unknown \(99\)"),
+    (torch.zeros(4, 4).__dlpack__(), TypeError, r"capsule.*single time"),
+    (Image.new("P", (4, 4)), TypeError, r"'P'.*L, RGB, RGBA, F.*convert"),
+    (Image.new("CMYK", (4, 4)), TypeError, r"'CMYK'"),
+    (np.zeros((4, 4), object), TypeError, r"ndarray.*object_"),
+    (np.zeros((4, 4), [("a", "f4")]), TypeError, "ndarray"),
+    (np.zeros((4, 4), ">f8"), ValueError, r"float64.*\.float\(\)"),
+    (np.zeros((4, 4), bool), ValueError, "bool"),
+    (np.zeros((4, 4), np.uint16), ValueError, r"uint16.*uint8"),
+    (memoryview(b"123"), TypeError, "memoryview"),
+])
+def test_arrays_that_cannot_be_shown(value: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        splatview.publish(value)
+    assert publishing._publisher is None
+
+
+class Broken(ByDlpack):
+    def __dlpack__(self, stream: Any = None) -> Any:
+        raise KeyError("out of luck")
+
+
+class Nowhere(ByDlpack):
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise AttributeError("no device")
+
+
+@pytest.mark.parametrize("kind", [Broken, Nowhere])
+def test_whatever_a_library_raises_is_told(kind: type[ByDlpack]) -> None:
+    with pytest.raises(TypeError, match=rf"{kind.__name__} cannot be seen as a torch tensor: .*(luck|device)"):
+        splatview.publish(kind(torch.zeros(4, 4)))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="for torch without a GPU")
+def test_gpu_memory_where_torch_has_none() -> None:
+    interface = {"shape": (4, 4), "typestr": "<f4", "data": (1 << 30, False), "version": 3}
+    for value in (SimpleNamespace(__cuda_array_interface__=interface), ByDlpack(torch.zeros(4, 4), (2, 0))):
+        with pytest.raises(ValueError, match="sees no GPU"):
+            splatview.publish(value)
+
+
+JAX = """
+import json, sys
+import jax, jax.numpy as jnp, numpy as np
+import splatview
+from splatview.adapt.arrays import as_tensor
+
+picture = (jnp.arange(60, dtype=jnp.float32).reshape(4, 5, 3) / 60)
+forms = {"f32": picture, "bf16": picture.astype(jnp.bfloat16), "f16": picture.astype(jnp.float16),
+         "uint8": (picture * 255).astype(jnp.uint8), "sliced": picture[:, ::2], "chw": picture.transpose(2, 0, 1),
+         "numpy": np.asarray(picture)}
+for _ in range(3):
+    for name, value in forms.items():
+        splatview.publish(value, name, layout="CHW" if name == "chw" else "HWC")
+assert as_tensor(picture, "x").data_ptr() == picture.unsafe_buffer_pointer(), "no copy"
+
+step = jax.jit(lambda scene: jax.tree.map(lambda x: x + 1, scene), donate_argnums=0)
+scene = {"means": jnp.zeros((6, 3)), "quats": jnp.zeros((6, 4)), "scales": jnp.zeros((6, 3)),
+         "opacities": jnp.zeros(6), "sh0": jnp.zeros((6, 1, 3))}
+for i in range(5):
+    scene = step(scene)
+    splatview.publish(scene, "scene", step=i)
+said = {}
+for name, what in {"deleted": lambda: (gone.delete(), splatview.publish(gone)),
+                   "traced": lambda: jax.jit(lambda x: splatview.publish(x) or x)(picture)}.items():
+    gone = picture + 1
+    try:
+        what()
+    except TypeError as e:
+        said[name] = str(e)
+print(json.dumps({"said": said, "picture": np.asarray(picture).tolist()}), flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")
+def test_arrays_of_jax(processes: Processes, wait_until: Callable[..., Any]) -> None:
+    process = processes.code(JAX, JAX_PLATFORMS="cpu", SPLATVIEW_STRICT="1")
+    assert process.stdout is not None and process.stderr is not None
+    line = process.stdout.readline()
+    assert line, process.stderr.read()
+    told = json.loads(line)
+    picture = np.array(told["picture"], np.float32)
+    with Subscriber() as subscriber:
+        for name in ("f32", "numpy"):
+            assert np.array_equal(frames_of(subscriber, name, 3, wait_until)["image"], picture)
+        for name in ("bf16", "f16"):
+            assert np.allclose(frames_of(subscriber, name, 3, wait_until)["image"], picture, rtol=0, atol=4e-3)
+        assert np.array_equal(frames_of(subscriber, "sliced", 3, wait_until)["image"], picture[:, ::2])
+        assert np.array_equal(frames_of(subscriber, "chw", 3, wait_until)["image"], picture.transpose(2, 0, 1))
+        got = frames_of(subscriber, "uint8", 3, wait_until)["image"]
+        assert np.array_equal(got, (picture * np.float32(255)).astype(np.uint8))
+        scene = frames_of(subscriber, "scene", 5, wait_until)
+        assert {float(v) for t in scene.values() for v in t.flat} == {5.0}
+    assert "given away" in told["said"]["deleted"]
+    assert "jit" in told["said"]["traced"]
+    process.communicate("\n", timeout=PATIENCE)
+    assert process.returncode == 0
