@@ -12,6 +12,8 @@ from ipc.rate import Rate
 from ipc.ways import WAYS, NotYet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ipc.frames import Frame
     from ipc.messages import Ref, StreamInfo
     from ipc.remote import RemoteRun
@@ -35,6 +37,9 @@ class RemoteStream:
         """Why its data cannot be read, for people."""
         self.fallback = ""
         """Why a better way is not in use, and what is worse about the one that is than usually, for people."""
+        self.order: Callable[[StreamInfo], tuple[str, ...]] | None = None
+        """Which of the ways that are offered may be taken, the best first; None: as they are offered. To be set before
+        `open`."""
         self._opened = False
         self._way = ""
         """The way that was asked for."""
@@ -98,6 +103,11 @@ class RemoteStream:
             self._last_version = board.version(self.info.index)
         return self._last_version
 
+    @property
+    def opened(self) -> bool:
+        """Whether memory for its frames is open here."""
+        return self._reader is not None
+
     def open(self) -> None:
         """Ask the trainer to share this stream's data. Only opened streams cost it anything. Idempotent."""
         if not self._opened:
@@ -151,10 +161,10 @@ class RemoteStream:
         """Ask for the best way that the run offers and this process can take."""
         if not self._opened or not self.run.alive:
             return
-        unfit = {w: reason for w in self.info.ways
-                 if w not in self._failed and (reason := self.run._unfit(w, self.info.gpu))}
-        way = next((w for w in self.info.ways if w not in self._failed and w not in unfit), "")
-        better = self.info.ways[: self.info.ways.index(way)] if way else self.info.ways
+        ways = self.info.ways if self.order is None else self.order(self.info)
+        unfit = {w: reason for w in ways if w not in self._failed and (reason := self.run._unfit(w, self.info.gpu))}
+        way = next((w for w in ways if w not in self._failed and w not in unfit), "")
+        better = ways[: ways.index(way)] if way else ways
         reasons = [f"{w}: {(unfit | self._failed)[w]}" for w in better]
         self._note = self._note if way == self._way else ""
         note = self._note and f"{way}: {self._note}"

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from splatview.memory import publish_memory
     from splatview.notebook import show
     from splatview.publishing import close, paused, publish, wait_while_paused
+    from splatview.reading import frames
 
 __version__ = "0.1.0"
 
 _HOME = {
     "annotate": "annotating",
     "close": "publishing",
+    "frames": "reading",
     "gl": "",
     "paused": "publishing",
     "publish": "publishing",
@@ -33,7 +35,8 @@ _HOME = {
 }
 """The module of each name; "" for what is a module itself."""
 
-__all__ = ["__version__", "annotate", "close", "gl", "paused", "publish", "publish_memory", "show", "wait_while_paused"]
+__all__ = ["__version__", "annotate", "close", "frames", "gl", "paused", "publish", "publish_memory", "show",
+           "wait_while_paused"]
 
 
 def __getattr__(name: str) -> Any:
