@@ -1,0 +1,92 @@
+"""A Python function of the user's as a detector."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview.camera.detectors.base import Detections, DetectorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LEGAL = ("a dict of splatview.annotate's keywords, (boxes, labels, scores), an array (N, 4 | 5 | 6) of "
+          "x0 y0 x1 y1, score, class, or None")
+
+
+class FunctionDetector:
+    """`module:function`, called with the picture, (H, W, 3), uint8, RGB, its own to write in and to keep.
+
+    It returns a dict of `splatview.annotate`'s keywords; or (boxes, labels, scores); or an array or tensor (N, 4 | 5 |
+    6), x0 y0 x1 y1, score, class; or None for nothing. If it is a class, it is made once, without arguments, and the
+    object is called. The module is looked for in the current folder as well.
+    """
+
+    def __init__(self, spec: str) -> None:
+        """Raises DetectorError."""
+        module, _, name = spec.partition(":")
+        legal = "module:function, such as my_detector:find"
+        if not name or not all(part.isidentifier() for part in f"{module}.{name}".split(".")):
+            raise DetectorError(f"detect is {spec!r}; legal is {legal}")
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        try:
+            found: Any = importlib.import_module(module)
+        except (Exception, SystemExit) as e:  # whatever the user's module does
+            raise DetectorError(f"{spec}: module {module} cannot be imported: {type(e).__name__}: {e}") from e
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if not callable(found):
+            raise DetectorError(f"{spec}: module {module} has no function {name!r}; legal is {legal}")
+        if isinstance(found, type):
+            try:
+                found = found()
+            except (Exception, SystemExit) as e:
+                raise DetectorError(f"{spec}: {type(e).__name__}: {e}") from e
+            if not callable(found):
+                raise DetectorError(f"{spec}: a {type(found).__name__} cannot be called; give it __call__(image)")
+        self._call: Callable[[np.ndarray], Any] | None = found
+        self.by = spec[:100]
+
+    def detect(self, image: np.ndarray) -> Detections:
+        """Raises whatever the function raises, and TypeError or ValueError for what it may not return."""
+        if self._call is None:
+            raise ValueError("the detector is closed")
+        return _detections(self._call(np.array(image)))
+
+    def close(self) -> None:
+        self._call = None
+
+
+def _detections(value: Any) -> Detections:
+    if value is None:
+        return Detections()
+    if isinstance(value, Detections):
+        return value
+    if isinstance(value, dict):
+        return Detections(more=value)
+    if isinstance(value, tuple):
+        if len(value) != 3:
+            raise ValueError(f"the detector returned {len(value)} things; legal are {_LEGAL}")
+        boxes, labels, scores = value
+        return Detections(boxes=boxes, scores=scores, more={} if labels is None else {"labels": labels})
+    if isinstance(value, list):
+        value = np.asarray(value, np.float32) if value else np.empty((0, 4), np.float32)
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        raise TypeError(f"the detector returned a {type(value).__name__}; legal are {_LEGAL}")
+    if len(shape) != 2 or shape[1] not in (4, 5, 6):
+        if len(shape) and shape[0] == 0:  # nothing, however it is written
+            return Detections()
+        raise ValueError(f"the detector returned an array of shape {tuple(shape)}; legal are {_LEGAL}")
+    found = Detections(boxes=value[:, :4])
+    if shape[1] > 4:
+        found.scores = value[:, 4]
+    if shape[1] > 5:
+        classes = value[:, 5]
+        found.classes = classes.int() if hasattr(classes, "detach") else classes.astype(np.int32)
+    return found
