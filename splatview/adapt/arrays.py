@@ -24,6 +24,7 @@ _CPU, _CUDA, _CUDA_HOST, _MANAGED = 1, 2, 3, 13
 _DLPACK_DEVICES = {_CPU: "CPU", _CUDA: "CUDA", _CUDA_HOST: "CUDAHost", 4: "OpenCL", 7: "Vulkan", 8: "Metal",
                    10: "ROCm", 11: "ROCmHost", _MANAGED: "CUDAManaged", 14: "oneAPI", 15: "WebGPU", 16: "Hexagon"}
 _PIL_MODES = ("L", "RGB", "RGBA", "F")
+_JAX = ("jax", "jaxlib")
 _DEFAULT_STREAM = 1
 """How the interfaces name CUDA's default stream, which torch calls 0."""
 
@@ -62,7 +63,7 @@ def as_tensor(value: Any, what: str) -> torch.Tensor:
 
 def named_stream(value: Any) -> int | None:
     """The CUDA stream on which an array's library works on it now, as torch numbers it; None: it names none."""
-    if _library(value) in ("jax", "jaxlib"):
+    if _library(value) in _JAX:
         return None  # whose interface waits for the GPU; its arrays never change
     interface = getattr(value, "__cuda_array_interface__", None)
     number = interface.get("stream") if interface else None
@@ -142,7 +143,7 @@ def _need_cuda(what: str) -> None:
 
 def _from_gpu(value: Any) -> torch.Tensor:
     if torch.cuda.is_current_stream_capturing():  # into which nothing may be recorded, not even that it waits
-        return torch.from_dlpack(value.__dlpack__(stream=-1))
+        return torch.from_dlpack(value.__dlpack__() if _library(value) in _JAX else value.__dlpack__(stream=-1))
     return torch.from_dlpack(value)
 
 

@@ -1,0 +1,330 @@
+"""Arrays of other libraries in GPU memory: they arrive exact, in the order of the library's own streams.
+
+The libraries run in a trainer of their own. Each test holds the GPU up where an order that nobody keeps would show.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from trainers import Trainer, next_frame, stream_of, values
+
+from ipc import Subscriber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+_HOLD = """
+def hold_up(milliseconds=30):
+    "Keep torch's current stream busy."
+    torch.cuda._sleep(int(milliseconds * 1.5e6))
+"""
+
+
+def needs(library: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(importlib.util.find_spec(library) is None, reason=f"needs {library}")
+
+
+@pytest.fixture
+def trainer(processes: Processes) -> Trainer:
+    made = Trainer(processes, XLA_PYTHON_CLIENT_PREALLOCATE="false", SPLATVIEW_STRICT="1")
+    made.do(_HOLD, timeout=120)
+    return made
+
+
+@pytest.fixture
+def subscriber() -> Iterator[Subscriber]:
+    torch.zeros(1, device="cuda")
+    with Subscriber() as s:
+        yield s
+
+
+class Reader:
+    """What a viewer sees of a stream, version by version."""
+
+    def __init__(self, subscriber: Subscriber, wait_until: Callable[..., Any], name: str):
+        self.subscriber = subscriber
+        self.stream = stream_of(subscriber, wait_until, name)
+        self.version = 0
+
+    def next(self) -> dict[str, np.ndarray]:
+        """The tensors of a version newer than the last."""
+        while True:
+            with next_frame(self.subscriber, self.stream, self.version) as frame:
+                found = values(frame)
+                if frame.intact():
+                    self.version = frame.version
+                    return found
+
+
+CUPY = "import cupy as cp"
+
+
+@needs("cupy")
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32"])
+def test_a_picture_of_cupy(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any],
+                           dtype: str) -> None:
+    trainer.do(f"""
+{CUPY}
+image = (cp.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(cp.{dtype})
+splatview.publish(image, "image")
+""", timeout=120)
+    expected = (np.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(np.float32)
+    reader = Reader(subscriber, wait_until, "image")
+    assert np.array_equal(reader.next()["image"], expected)
+    trainer.do('splatview.publish(image[:, ::-2], "image")')
+    assert np.array_equal(reader.next()["image"], expected[:, ::-2])
+    trainer.do('splatview.publish(image[::2, ::3], "image")')
+    assert np.array_equal(reader.next()["image"], expected[::2, ::3])
+
+
+@needs("cupy")
+def test_cupy_writes_on_a_stream_of_its_own(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    """Before the call and right after it: each version shows what had been written at its call, and nothing later."""
+    trainer.do(f"""
+{CUPY}
+side = cp.cuda.Stream(non_blocking=True)
+image = cp.zeros((1080, 1920, 4), cp.uint8)
+slow = cp.RawKernel('extern "C" __global__ void slow(long long n) '
+                    '{{ long long t = clock64(); while (clock64() - t < n); }}', "slow")
+def turn(i):
+    with side:
+        slow((1,), (1,), (20_000_000,))
+        image.fill(i)
+        hold_up()
+        splatview.publish(image, "image", copy=True)
+        image.fill(255)
+cp.cuda.Device().synchronize()
+splatview.publish(image, "image", copy=True)
+""", timeout=120)
+    reader = Reader(subscriber, wait_until, "image")
+    reader.next()
+    for i in range(1, 9):
+        trainer.do(f"turn({i})")
+        image = reader.next()["image"]
+        assert image.min() == image.max() == i
+    trainer.do("side.synchronize()")
+
+
+@needs("cupy")
+def test_gaussians_of_cupy_are_shared_where_they_lie(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do(f"""
+{CUPY}
+scene = {{name: cp.zeros((1000, *shape), cp.float32) for name, shape in SHAPES.items()}}
+splatview.publish(scene, "scene")
+""", timeout=120)
+    reader = Reader(subscriber, wait_until, "scene")
+    reader.next()
+    for i in range(1, 6):
+        trainer.do(f"""
+for array in scene.values():
+    array.fill({i})
+splatview.publish(scene, "scene", step={i})
+cp.cuda.Device().synchronize()
+""")
+        assert {float(v) for t in reader.next().values() for v in (t.min(), t.max())} == {float(i)}
+    assert reader.stream.sharing in ("in-place", "device-ring")
+
+
+@needs("cupy")
+def test_managed_memory_of_cupy(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do(f"""
+{CUPY}
+cp.cuda.set_allocator(cp.cuda.MemoryPool(cp.cuda.malloc_managed).malloc)
+image = cp.full((40, 50), 0.25, cp.float32)
+splatview.publish(image, "image", copy=True)
+""", timeout=120)
+    assert (Reader(subscriber, wait_until, "image").next()["image"] == 0.25).all()
+
+
+@needs("cupy")
+def test_a_capture_lives_on_when_an_array_is_published_within(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do(f"""
+{CUPY}
+image = cp.full((40, 50), 7, cp.uint8)
+splatview.publish(image, "image", copy=True)
+""", timeout=120)
+    reader = Reader(subscriber, wait_until, "image")
+    reader.next()
+    answer = trainer.do("""
+x = torch.zeros(4, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    x += 1
+    splatview.publish(image, "image", copy=True)
+graph.replay()
+torch.cuda.synchronize()
+answer = x.tolist()
+image.fill(9)
+splatview.publish(image, "image", copy=True)
+""")
+    assert answer == [1.0] * 4
+    assert (reader.next()["image"] == 9).all()
+
+
+INTERFACE = """
+class Interface:
+    "An array of a library that works on a stream of its own, and has no DLPack."
+    def __init__(self, tensor, stream, read_only=False):
+        self.tensor = tensor
+        self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "stream": stream, "version": 3}
+        self.__cuda_array_interface__["data"] = (tensor.data_ptr(), read_only)
+"""
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("own", [True, False])
+def test_the_stream_that_an_interface_names(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any],
+                                            own: bool, read_only: bool) -> None:
+    """The library's work before the call is waited for on the GPU, and its work after it waits."""
+    trainer.do(INTERFACE + f"""
+side = torch.cuda.Stream() if {own} else torch.cuda.default_stream()
+mine = torch.cuda.default_stream() if {own} else torch.cuda.Stream()
+image = torch.zeros(1080, 1920, 4, dtype=torch.uint8, device="cuda")
+array = Interface(image, side.cuda_stream or 1, {read_only})
+torch.cuda.synchronize()
+def turn(i):
+    with torch.cuda.stream(side):
+        hold_up()
+        image.fill_(i)
+    with torch.cuda.stream(mine):
+        hold_up(5)
+        splatview.publish(array, "image", copy=True)
+    with torch.cuda.stream(side):
+        image.fill_(255)
+splatview.publish(array, "image", copy=True)
+""")
+    reader = Reader(subscriber, wait_until, "image")
+    reader.next()
+    for i in range(1, 9):
+        trainer.do(f"turn({i})")
+        image = reader.next()["image"]
+        assert image.min() == image.max() == i
+
+
+@needs("numba_cuda")
+def test_arrays_of_numba(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do("""
+import warnings
+import numpy as np
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from numba import cuda
+    picture = (np.arange(60) / 60).astype(np.float32).reshape(4, 5, 3)
+    side = cuda.stream()
+    image = cuda.to_device(picture, stream=side)
+    splatview.publish(image, "image", copy=True)
+    side.synchronize()
+""", timeout=120)
+    expected = (np.arange(60) / 60).astype(np.float32).reshape(4, 5, 3)
+    assert np.array_equal(Reader(subscriber, wait_until, "image").next()["image"], expected)
+
+
+JAX = "import jax, jax.numpy as jnp"
+
+
+@needs("jax")
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32"])
+def test_a_picture_of_jax(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any],
+                          dtype: str) -> None:
+    trainer.do(f"""
+{JAX}
+image = (jnp.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(jnp.{dtype})
+splatview.publish(image, "image")
+answer = str(image.devices())
+""", timeout=300)
+    expected = (np.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(np.float32)
+    reader = Reader(subscriber, wait_until, "image")
+    assert np.array_equal(reader.next()["image"], expected)
+    trainer.do('splatview.publish(image.transpose(2, 0, 1)[:, ::2], "image")')
+    assert np.array_equal(reader.next()["image"], expected.transpose(2, 0, 1)[:, ::2])
+
+
+@needs("jax")
+def test_memory_of_jax_stays_while_the_gpu_has_not_come_to_copy_it(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    """Arrays are given up right after the call, while the copy waits for its turn."""
+    trainer.do(f"""
+{JAX}
+make = jax.jit(lambda i: jnp.full((1080, 1920, 4), i, jnp.uint8))
+def show(i):
+    array = make(jnp.uint8(i))
+    splatview.publish(array, "image", copy=True)
+    array.delete()
+held = lambda: len(publishing._entries["image"].foreign._held)
+show(0)
+""", timeout=300)
+    reader = Reader(subscriber, wait_until, "image")
+    reader.next()
+    waiting, done = trainer.do("""
+torch.cuda.synchronize()
+hold_up(500)
+show(1)
+show(2)
+waiting = held()
+torch.cuda.synchronize()
+show(3)
+answer = waiting, held()
+""")
+    assert waiting >= 2
+    assert done <= 1
+    assert (reader.next()["image"] == 3).all()
+
+
+@needs("jax")
+def test_a_scene_of_jax_with_donated_steps(
+        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do(f"""
+{JAX}
+step = jax.jit(lambda scene: jax.tree.map(lambda x: x + 1, scene), donate_argnums=0)
+scene = {{name: jnp.zeros((1000, *shape)) for name, shape in SHAPES.items()}}
+def turn():
+    global scene
+    scene = step(scene)
+    splatview.publish(scene, "scene")
+turn()
+""", timeout=300)
+    reader = Reader(subscriber, wait_until, "scene")
+    last = 0.0
+    for _ in range(8):
+        trainer.do("turn()")
+        got = {float(v) for t in reader.next().values() for v in (t.min(), t.max())}
+        assert len(got) == 1, "of one version"
+        new = got.pop()
+        assert new > last
+        last = new
+
+
+@needs("jax")
+def test_memory_of_jax_is_given_back(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer.do(f"""
+{JAX}
+make = jax.jit(lambda i: jnp.full((1080, 1920, 4), i, jnp.uint8))
+def in_use():
+    gc.collect()
+    torch.cuda.synchronize()
+    return jax.local_devices()[0].memory_stats()["bytes_in_use"]
+splatview.publish(make(jnp.uint8(0)), "image", copy=True)
+""", timeout=300)
+    Reader(subscriber, wait_until, "image").next()
+    before, after = trainer.do("""
+def many(n):
+    for i in range(n):
+        splatview.publish(make(jnp.uint8(i)), "image", copy=True)
+many(5)
+before = in_use()
+many(200)
+answer = before, in_use()
+""")
+    assert after <= before + 4 * 1080 * 1920 * 4
