@@ -10,10 +10,11 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import msgspec
 
+import splatview
 from splatview.camera.reading import Reading
 from splatview.camera.sources import HopelessError, SourceSettings, source_for
 
@@ -25,6 +26,8 @@ HUNG = 75
 """The exit status of a process whose source never came back from a call: another process may have more luck."""
 _HANGS_AFTER = 60.0
 """Seconds beyond a source's patience; looking up a name in the network may well take half of it."""
+_PARTING = 1.0
+"""Seconds that the reading thread is given to end; it may be waiting for a picture."""
 _LOOK = 0.25
 _MOST_TEXT = 400
 
@@ -61,11 +64,22 @@ def main(settings: str) -> int:
         signal.signal(number, lambda *_: reading.stop())
     reading.start()
     try:
-        return _Capture(reading, decoded).run()
+        code = _Capture(reading, decoded).run()
     except BrokenPipeError:  # the parent is gone
-        return 1
-    finally:
-        reading.stop()
+        code = 1
+    reading.stop()
+    if not reading.ends_within(_PARTING):
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> NoReturn:
+    """End although a thread is inside a library: an interpreter that ends beside it would break it."""
+    if (publishing := sys.modules.get("splatview.publishing")) is not None:
+        publishing.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 class _Capture:
@@ -84,10 +98,10 @@ class _Capture:
         while not (reading.opened or reading.trouble or reading.hopeless or reading.stopped):
             reading.wait(_LOOK)
             if self._hung():
-                return self._give_up()
+                self._give_up()
         if not (reading.hopeless or reading.stopped):
             self._tell()
-            import torch  # noqa: F401 - while the parent starts the others
+            import torch  # noqa: F401 - what publishing needs, loaded while the parent starts the others
 
             reading.forget_dropped()
         while not reading.stopped:
@@ -96,7 +110,10 @@ class _Capture:
                 return 2
             image = reading.take(_LOOK)
             now = time.monotonic()
-            if image is not None:
+            reading.paused = self._last is not None and splatview.paused()
+            if reading.paused:  # by a viewer's button: what comes meanwhile is let go
+                self._came = now
+            elif image is not None:
                 self._last, self._came = image, now
                 if self._told and not reading.trouble:
                     self._told = ""
@@ -105,7 +122,7 @@ class _Capture:
             elif self._tell():
                 self._publish(self._shown())
             if self._hung():
-                return self._give_up()
+                self._give_up()
         return 0
 
     def _tell(self) -> bool:
@@ -126,8 +143,6 @@ class _Capture:
         return True
 
     def _publish(self, image: NDArray[np.uint8]) -> None:
-        import splatview
-
         meta: dict[str, Any] = {"camera_hz": self._reading.rate_hz, "dropped": self._reading.dropped}
         if self._told:
             meta["trouble"] = self._told[:_MOST_TEXT]
@@ -144,6 +159,6 @@ class _Capture:
     def _hung(self) -> bool:
         return self._reading.stuck_for > self._settings.patience + _HANGS_AFTER
 
-    def _give_up(self) -> int:
-        print(f"{self._reading.source.words}: it does not come back from a call", file=sys.stderr, flush=True)
-        os._exit(HUNG)  # a thread that is stuck in a driver would keep the interpreter from ending
+    def _give_up(self) -> NoReturn:
+        print(f"{self._reading.source.words}: it does not come back from a call", file=sys.stderr)
+        _leave(HUNG)

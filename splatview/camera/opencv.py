@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatview.camera.sources import CameraError, HopelessError, device_path, fitted, kind_of
+from splatview.camera.sources import CameraError, DamagedError, HopelessError, device_path, fitted, kind_of, shown
 
 if TYPE_CHECKING:
     import cv2
@@ -25,7 +27,7 @@ class OpenCVSource:
         self._capture: cv2.VideoCapture | None = None
         self.recorded = self._kind == "file"
         self.rate = 0.0
-        self.words = f"{settings.source} by OpenCV"
+        self.words = f"{shown(settings.source)} by OpenCV"
 
     def open(self) -> None:
         import cv2
@@ -53,16 +55,15 @@ class OpenCVSource:
 
         settings, patience = self._settings, int(self._settings.patience * 1000)
         if self._kind == "device":
-            capture = cv2.VideoCapture(device_path(settings.source), cv2.CAP_V4L2,
-                                       [cv2.CAP_PROP_READ_TIMEOUT_MSEC, patience])
-            if not capture.isOpened():  # an older OpenCV, which does not know this property here
-                capture = cv2.VideoCapture(device_path(settings.source), cv2.CAP_V4L2)
+            # Cameras are waited for in whole seconds, as many for all; 10 where nobody says it.
+            os.environ.setdefault("OPENCV_VIDEOIO_V4L_SELECT_TIMEOUT", str(max(1, math.ceil(settings.patience))))
+            capture = cv2.VideoCapture(device_path(settings.source), cv2.CAP_V4L2)
             if capture.isOpened():
                 self._ask(capture)
         elif self._kind == "pipeline":
             pipeline = settings.source
             if "appsink" not in pipeline:
-                pipeline += " ! videoconvert ! video/x-raw,format=BGR ! appsink drop=true max-buffers=2 sync=false"
+                pipeline += " ! videoconvert ! video/x-raw,format=BGR ! appsink drop=true max-buffers=2"
             capture = cv2.VideoCapture(pipeline, cv2.CAP_GSTREAMER)
         else:
             capture = cv2.VideoCapture(settings.source.removeprefix("file://"), cv2.CAP_FFMPEG,
@@ -86,7 +87,7 @@ class OpenCVSource:
                 capture.set(prop, value)
 
     def _why_not(self) -> CameraError:
-        source = self._settings.source
+        source = shown(self._settings.source)
         if self._kind == "device":
             return CameraError(f"{device_path(source)} gives no pictures: another program may be using it")
         if self._kind == "pipeline":
@@ -100,7 +101,7 @@ class OpenCVSource:
     def _describe(self, capture: cv2.VideoCapture, name: str, width: int, height: int) -> str:
         import cv2
 
-        source = device_path(self._settings.source) if self._kind == "device" else self._settings.source
+        source = device_path(self._settings.source) if self._kind == "device" else shown(self._settings.source)
         code = int(capture.get(cv2.CAP_PROP_FOURCC)) if self._kind != "pipeline" else 0
         letters = code.to_bytes(4, "little").decode("latin1") if 0 < code < 2**32 else ""
         codec = f" {letters.strip()}" if letters.isprintable() else ""
@@ -128,7 +129,7 @@ class OpenCVSource:
             raise CameraError(f"{self.words}: it is not open")
         there, image = capture.retrieve()
         if not there or image is None or image.ndim < 2 or not image.size:
-            raise CameraError(f"{self.words}: a picture cannot be decoded")
+            raise DamagedError(f"{self.words}: a picture cannot be decoded")
         height, width = image.shape[:2]
         if self._kind != "device" and (size := fitted(width, height, self._settings)) != (width, height):
             image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from splatview.camera.sources import CameraError, HopelessError, fitted, kind_of
+from splatview.camera.sources import CameraError, HopelessError, fitted, kind_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ class PyAVSource:
         self._after = 0.0
         self.recorded = not self._network
         self.rate = 0.0
-        self.words = f"{settings.source} by PyAV"
+        self.words = f"{shown(settings.source)} by PyAV"
 
     def open(self) -> None:
         import av
@@ -54,26 +54,37 @@ class PyAVSource:
             raise self._why_not(e) from None
         self._container = container
         if not container.streams.video:
-            raise HopelessError(f"{source} has no pictures in it")
+            raise HopelessError(f"{shown(source)} has no pictures in it")
         stream = container.streams.video[0]
         stream.thread_type = "AUTO" if not self._network else "SLICE"  # threads of frames hold some pictures back
         name = container.format.name
         self.recorded = not self._network or container.duration is not None or name in _STEPWISE
-        rate = stream.average_rate or stream.guessed_rate
+        rate = stream.average_rate if self.recorded else None  # of what is live, FFmpeg only guesses
         self.rate = float(rate) if rate and 0 < rate < 1000 else 0.0
         self._frames = self._decoded(container, stream)
         self._base, self._after = None, 0.0
         context = stream.codec_context
         at = f" at {self.rate:.4g}/s" if self.rate else ""
-        self.words = f"{source}, {context.width} x {context.height}{at} {context.name}, by PyAV"
+        self.words = f"{shown(source)}, {context.width} x {context.height}{at} {context.name}, by PyAV"
 
     def _why_not(self, error: Exception) -> CameraError:
-        source, why = self._settings.source, getattr(error, "strerror", None) or str(error)
+        from av.error import LookupError as AbsentError
+
+        source, why = shown(self._settings.source), self._words_of(error)
+        if isinstance(error, AbsentError):  # a protocol or a codec that this FFmpeg has not
+            return HopelessError(f"{source} cannot be read by this PyAV: {why}")
         if self._network:
             return CameraError(f"{source} cannot be opened: {why}")
         if not Path(source.removeprefix("file://")).exists():
             return CameraError(f"there is no file {source} any more")
         return HopelessError(f"{source} is no video that FFmpeg reads: {why}")
+
+    def _words_of(self, error: Exception) -> str:
+        from av.error import ExitError
+
+        if isinstance(error, ExitError):  # how PyAV's own timeout looks
+            return f"nothing came within {self._settings.patience:g} s"
+        return getattr(error, "strerror", None) or str(error)
 
     @staticmethod
     def _decoded(container: InputContainer, stream: Any) -> Iterator[VideoFrame]:
@@ -100,7 +111,7 @@ class PyAVSource:
         try:
             frame = self._frame = next(self._frames, None)
         except (FFmpegError, OSError) as e:
-            raise CameraError(f"{self.words}: {getattr(e, 'strerror', None) or e}") from None
+            raise CameraError(f"{self.words}: {self._words_of(e)}") from None
         if frame is None:
             return None
         if not self.recorded:

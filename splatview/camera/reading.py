@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from splatview.camera.sources import Buffers, CameraError, HopelessError
+from splatview.camera.sources import Buffers, CameraError, DamagedError, HopelessError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +22,10 @@ _LIVES = 10.0
 """Seconds of pictures after which the next fault is taken for the first one again."""
 _RATE_OVER = 2.0
 """Seconds over which the rate is measured."""
+_MOST_DAMAGED = 30
+"""Pictures in a row that may be beyond decoding: of a webcam, a damaged one comes now and then."""
+_STILL = 1.0
+"""Seconds for which the only picture of a file is shown before the file is opened again."""
 _BEHIND = 0.5
 """Seconds by which a recording may lag behind itself before it goes on more slowly."""
 
@@ -41,7 +45,9 @@ class Reading:
         self.hopeless = ""
         """Why none will ever come."""
         self.dropped = 0
-        """Pictures that came, and that a newer one replaced before they were published."""
+        """Pictures that came and were never published: damaged, or replaced by a newer one before."""
+        self.paused = False
+        """Whether recordings stand still. The main thread sets it."""
         self._settings = settings
         self._buffers = Buffers()
         self._change = threading.Condition()
@@ -62,6 +68,11 @@ class Reading:
     def stop(self) -> None:
         """Have the thread end, sooner or later: nobody waits for it."""
         self._stop.set()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether the thread has ended, after so many seconds at most. One that waits for a device may not."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     @property
     def stopped(self) -> bool:
@@ -147,22 +158,25 @@ class Reading:
 
     def _play(self) -> None:
         """Read until the end, or until told to end."""
-        source, anchor, came, skipped = self.source, None, 0, False
+        source, anchor, came, skipped, damaged = self.source, None, 0, False, 0
         while not self.stopped:
             at = source.grab()
             self._moved = now = time.monotonic()
             if at is None:
                 if self._at_end(came):
                     return
+                self._shown_at += _STILL if came == 1 else 0
                 anchor, came = None, 0
                 continue
             came += 1
             if self._too_many(at):
                 continue
             if source.recorded:
+                while self.paused and not self.stopped:
+                    self._wait(0.05)
                 if anchor is None:  # the first of a round follows the last of the round before it in its own time
                     anchor = max(now, self._shown_at + (1 / source.rate if source.rate else 0)) - at
-                late = now - anchor - at
+                late = time.monotonic() - anchor - at
                 if late > _BEHIND:
                     anchor += late
                 elif source.rate and late > 1 / source.rate and not skipped:
@@ -172,7 +186,16 @@ class Reading:
                 skipped = False
                 self._wait(-late)
                 self._shown_at = anchor + at
-            self._put(source.retrieve(self._buffers))
+            try:
+                image = source.retrieve(self._buffers)
+            except DamagedError:
+                damaged += 1
+                if damaged > _MOST_DAMAGED:
+                    raise
+                self._count_dropped()
+                continue
+            damaged = 0
+            self._put(image)
 
     def _at_end(self, came: int) -> bool:
         """Whether it is the last end. Raises CameraError where a source should have none."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,10 @@ class CameraError(Exception):
 
 class HopelessError(CameraError):
     """What was asked for cannot be read, however often it is tried: no such file, no such library."""
+
+
+class DamagedError(CameraError):
+    """One picture cannot be decoded; the next may be."""
 
 
 class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +71,8 @@ class Source(Protocol):
         ...
 
     def retrieve(self, buffers: Buffers) -> NDArray[np.uint8]:
-        """The picture that was grabbed, (H, W, 3) RGB, in memory that is the caller's. Raises CameraError."""
+        """The picture that was grabbed, (H, W, 3) RGB, in memory that is the caller's. Raises CameraError;
+        DamagedError where the next one may be whole."""
         ...
 
     def close(self) -> None:
@@ -115,6 +121,11 @@ def kind_of(source: str) -> Literal["test", "device", "pipeline", "network", "fi
     return "file"
 
 
+def shown(source: str) -> str:
+    """A SOURCE as people may see it: without the password that stands in an address."""
+    return re.sub(r"(://[^/@:\s]*):[^/@\s]*@", r"\1:...@", source)
+
+
 def device_path(source: str) -> str:
     """The V4L2 node that a number or path names."""
     return f"/dev/video{int(source)}" if source.isdecimal() else source
@@ -138,8 +149,8 @@ def check(settings: SourceSettings) -> None:
             raise HopelessError(f"there is no file {source}; legal are a camera's number, /dev/videoN, a file, "
                                 "rtsp://, http://, a GStreamer pipeline, or test")
     elif kind == "network" and source.partition("://")[0].lower() not in NETWORK:
-        raise HopelessError(f"{source}: {source.partition('://')[0]!r} is no protocol that can be read; legal are "
-                            f"{', '.join(NETWORK)}")
+        raise HopelessError(f"{shown(source)}: {source.partition('://')[0]!r} is no protocol that can be read; legal "
+                            f"are {', '.join(NETWORK)}")
     if kind != "test":
         _reader(settings, kind)
 
@@ -152,13 +163,13 @@ def _reader(settings: SourceSettings, kind: str) -> str:
     able = ["opencv"] if kind in ("device", "pipeline") else ["pyav", "opencv"]
     if settings.reader != "auto":
         if settings.reader not in able:
-            raise HopelessError(f"{settings.source}: only OpenCV reads {_THINGS[kind]}; leave --reader out")
+            raise HopelessError(f"{shown(settings.source)}: only OpenCV reads {_THINGS[kind]}; leave --reader out")
         able = [settings.reader]
     for name in able:
         if find_spec(_PACKAGES[name]) is not None:
             return name
-    raise HopelessError(f"{settings.source}: reading {_THINGS[kind]} needs {' or '.join(map(_words, able))}, which is "
-                        f"not installed: {MEND}")
+    raise HopelessError(f"{shown(settings.source)}: reading {_THINGS[kind]} needs {' or '.join(map(_words, able))}, "
+                        f"which is not installed: {MEND}")
 
 
 _THINGS = {"device": "a camera", "pipeline": "a GStreamer pipeline", "network": "a network stream", "file": "a video"}
