@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ipc.interop.glapi import gl_device_uuid
 from viewer_app.companions import PERIOD, Companions
+from viewer_app.overlays import Overlays
 from viewer_app.sources import FileSource, StreamSource
 from viewer_app.state import Entry
 from viewer_app.views import make_view
@@ -74,6 +75,7 @@ class Catalogue:
         self.rate_changes = 0
         """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
         self.companions = Companions(self)
+        self.overlays = Overlays(self)
         self._first: str | None = None
         """What a new seat shows: the first file, if there were files before there was anybody."""
         self._ctx = ctx
@@ -235,7 +237,8 @@ class Catalogue:
             if seat.state.selected is None or seat.by_itself:
                 self._choose(seat)
         self.companions.update()
-        return any([self._take_in(slot, now) for slot in self.watched()])
+        news = any([self._take_in(slot, now) for slot in self.watched()])
+        return self.overlays.update(now) or news
 
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""
@@ -256,7 +259,8 @@ class Catalogue:
 
     def has_news(self, now: float) -> bool:
         """Whether `poll` would take a new value of what is shown. Costs a hundredth of it."""
-        return any(slot.source.has_news() and self._ready(slot, now) for slot in self.watched())
+        return any(slot.source.has_news() and self._ready(slot, now) for slot in self.watched()) or (
+            self.overlays.has_news(now))
 
     def _ready(self, slot: Slot, now: float) -> bool:
         """Whether an entry may take another value, which somebody would soon see."""
@@ -294,6 +298,8 @@ class Catalogue:
         there = self.subscriber.streams
         for stream in there:
             if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
+                continue
+            if stream.kind == "overlay":  # a part of what it lies over
                 continue
             slot = self._ended_like(stream)
             if slot is not None and isinstance(slot.source, StreamSource):

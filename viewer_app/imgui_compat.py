@@ -7,11 +7,13 @@ that the panel calls is the same in both. This module goes when Python 3.10 goes
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from imgui_bundle import imgui
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _MODERN = hasattr(imgui.Style, "font_scale_dpi")
@@ -36,6 +38,19 @@ def set_selectable_rounding(style: imgui.Style, radius: float) -> None:
     """Round the corners of list items; the older one always draws them square."""
     if _MODERN:
         style.selectable_rounding = radius
+
+
+@contextmanager
+def font_size(size: float) -> Iterator[None]:
+    """Letters of another size (points) inside an imgui frame; the older one has only one size."""
+    if not _MODERN:
+        yield
+        return
+    imgui.push_font(None, size)
+    try:
+        yield
+    finally:
+        imgui.pop_font()
 
 
 def set_font(style: imgui.Style, file: Path | None, size: float, scale: float) -> None:

@@ -11,14 +11,19 @@ from viewer_app import theme
 from viewer_app.state import ENDED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imgui_bundle import ImVec4
 
     from viewer_app.controls import Rect
     from viewer_app.state import State
 
 
-def draw_overlay(state: State, picture: Rect, *, empty: bool, scale: float) -> None:
-    """Words over the picture: a hint, progress, a fault, that the run is gone."""
+_MOST_TROUBLES = 4
+
+
+def draw_overlay(state: State, picture: Rect, *, empty: bool, scale: float, troubles: Sequence[str] = ()) -> None:
+    """Words over the picture: a hint, progress, a fault, that the run is gone, and what its publisher says is wrong."""
     entry = state.shown
     if entry is None:
         if state.hint:
@@ -32,8 +37,14 @@ def draw_overlay(state: State, picture: Rect, *, empty: bool, scale: float) -> N
     elif empty:
         words = "Waiting for its next frame" if entry.alive else "The run ended before it was seen"
         _message(scale, picture, [entry.name, words], theme.DIM)
-    elif not entry.alive and not state.says_trouble:
-        _tag(scale, picture, ENDED)
+    else:
+        ended = [ENDED] if not entry.alive and not state.says_trouble else []
+        lines = [(text, theme.TEXT) for text in ended]
+        room = max(int((picture.width - 40 * scale) / (0.55 * imgui.get_font_size())), 20)
+        for text in list(troubles)[:_MOST_TROUBLES]:
+            lines += [(line, theme.FAULT) for line in wrap(text, room)[:3]]
+        if lines:
+            _tag(scale, picture, lines)
 
 
 def _message(scale: float, picture: Rect, lines: list[str], color: ImVec4) -> None:
@@ -64,11 +75,13 @@ def _progress(scale: float, picture: Rect, text: str, fraction: float) -> None:
                              theme.u32(color), height / 2)
 
 
-def _tag(scale: float, picture: Rect, text: str) -> None:
+def _tag(scale: float, picture: Rect, lines: Sequence[tuple[str, ImVec4]]) -> None:
     draw = imgui.get_background_draw_list()
-    size, pad = imgui.calc_text_size(text), 10 * scale
-    x = picture.x + (picture.width - size.x) / 2
-    y = picture.y + 12 * scale
-    draw.add_rect_filled(ImVec2(x - pad, y - pad / 2), ImVec2(x + size.x + pad, y + size.y + pad / 2),
+    width, pace, pad = max(imgui.calc_text_size(t).x for t, _ in lines), imgui.get_text_line_height(), 10 * scale
+    middle, y = picture.x + picture.width / 2, picture.y + 12 * scale
+    draw.add_rect_filled(ImVec2(middle - width / 2 - pad, y - pad / 2),
+                         ImVec2(middle + width / 2 + pad, y + pace * len(lines) + pad / 2),
                          theme.u32(theme.BAR, 0.82), 6 * scale)
-    draw.add_text(ImVec2(round(x), round(y)), theme.u32(theme.TEXT), text)
+    for i, (text, color) in enumerate(lines):
+        x = middle - imgui.calc_text_size(text).x / 2
+        draw.add_text(ImVec2(round(x), round(y + i * pace)), theme.u32(color), text)

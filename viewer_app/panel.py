@@ -185,7 +185,7 @@ class Panel:
             picture = self.layout(self.size, scale, state.panel_open)
             if shown.over is not None:
                 asked.changed |= shown.over(picture, scale)
-            draw_overlay(state, picture, empty=shown.empty, scale=scale)
+            draw_overlay(state, picture, empty=shown.empty, scale=scale, troubles=shown.troubles)
             if state.panel_open:
                 self._left(state, shown, picture, asked)
                 if picture.x > 0:

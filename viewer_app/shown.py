@@ -27,6 +27,8 @@ class Shown:
     readout: str = ""
     path: list[str] = field(default_factory=list)
     empty: bool = True
+    troubles: list[str] = field(default_factory=list)
+    """What publishers say that is wrong with what is shown."""
     strip: Strip | None = None
     """The memory of the run that it is a stream of."""
 
@@ -41,8 +43,9 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
             return view.over(rect, scale)
         return False
 
+    troubles = catalogue.overlays.troubles(slot)
     if not panel_open:
-        return Shown(over=over, empty=view.empty)
+        return Shown(over=over, empty=view.empty, troubles=troubles)
 
     def controls() -> bool:
         with catalogue.guard(slot):
@@ -50,4 +53,4 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
         return False
 
     return Shown(controls, over, view.details, [*view.extras, *slot.source.notes], view.readout,
-                 [slot.source.path, *view.path], view.empty, catalogue.companions.strip(slot))
+                 [slot.source.path, *view.path], view.empty, troubles, catalogue.companions.strip(slot))

@@ -101,6 +101,8 @@ class StreamSource:
     def __init__(self, stream: RemoteStream) -> None:
         self.stream = stream
         self.time_ns = 0
+        self.trouble = ""
+        """What its publisher says that is wrong, with what was handed out last."""
         self._seen = 0
         self._wanted = False
         self._live_at = 0.0
@@ -113,6 +115,7 @@ class StreamSource:
             stream.open()
         self.stream = stream
         self._seen = 0
+        self.trouble = ""
 
     def refresh(self, entry: Entry) -> bool:
         stream = self.stream
@@ -159,7 +162,7 @@ class StreamSource:
                 self._seen = stream.version
             return False
         with frame:
-            version, time_ns, on_gpu = frame.version, frame.time_ns, frame.on_gpu
+            version, time_ns, on_gpu, trouble = frame.version, frame.time_ns, frame.on_gpu, frame.meta.get("trouble")
             try:
                 taken = view.update(frame)
             except SharingError as e:
@@ -173,6 +176,7 @@ class StreamSource:
         if taken:
             self._live_at = time.monotonic() + LIVE_PERIOD
             self._seen, self.time_ns = version, time_ns
+            self.trouble = trouble if isinstance(trouble, str) else ""
         return taken
 
     def set_paused(self, paused: bool) -> None:

@@ -24,6 +24,19 @@ class ImageSettings:
     """What is seen through a picture with an alpha channel."""
     background: Color = BACKDROP
     """Around the picture, RGB in [0, 1]."""
+    overlay: bool = True
+    """Whether what others say about the picture is drawn over it: boxes, points, masks."""
+    labels: bool = True
+    """Whether words stand at boxes."""
+    motion: bool | None = None
+    """Whether boxes are moved between two results; None: as who found them says."""
+    threshold: float = 0.0
+    """Boxes with a lower score are not drawn."""
+
+    def take(self, other: ImageSettings) -> None:
+        """Be what another one is."""
+        for name, value in vars(other).items():
+            setattr(self, name, value)
 
 
 @dataclass

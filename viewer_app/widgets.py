@@ -40,6 +40,12 @@ def slider(label: str, value: float, limits: tuple[float, float], fmt: str, *, r
     return value
 
 
+def check(label: str, value: bool) -> bool:
+    """The value after this turn, in a box to tick."""
+    row(label)
+    return imgui.checkbox(f"##{label}", value)[1]
+
+
 def choice(label: str, value: T, options: Mapping[T, str]) -> T:
     """The value after this turn, one of `options` (value: what it is called)."""
     row(label)

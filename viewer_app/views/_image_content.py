@@ -16,6 +16,7 @@ from ipc.interop.host import HostBridge
 from ipc.interop.probe import AutoBridge, suitable
 from viewer_app.errors import ViewerError
 from viewer_app.views._image_values import INTEGERS, count_broken, picture_of
+from viewer_app.views._overlay.layers import CAMERA_META, Layers
 from viewer_app.views.base import VERTEX, Stopwatch, meta_phrases
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class ImageContent:
         self.on_gpu = False
         self.host = HostBridge(ctx)
         self.gpu: AutoBridge | None = None
+        self.layers = Layers(ctx)
+        """What lies over it."""
         self.stopwatch = Stopwatch()
         self._ctx = ctx
         self._work = work
@@ -118,7 +121,8 @@ class ImageContent:
             if other is not None:
                 other.close()
         self.source, self.on_gpu, self.stale = source, on_gpu, False
-        self.notes = [] if frame is None else meta_phrases(frame.meta, ("layout",))
+        self.notes = [] if frame is None else meta_phrases(frame.meta, ("layout", *CAMERA_META))
+        self.layers.under(frame, (source.size[0] * source.stride, source.size[1] * source.stride))
         self._count_due = dtype not in INTEGERS and counted is None
         if dtype in INTEGERS:
             self.broken = 0
@@ -224,6 +228,7 @@ class ImageContent:
             frame.close()
         self._retired.clear()
         self.source = self._expected = None
+        self.layers.release()
         self.host.close()
         if self.gpu is not None:
             self.gpu.close()

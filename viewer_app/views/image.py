@@ -22,6 +22,7 @@ from viewer_app.views.base import BRIDGE_WORDS, Plain, Steady, bridge_phrases
 
 if TYPE_CHECKING:
     from viewer_app.events import Event
+    from viewer_app.views._overlay.words import Words
     from viewer_app.views.base import Value, View
 
 _READOUT_PERIOD = 0.05
@@ -45,8 +46,10 @@ class ImageView(Steady, Plain):
         self._limit = int(ctx.info["GL_MAX_TEXTURE_SIZE"])
         self.content = beside.content if beside is not None else ImageContent(ctx, self._work)
         """What it may share with other views."""
-        self._told = self.content.changes
+        self._told = self._state
         """The state of it that was drawn last, or for which drawing was asked."""
+        self._words: Words | None = None
+        """What writes over it, once there is something to write."""
         self._pointer: tuple[float, float] | None = None
         self._readout: tuple[tuple[object, ...], str, float] = ((), "", 0.0)
         self._look_at = math.inf
@@ -63,14 +66,12 @@ class ImageView(Steady, Plain):
         if not isinstance(other, ImageView):
             raise ViewerError(f"image: a view of {other.kind} cannot be followed")
         self.pan_zoom.look_like(other.pan_zoom, other._rect)
-        mine, theirs = self.settings, other.settings
-        mine.exposure, mine.gamma = theirs.exposure, theirs.gamma
-        mine.alpha, mine.background = theirs.alpha, theirs.background
+        self.settings.take(other.settings)
 
     def update(self, value: Value) -> bool:
         taken = self.content.update(value)
         if taken:
-            self._told = self.content.changes  # whoever calls knows
+            self._told = self._state  # whoever calls knows
         return taken
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
@@ -101,7 +102,38 @@ class ImageView(Steady, Plain):
         with self._work("image", rect.width, rect.height, *source.size, round(math.log2(zoom))):
             array.render(moderngl.TRIANGLES, vertices=3)
         content.drawn = self._work.submitted
-        self._told = content.changes
+        if content.layers and s.overlay:
+            self.draw_layers(framebuffer, rect, self.scale)
+        self._told = self._state
+
+    def draw_layers(self, framebuffer: moderngl.Framebuffer, rect: Rect, scale: float) -> None:
+        """Draw what lies over the picture, without words. `scale`: pixels per point."""
+        source = self.content.source
+        if source is None:
+            return
+        framebuffer.use()
+        framebuffer.viewport = rect.viewport(framebuffer.height)
+        x, y, zoom = self.pan_zoom.placed(rect)
+        with self._work("overlay", rect.width, rect.height):
+            self.content.layers.draw(rect, (x, y, zoom / source.stride), self.settings, scale)
+
+    def over(self, rect: Rect, scale: float) -> bool:
+        if scale != self.scale:
+            self.scale, self._look_at = scale, -math.inf  # what was drawn was for another one
+        self.write_layers(rect, scale)
+        return False
+
+    def write_layers(self, rect: Rect, scale: float, *, corner: bool = True) -> None:
+        """Write what is said about the picture over it, inside an imgui frame. `corner`: also how old that is."""
+        layers, source = self.content.layers, self.content.source
+        if source is None or not (layers or layers.camera):
+            return
+        if self._words is None:
+            from viewer_app.views._overlay.words import Words
+
+            self._words = Words()
+        x, y, zoom = self.pan_zoom.placed(rect)
+        self._words.write(layers, self.settings, rect, (x, y, zoom / source.stride), scale, corner=corner)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
@@ -118,9 +150,16 @@ class ImageView(Steady, Plain):
         again = now >= self._look_at
         if again:
             self._look_at = math.inf
-        if self._told != content.changes:
-            self._told, again = content.changes, True
-        return again
+        if self._words is not None and now >= self._words.due:
+            self._words.due, again = math.inf, True
+        if self._told != self._state:
+            self._told, again = self._state, True
+        return again or (bool(content.layers) and content.layers.settling(self.settings))
+
+    @property
+    def _state(self) -> tuple[int, int]:
+        """Changes when what is seen does."""
+        return self.content.changes, self.content.layers.changes
 
     def _pixel(self) -> tuple[int, int] | None:
         """The picture's pixel (column, row) under the pointer."""
@@ -144,7 +183,7 @@ class ImageView(Steady, Plain):
         pixel, source = self._pixel(), self.content.source
         if pixel is None or source is None:
             return ""
-        key, now = (pixel, self.content.changes), time.monotonic()
+        key, now = (pixel, self._state), time.monotonic()
         before, text, at = self._readout
         if before == key:
             return text
@@ -152,7 +191,10 @@ class ImageView(Steady, Plain):
             self._look_at = at + _READOUT_PERIOD  # the last one must not stay away
             return text
         values = "  ".join(f"{v}" if isinstance(v, int) else f"{v:.4g}" for v in self.value_at(*pixel))
-        text = f"({pixel[0] * source.stride}, {pixel[1] * source.stride})   {values}"
+        x, y = pixel[0] * source.stride, pixel[1] * source.stride
+        text = f"({x}, {y})   {values}"
+        if said := self.content.layers.at(x + 0.5, y + 0.5, self.settings):
+            text += f"   {said}"
         self._readout = key, text, now
         return text
 
@@ -176,7 +218,22 @@ class ImageView(Steady, Plain):
             s.alpha = ui.choice("Alpha", s.alpha, {"checkerboard": "Checkerboard", "background": "Background",
                                                    "ignore": "Ignored"})
         s.background = ui.color("Backdrop", s.background)
+        if self.content.layers:
+            self._overlay_controls()
         return moved or s != before
+
+    def _overlay_controls(self) -> None:
+        from viewer_app import widgets as ui
+
+        s = self.settings
+        s.overlay = ui.check("Overlay", s.overlay)
+        if s.overlay:
+            s.labels = ui.check("Labels", s.labels)
+            as_told = any(layer.result is not None and layer.result.motion for layer in self.content.layers.all)
+            moves = ui.check("Motion", as_told if s.motion is None else s.motion)
+            if moves != (as_told if s.motion is None else s.motion):
+                s.motion = moves
+            s.threshold = ui.slider("Score from", s.threshold, (0.0, 1.0), "%.2f", reset=0.0)
 
     @property
     def stale(self) -> bool:
@@ -232,7 +289,8 @@ class ImageView(Steady, Plain):
 
     @property
     def timings(self) -> dict[str, float]:
-        return {**self.content.stopwatch.ms, "draw": self._work.ms.get("image", 0.0)}
+        over = {"overlay": self._work.ms.get("overlay", 0.0)} if self.content.layers else {}
+        return {**self.content.stopwatch.ms, "draw": self._work.ms.get("image", 0.0), **over}
 
     def close(self) -> None:
         self.content.release(self)
