@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from splatview import gl
     from splatview.annotating import annotate
+    from splatview.grabbing import grab
     from splatview.memory import publish_memory
     from splatview.notebook import show
     from splatview.publishing import close, paused, publish, wait_while_paused
@@ -27,6 +28,7 @@ _HOME = {
     "close": "publishing",
     "frames": "reading",
     "gl": "",
+    "grab": "grabbing",
     "paused": "publishing",
     "publish": "publishing",
     "publish_memory": "memory",
@@ -35,7 +37,7 @@ _HOME = {
 }
 """The module of each name; "" for what is a module itself."""
 
-__all__ = ["__version__", "annotate", "close", "frames", "gl", "paused", "publish", "publish_memory", "show",
+__all__ = ["__version__", "annotate", "close", "frames", "gl", "grab", "paused", "publish", "publish_memory", "show",
            "wait_while_paused"]
 
 

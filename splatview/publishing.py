@@ -106,6 +106,8 @@ def close() -> None:
     global _publisher, _off
     if (memory := sys.modules.get("splatview.memory")) is not None:
         memory.end()
+    if (grabbing := sys.modules.get("splatview.grabbing")) is not None:
+        grabbing.end()
     with _lock:
         _entries.clear()
         if _publisher is not None:

@@ -4,6 +4,8 @@ ViewerError
 ├── FileError       a scene or picture file is missing, damaged or of no known format
 ├── CameraError     a camera given as JSON does not describe a camera
 ├── GraphicsError   no OpenGL context, or too old a one
+├── NotFoundError   no such run, or none that publishes such a stream
+├── LateError       a stream brought nothing in time
 └── RendererError   a renderer cannot run here, or failed
 """
 
@@ -22,6 +24,14 @@ class CameraError(ViewerError):
 
 class GraphicsError(ViewerError):
     """No OpenGL context could be made."""
+
+
+class NotFoundError(ViewerError):
+    """There is no such run, or none that publishes such a stream."""
+
+
+class LateError(ViewerError):
+    """A stream brought nothing in time."""
 
 
 class RendererError(ViewerError):

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ipc.errors import SharingError
-from viewer_app.cameras import camera_from_json
-from viewer_app.controls import Rect
 from viewer_app.errors import FileError, ViewerError
-from viewer_app.memory.model import Snapshot
+from viewer_app.finding import Finder, why_nothing
 from viewer_app.pictures import save_png
-from viewer_app.scene import GaussianScene
-from viewer_app.screens.base import MAX_SIZE, MIN_SIZE
+from viewer_app.screens.base import MIN_SIZE
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.sources import make_subscriber
-from viewer_app.state import Color, ViewSettings
-from viewer_app.views.gaussians import GaussianView
-from viewer_app.views.image import ImageView
+from viewer_app.still import Look, Still, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
-
-    from ipc import Frame, RemoteStream, Subscriber
-
-DEFAULT_SIZE = (1280, 720)
-_ARRIVAL = 2.0
-"""Seconds for the data of a picture in place to arrive; a view shows it after half a second in any case."""
-_LATER = 0.1
-"""Seconds to wait for an image that is read in place: the trainer's GPU may write it later than it was announced."""
-_PREFERRED = ("gaussians", "image", "memory")
-"""The kinds of streams, what is drawn first if none is named first."""
-_SETTLE = 1.0
-"""Seconds after which a run that was found has told its streams."""
+    from viewer_app.state import Color
+    from viewer_app.views.base import Value
 
 
 @dataclass(frozen=True)
@@ -77,7 +60,7 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
         value = open_file(options.file)
         screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
         try:
-            size = _draw(screen, value, options)
+            size = _draw(screen, kind_of(value), value, options)
         finally:
             screen.close()
         assert size is not None  # nobody writes to it meanwhile
@@ -90,7 +73,7 @@ def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
     subscriber = make_subscriber(screen.ctx, options.run, client="shot")
     try:
         deadline = time.monotonic() + options.timeout
-        stream = find_stream(subscriber, options.stream, options.run, deadline)
+        stream = Finder(subscriber, "shot").find(options.stream, options.run, deadline)
         stream.open()
         while True:
             subscriber.poll()
@@ -98,7 +81,7 @@ def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
             if frame is not None:
                 with frame:
                     try:
-                        size = _draw(screen, frame, options)
+                        size = _draw(screen, frame.kind, frame, options)
                     except SharingError as e:
                         if not frame.on_gpu:
                             raise ViewerError(f"shot: {e}") from e
@@ -107,112 +90,28 @@ def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
                 if size is not None:
                     return size
             if time.monotonic() >= deadline:
-                raise ViewerError(_why_nothing(stream, options.timeout))
+                raise why_nothing(stream, "shot", options.timeout)
             time.sleep(0.005)
     finally:
         subscriber.close()
         screen.close()
 
 
-def find_stream(subscriber: Subscriber, name: str | None, run: str | None, deadline: float) -> RemoteStream:
-    """The stream of this name, or the one to show when no name is given: Gaussians first, memory last, of the rest the
-    newest run's.
-
-    Waits for a run that has just started to tell its streams. Raises ViewerError that lists what there is.
-    """
-    settled = min(time.monotonic() + _SETTLE, deadline)
-    while True:
-        subscriber.poll()
-        found = [s for s in subscriber.streams if s.run.alive and name in (None, s.name)]
-        now = time.monotonic()
-        runs = [r for r in subscriber.runs if r.alive]
-        told = bool(runs) and all(r.welcomed or r.refused for r in runs)
-        if found and (told or now > settled):
-            newest_first = found[::-1]
-            return min(newest_first, key=lambda s: {"gaussians": 0, "memory": 2}.get(s.kind, 1))
-        # A run without the stream may publish it any moment; no run at all is known at once.
-        if now > (settled if not runs or name is None else min(settled + 1.0, deadline)):
-            raise ViewerError(_nothing_found(subscriber, name, run))
-        time.sleep(0.01)
-
-
-def _nothing_found(subscriber: Subscriber, name: str | None, run: str | None) -> str:
-    if subscriber.fault:
-        return f"shot: runs cannot be found: {subscriber.fault}"
-    runs = [r for r in subscriber.runs if r.alive]
-    if not runs:
-        if run is not None:
-            return f"shot: there is no run {run!r}; splatview status lists those there are"
-        return ("shot: no run is publishing. Start one (splatview.publish(tensor) in a training script, or "
-                "splatview demo), or name a file")
-    if refused := [f"{r.name} ({r.id}): {r.refused}" for r in runs if r.refused]:
-        return "shot: " + "; ".join(refused)
-    listing = [f"{s.name} ({s.kind}, run {s.run.id})" for s in subscriber.streams if s.run.alive]
-    if name is not None and listing:
-        return f"shot: there is no stream {name!r}; there are: {', '.join(listing)}"
-    return f"shot: no stream is published yet by {', '.join(f'{r.name} ({r.id})' for r in runs)}"
-
-
-def _why_nothing(stream: RemoteStream, timeout: float) -> str:
-    if stream.fault:
-        return f"shot: stream {stream.name!r} cannot be read: {stream.fault}"
-    if not stream.run.alive:
-        return f"shot: the run of stream {stream.name!r} ended before it could be read"
-    return (f"shot: stream {stream.name!r} brought no frame within {timeout:g} s. A trainer shares its data when it "
-            "publishes next: is it still running?")
-
-
-def _draw(screen: OffscreenScreen, value: Frame | GaussianScene | Snapshot | np.ndarray,
-          options: ShotOptions) -> tuple[int, int] | None:
+def _draw(screen: OffscreenScreen, kind: str, value: Value, options: ShotOptions) -> tuple[int, int] | None:
     """Draw and save; None when the writer overwrote the frame meanwhile."""
-    is_scene = isinstance(value, GaussianScene) or getattr(value, "kind", "") == "gaussians"
-    if options.camera is not None and not is_scene:
-        raise ViewerError("shot: a picture takes no --camera; leave it out")
-    width, height = options.size or DEFAULT_SIZE
-    if isinstance(value, Snapshot) or getattr(value, "kind", "") == "memory":
-        from viewer_app.plots import draw_plot
-
-        plot = draw_plot(screen, "snapshot" if isinstance(value, Snapshot) else "memory", value, (width, height))
-        if plot is None:
-            return None
-        save_png(plot[..., :3], options.out)
-        return width, height
-    # A camera that makes no sense is told before anything is drawn.
-    camera = None if options.camera is None else camera_from_json(options.camera, width, height)
-    settings = ViewSettings()
-    settings.gaussians.background = options.background
-    settings.gaussians.coarse_ms = math.inf
-    settings.image.background = options.background
-    settings.image.alpha = "background"
-    view: GaussianView | ImageView | None = None
+    still = Still(screen, kind, "shot", "--camera")
     try:
-        if is_scene:
-            view = GaussianView(screen.ctx, settings.gaussians)
-        else:
-            view = ImageView(screen.ctx, settings.image)
-        end = time.monotonic() + _ARRIVAL
-        while not view.update(value):
-            if getattr(value, "complete", True) or time.monotonic() > end:
-                return None
-            time.sleep(0.005)
-        if options.size is None and isinstance(view, ImageView):
-            width, height = (min(n, MAX_SIZE) for n in view.size)
-        if camera is not None and isinstance(view, GaussianView):
-            view.use_camera(camera)
-        screen.resize(width, height)
-        rect = Rect(0, 0, width, height)
-        if isinstance(view, ImageView) and not getattr(value, "complete", True):
-            time.sleep(_LATER)
-        view.draw(screen.framebuffer, rect)
+        size = still.prepare(value, Look(options.size, options.camera, options.background))
+        if size is None:
+            return None
+        still.draw(size)
         pixels = screen.pixels()
-        view.tick(time.monotonic())
-        if view.stale:
+        if not still.whole():
             return None
         save_png(pixels[..., :3], options.out)
-        return width, height
+        return size
     finally:
-        if view is not None:
-            view.close()
+        still.close()
 
 
 def parse_background(text: str) -> Color:

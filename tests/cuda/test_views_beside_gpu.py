@@ -28,10 +28,10 @@ from viewer_cases import (
 
 from viewer_app.controls import Rect
 from viewer_app.events import Wheel
+from viewer_app.finding import Finder
 from viewer_app.renderers.gsplat import GsplatRenderer
 from viewer_app.scene import GaussianScene
 from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.shot import find_stream
 from viewer_app.sources import StreamSource, make_subscriber
 from viewer_app.state import GaussianSettings, ImageSettings
 from viewer_app.views.base import BRIDGE_WORDS, CANVAS_WORDS
@@ -78,7 +78,7 @@ class Followed:
     def __init__(self, screen: OffscreenScreen, trainer: Trainer, name: str, view: View) -> None:
         self.trainer, self.view = trainer, view
         self.subscriber: Subscriber = make_subscriber(screen.ctx, None)
-        self.source = StreamSource(find_stream(self.subscriber, name, None, time.monotonic() + PATIENCE))
+        self.source = StreamSource(Finder(self.subscriber, "test").find(name, None, time.monotonic() + PATIENCE))
         self.source.open()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:

@@ -76,6 +76,25 @@ class GsplatPicture:
         assert self._source is not None
         return self._source
 
+    def over(self, background: tuple[float, float, float]) -> torch.Tensor:
+        """The picture over a background, RGB in [0, 1]: uint8 (H, W, 3), as OpenGL rounds it, for what torch's current
+        stream does next. Of what was drawn for OpenGL, without asking it for anything."""
+        torch = self._renderer._torch
+        device = self._renderer.device
+        wanted = torch.cuda.current_stream(device)
+        with self._renderer._working():
+            self._make_whole()
+            picture = self._rgba.float()
+            color = picture[..., :3]
+            if any(background):
+                behind = torch.tensor(background, device=device)
+                color = torch.addcmul(color, 1 - picture[..., 3:].clamp(0, 1), behind)
+            made = color.clamp(0, 1).mul_(255).add_(0.5).to(torch.uint8)
+            done = torch.cuda.current_stream(device).record_event()
+        wanted.wait_event(done)
+        made.record_stream(wanted)
+        return made
+
     @contextmanager
     def on_gpu(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
         """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the

@@ -18,6 +18,7 @@ from viewer_app.screens._target import Target
 if TYPE_CHECKING:
     import numpy as np
 
+    from ipc.interop.shared_texture import SharedTexture
     from viewer_app.events import Event
     from viewer_app.screens.base import Caption
 
@@ -77,6 +78,8 @@ class OffscreenScreen:
     def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0, *,
                  gpu_uuid: str | None = None) -> None:
         """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
+        self.shares = False
+        """Whether what is drawn from the next `resize` on lies in a texture that CUDA reads as well, `shared`."""
         self.ctx = create_context(gpu_uuid)
         self._egl = _egl.current_context()
         self._scale = scale
@@ -87,11 +90,17 @@ class OffscreenScreen:
         self._target: Target | None = Target(self.ctx, (width, height))
 
     def resize(self, width: int, height: int, scale: float | None = None) -> None:
-        """Draw in this many pixels from now on."""
+        """Draw in this many pixels from now on. Raises SharingError, moderngl's Error where nothing so large can be
+        made."""
         self._scale = self._scale if scale is None else scale
-        if (width, height) != self.size:
-            before, self._target = self._drawn, Target(self.ctx, (width, height))
+        if (width, height) != self.size or self.shares != (self.shared is not None):
+            before, self._target = self._drawn, Target(self.ctx, (width, height), shared=self.shares)
             before.release()
+
+    @property
+    def shared(self) -> SharedTexture | None:
+        """What lies in the framebuffer, for CUDA, if it was made so."""
+        return self._drawn.shared
 
     @property
     def _drawn(self) -> Target:

@@ -11,6 +11,8 @@ from viewer_app.views._depth import DepthPicture
 from viewer_app.views.base import Stopwatch
 
 if TYPE_CHECKING:
+    import torch
+
     from ipc.interop.base import PixelSource
     from viewer_app.cameras import Camera
     from viewer_app.controls import Rect
@@ -65,6 +67,19 @@ class ScenePicture:
             self._copy.close()
             self._copy = None
         return watch.ms["render"] + content.gpu_ms(camera)
+
+    def tensor(self, camera: Camera, options: RenderOptions, background: Color) -> torch.Tensor | None:
+        """What `draw` lays over the background, of colours, as uint8 (H, W, 3) on the GPU; None where it was not CUDA
+        that drew. Only this: what was shown is there no more, and nothing is yet."""
+        content = self._content
+        self.source, self.of, self.lent = None, (), False
+        picture = content.render(self, camera, options)
+        content.account()
+        content.has_looked()  # only begins to look, while CUDA draws
+        over = getattr(picture, "over", None)
+        drawn = None if over is None else over(background)
+        content.is_read()
+        return drawn
 
     def keep(self) -> None:
         """Be a copy from now on of what was lent."""

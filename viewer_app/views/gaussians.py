@@ -24,6 +24,7 @@ from viewer_app.views.base import CANVAS_WORDS, Plain
 
 if TYPE_CHECKING:
     import moderngl
+    import torch
 
     from viewer_app.cameras import Camera
     from viewer_app.events import Event
@@ -101,6 +102,11 @@ class GaussianView(Plain):
         self.orbit.take(camera, bounds(sight.means)[0] if sight is not None else np.zeros(3))
         self._camera, self._seen_in, self.framed = camera, None, True
 
+    def look_with(self, camera: Camera | None) -> None:
+        """Draw with exactly this camera, which nobody moves; None: look at the whole scene, as at first sight of it."""
+        self.orbit = Orbit()
+        self._camera, self._seen_in, self.framed = camera, None, camera is not None
+
     def frame(self) -> None:
         """Look at the whole scene, as at first sight."""
         self.framed, self._camera, self._seen_in = False, None, None
@@ -143,7 +149,7 @@ class GaussianView(Plain):
 
     def _render(self, rect: Rect) -> None:
         """Draw the scene, unless the picture that is there shows just this."""
-        content, s = self.content, self.settings
+        content = self.content
         scene = content.facts
         assert scene is not None
         if content.awaited:
@@ -153,8 +159,7 @@ class GaussianView(Plain):
         camera = self._current_camera(rect)
         if scale < 1.0:
             camera = camera.resized(*scaled(size, scale))
-        mode = ("antialiased" if scene.antialiased else "classic") if s.mode == "scene" else s.mode
-        options = RenderOptions(mode, s.sh_degree, depth=s.show == "depth")
+        options = self._options(scene.antialiased)
         wanted = camera.key, options, content.loads
         picture = self.picture
         if picture.source is not None and wanted == picture.of:
@@ -162,6 +167,26 @@ class GaussianView(Plain):
         self._scale = scale
         if (ms := picture.render(camera, options, wanted)) is not None:
             self._adapt(ms)
+
+    def _options(self, antialiased: bool) -> RenderOptions:
+        """`antialiased`: whether the scene was trained so."""
+        s = self.settings
+        mode = ("antialiased" if antialiased else "classic") if s.mode == "scene" else s.mode
+        return RenderOptions(mode, s.sh_degree, depth=s.show == "depth")
+
+    def tensor(self, width: int, height: int) -> torch.Tensor | None:
+        """What `draw` would draw into a framebuffer of this size, of colours in full resolution, without OpenGL: uint8
+        (height, width, 3) on the GPU that draws, top row first, for what torch's current stream does next.
+
+        None where CUDA does not draw. Afterwards the view is `stale` if the scene was overwritten meanwhile: that is no
+        picture then.
+        """
+        content = self.content
+        if content.facts is None or not self.cuda:
+            return None
+        self.in_use = True
+        camera = self._current_camera(Rect(0, 0, width, height))
+        return self.picture.tensor(camera, self._options(content.facts.antialiased), self.background)
 
     def _adapt(self, ms: float) -> None:
         """Choose the resolution of pictures during a drag from what the last one took."""

@@ -1,0 +1,87 @@
+"""Which stream is meant, and what to say when there is none."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from viewer_app.errors import LateError, NotFoundError, ViewerError
+from viewer_app.views import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipc import RemoteRun, RemoteStream, Subscriber
+
+_SETTLE = 1.0
+"""Seconds after which a run that was found has told its streams."""
+_RANK = {"gaussians": 0, "memory": 2}
+"""What is drawn first when no stream is named; 1 for other kinds."""
+
+
+class Finder:
+    """Finds streams by name, for whoever draws one picture of them."""
+
+    def __init__(self, subscriber: Subscriber, who: str, pause: Callable[[], None] = lambda: time.sleep(0.01)) -> None:
+        """`who` stands at the beginning of messages. `pause`: what to do between two looks."""
+        self._subscriber = subscriber
+        self._who = who
+        self._pause = pause
+        self._since: dict[str, float] = {}
+        """When a run was first seen, by its id."""
+
+    def find(self, name: str | None, run: str | None, deadline: float) -> RemoteStream:
+        """The stream of this name, or the one to show when no name is given: Gaussians first, memory last, of the rest
+        the newest run's. `run`: a run's id, the beginning of one, its name or its process id; None: any.
+
+        Waits for a run that has just started to tell its streams. Raises NotFoundError that lists what there is,
+        ViewerError where runs cannot be found.
+        """
+        settled = min(time.monotonic() + _SETTLE, deadline)
+        while True:
+            self._subscriber.poll()
+            now = time.monotonic()
+            runs = self._runs(run)
+            self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
+                r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
+            found = [s for r in runs for s in r.streams.values()
+                     if name in (None, s.name) and s.kind in KINDS]
+            told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + _SETTLE for r in runs)
+            if found and (told or now > settled):
+                return min(found[::-1], key=lambda s: _RANK.get(s.kind, 1))  # the newest run's first
+            # A run without the stream may publish it any moment; no run at all is known at once.
+            if now > (settled if not runs or name is None else min(settled + 1.0, deadline)):
+                raise self._nothing(name, run)
+            self._pause()
+
+    def _runs(self, run: str | None) -> list[RemoteRun]:
+        """The live ones, oldest first."""
+        alive = [r for r in self._subscriber.runs if r.alive]
+        return alive if run is None else [r for r in alive if r.id.startswith(run) or run in (r.name, str(r.pid))]
+
+    def _nothing(self, name: str | None, run: str | None) -> ViewerError:
+        who, runs = self._who, self._runs(run)
+        if self._subscriber.fault:
+            return ViewerError(f"{who}: runs cannot be found: {self._subscriber.fault}")
+        if not runs:
+            return NotFoundError(
+                f"{who}: there is no run {run!r}; splatview status lists those there are" if run is not None else
+                f"{who}: no run is publishing. Start one (splatview.publish(tensor) in a training script, or splatview "
+                f"demo){', or name a file' if who == 'shot' else ''}")
+        if refused := [f"{r.name} ({r.id}): {r.refused}" for r in runs if r.refused]:
+            return NotFoundError(f"{who}: " + "; ".join(refused))
+        listing = [f"{s.name} ({s.kind}, run {s.run.id})" for r in runs for s in r.streams.values()]
+        if name is not None and listing:
+            return NotFoundError(f"{who}: there is no stream {name!r} that can be drawn; there are: "
+                                 f"{', '.join(listing)}")
+        return NotFoundError(f"{who}: no stream is published yet by {', '.join(f'{r.name} ({r.id})' for r in runs)}")
+
+
+def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:
+    """What to raise when a stream brought no frame within `timeout` seconds."""
+    if stream.fault:
+        return ViewerError(f"{who}: stream {stream.name!r} cannot be read: {stream.fault}")
+    if not stream.run.alive:
+        return NotFoundError(f"{who}: the run of stream {stream.name!r} ended before it could be read")
+    return LateError(f"{who}: stream {stream.name!r} brought no frame within {timeout:g} s. A trainer shares its data "
+                     "when it publishes next: is it still running?")
