@@ -112,10 +112,14 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     on = _computed_on(name, version, more.get("run"))
     meta["version"], meta["time_ns"] = on.version, on.time_ns
     check_frame("overlay", {k: (dtype_name(t), t.shape) for k, t in tensors.items()}, meta)
+    if version is None and not any(v is not None for v in (boxes, labels, scores, points, masks)) and not any(
+            v is not None for k, v in more.items() if k != "run"):
+        _clear(name, more.get("run"), tensors, meta)
+        return
     publisher = publishing.running()
     if publisher is not None:
         with _lock:
-            _publish(publisher, name, on.run, tensors, meta)
+            _publish(publisher, _overlay(publisher, name, on.run), tensors, meta)
 
 
 class _On(NamedTuple):
@@ -133,22 +137,24 @@ def _computed_on(name: str, version: Any, run: Any) -> _On:
         run = _checked_run(run)
     publisher = publishing._publisher
     own = publisher.streams.get(name) if publisher is not None else None
-    if own is not None and run in (None, publisher.run_id):  # type: ignore[union-attr]
-        run = ""
+    own_run = publisher.run_id if publisher is not None else ""
     reading = sys.modules.get("splatview.reading")
     seen = reading.newest_seen(name) if reading is not None else None
-    if version is None:
-        if own is not None and run == "":
-            return _On(_picture(own).version, 0, "")
-        if seen is not None and run in (None, seen[2]):
-            return _On(*seen)
-        return _On(0, 0, run or "")
     number, time_ns = version, 0
     if hasattr(version, "version") and hasattr(version, "time_ns"):  # a frame
         number, time_ns = version.version, int(version.time_ns)
-        of_frame = getattr(version, "run", None)
-        if run in (None, "") and isinstance(of_frame, str):
-            run = "" if publisher is not None and own is not None and of_frame == publisher.run_id else of_frame
+        if run is None:
+            run = getattr(version, "run", None) or (seen[2] if seen and seen[:2] == (number, time_ns) else None)
+    if run is None:
+        run = own_run if own is not None else seen[2] if seen is not None else ""
+    if own is not None and run == own_run:
+        if own.kind != "image":
+            raise ValueError(f"{name!r} shows {own.kind}; only over pictures (streams of kind image) can be drawn")
+        run = ""
+        if version is None:
+            number = own.version
+    elif version is None:
+        number, time_ns = seen[:2] if seen is not None and seen[2] == run else (0, 0)
     try:
         if isinstance(number, bool):
             raise TypeError
@@ -157,10 +163,6 @@ def _computed_on(name: str, version: Any, run: Any) -> _On:
         raise TypeError(f"version is a {type(version).__name__}, not a number or a frame of splatview.frames") from None
     if not 0 <= number < 2**63:
         raise ValueError(f"version is {number}; legal are 0 (not known) to {2**63 - 1}")
-    if run is None:
-        run = seen[2] if seen is not None else ""
-    if own is not None and run == "":
-        _picture(own)
     return _On(number, time_ns, run)
 
 
@@ -173,18 +175,23 @@ def _checked_run(run: Any) -> str:
     return run
 
 
-def _picture(stream: Stream) -> Stream:
-    if stream.kind != "image":
-        raise ValueError(f"{stream.name!r} shows {stream.kind}; only over pictures (streams of kind image) can be "
-                         "drawn")
-    return stream
+def _clear(name: str, run: str | None, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
+    """Take away what is drawn over the streams of this name, in one run or in all. Where nothing is, none is made."""
+    publisher = publishing._publisher
+    if publisher is None:
+        return
+    meta |= {"version": 0, "time_ns": 0}
+    with _lock:
+        for stream in list(publisher.streams.values()):
+            if stream.kind == "overlay" and stream.over[0] == name and (
+                    run is None or (stream.over[1] or publisher.run_id) == run):
+                _publish(publisher, stream, tensors, meta)
 
 
-def _publish(publisher: Publisher, name: str, run: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
-    """The newest version of the overlay of one stream. Under the lock."""
+def _publish(publisher: Publisher, stream: Stream, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
+    """The newest version of an overlay. Under the lock."""
     from splatview.adapt.overlay import OverlayForm, device_of, together
 
-    stream = _overlay(publisher, name, run)
     info = stream.info
     device = device_of(tensors)
     if device is None and info is not None and info.device != "cpu":

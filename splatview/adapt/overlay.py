@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -14,11 +15,11 @@ from splatview.adapt.arrays import shape_text
 from splatview.adapt.overlay_masks import masks as adapted_masks
 from splatview.adapt.overlay_values import (
     Names,
-    array,
     boxes,
     colors,
     floats,
     is_texts,
+    named,
     numbers,
     per_box,
     texts,
@@ -82,10 +83,12 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
     size = _size(get("size"))
     if size is not None:
         meta["width"], meta["height"] = size
-    names = Names(get("names"))
+    names = named(get("names"))
     masks = get("masks")
     if get("boxes") is not None:
-        tensors["boxes"] = boxes(get("boxes"), get("format") or "xyxy")
+        found = tensors["boxes"] = boxes(get("boxes"), get("format") or "xyxy")
+        if lost := _not_finite(found):
+            meta["trouble"] = f"{lost} of {len(found)} boxes are not finite, and not drawn"
     if masks is not None:
         found = adapted_masks(masks, size)
         if "boxes" in tensors and len(tensors["boxes"]) != found.count:
@@ -105,6 +108,13 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
     _add_notes(tensors, get)
     _add_words(meta, get)
     return tensors, meta
+
+
+def _not_finite(found: torch.Tensor) -> int:
+    """How many boxes on the CPU are not finite. Those on a GPU are not looked at."""
+    if found.device.type != "cpu" or isfinite(found.sum(dtype=torch.float64)):  # which is not if one of them is not
+        return 0
+    return int((~found.isfinite()).any(1).sum())
 
 
 def _describe_boxes(tensors: Tensors, get: Any, names: Names, meta: Meta) -> None:
@@ -128,7 +138,7 @@ def _describe_boxes(tensors: Tensors, get: Any, names: Names, meta: Meta) -> Non
         tensors["classes"] = per_box(numbers(classes, "labels" if get("classes") is None else "classes"), count,
                                      "labels" if get("classes") is None else "classes")
     if labels is not None:
-        labels = [str(t) if isinstance(t, np.str_) else t for t in labels]
+        labels = ["" if t is None else t for t in labels]
         if len(labels) != count:
             raise ValueError(f"labels are {len(labels)}, not {count}: one for each of the boxes")
         tensors["labels"] = texts(labels, "labels")
@@ -200,13 +210,12 @@ def _add_lines(tensors: Tensors, get: Any) -> None:
         return
     whole = _one_array(value)
     if whole is not None:
+        if not whole.numel():
+            whole = torch.empty(0, 0, 2)
         if whole.ndim == 2:
             whole = whole[None]
         if whole.ndim != 3 or whole.shape[2] != 2:
-            if whole.numel():
-                raise ValueError(f"lines have shape {shape_text(whole)}; legal are (V, 2), (L, V, 2) and lists of "
-                                 "(V, 2)")
-            whole = whole.reshape(0, 0, 2)
+            raise ValueError(f"lines have shape {shape_text(whole)}; legal are (V, 2), (L, V, 2) and lists of (V, 2)")
         count, each = whole.shape[:2]
         tensors["lines"] = whole.reshape(-1, 2)
         tensors["line_ends"] = torch.arange(1, count + 1, dtype=torch.int32) * each
@@ -242,6 +251,8 @@ def _add_notes(tensors: Tensors, get: Any) -> None:
         return
     if isinstance(value, str):
         value = [(0.0, 0.0, value)]
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"notes is a {type(value).__name__}, not a text or a list of (x, y, text)")
     places, found = [], []
     for n, note in enumerate(value):
         try:
@@ -327,6 +338,3 @@ def _refuse_devices(tensors: Tensors) -> NoReturn:
 def device_of(tensors: Tensors) -> torch.device | None:
     """The GPU that some of them lie on; None: all on the CPU."""
     return next((t.device for t in tensors.values() if t.device.type != "cpu"), None)
-
-
-__all__ = ["COCO_SKELETON", "OPTIONS", "OverlayForm", "adapted", "array", "device_of", "together"]

@@ -7,6 +7,7 @@ the CPU a copy is made, so that the caller may go on with its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -133,11 +134,14 @@ def is_texts(value: Any) -> bool:
 class Names:
     """What classes are called: a list, or a mapping from numbers."""
 
-    def __init__(self, value: Sequence[str] | Mapping[int, str] | None):
+    def __init__(self, value: Sequence[str] | Mapping[int, str] | None = None):
         self.by_number: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
         if value is None:
             return
         try:
+            if isinstance(value, str):
+                raise TypeError("it is one text")
             pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
             self.by_number = {index(number): text for number, text in pairs}
         except TypeError as e:
@@ -148,18 +152,16 @@ class Names:
                 raise TypeError(f"names[{number}] is a {type(text).__name__}, not a text")
             if not 0 <= number < MOST_CLASSES:
                 raise ValueError(f"names has the class {number}; legal are 0 to {MOST_CLASSES - 1}")
+            self._numbers.setdefault(text, number)
 
     def number(self, text: str) -> int:
         """The class that is called so. Texts that no class is called by get numbers in the order in which they come."""
-        for number, name in self.by_number.items():
-            if name == text:
-                return number
-        if not text:
-            return -1
-        found = _numbers.get(text)
+        found = self._numbers.get(text)
         if found is None:
-            found = len(_numbers) % MOST_CLASSES
-            if len(_numbers) < _MOST_REMEMBERED:
+            found = _numbers.get(text) if text else -1
+        if found is None:
+            found = len(_numbers)
+            if found < _MOST_REMEMBERED:
                 _numbers[text] = found
         return found
 
@@ -172,6 +174,24 @@ class Names:
         return texts([self.by_number.get(n, "") for n in range(max(self.by_number, default=-1) + 1)], "names")
 
 
+def named(value: Sequence[str] | Mapping[int, str] | None) -> Names:
+    """What `names` says: nearly always what it said the last time. Raises TypeError, ValueError."""
+    global _last
+    known, names = _last
+    if value is None:
+        return _NAMELESS
+    if type(value) is type(known) and value == known:
+        return names
+    names = Names(value)
+    if isinstance(value, (list, tuple, dict)):
+        _last = copy(value), names
+    return names
+
+
+_NAMELESS = Names()
+_last: tuple[Any, Names] = (None, _NAMELESS)
+
+
 def colors(value: Any, count: int, classes: torch.Tensor | None, names: Names) -> torch.Tensor | None:
     """(N, 4) uint8 RGBA, from one colour for all, one for each box, or a mapping from classes or their names; None if
     there are no boxes. Raises TypeError, ValueError."""
@@ -180,10 +200,12 @@ def colors(value: Any, count: int, classes: torch.Tensor | None, names: Names) -
     if isinstance(value, str):
         value = _hex(value)
     elif isinstance(value, (list, tuple)) and any(isinstance(c, str) for c in value):
-        value = [_hex(c) if isinstance(c, str) else _rgba(c) for c in value]
+        value = [_rgba(_hex(c) if isinstance(c, str) else c) for c in value]
     found = _bytes(array(value, "colors"))
     if found.ndim == 1 and found.shape[0] in (3, 4):
         found = found.expand(count, -1)
+    elif not found.numel():
+        found = found.reshape(0, 4)
     if found.ndim != 2 or found.shape[0] != count or found.shape[1] not in (3, 4):
         raise ValueError(f"colors have shape {shape_text(found)}, not ({count}, 3|4): one for each of the boxes")
     if found.shape[1] == 3:
@@ -203,13 +225,12 @@ def _by_class(value: Mapping[int | str, Any], count: int, classes: torch.Tensor 
         if not 0 <= number < MOST_CLASSES:
             raise ValueError(f"colors has the class {key!r}; legal are 0 to {MOST_CLASSES - 1}")
         known[number] = _rgba(_hex(color) if isinstance(color, str) else color)
-    table = torch.zeros(max(known, default=-1) + 2, 4, dtype=torch.uint8)  # the last row: by class
+    rows = np.zeros((max(known, default=-1) + 2, 4), np.uint8)  # the last: by class
     for number, color in known.items():
-        table[number] = torch.tensor(color, dtype=torch.uint8)
-    last = len(table) - 1
-    if classes.device.type == "cpu":
-        return table[torch.where((classes >= 0) & (classes < last), classes, last).long()]
-    table = table.pin_memory().to(classes.device, non_blocking=True)
+        rows[number] = color
+    table, last = torch.from_numpy(rows), len(rows) - 1
+    if classes.device.type != "cpu":
+        table = table.pin_memory().to(classes.device, non_blocking=True)
     return table[torch.where((classes >= 0) & (classes < last), classes, last).long()]
 
 
