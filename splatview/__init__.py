@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from splatview.notebook import show
     from splatview.publishing import close, paused, publish, wait_while_paused
     from splatview.reading import frames
+    from splatview.window import Window
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Window": "window",
     "annotate": "annotating",
     "close": "publishing",
     "frames": "reading",
@@ -37,13 +39,13 @@ _HOME = {
 }
 """The module of each name; "" for what is a module itself."""
 
-__all__ = ["__version__", "annotate", "close", "frames", "gl", "grab", "paused", "publish", "publish_memory", "show",
-           "wait_while_paused"]
+__all__ = ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "paused", "publish", "publish_memory",
+           "show", "wait_while_paused"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'splatview' has no attribute {name!r}; it has {', '.join(__all__[1:])}")
+        raise AttributeError(f"module 'splatview' has no attribute {name!r}; it has {', '.join(_HOME)}")
     from importlib import import_module
 
     home = import_module(f"splatview.{_HOME[name] or name}")

@@ -124,6 +124,16 @@ def running() -> Publisher | None:
         return _publisher or _start()
 
 
+def forget(name: str) -> None:
+    """Let go of what a stream of this process shows; it keeps its place and its viewers, until it shows something
+    else. Not while another thread publishes it."""
+    with _lock:
+        _entries.pop(name, None)
+        stream = None if _publisher is None else _publisher.streams.get(name)
+    if stream is not None:
+        stream.close()
+
+
 def paused() -> bool:
     """Whether somebody pressed the pause button of a viewer. Reads shared memory; costs nothing."""
     publisher = _publisher

@@ -51,8 +51,8 @@ def test_the_command_line_loads_nothing_heavy() -> None:
 def test_the_public_surface() -> None:
     import splatview
 
-    assert splatview.__all__ == ["__version__", "annotate", "close", "frames", "gl", "grab", "paused", "publish",
-                                 "publish_memory", "show", "wait_while_paused"]
+    assert splatview.__all__ == ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "paused",
+                                 "publish", "publish_memory", "show", "wait_while_paused"]
     for name in splatview.__all__:
         assert getattr(splatview, name) is not None
     assert set(dir(splatview)) >= set(splatview.__all__)

@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-_PROGRAMS: dict[str, str] = {"grab": "viewer_app.grab"}
+_PROGRAMS: dict[str, str] = {"grab": "viewer_app.grab", "window": "viewer_app.window_program"}
 """By name, the module whose `main(args)` it is."""
 
 

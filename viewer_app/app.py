@@ -7,7 +7,7 @@ import signal
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from viewer_app.catalogue import Catalogue
 from viewer_app.errors import FileError, ViewerError
@@ -60,6 +60,9 @@ class AppOptions:
 class App:
     """Shows streams and files on a screen, and on those of guests. Everything happens in the thread that made it."""
 
+    catalogue_type: ClassVar[type[Catalogue]] = Catalogue
+    """For programs that choose otherwise what is shown."""
+
     def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
                  guests: Guests | None = None) -> None:
         """`screen` holds the OpenGL context that all seats draw with. `guests`: who comes with screens of their own."""
@@ -81,7 +84,7 @@ class App:
         self._out_at = 0.0
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
-        self.catalogue = Catalogue(subscriber, screen.ctx, self.work, wake=screen.wake)
+        self.catalogue = self.catalogue_type(subscriber, screen.ctx, self.work, wake=screen.wake)
         self._asked = [self.catalogue.open_file(path) for path in self.options.files]
         if self.options.watched:
             self.seats.append(self._seat(screen))

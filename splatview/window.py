@@ -1,0 +1,387 @@
+"""`Window`: a window that shows one image or one Gaussian scene of this process; async_torchwindow's class."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+import weakref
+from operator import index
+from typing import TYPE_CHECKING, Any
+
+from ipc import limits
+from splatview import programs, publishing
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import torch
+
+    from ipc import Publisher
+    from ipc.window_page import WindowPage
+
+__all__ = ["Window"]
+
+_log = logging.getLogger("splatview")
+_PATIENCE = 5.0
+"""Seconds that a window has to close by itself."""
+_NEW_EACH_TIME = 3
+"""Images in a row, each in other memory than the one before, that tell that the next will be as well."""
+_SOON = 0.25
+"""Seconds within which the next of such images comes."""
+_names: set[str] = set()
+"""Names of streams that windows have now."""
+_names_lock = threading.Lock()
+
+
+class Window:
+    """A window on the desktop, drawn by another process. The methods of async_torchwindow's class, and on the CPU too.
+
+    Nothing here waits for the window, neither for its process to start nor for a picture to be drawn, unless asked
+    to (`start(blocking=True)`, `destroy()`); drawing neither takes the GIL nor a thread of this process. What is set is
+    published as two streams of this run, so that other viewers, `splatview shot` and `splatview.annotate` reach it as
+    well: an image under the window's title ("window" by default), a scene under the same with " scene".
+
+    A window may be started before or after something is set. When its user closes it, or after `destroy()`,
+    `is_running()` is False and all other methods go on working without effect; tensors are let go of then. `start()`
+    opens it again, for what is set from then on. In the window: H shows the panel, F fits, the mouse moves and zooms.
+    Use one from one thread at a time. A forked child has no window: for it all of them are closed.
+    """
+
+    def __init__(self, width: int, height: int, title: str = "splatview") -> None:
+        """width, height: of the window in points, 16 to 16384 (pixels, but on displays that scale); it can be resized.
+        title: what stands over it, up to 200 characters.
+
+        Opens nothing yet: see `start`. Raises TypeError, ValueError.
+        """
+        from ipc.window_page import MAX_SIDE, MIN_SIDE
+
+        sides = []
+        for name, value in (("width", width), ("height", height)):
+            try:
+                if isinstance(value, bool):
+                    raise TypeError
+                sides.append(index(value))
+            except TypeError:
+                raise TypeError(f"{name} is a {type(value).__name__}, not a whole number of points") from None
+            if not MIN_SIDE <= sides[-1] <= MAX_SIDE:
+                raise ValueError(f"{name} is {value}; legal are {MIN_SIDE} to {MAX_SIDE}")
+        if not isinstance(title, str):
+            raise TypeError(f"title is a {type(title).__name__}, not a str")
+        if len(title) > limits.MAX_NAME or not (title.isprintable() or not title):
+            raise ValueError(f"title {title[:40]!r}: legal are up to {limits.MAX_NAME} printable characters")
+        self._asked_size = sides[0], sides[1]
+        self._title = title
+        self._streams: tuple[str, str] | None = None
+        """The names of its image's and its scene's stream."""
+        self._shown = 0
+        self._run = ""
+        self._process: subprocess.Popen[Any] | None = None
+        self._page: WindowPage | None = None
+        self._end: weakref.finalize[..., Any] | None = None
+        self._over = False
+        """Whether it was closed since it was last started."""
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._last: tuple[Any, ...] = ()
+        self._moves = 0
+        self._image: Any = None
+        """An image that is not followed where it lies, though it may be the last for long; and when it came."""
+        self._image_at = 0.0
+        self._background: tuple[Any, Any] | None = None
+
+    # -- as in async_torchwindow -----------------------------------------------------------------------------
+
+    def start(self, blocking: bool = False) -> None:
+        """Open the window, and return at once; with `blocking`, when it was closed.
+
+        Raises RuntimeError when it is open already, where there is no display, and, if blocking, when it could not be
+        opened. Not blocking, that is logged, and `is_running()` is False. Does nothing with SPLATVIEW_DISABLE=1.
+        """
+        with self._lock:
+            if self._open():
+                raise RuntimeError("the window is already started; destroy() closes it")
+            if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
+                return
+            _check_display()
+            if publishing.running() is None:
+                raise RuntimeError("no window can be opened: this process could not begin to publish, and a warning "
+                                   "says why; splatview doctor says more")
+            self._launch()
+            process = self._process
+        if blocking:
+            assert process is not None
+            process.wait()
+            with self._lock:
+                if self._process is process and (reason := self._let_go()):
+                    raise RuntimeError(reason)
+
+    def is_running(self) -> bool:
+        """Whether the window is open, or about to be. Costs a system call."""
+        with self._lock:
+            if not self._open():
+                return False
+            if self._image is not None and time.monotonic() - self._image_at > _SOON:
+                self._publish_image(self._image, live=True)  # no new one came: this one may change where it lies
+            return True
+
+    def size(self) -> tuple[int, int]:
+        """(width, height) of the window's picture in pixels; before it is open, what was asked for."""
+        with self._lock:
+            size = self._page.size if self._page is not None else (0, 0)
+        return size if all(size) else self._asked_size
+
+    def fps(self) -> float:
+        """Pictures that the window drew in the last second: none while nothing changes; 0.0 when it is closed."""
+        with self._lock:
+            return self._page.fps if self._page is not None and self._open() else 0.0
+
+    def set_image(self, image: Any, height: int | None = None, data_ptr: int | None = None, *,
+                  channels: int | None = None) -> None:
+        """Show an image, and go on showing it as it changes in place; `set_image(tensor)`, or, as in older versions,
+        `set_image(width, height, data_ptr)`.
+
+        image: (H, W, 3|4) or whatever else `splatview.publish` takes as an image: (H, W), (1|3|4, H, W), uint8 in
+            0..255 or float16, bfloat16, float32 in [0, 1], on a GPU or the CPU. The upper row is the first.
+        width, height, data_ptr: float32 pixels at an address of a GPU or of this process's memory. Of a tensor of torch
+            the memory itself is shown and kept alive; other memory is copied at the call.
+        channels: 3 or 4, of pixels at an address, where the size of that tensor does not tell.
+
+        Raises TypeError or ValueError for what is no image, and for an address that is no memory of this process.
+        """
+        old = height is not None or data_ptr is not None
+        if old and (height is None or data_ptr is None):
+            raise TypeError("set_image takes an image, or width, height and data_ptr")
+        if channels is not None and not old:
+            raise TypeError("channels is for pixels at an address: a tensor's shape tells")
+        with self._lock:
+            if self._is_over():
+                return
+            if old:
+                image = self._at_address(image, height, data_ptr, channels)
+            live = self._stays(image)
+            self._publish_image(image, live)
+
+    def set_gaussian_splatting_scene(self, background: Any, means3d: Any, shs: Any, opacity: Any, scales: Any,
+                                     rotations: Any) -> None:
+        """Show a scene of P Gaussians, and go on showing it as it changes in place.
+
+        background: (3,) RGB in [0, 1]; it may lie on another device than the rest, and is then read at this call alone.
+        means3d: (P, 3) centres in world units, OpenCV axes (x right, y down, z forward).
+        shs: (P, M, 3) coefficients of spherical harmonics, M = 1, 4, 9 or 16.
+        opacity: (P,) or (P, 1) in [0, 1]: activated.
+        scales: (P, 3) standard deviations in world units: activated.
+        rotations: (P, 4) quaternions w, x, y, z.
+
+        All float16, bfloat16, float32 or float64, on one GPU or the CPU. Raises TypeError or ValueError that names
+        what is wrong.
+        """
+        with self._lock:
+            if self._is_over():
+                return
+            background = self._beside(background, means3d)
+            self._image, self._moves, self._last = None, 0, ()
+            self._publish(1, (background, means3d, shs, opacity, scales, rotations), "gaussians", live=True)
+
+    def destroy(self) -> None:
+        """Close the window, and wait until it is gone; let go of what it showed. Idempotent."""
+        with self._lock:
+            if self._end is not None and self._pid == os.getpid():
+                self._end()
+            self._forget()
+            self._over = True
+
+    def __enter__(self) -> Window:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.destroy()
+
+    # -- the other process -----------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        import msgspec
+
+        from ipc.window_page import WindowPage, WindowSettings
+
+        self._pid, self._over = os.getpid(), False
+        image, scene = self._streams or self._take_names()
+        page = WindowPage()
+        try:
+            settings = WindowSettings(*self._asked_size, self._title, self._pid, image, scene, page.fd)
+            # Its words, where there are any, belong to this process's own.
+            process = programs.start("-m", "viewer_app", "window", msgspec.json.encode(settings).decode(),
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[page.fd])
+        except BaseException:
+            page.close()
+            raise
+        self._page, self._process = page, process
+        self._end = weakref.finalize(self, _end, process, page, self._pid)
+        if self._shown:
+            page.show(self._shown, self._run)
+
+    def _open(self) -> bool:
+        """Whether there is a window; takes in that it was closed."""
+        process, page = self._process, self._page
+        if process is None or page is None or self._pid != os.getpid():
+            return False
+        from ipc.window_page import CLOSED, FAILED
+
+        if page.state not in (CLOSED, FAILED) and process.poll() is None:
+            return True
+        if reason := self._let_go():
+            _log.warning("%s", reason)
+        return False
+
+    def _let_go(self) -> str:
+        """The window is gone: give back what belongs to it. Why it is gone, as `_failure`."""
+        assert self._process is not None and self._page is not None and self._end is not None
+        reason = _failure(self._process, self._page)
+        if self._process.poll() is None:
+            self._process.kill()  # it has closed all and only has to end, for which nobody here shall wait
+        self._end()
+        self._forget()
+        self._over = True
+        return reason
+
+    def _is_over(self) -> bool:
+        """Whether what is set goes nowhere."""
+        return self._pid != os.getpid() or (self._process is not None and not self._open()) or self._over
+
+    def _forget(self) -> None:
+        """Let go of all that it showed."""
+        self._last, self._image, self._background, self._moves = (), None, None, 0
+        self._process = self._page = self._end = None
+        self._shown = 0
+        if self._streams is not None and self._pid == os.getpid():
+            for name in self._streams:
+                publishing.forget(name)
+            with _names_lock:
+                _names.difference_update(self._streams)
+        self._streams = None
+
+    # -- what it shows ---------------------------------------------------------------------------------------
+
+    def _take_names(self) -> tuple[str, str]:
+        """Names that no other stream of this process has; those of a window that is gone are used again."""
+        publisher = publishing.running()
+        base = re.sub(r"\s+", " ", "".join(c for c in self._title if c.isprintable() and c != "/")).strip()
+        base = "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
+        with _names_lock:
+            number = 1
+            while True:
+                name = base if number == 1 else f"{base} {number}"
+                both = name, f"{name} scene"
+                if not _names.intersection(both) and _free(publisher, name, "image") and (
+                        _free(publisher, both[1], "gaussians")):
+                    break
+                number += 1
+            _names.update(both)
+        self._streams = both
+        return both
+
+    def _publish(self, which: int, value: Any, kind: str, live: bool) -> None:
+        from ipc.window_page import IMAGE, SCENE
+
+        names = self._streams or self._take_names()
+        publishing.publish(value, names[which], kind=kind, live=live)
+        publisher, shown = publishing.running(), (IMAGE, SCENE)[which]
+        run = publisher.run_id if publisher is not None else ""
+        if (shown, run) != (self._shown, self._run):
+            self._shown, self._run = shown, run
+            if self._page is not None:
+                self._page.show(shown, run)
+
+    def _publish_image(self, image: Any, live: bool) -> None:
+        self._image, self._image_at = None if live else image, time.monotonic()
+        self._publish(0, image, "image", live)
+
+    def _stays(self, image: Any) -> bool:
+        """Whether to follow an image where it lies. Those of a GPU that are new at every call are better copied there,
+        as `publish` does: to say each time where they lie costs more."""
+        import torch
+
+        now = time.monotonic()
+        if not isinstance(image, torch.Tensor) or not image.is_cuda:
+            self._last, self._moves = (), 0
+            return True
+        place = image.data_ptr(), image.shape, image.dtype
+        moved = place != self._last[:3] and self._last and now - self._last[3] < _SOON
+        self._last = *place, now
+        self._moves = self._moves + 1 if moved else 0
+        return self._moves < _NEW_EACH_TIME
+
+    def _at_address(self, width: Any, height: Any, data_ptr: Any, channels: int | None) -> torch.Tensor:
+        from splatview.adapt.address import picture_at
+
+        return picture_at(data_ptr, width, height, channels)
+
+    def _beside(self, background: Any, means: Any) -> Any:
+        """A background on the device of the Gaussians."""
+        import torch
+
+        if isinstance(background, (tuple, list)):
+            background = torch.tensor(background, dtype=torch.float32)
+        if not (isinstance(background, torch.Tensor) and isinstance(means, torch.Tensor)
+                and background.device != means.device):
+            return background
+        key = id(background), background._version, means.device
+        if self._background is None or self._background[0][:3] != key:
+            self._background = (*key, background), background.to(means.device)
+        return self._background[1]
+
+
+def _free(publisher: Publisher | None, name: str, kind: str) -> bool:
+    """Whether a run has no stream of this name, or one that shows nothing any more."""
+    stream = None if publisher is None else publisher.streams.get(name)
+    return stream is None or (stream.kind == kind and stream.tally.newest is None)
+
+
+def _check_display() -> None:
+    """Raise RuntimeError where there is certainly no display."""
+    wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")
+    way_out = ("Without one, splatview serve --web shows the same in a browser, and Xvfb is a display that nobody sees "
+               "(xvfb-run python ...)")
+    if not (wayland or x11):
+        raise RuntimeError("no window can be opened: there is no display (neither DISPLAY nor WAYLAND_DISPLAY is "
+                           f"set). {way_out}")
+    local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", x11 or "")
+    if wayland or local is None:
+        return
+    path = f"/tmp/.X11-unix/X{local[1]}"
+    for address in ("\0" + path, path):
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as knock:
+            knock.settimeout(1.0)
+            try:
+                knock.connect(address)
+                return
+            except TimeoutError:
+                return  # it is there, and busy
+            except OSError:
+                continue
+    raise RuntimeError(f"no window can be opened: nothing answers at DISPLAY={x11!r}. {way_out}")
+
+
+def _failure(process: subprocess.Popen[Any], page: WindowPage) -> str:
+    """Why a window is gone that its user did not close; "" where nothing went wrong."""
+    from ipc.window_page import CLOSED, FAILED
+
+    if page.state == FAILED:
+        return page.reason
+    code = process.poll()
+    if page.state == CLOSED or code in (None, 0):
+        return ""
+    return f"the window's process ended by itself, with code {code}"
+
+
+def _end(process: subprocess.Popen[Any], page: WindowPage, owner: int) -> None:
+    """Close the window and wait for that; in the process that opened it."""
+    if os.getpid() == owner:
+        programs.end(process, _PATIENCE)
+        page.close()

@@ -1,0 +1,108 @@
+"""The window of a `splatview.Window`: shows one of two streams of the process that opened it, as that says.
+
+Nobody types this command. What is to be seen, and how the window is, stands on a page that both share
+(`ipc.window_page`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from ipc.errors import IpcError
+from ipc.window_page import CLOSED, FAILED, IMAGE, OPEN, SCENE, WindowPage, WindowSettings
+from viewer_app.app import App, AppOptions
+from viewer_app.catalogue import Catalogue, Slot
+from viewer_app.errors import ViewerError
+from viewer_app.screens.window import WindowScreen
+from viewer_app.sources import StreamSource, make_subscriber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from viewer_app.screens.base import Caption
+    from viewer_app.seat import Seat
+
+log = logging.getLogger("splatview")
+
+
+def main(args: list[str]) -> int:
+    """`args`: WindowSettings as JSON. The exit status: 0, 2 when the page says why not."""
+    try:
+        (text,) = args
+        settings = msgspec.json.decode(text, type=WindowSettings)
+        page = WindowPage(settings.page)
+    except (ValueError, msgspec.DecodeError, IpcError) as e:
+        raise ViewerError(f"window: {e}; it is opened by splatview.Window") from None
+    state, reason = CLOSED, ""
+    try:
+        app = _OneWindow(_Titled(settings.width, settings.height, title=settings.title), settings, page)
+        app.serve()
+    except (ViewerError, IpcError) as e:
+        state, reason = FAILED, str(e)
+        return 2
+    except Exception as e:
+        log.exception("the window ends")
+        state, reason = FAILED, f"{type(e).__name__}: {e}"
+        return 2
+    finally:
+        page.end(state, reason)
+    return 0
+
+
+class _Titled(WindowScreen):
+    """A window whose title is the caller's."""
+
+    def caption(self, caption: Caption) -> None:
+        pass
+
+
+class _Two(Catalogue):
+    """Chooses what its caller wants to be seen, and nothing else by itself."""
+
+    wanted: Callable[[Slot], bool]
+
+    def _choose(self, seat: Seat) -> None:
+        key = next((slot.entry.key for slot in self.slots.values() if self.wanted(slot)), None)
+        if key is not None:  # until then what was seen before stays
+            self.show(seat, key)
+
+
+class _OneWindow(App):
+    """Follows the page in each turn of the loop."""
+
+    catalogue_type: ClassVar = _Two
+    catalogue: _Two
+
+    def __init__(self, screen: WindowScreen, settings: WindowSettings, page: WindowPage) -> None:
+        self._settings = settings
+        self._page = page
+        self._switches = -1
+        self._drawn_at: deque[float] = deque(maxlen=1000)
+        subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
+        super().__init__(screen, AppOptions(), subscriber=subscriber)
+        self.catalogue.wanted = self._wanted
+        self.state.panel_open = False
+        self.state.hint = ""
+
+    def _wanted(self, slot: Slot) -> bool:
+        what, run = self._page.shown
+        if not isinstance(slot.source, StreamSource) or slot.source.stream.run.id != run:
+            return False
+        return (slot.entry.name, slot.entry.kind) == {
+            IMAGE: (self._settings.image, "image"), SCENE: (self._settings.scene, "gaussians")}.get(what)
+
+    def turn(self) -> bool:
+        if self._page.switches != self._switches:
+            self._switches, self.seat.by_itself = self._page.switches, True
+        drew = super().turn()
+        now = time.monotonic()
+        if drew:
+            self._drawn_at.append(now)
+        if not self.screen.closed:
+            self._page.tell(OPEN, self.screen.size, sum(at > now - 1 for at in self._drawn_at))
+        return drew
