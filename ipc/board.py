@@ -5,7 +5,7 @@ one aligned 64-bit store, so a reader sees an old or a new value, never half of 
 
 Invariants
 - Only the trainer writes the board. A stream's version only grows, and is written after the frame it counts.
-- Leases are hints. A viewer writes into its own column which slot of a stream it reads; the writer avoids such
+- Leases are hints. A viewer writes into its own column which slots of a stream it reads; the writer avoids such
   slots while it has others. Whether a frame was whole is decided by the slot's sequence number alone, so a
   lease that is stale, forged or lost costs a retry, never a torn picture.
 - Of a stream in place, which has no slots to avoid, the same byte says that the viewer would take a newer version
@@ -33,10 +33,13 @@ _MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, COPIES, _SKIPPED = range(6)
 _FIRST_STREAM = 8
 _WORDS_PER_STREAM = 8  # a cache line each
 _SIZE = (_FIRST_STREAM + limits.MAX_STREAMS * _WORDS_PER_STREAM) * 8
-_LEASES = limits.MAX_STREAMS * limits.MAX_VIEWERS
+_COLUMN = limits.MAX_HELD
+"""Bytes of one stream in a viewer's column: for each frame that it holds, slot + 1."""
+_ROW = limits.MAX_VIEWERS * _COLUMN
+_LEASES = limits.MAX_STREAMS * _ROW
 
 
-NOBODY = bytes(limits.MAX_VIEWERS)
+NOBODY = bytes(_ROW)
 """What `Board.leased` tells when no viewer reads a slot, nor asks for a version."""
 
 
@@ -57,13 +60,14 @@ class Board:
         return _FIRST_STREAM + stream * _WORDS_PER_STREAM
 
     def leased(self, stream: int) -> Callable[[], bytes]:
-        """What tells, at each call, one byte per viewer: slot + 1 of a stream that it is reading, or 0."""
-        return self._leases[stream * limits.MAX_VIEWERS : (stream + 1) * limits.MAX_VIEWERS].tobytes
+        """What tells, at each call, MAX_HELD bytes per viewer: slot + 1 of a stream that it is reading, or 0."""
+        return self._leases[stream * _ROW : (stream + 1) * _ROW].tobytes
 
     def clear_leases(self, reader: int) -> None:
         """Forget what a viewer that went away was reading."""
         for stream in range(limits.MAX_STREAMS):
-            self._leases[stream * limits.MAX_VIEWERS + reader] = 0
+            start = stream * _ROW + reader * _COLUMN
+            self._leases[start : start + _COLUMN] = bytes(_COLUMN)
 
     @property
     def paused(self) -> bool:
@@ -116,9 +120,9 @@ class BoardReader:
     def version(self, stream: int) -> int:
         return self.words[_FIRST_STREAM + stream * _WORDS_PER_STREAM]
 
-    def lease(self, stream: int, slot: int) -> None:
-        """Say that this viewer reads a slot of a stream; -1: none."""
-        self._leases[stream * limits.MAX_VIEWERS + self.reader] = slot + 1
+    def lease(self, stream: int, slot: int, cell: int = 0) -> None:
+        """Say that this viewer reads a slot of a stream, -1: none; `cell`: which of the MAX_HELD that it may hold."""
+        self._leases[stream * _ROW + self.reader * _COLUMN + cell] = slot + 1
 
     @property
     def paused(self) -> bool:

@@ -1,6 +1,6 @@
 """Bounds on everything that comes from outside. They are checked before anything is allocated or opened."""
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 
 MAX_STREAMS = 256
@@ -25,6 +25,8 @@ MAX_MEMORIES = 64
 """Allocations of GPU memory that the tensors of one frame lie in."""
 MAX_PIECES = 4096
 """Physical chunks of one allocation of GPU memory."""
+MAX_HELD = 4
+"""Frames of a stream that one viewer can hold at a time."""
 MIN_SLOTS, MAX_SLOTS = 3, 16
 """Slots of a ring: fewer than three and a reader could be overtaken by one writer."""
 

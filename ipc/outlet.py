@@ -114,6 +114,28 @@ class Outlet:
 
         return isinstance(self.writer, RingWriter) and self.writer.holds(tensors)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether readers hold all slots that the next version could be written into."""
+        writer = self.writer
+        return writer is not None and writer.crowded
+
+    def enlarge(self) -> None:
+        """Have more slots from now on, where readers hold all. Under the stream's lock. Raises SharingError, after
+        which slots are overwritten that readers hold (`Frame.intact` tells them)."""
+        writer = self.writer
+        if writer is None or not writer.crowded:
+            return
+        writer.crowded = False
+        try:
+            made = writer.larger()
+        except BaseException:
+            writer.grows = False
+            raise
+        made.grows = True
+        self.close()
+        self.writer = made
+
     def close(self) -> None:
         """Let the writer go; the next version gets a new one."""
         if self.writer is not None:

@@ -99,9 +99,9 @@ class RemoteRun:
             return "a process cannot open its own GPU memory a second time"
         return "" if self._can_take(way, gpu) else f"this process cannot open memory of GPU {gpu}"
 
-    def _lease(self, stream: int, slot: int) -> None:
+    def _lease(self, stream: int, slot: int, cell: int = 0) -> None:
         if self._board is not None:
-            self._board.lease(stream, slot)
+            self._board.lease(stream, slot, cell)
 
     def _send(self, message: messages.ToTrainer) -> None:
         if self._socket is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ipc import messages
@@ -40,6 +41,9 @@ class RemoteStream:
         self.order: Callable[[StreamInfo], tuple[str, ...]] | None = None
         """Which of the ways that are offered may be taken, the best first; None: as they are offered. To be set before
         `open`."""
+        self.holds = 1
+        """How many frames are to be kept from being overwritten until they are closed, at most MAX_HELD. To be set
+        before `open`."""
         self._opened = False
         self._way = ""
         """The way that was asked for."""
@@ -198,7 +202,11 @@ class RemoteStream:
             return
         try:
             if self._reader is None or self._reader_way != self._way or not self._reader.follow(ref):
-                reader = WAYS[self._way].reader(ref, self.run._source, lambda slot: self.run._lease(index, slot))
+                reader = WAYS[self._way].reader(ref, self.run._source, partial(self.run._lease, index))
+                if self.holds > 1:
+                    reader.hold_several(self.holds)
+                if self._reader is not None and self._reader_way == self._way:
+                    self._reader.settle()  # the trainer has replaced its writer
                 self._drop_reader()
                 self._reader, self._reader_way = reader, self._way
             self._followed, self.fault = ref, None

@@ -201,6 +201,7 @@ class Stream:
                 made = WAYS[outlet.way].writer(tensors, spare, self._run.board.leased(self.index))
                 outlet.close()
                 writer = outlet.writer = made
+                writer.grows = True
                 self._run.attend()
             before = writer.ref
             written = writer.write(self.kind, tensors, meta, version, still_wanted)
@@ -344,6 +345,8 @@ class Stream:
 
     def due(self) -> float | None:
         """When (time.monotonic) to call `tend` even if no viewer says anything; None: there is nothing to tend."""
+        if any(outlet.crowded for outlet in self._outlets.values()):
+            return 0.0
         writer = self._writer("in-place")
         return None if writer is None else min(writer.due or math.inf, self._tended + _TEND)
 
@@ -358,8 +361,12 @@ class Stream:
                 self._run.fault(e)
 
     def tend(self, generation: int) -> None:
-        """Let go of generations in place before this one, which no viewer reads any more; and see to it that tensors
-        are let go of that were replaced while nobody asked."""
+        """Let go of generations in place before this one, which no viewer reads any more; see to it that tensors are
+        let go of that were replaced while nobody asked; and make more slots where readers hold all."""
+        for outlet in self._outlets.values():
+            if outlet.crowded:
+                with self._lock:
+                    outlet.enlarge()
         if (writer := self._writer("in-place")) is not None:
             writer.forget(generation)
         now, tally = time.monotonic(), self.tally

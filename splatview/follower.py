@@ -188,8 +188,11 @@ class Follower:
 
     def _poll_pause(self, now: float) -> float:
         """Seconds between two looks at what runs say."""
-        if self.stream is not None and self.stream.opened and self.stream.run.alive:
-            return _POLL
+        stream = self.stream
+        if stream is not None and stream.opened and stream.run.alive:
+            if self._told[0] <= self._last:
+                return _POLL
+            return min(max(0.1 * (now - self._told[1]), _POLL_SOON), _POLL)  # perhaps it lies somewhere else now
         return min(max(0.1 * (now - self._news), _POLL_SOON), _POLL)
 
     def _look(self, now: float) -> None:
@@ -211,7 +214,7 @@ class Follower:
             before.release()
         self._last, self._naps, self._told = 0, Naps(), (0, 0.0)
         self._check_in_place(self.stream)
-        self.stream.order = self._order
+        self.stream.order, self.stream.holds = self._order, 1 + _PENDING
         self.stream.open()
 
     def _order(self, info: StreamInfo) -> tuple[str, ...]:

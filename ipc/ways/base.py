@@ -46,6 +46,11 @@ class FrameWriter(Protocol):
     Writers for CUDA tensors queue their work on torch's current stream of the tensors' device.
     """
 
+    grows: bool
+    """Whether it skips a version when readers hold all slots that it may write into, and has `larger` called; otherwise
+    it writes into one of them. False at first."""
+    crowded: bool
+    """Whether `larger` is to be called."""
     note: str
     """What is worse about this way here than it usually is, and why, for people; "" if nothing. It comes with `ref`."""
 
@@ -86,8 +91,13 @@ class FrameWriter(Protocol):
         """
         ...
 
+    def larger(self) -> FrameWriter:
+        """Another one like this with more slots, without any frame yet; this one is closed then, and stays as it is.
+        Any thread; not waited for by the trainer. Raises SharingError."""
+        ...
+
     def close(self) -> None:
-        """Give everything back. What readers hold stays readable to them."""
+        """Give everything back. What readers hold stays readable to them, and is not written any more."""
         ...
 
 
@@ -119,6 +129,15 @@ class FrameReader(Protocol):
         """The newest whole frame with a version over `after`, or None, which asks for one. Never waits."""
         ...
 
+    def hold_several(self, count: int) -> None:
+        """Keep up to `count` frames from being overwritten until they are closed, of ways where only the one that was
+        read last is. To be called before the first is read."""
+        ...
+
+    def settle(self) -> None:
+        """The writer has ended: what is held stays whole, also when this reader is closed."""
+        ...
+
     def close(self) -> None:
         """Give everything back, but for what frames still hold. Idempotent."""
         ...
@@ -131,8 +150,9 @@ class Way:
     writer: Callable[[dict[str, torch.Tensor], float, Callable[[], bytes]], FrameWriter]
     """From tensors like those to come, how many times their size to make room for, and what tells which slots are
     being read: one byte per reader, slot + 1, or 0. Raises SharingError."""
-    reader: Callable[[Ref, Source, Callable[[int], None]], FrameReader]
-    """From what the trainer announced, where to get it, and what tells it which slot is being read (-1: none).
+    reader: Callable[[Ref, Source, Callable[..., None]], FrameReader]
+    """From what the trainer announced, where to get it, and what tells it which slot is being read (-1: none), called
+    with the slot, and of frames that are held beside the one of cell 0 with the cell.
     Raises SharingError when what was announced cannot be trusted or opened, NotYet when it has not come yet."""
     words: str
     """What it does, for people."""

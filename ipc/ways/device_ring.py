@@ -20,8 +20,19 @@ from ipc.errors import SharingError
 from ipc.frames import DeviceTensor
 from ipc.messages import DeviceRingRef, FdMemory
 from ipc.ways.gpu_slots import GpuSlotWriter
-from ipc.ways.layout import DONE, HEADER, SEQ, TIME, VERSION, as_published, data_bytes, header_with, store_fence
-from ipc.ways.slots import SlotReader
+from ipc.ways.layout import (
+    DONE,
+    HEADER,
+    SEQ,
+    TIME,
+    VERSION,
+    as_published,
+    data_bytes,
+    full_fence,
+    header_with,
+    store_fence,
+)
+from ipc.ways.slot_reader import Lease, SlotReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +80,9 @@ class DeviceRingWriter(GpuSlotWriter):
     def ref(self) -> DeviceRingRef:
         return self._ref
 
+    def larger(self) -> DeviceRingWriter:
+        return DeviceRingWriter(self.index, self.capacity, self.more(), self.leased)
+
     def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
         assert self._memory is not None
         return [self._memory.tensor(h.dtype, h.shape, self.data_offset(slot) + h.offset) for h in headers]
@@ -105,15 +119,18 @@ class DeviceRingWriter(GpuSlotWriter):
             slot = 0
         base, newest = self._bases[slot], self._bases[last]
         whole = words[base + SEQ] + 2
-        if (words[base + DONE] + 2 != whole or words[newest + DONE] != words[newest + SEQ]
-                or slot + 1 in self.leased()):  # seldom
-            slot = self.take()
+        entered = words[base + DONE] + 2 == whole and words[newest + DONE] == words[newest + SEQ]
+        if entered:
+            words[base + SEQ] = whole - 1
+            full_fence()
+            if slot + 1 in self.leased():
+                words[base + SEQ] = whole - 2
+                entered = False
+        if not entered:  # seldom
+            slot, whole = self.enter()
             if slot < 0:
                 return False
             base = self._bases[slot]
-            whole = words[base + SEQ] + 2
-        words[base + SEQ] = whole - 1
-        store_fence()
         visible = 0
         try:
             done, sources = self._plans[slot]
@@ -181,8 +198,8 @@ class DeviceRingReader(SlotReader):
         return DeviceTensor(header.dtype, header.shape, contiguous(header.shape), self.memory,
                             self.data_offset(slot) + header.offset)
 
-    def _frame(self, slot: int, seq: int, version: int, time_ns: int) -> Frame | None:
-        frame = super()._frame(slot, seq, version, time_ns)
+    def _frame(self, cell: int, lease: Lease, version: int, time_ns: int) -> Frame | None:
+        frame = super()._frame(cell, lease, version, time_ns)
         if frame is not None:
             share, release = self.memory.hold(), frame.release
 

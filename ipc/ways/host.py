@@ -71,6 +71,9 @@ class HostWriter(GpuSlotWriter):
             return False
         return super().write(kind, tensors, meta, version, still_wanted)
 
+    def larger(self) -> HostWriter:
+        return HostWriter(self.index, self.capacity, self.more(), self.leased)
+
     def _prepare(self) -> None:
         try:
             self._pin(self.segment.size)

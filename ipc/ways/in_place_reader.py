@@ -15,7 +15,7 @@ from ipc.frames import DeviceTensor, Frame, Made
 from ipc.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
 from ipc.ways.base import NotYet
 from ipc.ways.layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence
-from ipc.ways.slots import SlotReader
+from ipc.ways.slot_reader import Lease, SlotReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,7 +170,7 @@ class InPlaceReader(SlotReader):
             if slot < 0:
                 return None
             version, time_ns, raw = *self.stamp(slot), self.raw_header(slot)
-            if not self.unchanged(slot, seq):
+            if not self.unchanged(Lease(slot, seq)):
                 continue
             try:
                 if raw != self._header_bytes:

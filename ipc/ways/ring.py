@@ -9,7 +9,8 @@ from ipc.errors import SharingError
 from ipc.frames import RemoteTensor
 from ipc.messages import RingRef
 from ipc.ways.layout import as_published, data_bytes, header_with
-from ipc.ways.slots import SlotReader, SlotWriter
+from ipc.ways.slot_reader import SlotReader
+from ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,8 +56,9 @@ class RingWriter(SlotWriter):
         if meta is not self._meta:
             self._header = header_with(self._header_start, meta)
             self._meta = meta
-        slot = self.take()
-        whole = self.begin(slot)
+        slot, whole = self.enter()
+        if slot < 0:
+            return False
         shown = 0
         try:
             for number, target in self._plans[slot]:
@@ -74,6 +76,9 @@ class RingWriter(SlotWriter):
         if self._last < 0 or self._layout is None or looks != self._layout[1]:
             return False
         return all(map(same_bytes, self._slot_targets[self._last], tensors.values()))
+
+    def larger(self) -> RingWriter:
+        return RingWriter(self.capacity, self.more(), self.leased)
 
     def close(self) -> None:
         self._plans = []

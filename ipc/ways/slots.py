@@ -1,4 +1,5 @@
-"""Slots that a writer fills in turn: the base of every way, one writer that never waits, any number of readers.
+"""Slots that a writer fills in turn: the base of every way, one writer that never waits, any number of readers
+(`ipc.ways.slot_reader`).
 
 Where things stand is said in `ipc.ways.layout`.
 
@@ -9,22 +10,22 @@ Invariants
   frame was whole if it did not change (`Frame.intact`).
 - Readers look at all slots and take the highest version that is whole; 0 is no version.
 - The writer never picks the newest whole slot, nor one whose copy has not ended: rather it skips the version, and
-  whoever called it comes back. It avoids slots that readers lease while there are others.
+  whoever called it comes back. It avoids slots that readers lease while there are others; one that `grows` has others
+  made for it (`larger`), up to MAX_SLOTS, so that nobody's frame is ever overwritten while they hold it.
+- A reader leases a slot and then looks whether its number is the same; the writer changes the number and then looks
+  whether the slot is leased. One of the two sees the other, and leaves the slot as it was.
 - The tensors of one version stand in one slot: no reader can mix versions.
 """
 
 from __future__ import annotations
 
-import mmap
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc import kinds, limits
+from ipc import limits
 from ipc.errors import SharingError
-from ipc.frames import Frame
-from ipc.messages import DecodeError, FrameHeader, TensorHeader, decode_frame_header
-from ipc.segments import PAGE, Segment, close_map, round_up
+from ipc.messages import FrameHeader, TensorHeader
+from ipc.segments import PAGE, Segment, round_up
 from ipc.ways.layout import (
     ALIGN,
     CAPACITY,
@@ -51,10 +52,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ipc.frames import DeviceTensor, RemoteTensor
-    from ipc.messages import Ref, SegmentRef
-    from ipc.ways.base import Source
-
 
 class SlotWriter:
     """The trainer's side. Calls must not overlap: the stream's lock sees to that.
@@ -69,6 +66,8 @@ class SlotWriter:
     """Whether a copy has ended when `_copy` returns. If not, it is the GPU that writes `done`."""
     note = ""
     """As `FrameWriter.note`."""
+    grows = False
+    crowded = False
 
     def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes, label: str = "ring"):
         """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). `leased` is asked before each
@@ -97,8 +96,14 @@ class SlotWriter:
         """A header up to its metadata."""
         self._bases = [FIRST_SLOT + slot * WORDS_PER_SLOT for slot in range(slots)]
         self._last = -1
+        self._robs = False
+        """Whether the slot that was taken is one that a reader leases."""
 
     # What a way fills in.
+
+    def larger(self) -> SlotWriter:
+        """As `FrameWriter.larger`."""
+        raise NotImplementedError
 
     def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
         """Tensors over the slot's data, contiguous, of these dtypes, shapes and offsets (bytes from the slot's
@@ -157,10 +162,9 @@ class SlotWriter:
         if meta is not self._meta and meta != self._meta:
             self._header = header_with(self._header_start, meta)
             self._meta = dict(meta)
-        slot = self.take()
+        slot, whole = self.enter()
         if slot < 0:
             return False
-        whole = self.begin(slot)
         wanted = False
         try:
             self._copy(slot, self._slot_targets[slot], list(tensors.values()), whole)
@@ -177,8 +181,23 @@ class SlotWriter:
             self.end(slot, whole, self._header, version if wanted else 0)
         return wanted
 
+    def enter(self) -> tuple[int, int]:
+        """Take a slot and go into it: the slot, and the even number that its `done` must become. Slot -1: there is none
+        to write into now."""
+        for _ in range(self.slots):
+            slot = self.take()
+            if slot < 0:
+                break
+            whole = self.begin(slot)
+            if self._robs or slot + 1 not in self.leased():
+                return slot, whole
+            self.leave(slot, whole)
+        return -1, 0
+
     def take(self) -> int:
-        """A slot to write into; -1 when the GPU is still busy with all that may be written."""
+        """A slot to write into; -1 when the GPU is still busy with all that may be written, or readers hold them and
+        there are to be more."""
+        self._robs = False
         last, leased = self._last, self.leased()
         start = (last + 1) % self.slots
         if self._whole(last) and self._whole(start) and start + 1 not in leased:
@@ -198,7 +217,15 @@ class SlotWriter:
         for slot in free:
             if slot + 1 not in leased:
                 return slot
-        return -1 if busy or not free else free[0]
+        # Where the GPU is busy as well, there must be as many slots beside those that are held as do without readers.
+        if (self.grows and self.slots < limits.MAX_SLOTS and free
+                and (not busy or self.slots - len(free) < limits.MIN_SLOTS)):
+            self.crowded = True
+            return -1
+        if busy or not free:
+            return -1
+        self._robs = True
+        return free[0]
 
     def _whole(self, slot: int) -> bool:
         """Whether no copy into a slot is under way."""
@@ -214,6 +241,10 @@ class SlotWriter:
         self._words[index] = number
         full_fence()
         return number + 1
+
+    def leave(self, slot: int, whole: int) -> None:
+        """Come out of a slot in which nothing was changed."""
+        self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ] = whole - 2
 
     def end(self, slot: int, whole: int, header: bytes, version: int) -> None:
         """Come out of a slot; readers may have it when it is done. Version 0: nobody gets it."""
@@ -240,160 +271,12 @@ class SlotWriter:
         self._tensor_headers = tuple(headers)
         self._slot_targets = [self._targets(slot, self._tensor_headers) for slot in range(self.slots)]
 
+    def more(self) -> int:
+        """How many slots a larger ring than this one has."""
+        return min(limits.MAX_SLOTS, self.slots * 3 // 2)
+
     def close(self) -> None:
         self._slot_targets = []
         self._words.release()
         self._bytes.release()
         self.segment.close()
-
-
-class SlotReader:
-    """A viewer's side: the newest whole frame, read where it lies. A way says where that is (`_tensor`)."""
-
-    in_segment = True
-    """As `SlotWriter.in_segment`."""
-    taken = 0
-    asks = False
-
-    def __init__(self, ref: SegmentRef, source: Source, lease: Callable[[int], None]):
-        """`lease(slot)` tells the writer which slot is being read; -1: none.
-
-        Raises SharingError when the segment is not what was announced, NotYet when it has not come.
-        """
-        if ref.size < PAGE:
-            raise SharingError(f"a ring of {ref.size} bytes was announced; it starts with {PAGE} of control")
-        fd = source.segment(ref)
-        try:
-            self._map = mmap.mmap(fd, ref.size, prot=mmap.PROT_READ)
-        except (OSError, ValueError) as e:
-            raise SharingError(f"cannot map {ref.size} bytes: {e}") from None
-        finally:
-            os.close(fd)
-        self._words = memoryview(self._map)[:PAGE].cast("Q")
-        self.slots, self.capacity = self._words[SLOTS], self._words[CAPACITY]
-        self._stride = HEADER_BYTES + (self.capacity if self.in_segment else 0)
-        if (self._words[MAGIC_WORD] != MAGIC or not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS
-                or PAGE + self.slots * self._stride > ref.size):
-            SlotReader.close(self)
-            raise SharingError("the announced ring is not one")
-        self._lease = lease
-        self._leased: tuple[int, int] | None = None
-        self._header_bytes: bytes | None = None
-        self._header = FrameHeader("image", (), {})
-        self.garbled = 0
-        """Whole frames whose header made no sense."""
-        self.torn = 0
-        """Frames given up because the writer came back to their slot."""
-
-    # What a way fills in.
-
-    def _tensor(self, slot: int, header: TensorHeader) -> RemoteTensor | DeviceTensor:
-        """The tensor that this header describes; it has been checked to lie within the slot's data."""
-        raise NotImplementedError
-
-    # What it gets for it.
-
-    def data_offset(self, slot: int) -> int:
-        """As `SlotWriter.data_offset`."""
-        return PAGE + slot * self._stride + HEADER_BYTES if self.in_segment else slot * self.capacity
-
-    def follow(self, ref: Ref) -> bool:
-        return False  # a ring is one for all its life
-
-    def ask(self) -> None:
-        """As `FrameReader.ask`: copies are made whether or not somebody asks."""
-
-    def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
-        """The newest whole frame with a version over `after`, or None. Its tensors are views of the slot."""
-        held = self._leased
-        for _ in range(attempts):
-            slot, seq = self.newest(after)
-            if slot < 0:
-                break
-            self._take_lease((slot, seq))
-            full_fence()  # the lease must be seen before we trust the slot
-            if self.unchanged(slot, seq):
-                frame = self._frame(slot, seq, *self.stamp(slot))
-                if frame is not None:
-                    return frame
-        if self._leased != held:
-            self._take_lease(held)  # a frame that is held goes on being read
-        return None
-
-    def newest(self, after: int) -> tuple[int, int]:
-        """The slot with the highest whole version over `after`, and its sequence number; slot -1: there is none."""
-        words, found, best = self._words, (-1, 0), after
-        for slot in range(self.slots):
-            base = FIRST_SLOT + slot * WORDS_PER_SLOT
-            seq = words[base + SEQ]
-            if seq % 2 == 0 and words[base + DONE] == seq and words[base + VERSION] > best:
-                found, best = (slot, seq), words[base + VERSION]
-        return found
-
-    def stamp(self, slot: int) -> tuple[int, int]:
-        """A slot's version and time."""
-        base = FIRST_SLOT + slot * WORDS_PER_SLOT
-        return self._words[base + VERSION], self._words[base + TIME]
-
-    def raw_header(self, slot: int) -> bytes:
-        """The bytes of a slot's header, as they stand there."""
-        start = PAGE + slot * self._stride
-        size = min(self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + HEADER], HEADER_BYTES)
-        return self._map[start : start + size]
-
-    def unchanged(self, slot: int, seq: int) -> bool:
-        """Whether the slot is still what it was when its number was `seq`."""
-        full_fence()
-        try:
-            return self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ] == seq
-        except ValueError:  # this reader was closed: what becomes of the slot is not seen any more
-            return False
-
-    def _frame(self, slot: int, seq: int, version: int, time_ns: int) -> Frame | None:
-        try:
-            raw = self.raw_header(slot)
-            if raw != self._header_bytes:
-                header = decode_frame_header(raw)
-                self._check(header)
-                self._header_bytes, self._header = raw, header
-        except (*DecodeError, ValueError):
-            self.garbled += self.unchanged(slot, seq)
-            return None
-        header = self._header
-        tensors = {t.name: self._tensor(slot, t) for t in header.tensors}
-
-        def intact() -> bool:
-            try:
-                ok = self.unchanged(slot, seq)
-            except ValueError:  # this reader was closed: nobody keeps the slot for us any more
-                ok = False
-            self.torn += not ok
-            return ok
-
-        return Frame(kind=header.kind, version=version, time_ns=time_ns, meta=dict(header.meta), tensors=tensors,
-                     intact=intact, release=lambda: self._release((slot, seq)))
-
-    def _check(self, header: FrameHeader) -> None:
-        for t in header.tensors:
-            count = 1
-            for extent in t.shape:
-                count *= extent
-            if t.offset % ALIGN or t.offset + count * limits.ITEM_SIZE[t.dtype] > self.capacity:
-                raise ValueError(f"{t.name} {t.shape} lies outside its slot")
-        specs = {t.name: (t.dtype, t.shape) for t in header.tensors}
-        if len(specs) != len(header.tensors):
-            raise ValueError("a tensor name appears twice")
-        kinds.check_frame(header.kind, specs, header.meta)
-
-    def _take_lease(self, lease: tuple[int, int] | None) -> None:
-        self._leased = lease
-        self._lease(lease[0] if lease is not None else -1)
-
-    def _release(self, lease: tuple[int, int]) -> None:
-        if self._leased == lease:  # else a newer frame has it by now
-            self._take_lease(None)
-
-    def close(self) -> None:
-        """Unmap; a frame still held keeps its memory. Idempotent."""
-        self._words.release()
-        close_map(self._map)
