@@ -44,10 +44,11 @@ class OpenCVSource:
         capture = self._opened()
         self._capture = capture
         width, height = (int(capture.get(p)) for p in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT))
-        rate = capture.get(cv2.CAP_PROP_FPS)
-        self.rate = float(rate) if 0 < rate < 1000 else 0.0
         if self._kind == "network":
             self.recorded = 0 < capture.get(cv2.CAP_PROP_FRAME_COUNT) < 1e9
+        rate = capture.get(cv2.CAP_PROP_FPS)
+        # Of a network stream that is live, FFmpeg only guesses it.
+        self.rate = float(rate) if 0 < rate < 1000 and (self.recorded or self._kind != "network") else 0.0
         self.words = self._describe(capture, name, width, height)
 
     def _opened(self) -> cv2.VideoCapture:

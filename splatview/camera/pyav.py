@@ -64,8 +64,9 @@ class PyAVSource:
         self._frames = self._decoded(container, stream)
         self._base, self._after = None, 0.0
         context = stream.codec_context
-        at = f" at {self.rate:.4g}/s" if self.rate else ""
-        self.words = f"{shown(source)}, {context.width} x {context.height}{at} {context.name}, by PyAV"
+        size = f", {context.width} x {context.height}" if context.width else ""
+        rate = f" at {self.rate:.4g}/s" if self.rate else ""
+        self.words = f"{shown(source)}{size}{rate} {context.name}, by PyAV"
 
     def _why_not(self, error: Exception) -> CameraError:
         from av.error import LookupError as AbsentError

@@ -112,7 +112,7 @@ def kind_of(source: str) -> Literal["test", "device", "pipeline", "network", "fi
     """What a SOURCE names."""
     if source == "test":
         return "test"
-    if source.isdecimal() or source.startswith("/dev/"):
+    if source.isdecimal() or source.startswith("/dev/") or Path(source).is_char_device():
         return "device"
     if "!" in source and not Path(source).exists():
         return "pipeline"
