@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
+_AT_LATEST = 1.0
+"""Seconds after which what is wanted is shown, if only that it has brought nothing."""
+_LIVELY = 1.0
+"""Seconds for which the loop looks often after something else was wanted."""
+
 
 def main(args: list[str]) -> int:
     """`args`: WindowSettings as JSON. The exit status: 0, 2 when the page says why not."""
@@ -62,14 +67,44 @@ class _Titled(WindowScreen):
 
 
 class _Two(Catalogue):
-    """Chooses what its caller wants to be seen, and nothing else by itself."""
+    """Chooses what its caller wants to be seen, and nothing else by itself. What was seen before stays until there is
+    something to see of that."""
 
     wanted: Callable[[Slot], bool]
+    coming: Slot | None = None
+    """What is wanted and has brought nothing since."""
+    _brought = 0
+    """When what it brought last was published."""
+    _due = 0.0
 
     def _choose(self, seat: Seat) -> None:
-        key = next((slot.entry.key for slot in self.slots.values() if self.wanted(slot)), None)
-        if key is not None:  # until then what was seen before stays
-            self.show(seat, key)
+        slot, now = next(filter(self.wanted, self.slots.values()), None), time.monotonic()
+        if slot is None or slot.entry.key == seat.state.selected:
+            self._expect(None, now)
+            return
+        if slot is not self.coming:
+            self._expect(slot, now)
+        elif slot.source.time_ns != self._brought or slot.entry.fault or now > self._due:
+            self.show(seat, slot.entry.key)
+            self.coming = None
+
+    def _expect(self, slot: Slot | None, now: float) -> None:
+        before, self.coming = self.coming, slot
+        if before is not None:
+            self.let_go(before)
+        if slot is not None:
+            self._brought, self._due = slot.source.time_ns, now + _AT_LATEST
+            slot.entry.fault = ""
+            slot.source.open()
+
+    def watched(self) -> list[Slot]:
+        slots = super().watched()
+        return slots if self.coming is None or self.coming in slots else [*slots, self.coming]
+
+    def _ready(self, slot: Slot, now: float) -> bool:
+        if slot is not self.coming:
+            return super()._ready(slot, now)
+        return now >= slot.next_feed and not (slot.view is not None and slot.view.busy)
 
 
 class _OneWindow(App):
@@ -99,6 +134,7 @@ class _OneWindow(App):
     def turn(self) -> bool:
         if self._page.switches != self._switches:
             self._switches, self.seat.by_itself = self._page.switches, True
+            self._active_until = self._news_until = time.monotonic() + _LIVELY
         drew = super().turn()
         now = time.monotonic()
         if drew:
