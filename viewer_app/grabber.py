@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import moderngl
@@ -14,6 +15,7 @@ from ipc.errors import IpcError, SharingError
 from ipc.grabs import GPU, HOST, Drawn, Wish
 from viewer_app.errors import LateError, ViewerError
 from viewer_app.finding import Finder, why_nothing
+from viewer_app.overlays import newest_overlays, release_overlays
 from viewer_app.screens._target import Target
 from viewer_app.screens.base import MAX_SIZE, MIN_SIZE
 from viewer_app.screens.offscreen import OffscreenScreen
@@ -23,7 +25,8 @@ from viewer_app.still import Look, Still
 if TYPE_CHECKING:
     import torch
 
-    from ipc import RemoteStream
+    from ipc import RemoteStream, Subscriber
+    from viewer_app.panel import Panel
     from viewer_app.views.base import Value
 
 log = logging.getLogger("splatview")
@@ -43,8 +46,9 @@ _LARGE = 1 << 26
 class _Kept:
     """A stream that was asked for lately, and what draws it."""
 
-    def __init__(self, stream: RemoteStream, still: Still) -> None:
+    def __init__(self, stream: RemoteStream, still: Still, subscriber: Subscriber) -> None:
         self.stream = stream
+        self._subscriber = subscriber
         self.still = still
         self.version = 0
         """Of the frame that `still` shows; 0: none, or it was overwritten."""
@@ -54,6 +58,7 @@ class _Kept:
     def close(self) -> None:
         self.still.close()
         self.stream.release()
+        release_overlays(self._subscriber, self.stream)
 
 
 class Grabber:
@@ -69,6 +74,7 @@ class Grabber:
         self._forms: dict[str, _PictureForm] = {}
         self._pixels = np.empty(0, np.uint8)
         self._shares: bool | None = None
+        self._panel: Panel | None = None
 
     @property
     def run_id(self) -> str:
@@ -108,7 +114,7 @@ class Grabber:
         key = stream.run.id, stream.info.index, stream.kind
         kept = self._kept.pop(key, None)
         if kept is None:
-            kept = _Kept(stream, Still(self._screen, stream.kind, "grab", "camera"))
+            kept = _Kept(stream, Still(self._screen, stream.kind, "grab", "camera"), self._subscriber)
         self._kept[key] = kept  # the last one is the newest
         while len(self._kept) > _MOST:
             self._kept.pop(next(iter(self._kept))).close()
@@ -143,7 +149,13 @@ class Grabber:
         picture = still.tensor(size)
         flipped = picture is None
         if picture is None:
-            still.draw(size)
+            with ExitStack() as stack:
+                overlays = [stack.enter_context(o) for o in newest_overlays(self._subscriber, kept.stream)]
+                if overlays and self._panel is None:
+                    from viewer_app.panel import Panel
+
+                    self._panel = Panel()
+                still.draw(size, overlays, self._panel)
             picture = self._drawn()
         if not wish.gpu and picture.is_cuda:
             picture = picture.cpu()
@@ -223,6 +235,8 @@ class Grabber:
         for kept in self._kept.values():
             kept.close()
         self._kept.clear()
+        if self._panel is not None:
+            self._panel.close()
         self._subscriber.close()
         self._publisher.close()
         self._screen.close()

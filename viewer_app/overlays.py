@@ -63,13 +63,15 @@ def newest_overlays(subscriber: Subscriber, stream: RemoteStream, timeout: float
     waiting = overlays_of(stream, subscriber.streams)
     out: list[Frame] = []
     while True:
+        late = time.monotonic() > end  # then an older one does
         for overlay in list(waiting):
             _open(overlay)
-            if (frame := overlay.read()) is not None:
+            done = late or not overlay.version or overlay.fault or not overlay.run.alive
+            if (frame := overlay.read(0 if done else overlay.version - 1)) is not None:
                 out.append(frame)
-            if frame is not None or not overlay.version or overlay.fault or not overlay.run.alive:
+            if frame is not None or done:
                 waiting.remove(overlay)
-        if not waiting or time.monotonic() > end:
+        if not waiting:
             return out
         time.sleep(0.002)
         subscriber.poll()
@@ -152,7 +154,9 @@ class Overlays:
                 under[slot.entry.key] = slot.source.stream
                 if self._under.get(slot.entry.key) is not slot.source.stream and isinstance(slot.view, ImageView):
                     slot.view.content.layers.anew()
-                wanted |= {id(s): (slot, s) for s in overlays_of(slot.source.stream, streams)}
+                found = overlays_of(slot.source.stream, streams)
+                live = {s.name for s in found if s.run.alive}  # of a program that was started again, the new one
+                wanted |= {id(s): (slot, s) for s in found if s.run.alive or s.name not in live}
         for key, (slot, opened) in list(self._open.items()):
             if key not in wanted or wanted[key][0] is not slot:
                 del self._open[key]

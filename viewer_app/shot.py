@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ipc.errors import SharingError
 from viewer_app.errors import FileError, ViewerError
 from viewer_app.finding import Finder, why_nothing
+from viewer_app.overlays import newest_overlays
 from viewer_app.pictures import save_png
 from viewer_app.screens.base import MIN_SIZE
 from viewer_app.screens.offscreen import OffscreenScreen
@@ -16,8 +18,10 @@ from viewer_app.sources import make_subscriber
 from viewer_app.still import Look, Still, kind_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from ipc import Frame
     from viewer_app.state import Color
     from viewer_app.views.base import Value
 
@@ -81,7 +85,9 @@ def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
             if frame is not None:
                 with frame:
                     try:
-                        size = _draw(screen, frame.kind, frame, options)
+                        with ExitStack() as stack:
+                            overlays = [stack.enter_context(o) for o in newest_overlays(subscriber, stream)]
+                            size = _draw(screen, frame.kind, frame, options, overlays)
                     except SharingError as e:
                         if not frame.on_gpu:
                             raise ViewerError(f"shot: {e}") from e
@@ -97,14 +103,15 @@ def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
         screen.close()
 
 
-def _draw(screen: OffscreenScreen, kind: str, value: Value, options: ShotOptions) -> tuple[int, int] | None:
+def _draw(screen: OffscreenScreen, kind: str, value: Value, options: ShotOptions,
+          overlays: Sequence[Frame] = ()) -> tuple[int, int] | None:
     """Draw and save; None when the writer overwrote the frame meanwhile."""
     still = Still(screen, kind, "shot", "--camera")
     try:
         size = still.prepare(value, Look(options.size, options.camera, options.background))
         if size is None:
             return None
-        still.draw(size)
+        still.draw(size, overlays)
         pixels = screen.pixels()
         if not still.whole():
             return None

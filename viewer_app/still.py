@@ -19,8 +19,12 @@ from viewer_app.views.gaussians import GaussianView
 from viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
+    from ipc import Frame
+    from viewer_app.panel import Panel
     from viewer_app.screens.offscreen import OffscreenScreen
     from viewer_app.state import Color
     from viewer_app.views.base import Value
@@ -109,8 +113,9 @@ class Still:
         self._arriving = isinstance(view, ImageView) and not getattr(value, "complete", True)
         return True
 
-    def draw(self, size: tuple[int, int]) -> None:
-        """Draw what was prepared into the screen's framebuffer, which gets this size."""
+    def draw(self, size: tuple[int, int], overlays: Sequence[Frame] = (), panel: Panel | None = None) -> None:
+        """Draw what was prepared into the screen's framebuffer, which gets this size, and over an image these frames of
+        kind overlay; `panel` as for `viewer_app.overlays.draw_overlay_frame`."""
         view = self._view
         if view is None:  # a plot is drawn already
             return
@@ -118,7 +123,12 @@ class Still:
         if self._arriving:
             self._arriving = False
             time.sleep(_LATER)
-        view.draw(self._screen.framebuffer, Rect(0, 0, *size))
+        rect, framebuffer = Rect(0, 0, *size), self._screen.framebuffer
+        view.draw(framebuffer, rect)
+        if overlays and isinstance(view, ImageView):
+            from viewer_app.overlays import draw_overlay_frame
+
+            draw_overlay_frame(framebuffer, view, rect, overlays, panel=panel)
 
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
         """The same as a tensor, (H, W, 3) uint8, top row first, for what torch's current stream does next. None where
