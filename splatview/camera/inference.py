@@ -50,13 +50,20 @@ class InferenceSettings(DetectorSettings, frozen=True, kw_only=True, forbid_unkn
 
 def main(settings_json: str) -> int:
     """Look until SIGTERM or SIGINT. The exit status: 0; 2 for what cannot be done, and stderr says why."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+    try:
+        return _main(settings_json)
+    except _EndedBySignalError:
+        return 0
+
+
+def _main(settings_json: str) -> int:
     try:
         settings = msgspec.json.decode(settings_json, type=InferenceSettings)
     except (msgspec.MsgspecError, UnicodeError) as e:
         print(f"the settings are not to be used: {e}", file=sys.stderr)
         return 2
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
     try:
@@ -70,6 +77,8 @@ def main(settings_json: str) -> int:
     try:
         Inference(settings, detector).run()
     finally:
+        for number in (signal.SIGTERM, signal.SIGINT):  # nothing interrupts the cleaning up
+            signal.signal(number, signal.SIG_IGN)
         splatview.close()
         detector.close()
     return 0
@@ -95,13 +104,13 @@ class Inference:
 
         with splatview.frames(self._settings.stream, run=self._settings.run) as frames:
             for frame in frames:
-                if self._due(frame):
+                if self._due(frame, frames.run):
                     self._look(frame)
 
-    def _due(self, frame: Frame) -> bool:
+    def _due(self, frame: Frame, run: str) -> bool:
         """Whether this picture is to be looked at; those that are not are counted."""
-        if frame.run != self._run or frame.version < self._version:  # the publisher started anew
-            self._run, self._version = frame.run, frame.version - 1
+        if run != self._run or frame.version < self._version:  # the publisher started anew
+            self._run, self._version = run, frame.version - 1
             passed = True
         else:
             every = 1 if self._settings.every == "auto" else self._settings.every
@@ -191,4 +200,8 @@ def _place(error: BaseException) -> str:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(0)
+    raise _EndedBySignalError
+
+
+class _EndedBySignalError(BaseException):
+    """Not an Exception: no function of the user's is to catch it."""

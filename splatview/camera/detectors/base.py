@@ -41,6 +41,8 @@ class Detections:
     def keywords(self) -> dict[str, Any]:
         """The keywords of `splatview.annotate`, those that are given."""
         own = {name: getattr(self, name) for name in ("boxes", "scores", "classes", "labels", "points", "masks")}
+        if isinstance(self.labels, list) and not self.labels:  # of no boxes: they would pass for numbers
+            own["labels"] = None
         return {**{name: value for name, value in own.items() if value is not None}, **self.more}
 
 

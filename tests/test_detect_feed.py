@@ -1,0 +1,178 @@
+"""Pictures become what a network says it takes, and what it finds is laid back to where it was in the picture."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from splatview.camera.detectors.base import DetectorError
+from splatview.camera.detectors.feed import SCALES, Feed
+from splatview.camera.detectors.placement import Placement, least, letterbox, stretched
+
+
+def feed(shape: list[Any], dtype: str = "float", scale: str = "", **metadata: str) -> Feed:
+    return Feed([SimpleNamespace(name="images", type=f"tensor({dtype})", shape=shape)], metadata, scale)
+
+
+def picture(width: int, height: int) -> np.ndarray:
+    image = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    image.flags.writeable = False
+    return image
+
+
+@pytest.mark.parametrize("size", [(1920, 1080), (1080, 1920), (640, 640), (641, 479), (33, 1000), (1, 1), (7, 3)])
+@pytest.mark.parametrize("into", [(640, 640), (96, 64), (300, 500)])
+@pytest.mark.parametrize("lay", [letterbox, stretched])
+def test_there_and_back(size: tuple[int, int], into: tuple[int, int], lay: Any) -> None:
+    placement: Placement = lay(*size, *into)
+    assert placement.left >= 0 and placement.top >= 0
+    assert placement.left + placement.inner[0] <= into[0] and placement.top + placement.inner[1] <= into[1]
+    whole = np.array([[placement.left, placement.top, placement.left + placement.inner[0],
+                       placement.top + placement.inner[1]]], np.float32)
+    np.testing.assert_allclose(placement.boxes(whole), [[0, 0, *size]], rtol=1e-6)
+    rng = np.random.default_rng(0)
+    there = np.sort(rng.uniform(0, 1, (20, 2, 2)), axis=1) * size  # boxes in the picture
+    laid = there * placement.inner / np.array(size) + (placement.left, placement.top)
+    np.testing.assert_allclose(placement.boxes(laid.reshape(-1, 4)), there.reshape(-1, 4), rtol=1e-4, atol=1e-3)
+    outside = placement.boxes(np.array([[-1e6, -1e6, 1e6, 1e6]]))
+    np.testing.assert_array_equal(outside, np.array([[0, 0, *size]], np.float32))
+
+
+def test_letterboxes_are_ultralytics_own() -> None:
+    """Networks were trained with this rounding; the numbers are from its LetterBox."""
+    placement = letterbox(1920, 1080, 640, 640)
+    assert (placement.left, placement.top, placement.inner) == (0, 140, (640, 360))
+    placement = letterbox(810, 1080, 640, 640)
+    assert (placement.left, placement.top, placement.inner) == (80, 0, (480, 640))
+    placement = letterbox(641, 480, 640, 480)  # one row is free: below
+    assert (placement.left, placement.top, placement.inner) == (0, 0, (640, 479))
+    assert least(1920, 1080, 640) == (640, 384)
+    assert least(480, 640, 640) == (480, 640)
+    assert least(1, 5000, 640) == (32, 640)
+
+
+@pytest.mark.parametrize("planes", [True, False])
+@pytest.mark.parametrize("dtype", ["float", "float16", "uint8"])
+@pytest.mark.parametrize("scale", ["", "imagenet", "-1..1", "0..255"])
+def test_what_the_network_gets(planes: bool, dtype: str, scale: str) -> None:
+    made = feed([1, 3, 64, 96] if planes else [1, 64, 96, 3], dtype, scale)
+    image = picture(192, 96)
+    placement = made.lay(image, False)
+    assert (placement.top, placement.inner) == (8, (96, 48))
+    whole = np.full((64, 96, 3), 114, np.uint8)
+    whole[8:56] = cv2.resize(image, (96, 48), interpolation=cv2.INTER_LINEAR)
+    mean, deviation = np.array(SCALES[scale or "0..1"])
+    expected = whole if dtype == "uint8" else ((whole / 255 - mean) / deviation)
+    got = made.array[0].transpose(1, 2, 0) if planes else made.array[0]
+    assert made.array.dtype == {"float": np.float32, "float16": np.float16, "uint8": np.uint8}[dtype]
+    assert made.array.flags.c_contiguous
+    np.testing.assert_array_equal(got, expected.astype(made.array.dtype))
+
+
+def test_another_size_leaves_nothing_of_the_last() -> None:
+    made = feed([1, 3, 64, 96])
+    for image in (picture(100, 100), picture(300, 50), picture(96, 64), picture(10, 90)):
+        made.lay(image, False)
+        other = feed([1, 3, 64, 96])
+        other.lay(image, False)
+        np.testing.assert_array_equal(made.array, other.array)
+
+
+def test_any_size() -> None:
+    made = feed(["batch", 3, "height", "width"])
+    assert made.likely_size() == (640, 640)
+    made.lay(picture(1920, 1080), False)
+    assert made.array.shape == (1, 3, 384, 640)
+    assert feed([1, 3, None, None], imgsz="[320, 320]").likely_size() == (320, 320)
+    assert feed([1, 3, None, None], imgsz="[9999999, -1]").likely_size() == (640, 640)
+    made = feed([1, "h", "w", 3], "uint8")  # resizes itself: gets the picture as it is
+    placement = made.lay(picture(500, 400), True, True)
+    assert (made.array.shape, placement.inner) == ((1, 400, 500, 3), (500, 400))
+    np.testing.assert_array_equal(made.array[0], picture(500, 400))
+    made.lay(picture(2666, 1000), True, True)
+    assert made.array.shape == (1, 500, 1333, 3)
+    made = feed([3, "h", "w"])
+    made.lay(picture(500, 400), False, True)
+    assert made.array.shape == (3, 400, 500)
+    assert feed([1, None, None, None], "uint8").lay(picture(50, 40), True, True).inner == (50, 40)
+    made = feed([None, None, None, None])
+    made.lay(picture(50, 40), False)
+    assert made.array.shape[:2] == (1, 3)
+
+
+def test_colours_as_the_network_says() -> None:
+    image = picture(96, 64)
+    wanted = feed([1, 3, 64, 96], "float", "imagenet")
+    wanted.lay(image, False)
+    for metadata in ({"mean": "[0.485, 0.456, 0.406]", "std": "[0.229, 0.224, 0.225]"},
+                     {"mean": "123.675, 116.28, 103.53", "std": "58.395, 57.12, 57.375"},
+                     {"normalization": "ImageNet"}):
+        said = feed([1, 3, 64, 96], **metadata)
+        said.normalise_by_default("0..255")  # does not count beside what the network says
+        said.lay(image, False)
+        np.testing.assert_allclose(said.array, wanted.array, rtol=1e-6, atol=1e-6)
+    default = feed([1, 3, 64, 96])
+    default.normalise_by_default("imagenet")
+    default.lay(image, False)
+    np.testing.assert_array_equal(default.array, wanted.array)
+    plain = feed([1, 3, 64, 96])
+    plain.lay(image, False)
+    for metadata in ({"mean": "a, b, c", "std": "1, 2, 3"}, {"mean": "1e999, 0, 0", "std": "1, 1, 1"},
+                     {"mean": "0, 0, 0", "std": "0, 1, 1"}, {"mean": "0.5"}):
+        odd = feed([1, 3, 64, 96], **metadata)
+        odd.lay(image, False)
+        np.testing.assert_array_equal(odd.array, plain.array)
+
+
+@pytest.mark.parametrize(("shape", "dtype", "words"), [
+    ([1, 4, 64, 96], "float", "3 channels"), ([4, 3, 64, 96], "float", "legal shapes"),
+    ([1, 3], "float", "legal shapes"),
+    ([1, 3, 64, 96], "double", "legal types"), ([1, 3, 9000, 96], "float", "at most 8192"),
+    ([1, 3, 64, 96], "string", "legal types"),
+])
+def test_what_cannot_be_fed(shape: list[Any], dtype: str, words: str) -> None:
+    with pytest.raises(DetectorError, match=words) as caught:
+        feed(shape, dtype)
+    assert str(shape) in str(caught.value)
+
+
+def test_more_than_one_input() -> None:
+    given = SimpleNamespace(name="images", type="tensor(float)", shape=[1, 3, 64, 96])
+    with pytest.raises(DetectorError, match="legal is one picture"):
+        Feed([given, given], {})
+    with pytest.raises(DetectorError, match=r"takes nothing; legal"):
+        Feed([], {})
+    with pytest.raises(DetectorError, match=r"'0..2', not one of 0..1"):
+        feed([1, 3, 64, 96], scale="0..2")
+
+
+@pytest.mark.parametrize("size", [(1920, 1080), (200, 300), (50, 50)])
+def test_masks_lie_where_the_thing_is(size: tuple[int, int]) -> None:
+    placement = letterbox(*size, 640, 640)
+    x0, y0, x1, y1 = (round(part * side) for part, side in zip((0.25, 0.25, 0.75, 0.5), (*size, *size), strict=True))
+    # What a network would give for this rectangle: on a grid of 160 x 160, positive inside.
+    corners = [v * inner / side + shift for v, inner, side, shift in zip(
+        (x0, y0, x1, y1), placement.inner * 2, size * 2, (placement.left, placement.top) * 2, strict=True)]
+    middle = (np.arange(160) + 0.5) * 4
+    inside = (((middle > corners[0]) & (middle < corners[2]))[None]
+              & ((middle > corners[1]) & (middle < corners[3]))[:, None])
+    values = np.where(inside, 1.0, -1.0)[None].astype(np.float32)
+    everywhere = np.array([[0, 0, *size]], np.float32)
+    mask = placement.masks(values, everywhere)[0]
+    h, w = mask.shape
+    assert max(h, w) == min(320, max(size))
+    assert abs(w / h - size[0] / size[1]) < 0.02
+    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    got = np.array([columns[0] / w * size[0], rows[0] / h * size[1], (columns[-1] + 1) / w * size[0],
+                    (rows[-1] + 1) / h * size[1]])
+    # Off by no more than a cell of the network's grid.
+    cell = 4 * max(size[0] / placement.inner[0], size[1] / placement.inner[1]) + max(size) / max(w, h)
+    np.testing.assert_allclose(got, [x0, y0, x1, y1], atol=cell)
+    half = np.array([[0, 0, size[0] / 2, size[1]]], np.float32)
+    cut = placement.masks(values, half)[0]
+    assert not cut[:, w // 2 + 1:].any() and cut[:, :w // 2].any()  # nothing outside the box
+    assert placement.masks(values[:0], half[:0]).shape == (0, h, w)
