@@ -32,6 +32,8 @@ class Masks:
 
     def extents(self) -> torch.Tensor:
         """(N, 4) float32: x0 y0 x1 y1 of what lies inside, in the masks' pixels; NaN where nothing does."""
+        if not self.count:
+            return torch.empty(0, 4)
         if "masks" in self.tensors:
             return _extents_of_masks(self.tensors["masks"])
         runs, ends = self.tensors["runs"].numpy(), self.tensors["run_ends"].tolist()

@@ -1,0 +1,184 @@
+"""Overlay frames as whoever receives one checks them, whatever the sender promised."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipc import kinds
+from ipc.frames import RemoteTensor
+from ipc.kinds import OVERLAY_MOST, check_frame
+from ipc.limits import ITEM_SIZE, MAX_EXTENT, MAX_TENSORS
+from ipc.source import OwnSource
+from ipc.ways.ring import RingReader, RingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+N, M, K, E, L, T = 3, 2, 5, 4, 2, 1
+WHOLE: dict[str, tuple[str, tuple[int, ...]]] = {
+    "boxes": ("float32", (N, 4)), "classes": ("int32", (N,)), "scores": ("float32", (N,)), "colors": ("uint8", (N, 4)),
+    "labels": ("uint8", (20,)), "names": ("uint8", (0,)), "runs": ("int32", (30,)), "run_ends": ("int32", (N,)),
+    "points": ("float32", (M, K, 3)), "skeleton": ("int32", (E, 2)), "point_classes": ("int32", (M,)),
+    "lines": ("float32", (9, 2)), "line_ends": ("int32", (L,)), "line_classes": ("int32", (L,)),
+    "notes_at": ("float32", (T, 2)), "notes": ("uint8", (7,)),
+}
+"""Everything that an overlay may hold, but for masks instead of runs."""
+META: dict[str, Any] = {"version": 7, "time_ns": 5, "width": 64, "height": 48, "mask_width": 5, "mask_height": 6,
+                        "motion": True, "by": "x", "trouble": "", "rate_hz": 24.5, "work_ms": 40, "skipped": 2}
+
+
+def test_a_whole_overlay_and_the_least_one() -> None:
+    check_frame("overlay", WHOLE, META)
+    check_frame("overlay", {"boxes": ("float32", (0, 4))}, {})
+    masks = {k: v for k, v in WHOLE.items() if not k.startswith("run")} | {"masks": ("uint8", (N, 6, 5))}
+    check_frame("overlay", masks, {})
+    assert len(WHOLE) <= MAX_TENSORS
+    assert set(kinds._OVERLAY) == set(WHOLE) | {"masks"}
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if name != "boxes"])
+def test_all_but_the_boxes_may_be_missing(name: str) -> None:
+    pairs = {"runs": "run_ends", "lines": "line_ends", "notes_at": "notes"}
+    pairs |= {other: one for one, other in pairs.items()}
+    check_frame("overlay", {k: v for k, v in WHOLE.items() if k not in (name, pairs.get(name))}, META)
+    if name in pairs:
+        with pytest.raises(ValueError, match=f"{name}.*or neither|{pairs[name]}.*or neither"):
+            check_frame("overlay", {k: v for k, v in WHOLE.items() if k != name}, META)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_each_tensor_has_its_dtype_and_shape(name: str) -> None:
+    dtype, shape = WHOLE[name]
+    for other in ITEM_SIZE:
+        if other != dtype:
+            with pytest.raises(ValueError, match=f"{name} is {other} of shape"):
+                check_frame("overlay", WHOLE | {name: (other, shape)}, META)
+    for wrong in [(*shape, 1), shape[:-1], ()]:
+        with pytest.raises(ValueError, match=rf"{name} is {dtype} of shape .*, not {dtype} of shape \("):
+            check_frame("overlay", WHOLE | {name: (dtype, wrong)}, META)
+
+
+@pytest.mark.parametrize(("name", "axis"), [
+    ("classes", 0), ("scores", 0), ("colors", 0), ("colors", 1), ("run_ends", 0), ("points", 2), ("point_classes", 0),
+    ("skeleton", 1), ("lines", 1), ("line_classes", 0), ("notes_at", 1), ("boxes", 1),
+])
+def test_counts_agree(name: str, axis: int) -> None:
+    dtype, shape = WHOLE[name]
+    for extent in (0, shape[axis] + 1, MAX_EXTENT):
+        wrong = (*shape[:axis], extent, *shape[axis + 1:])
+        with pytest.raises(ValueError, match="of shape"):
+            check_frame("overlay", WHOLE | {name: (dtype, wrong)}, META)
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    ({"boxes": ("float32", (10_001, 4))}, "10001 boxes; at most 10000"),
+    ({"boxes": ("float32", (MAX_EXTENT, 4))}, f"{MAX_EXTENT} boxes"),
+    ({"points": ("float32", (1001, 100, 3))}, "100100 points; at most 100000"),
+    ({"points": ("float32", (0, MAX_EXTENT, 3))}, f"{MAX_EXTENT} points"),
+    ({"points": ("float32", (MAX_EXTENT, 0, 3))}, f"{MAX_EXTENT} groups of points"),
+    ({"points": ("float32", (1, 5, 3)), "skeleton": ("int32", (100_001, 2))}, "100001 joints"),
+    ({"lines": ("float32", (200_001, 2)), "line_ends": ("int32", (1,))}, "200001 vertices"),
+    ({"lines": ("float32", (0, 2)), "line_ends": ("int32", (200_001,))}, "200001 lines"),
+    ({"notes_at": ("float32", (1001, 2)), "notes": ("uint8", (1001,))}, "1001 notes"),
+    ({"labels": ("uint8", (2**20 + 1,))}, "1048577 bytes of labels"),
+    ({"names": ("uint8", (2**20 + 1,))}, "1048577 bytes of names"),
+    ({"notes_at": ("float32", (1, 2)), "notes": ("uint8", (2**20 + 1,))}, "1048577 bytes of notes"),
+    ({"runs": ("int32", (2**22 + 1,)), "run_ends": ("int32", (1,))}, "4194305 runs"),
+    ({"masks": ("uint8", (1, 2**15, 2**13 + 1))}, "268468224 bytes of masks"),
+    ({"masks": ("uint8", (1, 2**15 + 1, 1))}, "32769 pixels along a mask"),
+    ({"boxes": ("float32", (0, 4)), "masks": ("uint8", (0, MAX_EXTENT, MAX_EXTENT))}, "pixels along a mask"),
+    ({"masks": ("uint8", (1, 5, 5)), "runs": ("int32", (1,)), "run_ends": ("int32", (1,))}, "not both"),
+    ({"secret": ("uint8", (1,))}, r"does not have \['secret'\]"),
+])
+def test_bounds(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        check_frame("overlay", {"boxes": ("float32", (1, 4))} | more, {"mask_width": 5, "mask_height": 5})
+
+
+def test_an_overlay_has_boxes() -> None:
+    with pytest.raises(ValueError, match=r"needs 'boxes', \(0, 4\) if there are none"):
+        check_frame("overlay", {"scores": ("float32", (3,))}, {})
+    with pytest.raises(ValueError, match="needs 'boxes'"):
+        check_frame("overlay", {}, {})
+
+
+@pytest.mark.parametrize(("name", "values"), [
+    ("version", (-1, 2**63, 1.0, "1", True, (1.0,))), ("time_ns", (-1, 2**63, 1.0)), ("width", (-1, 32769, 5.0, True)),
+    ("height", (-1, 32769)), ("mask_width", (-1, 32769, 0)), ("mask_height", (-1, 32769, 0)),
+    ("motion", (1, 0, "yes", 1.0)), ("by", (5, True, (1.0,))), ("trouble", (5,)),
+    ("rate_hz", (-1, math.nan, math.inf, "fast", True, 2**63)), ("work_ms", (-0.5, math.nan)), ("skipped", (-1, "x")),
+])
+def test_metadata(name: str, values: tuple[Any, ...]) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=name):
+            check_frame("overlay", WHOLE, META | {name: value})
+
+
+_SHAPES = st.lists(st.one_of(st.integers(0, 6), st.sampled_from([2**15, 2**20, 2**28, MAX_EXTENT])), max_size=4)
+_SPECS = st.dictionaries(
+    st.sampled_from([*WHOLE, "masks"]),
+    st.tuples(st.sampled_from(sorted(ITEM_SIZE)), _SHAPES.map(tuple)), max_size=5)
+
+
+@settings(max_examples=400, deadline=None)
+@given(specs=_SPECS, right=st.sets(st.sampled_from([*WHOLE, "masks"])), n=st.integers(0, 12_000))
+def test_what_passes_has_a_size_that_can_be_held(specs: dict[str, Any], right: set[str], n: int) -> None:
+    """Whatever shapes come, right ones and wrong ones: what the check lets through is no more than its bounds add up
+    to, and NumPy can make arrays of it."""
+    fitting = {"boxes": ("float32", (n, 4)), "scores": ("float32", (n,)), "classes": ("int32", (n,)),
+               "masks": ("uint8", (n, 20, 30))}
+    frame = {"boxes": fitting["boxes"]} | specs | {k: fitting.get(k, WHOLE.get(k)) for k in right}
+    try:
+        check_frame("overlay", frame, META)  # type: ignore[arg-type]
+    except ValueError as e:
+        assert len(str(e)) < 400
+        return
+    most = OVERLAY_MOST
+    limit = (most["mask_bytes"] + 4 * most["runs"] + 3 * most["text"] + 24 * (most["points"] + most["vertices"])
+             + 32 * most["boxes"] + 8 * most["notes"])
+    assert sum(ITEM_SIZE[dtype] * math.prod(shape) for dtype, shape in frame.values()) <= limit
+    for dtype, shape in frame.values():
+        np.broadcast_to(np.empty((), RemoteTensor.view(b"\0" * 8, dtype, (1,), 0).array.dtype), shape)
+
+
+HOSTILE: list[Callable[[dict[str, torch.Tensor], dict[str, Any]], Any]] = [
+    lambda t, m: t.pop("boxes"), lambda t, m: t.update(boxes=torch.zeros(3, 5)),
+    lambda t, m: t.update(boxes=torch.zeros(3, 4, dtype=torch.float64)), lambda t, m: t.update(scores=torch.zeros(4)),
+    lambda t, m: t.update(extra=torch.zeros(1)), lambda t, m: m.update(version=-1), lambda t, m: m.update(motion="yes"),
+    lambda t, m: t.update(run_ends=torch.zeros(3, dtype=torch.int32)), lambda t, m: m.update(rate_hz=math.nan),
+    lambda t, m: t.update(boxes=torch.zeros(10_001, 4)), lambda t, m: m.update(by=(1.0, 2.0)),
+]
+
+
+@pytest.mark.parametrize("spoil", HOSTILE)
+def test_a_reader_refuses_what_the_check_refuses(spoil: Callable[..., Any]) -> None:
+    """Through the ring itself: such a frame is counted and not handed out, and the next good one is."""
+    def good() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        return {"boxes": torch.ones(3, 4), "scores": torch.ones(3)}, {"version": 1, "motion": False}
+
+    writer = RingWriter(1 << 20)
+    reader = RingReader.make(writer.ref, OwnSource(), lambda slot: None)
+    try:
+        tensors, meta = good()
+        spoil(tensors, meta)
+        assert writer.write("overlay", tensors, meta, 1)
+        assert reader.read() is None
+        assert reader.garbled > 0
+        tensors, meta = good()
+        assert writer.write("overlay", tensors, meta, 2)
+        frame = reader.read()
+        assert frame is not None
+        with frame:
+            assert frame.version == 2
+            assert frame.meta == meta
+            assert np.array_equal(frame.tensors["boxes"].array, np.ones((3, 4)))  # type: ignore[union-attr]
+    finally:
+        reader.close()
+        writer.close()
