@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import av
-import numpy as np
 from PIL import Image
 
 from splatview.camera.pattern import PatternSource
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
 W, H = 320, 240

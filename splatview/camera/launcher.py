@@ -26,8 +26,8 @@ _PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds before a program that died is started for the first, second, ... time again; the last for all that follow."""
 _LIVES = 60.0
 """Seconds of life after which the next death is taken for the first one again."""
-_NOISE = ("libEGL warning", "MESA")
-"""How lines of the graphics drivers begin that would only alarm."""
+_NOISE = ("libEGL warning", "MESA", "Corrupt JPEG data")
+"""How lines of the graphics drivers begin that would only alarm, and those of a webcam's flaws."""
 _LONGEST_LINE = 4096
 _EXPLAINED = 2
 """The exit status of a program that said why it cannot do what it is asked for."""

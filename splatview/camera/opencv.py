@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from splatview.camera.sources import Buffers, SourceSettings
 
 
+_MJPEG = int.from_bytes(b"MJPG", "little")
+
+
 class OpenCVSource:
     """What `cv2.VideoCapture` reads."""
 
@@ -25,6 +28,8 @@ class OpenCVSource:
         self._settings = settings
         self._kind = kind_of(settings.source)
         self._capture: cv2.VideoCapture | None = None
+        self._compressed = False
+        """Whether the pictures come as JPEG."""
         self.recorded = self._kind == "file"
         self.rate = 0.0
         self.words = f"{shown(settings.source)} by OpenCV"
@@ -50,6 +55,9 @@ class OpenCVSource:
         # Of a network stream that is live, FFmpeg only guesses it.
         self.rate = float(rate) if 0 < rate < 1000 and (self.recorded or self._kind != "network") else 0.0
         self.words = self._describe(capture, name, width, height)
+        # OpenCV makes a black picture of a damaged one; so it hands over the JPEG.
+        self._compressed = (self._kind == "device" and int(capture.get(cv2.CAP_PROP_FOURCC)) == _MJPEG
+                            and capture.set(cv2.CAP_PROP_CONVERT_RGB, 0))
 
     def _opened(self) -> cv2.VideoCapture:
         import cv2
@@ -81,7 +89,7 @@ class OpenCVSource:
 
         settings = self._settings
         # Uncompressed, most cameras give a large picture only a few times a second.
-        capture.set(cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG"))
+        capture.set(cv2.CAP_PROP_FOURCC, _MJPEG)
         for prop, value in ((cv2.CAP_PROP_FRAME_WIDTH, settings.width), (cv2.CAP_PROP_FRAME_HEIGHT, settings.height),
                             (cv2.CAP_PROP_FPS, settings.fps)):
             if value:
@@ -129,6 +137,8 @@ class OpenCVSource:
         if capture is None:
             raise CameraError(f"{self.words}: it is not open")
         there, image = capture.retrieve()
+        if there and self._compressed:
+            image = cv2.imdecode(image, cv2.IMREAD_COLOR)
         if not there or image is None or image.ndim < 2 or not image.size:
             raise DamagedError(f"{self.words}: a picture cannot be decoded")
         height, width = image.shape[:2]
