@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -153,7 +154,7 @@ def test_a_recording_that_is_decoded_too_slowly_shows_every_second_picture(monke
     reading._play()
     assert reading.ended and "the end" in reading.trouble
     assert 18 <= len(shown) <= 24 and reading.dropped == 40 - len(shown)
-    assert max(b - a for a, b in zip(shown, shown[1:], strict=False)) <= 20  # never two left out in a row
+    assert max(b - a for a, b in itertools.pairwise(shown)) <= 20  # never two left out in a row
 
 
 def test_what_fails_is_tried_again_for_ever_and_told(start: Callable[..., Reading], quick: None,

@@ -46,13 +46,19 @@ class Camera:
     model), or a Python function (module:function)."""
     every: Annotated[str, tyro.conf.arg(metavar="N")] = "auto"
     """Look at every N-th picture, or, with auto, always at the newest, as fast as the detector goes."""
-    labels: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """The names of the classes, one a line. Default: those in the model."""
+    labels: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
+    """The names of the classes, one a line, or coco. Default: those in the model."""
     threshold: Annotated[float | None, tyro.conf.arg(metavar="SCORE")] = None
     """Leave out what scores less, 0 to 1. Default: the detector's own."""
     nms: Annotated[float | None, tyro.conf.arg(metavar="IOU")] = None
     """Of two boxes of a class that overlap by more than this, 0 to 1, keep the better one. Default: the detector's
     own."""
+    provider: Literal["tensorrt", "cuda", "cpu"] | None = None
+    """Where onnxruntime runs a model. Default: the fastest that works."""
+    decode: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
+    """Of which kind a model's answers are, where they do not say it: an unknown one is answered with the legal."""
+    normalize: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
+    """How a model wants colours, where its metadata does not say it: an unknown one is answered with the legal."""
     motion: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Move boxes along between two results."""
     size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
@@ -131,12 +137,15 @@ def _size(name: str, text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
+_OF_DETECTOR = ("labels", "threshold", "nms", "provider", "decode", "normalize")
+"""Options that are for --detect, and are called the same in the inference process's settings."""
+
+
 def _detector(o: Camera) -> dict[str, object] | None:
     """The settings of the inference process, less the run that it follows; None where nothing is to be detected."""
     if o.detect is None:
-        given = [f"--{name}" for name, is_given in (("labels", o.labels), ("threshold", o.threshold is not None),
-                                                    ("nms", o.nms is not None), ("every", o.every != "auto"),
-                                                    ("motion", o.motion)) if is_given]
+        given = [f"--{name}" for name in _OF_DETECTOR if getattr(o, name) is not None]
+        given += [f"--{name}" for name, is_given in (("every", o.every != "auto"), ("motion", o.motion)) if is_given]
         if given:
             raise _OptionError(f"{given[0]} is for --detect, which was not given")
         return None
@@ -145,7 +154,7 @@ def _detector(o: Camera) -> dict[str, object] | None:
             raise _OptionError(f"--{name} is {value:g}, not from 0 to 1")
     if o.every != "auto" and not (o.every.isdecimal() and 1 <= int(o.every) <= 1_000_000):
         raise _OptionError(f"--every is {o.every!r}, not auto or a number from 1")
-    if o.labels is not None and not o.labels.is_file():
+    if o.labels not in (None, "coco") and not Path(o.labels).is_file():
         raise _OptionError(f"--labels: there is no file {o.labels}")
     if o.detect.endswith(".onnx") and not Path(o.detect).is_file():
         raise _OptionError(f"--detect: there is no file {o.detect}")
@@ -153,11 +162,7 @@ def _detector(o: Camera) -> dict[str, object] | None:
         raise _OptionError(f"--detect is {o.detect!r}; legal are a file MODEL.onnx, people, or module:function")
     settings: dict[str, object] = {"stream": o.name, "detect": o.detect, "motion": o.motion,
                                    "every": "auto" if o.every == "auto" else int(o.every)}
-    for name, value in (("labels", None if o.labels is None else str(o.labels)), ("threshold", o.threshold),
-                        ("nms", o.nms)):
-        if value is not None:
-            settings[name] = value
-    return settings
+    return settings | {name: value for name in _OF_DETECTOR if (value := getattr(o, name)) is not None}
 
 
 def _viewer(o: Camera) -> ViewerOptions | None:
