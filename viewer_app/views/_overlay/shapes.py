@@ -1,7 +1,7 @@
 """Boxes, lines, points and masks of one overlay on the GPU: uploaded once, drawn by a few calls however many there are.
 
-Widths are pixels of the screen, whatever the zoom. What is drawn of lines has a dark rim, so that it is seen on any
-picture: first all rims, then all lines.
+Widths are pixels of the screen, whatever the zoom. Lines have a dark rim, so that they are seen on any picture: first
+all rims are drawn, then all lines.
 """
 
 from __future__ import annotations
@@ -62,22 +62,23 @@ class Shapes:
         self._atlas: moderngl.Texture | None = None
         if result.masks:
             instances, owners = self._masks(result.masks)
-            self._add(programs["MASK"], 6, instances, owners, "4f 4f 4f1 1f /i")
-        instances, owners = _segments(result)
-        self._add(programs["SEGMENT"], 6, instances, owners, _FORMAT)
+            self._add(programs["MASK"], _Batch(6), instances, owners, "4f 4f 4f1 1f /i")
         instances, owners = _boxes(result)
-        self._add(programs["BOX"], 24, instances, owners, _FORMAT)
+        self._add(programs["BOX"], _Batch(24), instances, owners, _FORMAT)
+        instances, owners = _segments(result)
+        self._add(programs["SEGMENT"], _Batch(6, rims=True), instances, owners, _FORMAT)
 
-    def _add(self, program: moderngl.Program, vertices: int, instances: np.ndarray, owners: np.ndarray,
+    def _add(self, program: moderngl.Program, batch: _Batch, instances: np.ndarray, owners: np.ndarray,
              form: str) -> None:
         if not len(instances):
             return
         buffer = self._ctx.buffer(instances.tobytes())
-        shift = self._ctx.buffer(reserve=8 * len(instances))
+        shift = self._ctx.buffer(bytes(8 * len(instances)))
         names = [f"in_{name}" for name in instances.dtype.names or ()]
         array = self._ctx.vertex_array(program, [(buffer, form, *names), (shift, "2f /i", "in_shift")])
         self._owned += [array, buffer, shift]
-        self._batches.append(_Batch(program, array, vertices, len(instances), owners, shift))
+        batch.begin(program, array, owners, shift)
+        self._batches.append(batch)
 
     def draw(self, rect: Rect, place: tuple[float, float, float, float], style: Style) -> None:
         """Draw into the framebuffer in use, whose viewport is `rect`.
@@ -92,13 +93,12 @@ class Shapes:
             self._atlas.use(0)
         for batch in self._batches:
             batch.move(style.shift)
-            masks = batch.vertices == 6 and "u_atlas" in batch.program
             values: dict[str, Any] = {
                 "u_place": place, "u_size": (float(rect.width), float(rect.height)), "u_threshold": style.threshold,
                 "u_opacity": style.opacity, "u_half": style.half, "u_rim": style.rim,
                 "u_picture": (float(self._result.size[0]), float(self._result.size[1])), "u_atlas": 0,
             }
-            for core in (1.0,) if masks else (0.0, 1.0):
+            for core in (0.0, 1.0) if batch.rims else (1.0,):
                 for name, value in {**values, "u_core": core}.items():
                     if name in batch.program:
                         batch.program[name] = value
@@ -153,13 +153,20 @@ class Style:
 class _Batch:
     """Instances of one kind."""
 
-    def __init__(self, program: moderngl.Program, array: moderngl.VertexArray, vertices: int, count: int,
-                 owners: np.ndarray, shift: moderngl.Buffer) -> None:
-        """`owners`: (count,) the box that each moves with, -1: none."""
-        self.program, self.array, self.vertices, self.count = program, array, vertices, count
+    program: moderngl.Program
+    array: moderngl.VertexArray
+
+    def __init__(self, vertices: int, *, rims: bool = False) -> None:
+        """`vertices`: of one instance. `rims`: those of all are drawn first."""
+        self.vertices, self.rims = vertices, rims
+        self.count = 0
+
+    def begin(self, program: moderngl.Program, array: moderngl.VertexArray, owners: np.ndarray,
+              shift: moderngl.Buffer) -> None:
+        """`owners`: (N,) the box that each instance moves with, -1: none; `shift` holds how far, which is zero."""
+        self.program, self.array, self.count = program, array, len(owners)
         self._owners, self._shift = owners, shift
         self._now: np.ndarray | None = None
-        shift.write(bytes(8 * count))
 
     def move(self, shift: np.ndarray | None) -> None:
         if shift is None and self._now is None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from viewer_app import imgui_compat, theme
 from viewer_app.views._overlay.palette import is_light
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from viewer_app.controls import Rect
     from viewer_app.state import ImageSettings
     from viewer_app.views._overlay.layers import Layer, Layers
@@ -78,7 +77,7 @@ class Words:
         for line in reversed(self._lines):
             height = pen.height + 2 * gap
             y -= height
-            pen.chip(line, rect.x + pad, y, theme.BAR, theme.TEXT, back_opacity=0.72)
+            pen.chip(line, rect.x + pad, y, (theme.u32(theme.BAR, 0.72), theme.u32(theme.TEXT)))
             y -= gap
 
 
@@ -86,7 +85,7 @@ def corner_lines(layers: Layers, settings: ImageSettings) -> list[str]:
     """What is said about each layer, and before that about the camera, if the image comes from one."""
     out = [layers.camera] if layers.camera else []
     for layer in layers.all if settings.overlay else ():
-        if line := _about(layers, layer):
+        if not (layer.ended and layers.opacity(layer) == 0) and (line := _about(layers, layer)):
             out.append(line)
     return out
 
@@ -136,15 +135,13 @@ class _Pen:
         """Of a board with these words."""
         return imgui.calc_text_size(text).x + 2 * self.pad
 
-    def chip(self, text: str, x: float, y: float, back: ImVec4, color: ImVec4, *, width: float = 0.0,
-             back_opacity: float = 0.92) -> None:
-        """Words on a board whose upper left corner lies here."""
+    def chip(self, text: str, x: float, y: float, colors: tuple[int, int], width: float = 0.0) -> None:
+        """Words on a board whose upper left corner lies here. `colors`: of the board and of the words, for imgui."""
         x, y = round(x), round(y)
         width = width or self.width(text)
         height = self.height * (text.count("\n") + 1) + 4 * self.scale
-        self.draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height),
-                                  theme.u32(back, back_opacity * self.opacity), 3 * self.scale)
-        self.draw.add_text(ImVec2(x + self.pad, y + 2 * self.scale), theme.u32(color, self.opacity), text)
+        self.draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height), colors[0], 3 * self.scale)
+        self.draw.add_text(ImVec2(x + self.pad, y + 2 * self.scale), colors[1], text)
 
 
 def _labels(pen: _Pen, result: Result, place: tuple[float, float, float, float], rect: Rect, threshold: float,
@@ -160,21 +157,23 @@ def _labels(pen: _Pen, result: Result, place: tuple[float, float, float, float],
     numbers = seen.nonzero()[0]
     numbers = numbers[floors[numbers].argsort(kind="stable")][-_MOST:]
     height, edge = pen.height + 4 * pen.scale, pen.scale
-    colors: dict[bytes, tuple[ImVec4, ImVec4]] = {}
-    for n, (x0, y0, _, _) in zip(numbers.tolist(), screen[numbers].tolist(), strict=True):
+    colors = result.colors[numbers].view(np.uint32)[:, 0].tolist()
+    known: dict[int, tuple[int, int]] = {}
+    for n, (x0, y0, _, _), color in zip(numbers.tolist(), screen[numbers].tolist(), colors, strict=True):
         text = result.words(n)
         if not text:
             continue
-        rgba = result.colors[n]
-        if (pair := colors.get(key := rgba.tobytes())) is None:
+        if (pair := known.get(color)) is None:
+            rgba = result.colors[n]
             r, g, b = (float(c) / 255 for c in rgba[:3])
-            pair = colors[key] = ImVec4(r, g, b, 1.0), _DARK if is_light(rgba) else _LIGHT
+            back = ImVec4(r, g, b, 1.0)
+            pair = known[color] = (theme.u32(back, 0.92 * pen.opacity),
+                                   theme.u32(_DARK if is_light(rgba) else _LIGHT, pen.opacity))
         width = pen.width(text)
         at_y = y0 - edge - height
         if at_y < rect.y:
             at_y = max(y0 + edge, rect.y)
-        at_x = max(min(x0 - edge, right - width), rect.x)
-        pen.chip(text, at_x, at_y, *pair, width=width)
+        pen.chip(text, max(min(x0 - edge, right - width), rect.x), at_y, pair, width)
 
 
 def _notes(pen: _Pen, result: Result, place: tuple[float, float, float, float], rect: Rect) -> None:
@@ -182,4 +181,4 @@ def _notes(pen: _Pen, result: Result, place: tuple[float, float, float, float], 
     for at_x, at_y, text in result.notes:
         sx, sy = x + at_x * per_x, y + at_y * per_y
         if rect.x - 2000 < sx < rect.x + rect.width and rect.y - 500 < sy < rect.y + rect.height:
-            pen.chip(text, sx, sy, theme.BAR, theme.TEXT, back_opacity=0.82)
+            pen.chip(text, sx, sy, (theme.u32(theme.BAR, 0.82 * pen.opacity), theme.u32(theme.TEXT, pen.opacity)))

@@ -7,7 +7,7 @@ uniform float u_threshold;  // what has a lower score is not drawn
 uniform float u_opacity;
 uniform float u_half;       // half of a line's width
 uniform float u_rim;        // of what is dark around it
-uniform float u_core;       // 0: the rims; 1: the lines
+uniform float u_core;       // 0: the rims; 1: the lines; of boxes both are drawn at once
 #ifdef VERTEX
 
 in vec4 in_color;
@@ -60,7 +60,7 @@ void main() {
     v_ends = vec4(a, b);
     v_half = u_half * in_thick;
     v_color = in_color;
-    float m = v_half + u_rim + 1.0;
+    float m = v_half + u_rim + 0.5;
 #ifdef BOX
     // Four strips that do not lie on each other: above, below, left, right.
     int strip = gl_VertexID / 6;
@@ -129,11 +129,15 @@ float away() {  // from the line's middle
 }
 
 void main() {
-    float reach = v_half + (u_core > 0.5 ? 0.0 : u_rim);
-    float covered = clamp(reach - away() + 0.5, 0.0, 1.0);
-    vec4 c = u_core > 0.5 ? v_color : vec4(0.0, 0.0, 0.0, 0.5 * v_color.a);
-    f_color = vec4(c.rgb, c.a * covered * u_opacity);
-    if (f_color.a <= 0.0) discard;
+    float d = away();
+    float line = clamp(v_half - d + 0.5, 0.0, 1.0), rim = 0.5 * clamp(v_half + u_rim - d + 0.5, 0.0, 1.0);
+#ifdef BOX
+    float covered = line + (1.0 - line) * rim;
+    f_color = vec4(v_color.rgb * line / max(covered, 1e-4), v_color.a * covered * u_opacity);
+#else
+    f_color = u_core > 0.5 ? vec4(v_color.rgb, v_color.a * line * u_opacity)
+                           : vec4(0.0, 0.0, 0.0, v_color.a * rim * u_opacity);
+#endif
 }
 
 #endif
