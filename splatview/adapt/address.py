@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import weakref
+from collections import deque
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from splatview.adapt.arrays import DEVICES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CHANNELS = (3, 4)
 MOST = 16384
@@ -23,6 +22,9 @@ _MEMORY_TYPE, _ORDINAL, _RANGE_START, _RANGE_SIZE = 2, 9, 11, 12
 """Of CUpointer_attribute."""
 _DEVICE = 2
 """CU_MEMORYTYPE_DEVICE."""
+
+_lately: deque[weakref.ref[torch.Tensor]] = deque(maxlen=8)
+"""Tensors that were found: to look through all objects takes a while, and loops name the same ones again and again."""
 
 
 def picture_at(address: Any, width: Any, height: Any, channels: Any = None) -> torch.Tensor:
@@ -41,10 +43,11 @@ def picture_at(address: Any, width: Any, height: Any, channels: Any = None) -> t
     pixels = width * height
     owner = _owner(address)
     if owner is None:
+        picture = _copy(address, (height, width, channels or min(CHANNELS)))
         if channels is None:
             raise ValueError(f"no tensor of torch lies at data_ptr {address:#x}, so that its size could tell whether "
-                             f"pixels have 3 or 4 channels: hand over the tensor itself, or say channels=3 or 4")
-        return _copy(address, (height, width, channels))
+                             "pixels have 3 or 4 channels: hand over the tensor itself, or say channels=3 or 4")
+        return picture
     if owner.dtype != torch.float32:
         raise ValueError(f"the tensor at data_ptr {address:#x} is {str(owner.dtype).removeprefix('torch.')}; with an "
                          "address pixels are float32 in [0, 1]: hand over the tensor itself")
@@ -88,28 +91,38 @@ def _channels(there: torch.Tensor | None, left: int, pixels: int) -> int | None:
 
 def _owner(address: int) -> torch.Tensor | None:
     """A tensor of this process in whose memory an address lies; one that begins there before others."""
+    for known in list(_lately):
+        one = known()
+        if one is not None and _place(one, address) == 0:
+            return one
     within = None
-    for tensor in _tensors():
-        try:
-            if tensor.device.type not in DEVICES or tensor.layout is not torch.strided:
-                continue
-            if tensor.data_ptr() == address and tensor.numel():
-                return tensor
-            if within is None:
-                storage = tensor.untyped_storage()
-                if storage.data_ptr() <= address < storage.data_ptr() + storage.nbytes():
-                    within = tensor
-        except (RuntimeError, NotImplementedError):  # one without memory of its own, as in tracing
-            continue
+    for generation in range(3):  # the youngest first
+        for one in _tensors(generation):
+            place = _place(one, address)
+            if place == 0:
+                _lately.append(weakref.ref(one))
+                return one
+            if place and within is None:
+                within = one
     return within
 
 
-def _tensors() -> Iterator[torch.Tensor]:
-    """The tensors that Python knows, the youngest first."""
-    for generation in range(3):
-        for one in gc.get_objects(generation):
-            if issubclass(type(one), torch.Tensor):
-                yield one
+def _place(tensor: torch.Tensor, address: int) -> int | None:
+    """0 where a tensor begins at an address, 1 where its memory holds it, None elsewhere."""
+    try:
+        if tensor.device.type not in DEVICES or tensor.layout is not torch.strided:
+            return None
+        if tensor.data_ptr() == address and tensor.numel():
+            return 0
+        storage = tensor.untyped_storage()
+        return 1 if storage.data_ptr() <= address < storage.data_ptr() + storage.nbytes() else None
+    except (RuntimeError, NotImplementedError):  # one without memory of its own, as in tracing
+        return None
+
+
+def _tensors(generation: int) -> list[torch.Tensor]:
+    """Those that Python knows. (No generator: it would be among what it looks through, and keep it.)"""
+    return [one for one in gc.get_objects(generation) if issubclass(type(one), torch.Tensor)]
 
 
 def _copy(address: int, shape: tuple[int, int, int]) -> torch.Tensor:
