@@ -37,6 +37,8 @@ class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: the one that `splatview shot` draws."""
     after: messages.Counter = 0
     """The stream's version that is to be drawn, or a later one; 0: the newest that can be had."""
+    streams: messages.Counter = 0
+    """How many streams that run has at least: among them are those that lie over the one to be drawn."""
     camera: Annotated[str, Meta(max_length=MAX_CAMERA)] | None = None
     """JSON, as `splatview shot --camera`."""
     size: tuple[_Pixels, _Pixels] | None = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ipc import Stream
+    from ipc import Publisher, Stream
     from splatview.grabber import Grabber
 
 __all__ = ["grab"]
@@ -105,19 +105,20 @@ class _Asked:
         from ipc.grabs import Wish
         from ipc.renewing import renew
 
-        run, name, after = self.run, self.name, 0
+        run, name, after, streams = self.run, self.name, 0, 0
         own = _own(name, run)
         if own is not None:
-            run, stream = own
-            name = stream.name
+            publisher, stream = own
+            run, name = publisher.run_id, stream.name
             if stream.kind in _DRAWN:
                 after = renew(stream)
-        return partial(Wish, timeout=self.timeout, run=run, stream=name, after=after, camera=self.camera,
-                       size=self.size, background=self.background, gpu=gpu)
+            streams = sum(s.info is not None for s in list(publisher.streams.values()))
+        return partial(Wish, timeout=self.timeout, run=run, stream=name, after=after, streams=streams,
+                       camera=self.camera, size=self.size, background=self.background, gpu=gpu)
 
 
-def _own(name: str | None, run: str | None) -> tuple[str, Stream] | None:
-    """This process's run, by its id, and the stream of it that is meant, if it has one."""
+def _own(name: str | None, run: str | None) -> tuple[Publisher, Stream] | None:
+    """This process's run, and the stream of it that is meant, if it has one."""
     publisher = publishing._publisher
     if publisher is None:
         return None
@@ -130,7 +131,7 @@ def _own(name: str | None, run: str | None) -> tuple[str, Stream] | None:
         found = min(drawn[::-1], key=lambda s: _DRAWN[s.kind], default=None)
     else:
         found = next((s for s in streams if s.name == name), None)
-    return None if found is None else (own.id, found)
+    return None if found is None else (publisher, found)
 
 
 def _device() -> int | None:

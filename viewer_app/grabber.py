@@ -37,6 +37,8 @@ _GLANCE = 0.001
 """Seconds between two looks for what is on its way."""
 _NEWER = 0.3
 """Seconds within which somebody else's stream should bring the version that it is at; then an older one does."""
+_TOLD = 1.0
+"""Seconds within which a run tells of a stream that it has just begun."""
 _MOST = 4
 """Streams that are kept open at a time."""
 _LARGE = 1 << 26
@@ -90,6 +92,10 @@ class Grabber:
                              f"{MAX_SIZE} pixels")
         deadline = time.monotonic() + wish.timeout
         kept = self._keep(self._finder.find(wish.stream, wish.run, deadline))
+        told = min(time.monotonic() + _TOLD, deadline)
+        while len(kept.stream.run.streams) < wish.streams and time.monotonic() < told:
+            time.sleep(_GLANCE)
+            self._subscriber.poll()
         look = Look(size, wish.camera, wish.background)
         soft = min(time.monotonic() + _NEWER, deadline)
         wanted = kept.stream.version
