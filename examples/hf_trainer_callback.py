@@ -1,0 +1,62 @@
+"""Hugging Face Trainer: a callback that shows what a model has learned, at every step; the viewer's pause button works.
+
+Run `splatview serve` in another terminal, before or after this. Needs `pip install transformers accelerate`.
+"""
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+
+import argparse
+import tempfile
+
+import torch
+from torch import nn
+from torch.utils.data import StackDataset
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+import splatview
+
+
+class Splatview(TrainerCallback):
+    """Publishes `model.look()` after every step: a dict from streams' names to images or Gaussians."""
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        if state.is_world_process_zero:  # one of several GPUs is enough
+            loss = next((float(logged["loss"]) for logged in reversed(state.log_history) if "loss" in logged), 0.0)
+            with torch.no_grad():
+                for name, value in model.look().items():  # type: ignore[union-attr]
+                    splatview.publish(value, name, step=state.global_step, loss=loss)
+            splatview.wait_while_paused()
+
+
+class Painter(nn.Module):
+    """A small network that learns a picture: from a place, (N, 2) in -1..1, its colour, (N, 3)."""
+
+    def __init__(self):
+        super().__init__()
+        self.waves = nn.Parameter(6 * torch.randn(2, 64), requires_grad=False)
+        self.net = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3), nn.Sigmoid())
+        side = torch.linspace(-1, 1, 128)
+        self.places = nn.Parameter(torch.cartesian_prod(side, side), requires_grad=False)
+
+    def forward(self, xy, labels=None):
+        colors = self.net(torch.cat([torch.sin(xy @ self.waves), torch.cos(xy @ self.waves)], -1))
+        return {"colors": colors, "loss": None if labels is None else (colors - labels).square().mean()}
+
+    def look(self):
+        return {"learned": self(self.places)["colors"].reshape(128, 128, 3)}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=5000, help="steps to train")
+    steps = parser.parse_args().steps
+
+    torch.manual_seed(0)
+    xy = torch.rand(20_000, 2) * 2 - 1
+    radius, angle = xy.norm(dim=1), torch.atan2(xy[:, 1], xy[:, 0])
+    rings = torch.stack([0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(folder, max_steps=steps, per_device_train_batch_size=2000, learning_rate=2e-3,
+                                      lr_scheduler_type="constant", logging_steps=10, save_strategy="no",
+                                      report_to="none", disable_tqdm=True, dataloader_pin_memory=False)
+        Trainer(Painter(), arguments, train_dataset=StackDataset(xy=xy, labels=rings),  # type: ignore[arg-type]
+                callbacks=[Splatview()]).train()

@@ -1,0 +1,66 @@
+"""PyTorch Lightning: a callback that shows what a module has learned, at every step; the viewer's pause button works.
+
+Run `splatview serve` in another terminal, before or after this. Needs `pip install lightning`.
+"""
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+
+import argparse
+import logging
+
+import lightning
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import splatview
+
+
+class Splatview(lightning.Callback):
+    """Publishes `module.look()` after every training step: a dict from streams' names to images or Gaussians."""
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if trainer.is_global_zero:  # one of several GPUs is enough
+            with torch.no_grad():
+                for name, value in pl_module.look().items():  # type: ignore[operator]
+                    splatview.publish(value, name, step=trainer.global_step, epoch=trainer.current_epoch)
+            splatview.wait_while_paused()
+
+
+class Painter(lightning.LightningModule):
+    """A small network that learns a picture: from a place, (N, 2) in -1..1, its colour, (N, 3)."""
+
+    def __init__(self):
+        super().__init__()
+        self.waves = nn.Parameter(6 * torch.randn(2, 64), requires_grad=False)
+        self.net = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3), nn.Sigmoid())
+        side = torch.linspace(-1, 1, 128)
+        self.places = nn.Parameter(torch.cartesian_prod(side, side), requires_grad=False)
+
+    def forward(self, xy):
+        return self.net(torch.cat([torch.sin(xy @ self.waves), torch.cos(xy @ self.waves)], -1))
+
+    def training_step(self, batch, batch_idx):
+        xy, colors = batch
+        return (self(xy) - colors).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.net.parameters(), 2e-3)
+
+    def look(self):
+        return {"learned": self(self.places).reshape(128, 128, 3)}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=5000, help="steps to train")
+    steps = parser.parse_args().steps
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+    torch.manual_seed(0)
+    xy = torch.rand(20_000, 2) * 2 - 1
+    radius, angle = xy.norm(dim=1), torch.atan2(xy[:, 1], xy[:, 0])
+    rings = torch.stack([0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1)
+    loader = DataLoader(TensorDataset(xy, rings), batch_size=2000, shuffle=True)
+    trainer = lightning.Trainer(max_steps=steps, max_epochs=-1, callbacks=[Splatview()], logger=False,
+                                enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer.fit(Painter(), loader)
