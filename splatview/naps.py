@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import time
+from collections import deque
+from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,10 +24,10 @@ _SHARE = 0.1
 """How long a nap is, of the time that the frame is late or the stream irregular."""
 _LATE, _LATE_NAP = 1.0, 2e-3
 """The longest nap while a frame is at most so many seconds late."""
-_IDLE, _IDLE_NAP, _ASLEEP_NAP = 10.0, 1e-2, 2e-2
+_IDLE, _IDLE_NAP, _ASLEEP_NAP = 3.0, 1e-2, 2e-2
 """The longest nap until it is so late, and after that."""
-_KNOWN = 3
-"""Frames after which the rate is known."""
+_KNOWN, _LATELY = 3, 9
+"""Frames after which the rate is known, and of how many it is."""
 _PR_SET_TIMERSLACK, _PR_GET_TIMERSLACK = 29, 30
 _SLACK = 1000
 """Nanoseconds by which the system may wake us late; 50 times as much is usual."""
@@ -36,31 +38,27 @@ class Naps:
 
     def __init__(self) -> None:
         self._last: tuple[int, float] | None = None
+        self._periods: deque[float] = deque(maxlen=_LATELY)
         self._period = 0.0
         self._jitter = 0.0
-        self._seen = 0
 
     def came(self, version: int, at: float) -> None:
         """A frame with this version was published at this time."""
         last, self._last = self._last, (version, at)
         if last is None or version <= last[0] or at <= last[1]:
             return
-        period = (at - last[1]) / (version - last[0])
-        off = abs(at - last[1] - (version - last[0]) * self._period)
-        self._seen += 1
-        if self._seen == 1 or not 0.1 * self._period < period < 10 * self._period:
-            self._period, self._jitter, self._seen = period, period, 1  # another rate: learnt anew
-            return
-        self._period += 0.1 * (period - self._period)
-        self._jitter += 0.2 * (min(off, self._period) - self._jitter)
+        # Medians: one that comes far too late says nothing about the others, and another rate is known in five frames.
+        self._periods.append((at - last[1]) / (version - last[0]))
+        self._period = median(self._periods)
+        self._jitter = median(abs(period - self._period) for period in self._periods)
 
     def nap(self, now: float) -> float:
         """How long to sleep now, at most."""
-        if self._last is None or self._seen < _KNOWN:
+        if self._last is None or len(self._periods) < _KNOWN:
             late = now - self._last[1] if self._last is not None else 0.0
             return min(max(_SHARE * late, SHORTEST), _longest(late)) if late > 0 else _LATE_NAP
         due = self._last[1] + self._period
-        early = due - now - 2 * self._jitter - _EARLY
+        early = due - now - 3 * self._jitter - _EARLY
         if early > SHORTEST:
             return early
         return min(max(_SHARE * max(abs(now - due), self._jitter), SHORTEST), _longest(now - due))

@@ -1,0 +1,109 @@
+"""`splatview.frames`: from `publish` in one process to a tensor that another one can read, 1080p; against a bare copy.
+
+Every frame's pixels are compared with what was published. "idle" is what a reader takes of a processor for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+
+import splatview
+from benchmarks.gpu import tried
+
+ROUNDS = 300
+WARM = 20
+"""Frames at first that do not count: the reader learns the rate."""
+RATE = 60.0
+IDLE = 5.0
+"""Seconds for which a reader waits for nothing."""
+_PUBLISHER = """
+import statistics, sys, time, torch, splatview
+device, rate, in_place = sys.argv[1], float(sys.argv[2]), sys.argv[3] == "in-place"
+frame = torch.zeros(1080, 1920, 4, dtype=torch.uint8, device=device)
+targets = [torch.zeros_like(frame) for _ in range(4)]
+sync = torch.cuda.synchronize if device == "cuda" else lambda: None
+bare, i, due = [0.0], 0, time.perf_counter()
+while True:
+    i += 1
+    if device == "cuda" and not in_place:
+        frame = frame.clone()
+    frame.fill_(i % 251)
+    sync()
+    splatview.publish(frame, "frame", at=time.perf_counter_ns(), filled=i % 251, bare=statistics.median(bare[-101:]))
+    due = max(due + 1 / rate, time.perf_counter())
+    time.sleep(max(0.0, due - 0.5 / rate - time.perf_counter()))
+    sync()
+    begin = time.perf_counter()
+    targets[i % 4].copy_(frame)
+    sync()
+    bare.append((time.perf_counter() - begin) * 1e6)
+    time.sleep(max(0.0, due - time.perf_counter()))
+"""
+"""Arguments: device, frames per second, "in-place" for a tensor that stays. Between two frames it times a bare copy of
+one, in microseconds."""
+
+
+def run() -> list[dict[str, str]]:
+    rows = tried("CPU frames", lambda: [_hand_over("cpu", "new"), _idle()])
+    if not torch.cuda.is_available():
+        return rows
+    for sort in ("new", "in-place"):
+        def measure(sort: str = sort) -> list[dict[str, str]]:
+            return [_hand_over("cuda", sort)]
+
+        rows += tried(f"CUDA frames, {sort}", measure)
+    return rows
+
+
+def _hand_over(device: str, sort: str) -> dict[str, str]:
+    handed: list[float] = []
+    read: list[float] = []
+    bare = 0.0
+    program = subprocess.Popen([sys.executable, "-c", _PUBLISHER, device, str(RATE), sort])
+    try:
+        with splatview.frames("frame", timeout=60, in_place=sort == "in-place" or None) as frames:
+            for frame in frames:
+                tensor = frame.tensor
+                now = time.perf_counter_ns()
+                pixels = tensor[[0, -1], [0, -1]].cpu()
+                seen = time.perf_counter_ns()
+                bare, filled = frame.meta["bare"], frame.meta["filled"]
+                if not bool((pixels == filled).all()) or not bool((tensor == filled).all()):
+                    raise RuntimeError(f"version {frame.version} does not hold what was published")
+                if not frame.intact():
+                    raise RuntimeError(f"version {frame.version} was overwritten while it was held")
+                handed.append((now - frame.meta["at"]) / 1e3)
+                read.append((seen - frame.meta["at"]) / 1e3)
+                if len(handed) == ROUNDS + WARM:
+                    break
+            path, skipped = frames.path, frames.skipped
+    finally:
+        program.kill()
+        program.wait()
+    handed, read = sorted(handed[WARM:]), sorted(read[WARM:])
+    p50 = statistics.median(handed)
+    return {"what": f"a 1080p RGBA8 frame, {device}, {path}, {RATE:.0f} Hz", "p50 us": f"{p50:.0f}",
+            "p99 us": f"{handed[int(0.99 * ROUNDS)]:.0f}",
+            "two pixels on the host, p50 us": f"{statistics.median(read):.0f}",
+            "bare copy, us": f"{bare:.0f}", "ratio": f"{p50 / bare:.2f}",
+            "limit": "p50 150 us" if device == "cuda" else "ratio 1.5",
+            "checked": f"every pixel of {ROUNDS + WARM} frames; {skipped} skipped"}
+
+
+def _idle() -> dict[str, str]:
+    """A reader of a stream that publishes nothing any more."""
+    splatview.publish(torch.zeros(64, 64, 3), "still")
+    with splatview.frames("still") as frames:
+        frames.latest()
+        begun, used = time.perf_counter(), time.process_time()
+        with contextlib.suppress(TimeoutError):
+            frames._follower.next(IDLE)
+        share = (time.process_time() - used) / (time.perf_counter() - begun)
+    splatview.close()
+    return {"what": f"a reader that waits {IDLE:.0f} s in vain", "share of a processor": f"{100 * share:.2f} %"}
