@@ -80,6 +80,7 @@ class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="faile
 
 Answer = Union[Ready, Drawn, Failed]
 
+DecodeError = messages.DecodeError
 encode = msgspec.json.Encoder().encode
 decode_wish = msgspec.json.Decoder(Wish).decode
 decode_answer = msgspec.json.Decoder(Answer).decode

@@ -12,7 +12,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ipc import Subscriber, grabs
-from ipc.messages import DecodeError
 from splatview import programs
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class Grabber:
             self._lines = rest
             try:
                 answer = grabs.decode_answer(line)
-            except (*DecodeError, ValueError) as e:
+            except (*grabs.DecodeError, ValueError) as e:
                 self.close()
                 raise RuntimeError(f"grab: the program that draws said what makes no sense: {e}") from None
             if number == 0 or getattr(answer, "number", 0) == number:

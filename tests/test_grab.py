@@ -169,7 +169,7 @@ def test_memory_can_be_seen() -> None:
     assert len(drawn.flatten(0, 1).unique(dim=0)) > 3
 
 
-def test_what_lies_over_an_image_is_drawn() -> None:
+def test_what_lies_over_an_image_is_drawn(tmp_path: Path) -> None:
     image = torch.full((120, 160, 3), 40, dtype=torch.uint8)
     splatview.publish(image, "render")
     assert torch.equal(grab("render"), image)
@@ -180,6 +180,7 @@ def test_what_lies_over_an_image_is_drawn() -> None:
         columns, rows = red.any(0).nonzero().flatten(), red.any(1).nonzero().flatten()
         assert abs(int(columns[0]) - x) < 4 and abs(int(columns[-1]) - x - 40) < 4
         assert abs(int(rows[0]) - 30) < 4 and abs(int(rows[-1]) - 90) < 4
+    assert torch.equal(shot(tmp_path, "--stream", "render").int(), drawn)
     splatview.annotate("render")
     assert torch.equal(grab("render"), image)
     with pytest.raises(LookupError, match="no stream 'render overlay' that can be drawn"):

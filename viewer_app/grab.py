@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from ipc import grabs
 from ipc.errors import IpcError
-from ipc.messages import DecodeError
 from viewer_app.errors import CameraError, LateError, NotFoundError, ViewerError
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def _serve(grabber: Grabber, wishes: int, answers: int) -> None:
 def _fulfil(grabber: Grabber, line: bytes) -> grabs.Answer:
     try:
         wish = grabs.decode_wish(line)
-    except (*DecodeError, ValueError) as e:
+    except (*grabs.DecodeError, ValueError) as e:
         sys.exit(f"splatview grab: a wish that makes no sense: {e}")
     try:
         return grabber.draw(wish)
