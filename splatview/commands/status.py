@@ -86,7 +86,8 @@ def _run(run: RemoteRun) -> dict[str, Any]:
 def _stream(stream: RemoteStream) -> dict[str, Any]:
     return {"name": stream.name, "kind": stream.kind, "version": stream.version, "shape": list(stream.shape),
             "dtype": stream.dtype, "device": stream.device, "sharing": stream.sharing, "ways": list(stream.info.ways),
-            "why": stream.info.why, "gpu": stream.gpu, "live": stream.live, "rate_hz": round(stream.rate_hz, 2)}
+            "why": stream.info.why, "gpu": stream.gpu, "live": stream.live, "rate_hz": round(stream.rate_hz, 2),
+            **({"over": stream.info.over, "over_run": stream.info.over_run} if stream.kind == "overlay" else {})}
 
 
 def _lines(run: dict[str, Any]) -> list[str]:
@@ -94,9 +95,11 @@ def _lines(run: dict[str, Any]) -> list[str]:
     viewers = ", ".join(f"{v['client']} ({v['pid']})" for v in run["viewers"]) or "none"
     lines = [f"{bold}{run['name']}{end}  pid {run['pid']}  {dim}{run['run']}{end}  viewers: {viewers}"]
     for s in run["streams"]:
-        shape = "x".join(map(str, s["shape"]))
+        what = f"{'x'.join(map(str, s['shape']))} {s['dtype']}"
+        if "over" in s:
+            what = f"over {s['over']}{' of run ' if s['over_run'] else ''}{s['over_run']},"
         lines.append(f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "
-                     f"{shape} {s['dtype']} on {s['device']}, shared by {s['sharing']}")
+                     f"{what} on {s['device']}, shared by {s['sharing']}")
         if s["why"]:
             lines.append(f"    {dim}not by {s['why']}{end}")
     faults = {k: v for k, v in run["counters"].items() if v and k != "copies"}
