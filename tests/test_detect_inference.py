@@ -40,7 +40,7 @@ while True:
         i = 0
 """
 """A bright square that stands where the version says. Argument: after how many pictures it starts anew (0: never)."""
-FUNCTIONS = """
+FUNCTIONS = r"""
 import time
 calls = 0
 
@@ -59,6 +59,16 @@ def odd(image):
 
 def keywords(image):
     return {"boxes": [[10, 20, 20, 20]], "format": "xywh", "labels": ["lamp"], "notes": "seen"}
+
+class Mute(Exception):
+    def __str__(self):
+        raise OSError
+
+def mute(image):
+    raise Mute
+
+def wordy(image):
+    raise ValueError("\x00\n" + "word " * 10_000 + "\udc80")
 
 def deaf(image):
     while True:
@@ -149,13 +159,13 @@ def test_a_function_that_fails_is_told_about(processes: Processes, infer: Any) -
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("odd", "boxes"), ("leaving", "SystemExit: no more"),
+    ("odd", "boxes"), ("leaving", "SystemExit: no more"), ("mute", "Mute"), ("wordy", "word word"),
 ])
 def test_what_cannot_be_drawn_is_told_about(processes: Processes, infer: Any, name: str, words: str) -> None:
     processes.code(CAMERA, "0")
     process = infer(f"detect_functions:{name}")
     for tensors, meta in results(3):
-        assert words in meta["trouble"]
+        assert words in meta["trouble"] and meta["trouble"].isprintable()
         assert len(tensors["boxes"]) == 0
     assert words in ended(process)
 

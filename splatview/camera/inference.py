@@ -11,12 +11,13 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import msgspec
 
-from splatview.camera.detectors.base import DetectorError
+from splatview.camera.detectors.base import DetectorError, printable
 from splatview.camera.detectors.choice import DetectorSettings, open_detector
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ class Inference:
 
     def _told(self, error: BaseException) -> str:
         """What went wrong, for people: over the picture as long as it does, and once on stderr."""
-        text = f"{self._detector.by}: {type(error).__name__}: {error}"[:_LONGEST_TROUBLE]
+        what = traceback.format_exception_only(type(error), error)[-1]  # minds errors that cannot be made text
+        text = printable(f"{self._detector.by}: {what}", _LONGEST_TROUBLE)
         if text not in self._said and len(self._said) < _MOST_SAID:
             self._said.add(text)
             place = _place(error)

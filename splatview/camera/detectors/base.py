@@ -14,6 +14,11 @@ MOST_FOUND = 300
 """The most things that a detector of ours finds in one picture: the surest."""
 
 
+def printable(text: str, most: int = 100) -> str:
+    """A name from outside, fit to be shown."""
+    return "".join(c if c.isprintable() else " " for c in text[:most]).strip()
+
+
 class DetectorError(Exception):
     """A detector that cannot be made as it is asked for. The text is for people."""
 

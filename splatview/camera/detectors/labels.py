@@ -8,14 +8,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from splatview.camera.detectors.base import DetectorError
+from splatview.camera.detectors.base import DetectorError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MOST_BYTES = 1 << 20
 _MOST_NAMES = 100_000
-_LONGEST = 100
 _NOTHING = {"background", "__background__", "bg", "???", "_", "unlabeled"}
 """What lists call class 0 where it means: nothing."""
 _COCO = """person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, -,
@@ -34,7 +33,7 @@ class Labels:
 
     def __init__(self, names: Mapping[int, str], counted: bool = False) -> None:
         """`counted`: the names came one after the other, without numbers, so that the first is number 0 or 1."""
-        self._names = {number: _clean(name) for number, name in names.items()}
+        self._names = {number: printable(name) for number, name in names.items()}
         self._counted = counted and names.get(0, "").strip().lower() not in _NOTHING
 
     def __len__(self) -> int:
@@ -129,7 +128,3 @@ def _numbered(value: Any) -> Labels:
     if isinstance(value, dict):
         return Labels({int(number): str(name) for number, name in value.items()})
     return Labels({i: str(name) for i, name in enumerate(value)}, counted=True)
-
-
-def _clean(name: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in name[:_LONGEST]).strip()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.camera.detectors import labels as names_of
-from splatview.camera.detectors.base import MOST_FOUND, Detections, DetectorError
+from splatview.camera.detectors.base import MOST_FOUND, Detections, DetectorError, printable
 from splatview.camera.detectors.feed import Feed
 from splatview.camera.detectors.nms import apart, surest
 from splatview.camera.detectors.providers import session
@@ -37,7 +37,7 @@ class OnnxDetector:
         self._threshold = THRESHOLD if settings.threshold is None else settings.threshold
         self._overlap = settings.nms
         self._session, provider = session(path, settings.provider)
-        self.by = f"{path.stem[:80]} on {provider}"
+        self.by = f"{printable(path.stem, 80)} on {provider}"
         self._outputs = [output.name for output in self._session.get_outputs()]
         for output in self._session.get_outputs():
             _check_size(output.name, [n if isinstance(n, int) else 1 for n in output.shape])

@@ -8,7 +8,7 @@ from splatview.camera.detectors.base import MOST_FOUND, Detections, DetectorErro
 from splatview.camera.detectors.nms import apart
 from splatview.camera.detectors.providers import threads
 
-THRESHOLD = 0.6
+THRESHOLD = 0.7
 _LONGEST = 800
 """Pixels along the long side of what is searched: people are found from 128 pixels on, in 50 to 100 ms."""
 

@@ -1,0 +1,110 @@
+"""Detectors beside a GPU: pictures that lie there, results that come from there, networks that run there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from patience import PATIENCE
+
+import splatview
+from splatview.camera.inference import picture
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+CAMERA = """
+import time, torch, splatview
+i = 0
+while True:
+    i += 1
+    image = torch.zeros(96, 128, 3, dtype=torch.uint8, device="cuda")
+    x = 4 * (i % 28)
+    image[40:56, x:x + 16] = 255
+    splatview.publish(image, "camera")
+    time.sleep(0.02)
+"""
+"""A bright square on the GPU that stands where the version says."""
+FUNCTIONS = """
+import torch
+
+def find(image):
+    assert image.shape == (96, 128, 3)
+    bright = (torch.from_numpy(image).cuda() > 192).all(dim=2).nonzero()
+    low, high = bright.amin(dim=0).flip(0), bright.amax(dim=0).flip(0) + 1
+    return torch.cat([low, high, low.new_tensor([1]), low.new_tensor([7])]).float()[None]
+"""
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+def test_a_picture_on_the_gpu(dtype: torch.dtype, layout: str) -> None:
+    pixels = torch.randint(0, 2, (20, 30, 3), generator=torch.Generator().manual_seed(0)).byte() * 255
+    value = pixels.cuda() if dtype == torch.uint8 else (pixels.cuda() / 255).to(dtype)
+    value = value if layout == "HWC" else value.permute(2, 0, 1).contiguous()
+    with splatview.frames("picture", timeout=PATIENCE) as frames:
+        splatview.publish(value, "picture", layout=layout)
+        got = picture(next(frames))
+        np.testing.assert_array_equal(got, pixels.numpy())
+        assert got.flags.c_contiguous
+
+
+def results(count: int) -> Any:
+    with splatview.frames("camera overlay", timeout=PATIENCE) as overlays:
+        for overlay in overlays:
+            yield {name: tensor.cpu().numpy() for name, tensor in overlay.tensors.items()}, dict(overlay.meta)
+            count -= 1
+            if not count:
+                return
+
+
+def test_tensors_of_a_function_stay_on_the_gpu(processes: Processes, tmp_path: Path) -> None:
+    """From a camera's pictures on a GPU to boxes on a GPU, and they belong to the versions that they name."""
+    (tmp_path / "detect_functions.py").write_text(FUNCTIONS)
+    processes.code(CAMERA)
+    process = processes.python("-m", "splatview.camera", "infer", json.dumps({"detect": "detect_functions:find"}))
+    for tensors, meta in results(20):
+        x = 4 * (meta["version"] % 28)
+        assert meta.get("trouble", "") == ""
+        assert tensors["boxes"].tolist() == [[x, 40, x + 16, 56]]
+        assert tensors["scores"].tolist() == [1.0]
+        assert tensors["classes"].tolist() == [7]
+    process.terminate()
+    assert process.communicate(timeout=PATIENCE) is not None
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("provider", ["tensorrt", "cuda", ""])
+def test_a_network_on_the_gpu(tmp_path: Path, provider: str) -> None:
+    """Every provider that works here finds the same, and says its own name."""
+    pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    from detect_models import bright
+
+    from splatview.camera.detectors.base import DetectorError
+    from splatview.camera.detectors.choice import DetectorSettings, open_detector
+
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime knows no GPU: pip install onnxruntime-gpu")
+    try:
+        detector = open_detector(DetectorSettings(detect=bright(tmp_path / "bright.onnx", 128, 96), provider=provider))
+    except DetectorError as e:
+        if provider == "tensorrt":
+            pytest.skip(f"no TensorRT: {e}")
+        raise
+    assert detector.by.removeprefix("bright on ") in ({"tensorrt": ["TensorRT"], "cuda": ["CUDA"]}.get(
+        provider, ["TensorRT", "CUDA"]))
+    for x in range(0, 112, 16):
+        image = np.zeros((96, 128, 3), np.uint8)
+        image[40:56, x:x + 16] = 255
+        found = detector.detect(image)
+        np.testing.assert_allclose(found.boxes, [[x, 40, x + 16, 56]], atol=1e-3)
+        np.testing.assert_allclose(found.scores, [0.9], atol=1e-3)
+    detector.close()
