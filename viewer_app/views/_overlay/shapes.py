@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _STROKE = np.dtype([("a", "f4", 2), ("b", "f4", 2), ("color", "u1", 4), ("floor", "f4"), ("thick", "f4")])
 _FORMAT = "2f 2f 4f1 1f 1f /i"
 _MASK = np.dtype([("place", "f4", 4), ("part", "f4", 4), ("color", "u1", 4), ("floor", "f4")])
-_LINE, _BONE, _DOT = 1.0, 0.85, 3.0
-"""How thick, in units of a box's lines."""
+_LINE, _DOT = 1.0, 3.0
+"""How thick, in units of a box's lines: lines and bones, points."""
 _BLEND = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA, moderngl.ONE, moderngl.ONE_MINUS_SRC_ALPHA
 """The last two: what is opaque stays so."""
 _ATLAS = 4096
@@ -205,7 +205,7 @@ def _segments(result: Result) -> tuple[np.ndarray, np.ndarray]:
     bones = np.zeros(len(person), _STROKE)
     bones["a"] = points[person, result.skeleton[bone, 0], :2]
     bones["b"] = points[person, result.skeleton[bone, 1], :2]
-    bones["color"], bones["floor"], bones["thick"] = result.point_colors[person], floors[person], _BONE
+    bones["color"], bones["floor"], bones["thick"] = result.point_colors[person], floors[person], _LINE
     none = np.full(len(lines), -1)
     owners = [none, person, group] if owned else [none, np.full(len(bones), -1), np.full(len(dots), -1)]
     return np.concatenate([lines, bones, dots]), np.concatenate(owners)

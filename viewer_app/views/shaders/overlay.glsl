@@ -120,7 +120,7 @@ flat in float v_half;
 float away() {  // from the line's middle
 #ifdef BOX
     vec2 middle = 0.5 * (v_ends.xy + v_ends.zw), d = abs(v_at - middle) - 0.5 * (v_ends.zw - v_ends.xy);
-    return abs(min(max(d.x, d.y), 0.0) + length(max(d, 0.0)));
+    return abs(max(d.x, d.y));  // with sharp corners
 #else
     vec2 along = v_ends.zw - v_ends.xy, from = v_at - v_ends.xy;
     float t = clamp(dot(from, along) / max(dot(along, along), 1e-8), 0.0, 1.0);
