@@ -112,6 +112,8 @@ class _Asked:
             run, name = publisher.run_id, stream.name
             if stream.kind in _DRAWN:
                 after = renew(stream)
+            if gpu and stream.kind == "image":  # OpenGL, which may read it in place, does not wait for our streams
+                sys.modules["torch"].cuda.current_stream().synchronize()
             streams = sum(s.info is not None for s in list(publisher.streams.values()))
         return partial(Wish, timeout=self.timeout, run=run, stream=name, after=after, streams=streams,
                        camera=self.camera, size=self.size, background=self.background, gpu=gpu)

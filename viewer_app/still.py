@@ -34,6 +34,8 @@ _ARRIVAL = 2.0
 """Seconds for the data of a picture in place to arrive; a view shows it after half a second in any case."""
 _LATER = 0.1
 """Seconds to wait for an image that is read in place: the trainer's GPU may write it later than it was announced."""
+_GLANCE = 0.0005
+"""Seconds between two looks whether it has."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,6 @@ class Still:
         settings.gaussians.coarse_ms = math.inf
         settings.image.alpha = "background"
         self._view: GaussianView | ImageView | None = None
-        self._arriving = False
 
     def prepare(self, value: Value | None, look: Look) -> tuple[int, int] | None:
         """Get ready to draw this value, or with None the last one again; the picture's width and height.
@@ -109,8 +110,11 @@ class Still:
         while not view.update(value):
             if getattr(value, "complete", True) or time.monotonic() > end:
                 return False
-            time.sleep(0.0005)
-        self._arriving = isinstance(view, ImageView) and not getattr(value, "complete", True)
+            time.sleep(_GLANCE)
+        if isinstance(view, ImageView):
+            end = time.monotonic() + _LATER
+            while not getattr(value, "complete", True) and time.monotonic() < end:
+                time.sleep(_GLANCE)
         return True
 
     def draw(self, size: tuple[int, int], overlays: Sequence[Frame] = (), panel: Panel | None = None) -> None:
@@ -120,9 +124,6 @@ class Still:
         if view is None:  # a plot is drawn already
             return
         self._screen.resize(*size)
-        if self._arriving:
-            self._arriving = False
-            time.sleep(_LATER)
         rect, framebuffer = Rect(0, 0, *size), self._screen.framebuffer
         view.draw(framebuffer, rect)
         if overlays and isinstance(view, ImageView):

@@ -1,0 +1,163 @@
+"""`splatview.grab` at 1920x1080 over the renderer alone in the same process, the same pictures, on a GPU.
+
+"grab": a training script asks for a view of its own parameters, from a new camera each time, until the tensor can be
+read. "renderer alone": `viewer_app`'s renderer draws the same parameters as a new version, that is with everything it
+makes of them, and "drawing alone" without that; both until the GPU has finished. "scene alone" is grab of a scene that
+another process publishes and does not change, so that only the camera is new.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import splatview
+from benchmarks.gpu import require_gpu, tried
+from benchmarks.gpu.scenes import SIZE, ball, intrinsics, viewmat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNTS = (100_000, 1_000_000, 3_000_000)
+ROUNDS = 60
+REACH = 0.5
+"""Milliseconds over the renderer alone."""
+GATE = 45.0
+"""Decibels, at 8 bits, below which the two did not draw the same."""
+_TRAINER = """
+import sys, time, torch, splatview
+from benchmarks.gpu.scenes import ball
+scene = ball(int(sys.argv[1]))
+splatview.publish(scene, "other")
+torch.cuda.synchronize()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def run() -> list[dict[str, str]]:
+    require_gpu()
+    rows = []
+    for count in COUNTS:
+        rows += tried(f"{count:,} Gaussians", lambda n=count: [_scene(n)])
+        torch.cuda.empty_cache()
+    return [*rows, *tried("an image", lambda: [_image()])]
+
+
+def _camera(k: int) -> dict[str, Any]:
+    return {"viewmat": viewmat(0.02 * k, 0.25).tolist(), "K": intrinsics(*SIZE).tolist()}
+
+
+def _scene(count: int) -> dict[str, str]:
+    raw = ball(count)
+    splatview.publish(raw)
+    try:
+        drawn = _grabbed(0)
+        alone = _Alone(raw)
+        try:
+            db = _psnr(drawn, alone.picture(0))
+            if db < GATE:
+                raise RuntimeError(f"{db:.1f} dB between grab's picture and the renderer's, below {GATE}")
+            turns = {"grab": lambda k: _grabbed(k), "renderer": lambda k: alone.draw(k, anew=True),
+                     "drawing": lambda k: alone.draw(k, anew=False)}
+            ms = _in_turns(turns)
+        finally:
+            alone.close()
+        ms["other"] = _other(count)
+    finally:
+        splatview.close()
+    return {"Gaussians": f"{count:,}", "grab ms p50": f"{ms['grab'][0]:.3f}", "p95": f"{ms['grab'][1]:.3f}",
+            "renderer alone": f"{ms['renderer'][0]:.3f}", "grab over it": f"{ms['grab'][0] - ms['renderer'][0]:+.3f}",
+            "target": f"+{REACH}", "scene alone": f"{ms['other'][0]:.3f}", "drawing alone": f"{ms['drawing'][0]:.3f}",
+            "over it": f"{ms['other'][0] - ms['drawing'][0]:+.3f}", "dB": f"{db:.1f}"}
+
+
+def _grabbed(k: int, name: str = "gaussians") -> torch.Tensor:
+    return splatview.grab(name, camera=_camera(k), size=SIZE, timeout=120)
+
+
+def _in_turns(turns: dict[str, Callable[[int], object]]) -> dict[str, tuple[float, float]]:
+    """Milliseconds, median and 95th percentile, until the GPU has finished."""
+    times: dict[str, list[float]] = {name: [] for name in turns}
+    for k in range(-5, ROUNDS):
+        for name, turn in turns.items():
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            turn(k + 10)
+            torch.cuda.synchronize()
+            if k >= 0:
+                times[name].append((time.perf_counter() - begin) * 1e3)
+    return {name: (statistics.median(t), statistics.quantiles(t, n=20)[-1]) for name, t in times.items()}
+
+
+def _other(count: int) -> tuple[float, float]:
+    """Of a scene of another process that does not change."""
+    process = subprocess.Popen([sys.executable, "-c", _TRAINER, str(count)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        _grabbed(0, "other")
+        return _in_turns({"other": lambda k: _grabbed(k, "other")})["other"]
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class _Alone:
+    """The renderer that the drawing process uses, in this one."""
+
+    def __init__(self, raw: dict[str, torch.Tensor]) -> None:
+        from viewer_app.renderers.gsplat import GsplatRenderer
+        from viewer_app.scene import GaussianScene
+
+        self._scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0],
+                                    raw["shN"])
+        self._renderer = GsplatRenderer()
+        self._renderer.load(self._scene)
+
+    def draw(self, k: int, anew: bool) -> Any:
+        from viewer_app.cameras import camera_from_json
+        from viewer_app.renderers.base import RenderOptions
+
+        if anew:
+            self._renderer.load(self._scene)
+        return self._renderer.render(camera_from_json(json.dumps(_camera(k)), *SIZE), RenderOptions(depth=False))
+
+    def picture(self, k: int) -> torch.Tensor:
+        return self.draw(k, anew=True).over((0.0, 0.0, 0.0))
+
+    def close(self) -> None:
+        self._renderer.close()
+
+
+def _psnr(a: torch.Tensor, b: torch.Tensor) -> float:
+    error = (a.float() - b.float()).square().mean().sqrt().clamp_min(1e-3)
+    return float(20 * torch.log10(255 / error))
+
+
+def _image() -> dict[str, str]:
+    """Its renderer is OpenGL, which draws it and hands it over."""
+    images = torch.randint(0, 256, (4, SIZE[1], SIZE[0], 3), dtype=torch.uint8, device="cuda")
+
+    def one(k: int) -> torch.Tensor:
+        splatview.publish(images[k % 4].clone(), "render")
+        return splatview.grab("render", timeout=120)
+
+    try:
+        for k in range(4):
+            if not torch.equal(one(k), images[k]):
+                raise RuntimeError("the image came back different")
+        p50, p95 = _in_turns({"grab": one})["grab"]
+    finally:
+        splatview.close()
+    return {"what": "an image of this size, published anew each time", "grab ms p50": f"{p50:.3f}", "p95": f"{p95:.3f}"}

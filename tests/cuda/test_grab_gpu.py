@@ -1,0 +1,255 @@
+"""`splatview.grab` on a GPU: pictures come back as CUDA tensors, in the order of the caller's work, and right."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from gpu_memory import MB, used
+from patience import PATIENCE
+from PIL import Image
+from programs import ROOT
+
+import splatview
+from splatview import grabbing, publishing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+grab = partial(splatview.grab, timeout=PATIENCE)
+SIZE = 160, 120
+PLACE = {"viewmat": torch.tensor([[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 4], [0, 0, 0, 1]]),
+         "K": torch.tensor([[150.0, 0, 80], [0, 150, 60], [0, 0, 1]])}
+BUSY = 400_000_000
+"""Cycles: a good part of a second."""
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    yield
+    splatview.close()
+    gc.collect()
+
+
+def scene(count: int = 2000, seed: int = 0) -> dict[str, torch.Tensor]:
+    g = torch.Generator("cuda").manual_seed(seed)
+
+    def noise(*shape: int) -> torch.Tensor:
+        return torch.randn(count, *shape, device="cuda", generator=g)
+
+    return {"means": 0.8 * noise(3), "quats": noise(4), "scales": 0.3 * noise(3) - 2.5, "opacities": noise() + 2,
+            "sh0": 0.5 * noise(1, 3), "shN": 0.05 * noise(15, 3)}
+
+
+def expected(parameters: dict[str, torch.Tensor], background: tuple[float, ...] = (0, 0, 0)) -> torch.Tensor:
+    """What gsplat draws of it from PLACE, float32 0 to 255."""
+    from gsplat import rasterization
+
+    p = parameters
+    with torch.no_grad():
+        color, alpha, _ = rasterization(
+            p["means"], p["quats"], p["scales"].exp(), p["opacities"].sigmoid(), torch.cat([p["sh0"], p["shN"]], 1),
+            PLACE["viewmat"][None].cuda(), PLACE["K"][None].cuda(), *SIZE, sh_degree=3)
+        return (color[0] + (1 - alpha[0]) * torch.tensor(background, device="cuda")).clamp(0, 1) * 255
+
+
+def psnr(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float(20 * torch.log10(255 / (a.float() - b.float()).square().mean().sqrt()))
+
+
+def picture(seed: int) -> torch.Tensor:
+    return torch.randint(0, 256, (70, 90, 3), generator=torch.Generator("cuda").manual_seed(seed), dtype=torch.uint8,
+                         device="cuda")
+
+
+@pytest.mark.parametrize("background", [None, (0.2, 0.9, 0.4)])
+def test_ones_own_scene(processes: Processes, tmp_path: Path,
+                        background: tuple[float, float, float] | None) -> None:
+    parameters = scene()
+    splatview.publish(parameters)
+    drawn = grab(camera=PLACE, size=SIZE, background=background)
+    assert (drawn.shape, drawn.dtype) == ((120, 160, 3), torch.uint8)
+    assert drawn.device == torch.device("cuda", torch.cuda.current_device())
+    assert drawn.is_contiguous()
+    assert psnr(drawn, expected(parameters, background or (0, 0, 0))) > 45
+    color = ",".join(map(str, background or (0, 0, 0)))
+    camera = json.dumps({name: values.tolist() for name, values in PLACE.items()})
+    done = processes.splatview("shot", str(tmp_path / "out.png"), "--size", "160x120", "--camera", camera,
+                               "--background", color)
+    assert done.wait(PATIENCE) == 0
+    by_shot = torch.from_numpy(np.asarray(Image.open(tmp_path / "out.png")).copy()).cuda()
+    assert psnr(drawn, by_shot) > 50  # as good as the same: OpenGL and CUDA may round differently
+    assert grab().shape == (720, 1280, 3)
+
+
+def test_a_scene_is_drawn_as_it_is_when_the_gpu_comes_to_it() -> None:
+    parameters = scene()
+    splatview.publish(parameters)
+    grab(camera=PLACE, size=SIZE)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    for k in range(4):
+        with torch.cuda.stream(stream), torch.no_grad():
+            torch.cuda._sleep(BUSY)
+            parameters["sh0"].fill_(0.2 * k)
+            parameters["means"].add_(0.1)
+            drawn = grab(camera=PLACE, size=SIZE)  # nobody published that
+            parameters["sh0"].fill_(-5)  # and what comes later is not seen
+            kept = drawn.clone()
+            parameters["sh0"].fill_(0.2 * k)
+            assert psnr(kept, expected(parameters)) > 45
+
+
+def test_cameras_one_after_the_other() -> None:
+    parameters = scene()
+    splatview.publish(parameters)
+    drawn = []
+    for k in range(30):
+        viewmat = PLACE["viewmat"].clone()
+        viewmat[2, 3] = 4 + 0.1 * k
+        drawn.append(grab(camera={"viewmat": viewmat.cuda(), "K": PLACE["K"]}, size=SIZE))
+    assert len({bytes(d.cpu().numpy().tobytes()) for d in drawn}) == 30
+    assert psnr(drawn[0], expected(parameters)) > 45
+
+
+def test_sizes_in_turn() -> None:
+    splatview.publish(scene())
+    for size in [(64, 48), (640, 480), (33, 17), (1920, 1080)] * 2:
+        assert grab(camera=PLACE, size=size).shape == (size[1], size[0], 3)
+
+
+@pytest.mark.parametrize("way", ["new", "same", "in place"])
+def test_ones_own_images(way: str) -> None:
+    image = picture(0)
+    for k in range(8):
+        torch.cuda._sleep(BUSY // 10)
+        if way == "new":
+            image = picture(k)
+        else:
+            image.copy_(picture(k))
+        splatview.publish(image, "render", copy=False if way == "in place" else None)
+        drawn = grab("render")
+        assert drawn.is_cuda
+        assert torch.equal(drawn, picture(k)), f"number {k}"
+    if way == "in place":
+        torch.cuda._sleep(BUSY // 10)
+        image.copy_(picture(77))
+        assert torch.equal(grab("render"), picture(77))
+
+
+def test_a_picture_is_the_callers_own_and_in_order() -> None:
+    splatview.publish(picture(0), "render")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        drawn = []
+        for k in range(12):
+            splatview.publish(picture(k), "render")
+            torch.cuda._sleep(BUSY // 20)
+            drawn.append(grab("render"))
+        for k, one in enumerate(drawn):
+            assert torch.equal(one, picture(k))
+
+
+def test_boxes_over_an_image() -> None:
+    splatview.publish(torch.full((120, 160, 3), 40, dtype=torch.uint8, device="cuda"), "render")
+    grab("render")
+    for x in (20, 60):
+        boxes = torch.tensor([[x, 30.0, x + 40, 90]], device="cuda")
+        splatview.annotate("render", boxes=boxes, colors=[[255, 0, 0]])
+        drawn = grab("render").int()
+        red = (drawn - torch.tensor([255, 0, 0], device="cuda")).abs().sum(-1) < 60
+        columns = red.any(0).nonzero().flatten()
+        assert abs(int(columns[0]) - x) < 4
+        assert abs(int(columns[-1]) - x - 40) < 4
+
+
+_TRAINER = """
+import time, torch, splatview
+g = torch.Generator().manual_seed(0)
+image = torch.randint(0, 256, (70, 90, 3), generator=g, dtype=torch.uint8)
+count = 2000
+scene = {"means": torch.randn(count, 3, generator=g), "quats": torch.randn(count, 4, generator=g),
+         "scales": torch.full((count, 3), -2.5), "opacities": torch.full((count,), 3.0),
+         "sh0": torch.randn(count, 1, 3, generator=g), "shN": torch.zeros(count, 15, 3)}
+scene = {k: v.cuda() for k, v in scene.items()}
+on_gpu = image.cuda()
+while True:
+    splatview.publish(on_gpu.clone(), "render")
+    splatview.publish(scene, "splats")
+    time.sleep(0.01)
+"""
+_ASKING = """
+import sys, torch, splatview
+from patience import PATIENCE
+def draw(name, **options):
+    for _ in range(int(PATIENCE)):
+        try:
+            return splatview.grab(name, timeout=PATIENCE, **options)
+        except LookupError:
+            pass
+g = torch.Generator().manual_seed(0)
+image = torch.randint(0, 256, (70, 90, 3), generator=g, dtype=torch.uint8)
+on_cpu = draw("render"), draw("splats", size=(160, 120))
+assert not torch.cuda.is_initialized()
+assert torch.equal(on_cpu[0], image), "image"
+torch.cuda.init()
+on_gpu = draw("render"), draw("splats", size=(160, 120))
+assert all(t.is_cuda for t in on_gpu)
+assert torch.equal(on_gpu[0].cpu(), image), "image on the GPU"
+assert (on_gpu[1].cpu().int() - on_cpu[1].int()).abs().max() <= 1, "scene"
+assert on_cpu[1].max() > 60
+print("right")
+"""
+
+
+def test_another_process_with_and_without_cuda(processes: Processes) -> None:
+    processes.code(_TRAINER)
+    asking = processes.code(_ASKING, PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+    out, err = asking.communicate(timeout=2 * PATIENCE)
+    assert out == "right\n", err
+
+
+def test_a_graph_that_is_captured_is_left_alone() -> None:
+    splatview.publish(scene())
+    grab(camera=PLACE, size=SIZE)
+    graph, x = torch.cuda.CUDAGraph(), torch.zeros(4, device="cuda")
+    with torch.cuda.graph(graph):
+        x += 1
+        with pytest.raises(RuntimeError, match="CUDA graph"):
+            grab(camera=PLACE, size=SIZE)
+    graph.replay()
+    assert x.tolist() == [1, 1, 1, 1]
+    assert grab(camera=PLACE, size=SIZE).is_cuda
+
+
+def test_no_memory_is_lost() -> None:
+    parameters = scene()
+
+    def once() -> int:
+        for k in range(10):
+            splatview.publish(parameters)
+            splatview.publish(picture(k), "render")
+            grab(camera=PLACE, size=SIZE)
+            grab("render", size=(200 + k, 100))
+        splatview.close()
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        return used()
+
+    once()
+    before: Any = once()
+    assert once() <= before + 4 * MB
+    assert publishing._publisher is None
+    assert grabbing._grabber is None
