@@ -1,0 +1,89 @@
+"""The viewer and somebody who looks at a test picture in it: `python -m benchmarks.cameras.viewer serve [OPTION ...]`.
+
+As `benchmarks.gpu.driver`, and: `look` begins to look at every picture before it is shown, `seen` tells what was seen:
+
+    pictures: [[ns, number], ...]   when a picture with another number than the last was shown
+    results:  [[ns, version, ns of that picture's publishing, number in the label, x of the box in the pixels]]
+              when another result than the last was shown, the last being -1 while the square hides the box's edge
+    versions: [[version, number]]   of the pictures
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.gpu import driver
+from splatview.camera.pattern import number_of
+
+if TYPE_CHECKING:
+    import moderngl
+
+    from viewer_app.views._overlay.layers import Layer
+
+
+class LookingScreen(driver.CountingScreen):
+    """Reads what is drawn, pixel by pixel in two rows."""
+
+    def __init__(self, screen: Any) -> None:
+        super().__init__(screen)
+        self._looks = False
+        self._pictures: list[tuple[int, int]] = []
+        self._results: list[tuple[int, int, int, int, int]] = []
+        self._numbers: dict[int, int] = {}
+
+    def present(self) -> None:
+        if self._looks:
+            self._look()
+        super().present()
+
+    def _look(self) -> None:
+        view: Any = self._view()
+        layers = view.content.layers
+        number = number_of(_rows(self._screen.framebuffer))
+        if layers.version:
+            self._numbers[layers.version] = number
+        now = time.time_ns()
+        if not self._pictures or self._pictures[-1][1] != number:
+            self._pictures.append((now, number))
+        layer: Layer | None = next(iter(layers.all), None)
+        if layer is None or layer.result is None or not layer.result.texts:
+            return
+        result = layer.result
+        if not self._results or self._results[-1][1] != result.version:
+            self._results.append((now, result.version, layer.time_ns, int(result.texts[0]),
+                                  _edge(self._screen.framebuffer)))
+
+    def _do_look(self) -> None:
+        self._pictures.clear()
+        self._results.clear()
+        self._numbers.clear()
+        self._looks = True
+
+    def _do_seen(self) -> dict[str, Any]:
+        self._looks = False
+        return {"pictures": self._pictures, "results": self._results, "versions": list(self._numbers.items())}
+
+
+def _rows(framebuffer: moderngl.Framebuffer) -> np.ndarray:
+    """The rows in which the picture's number stands."""
+    return _read(framebuffer, framebuffer.height - 24, 24)[::-1]
+
+
+def _edge(framebuffer: moderngl.Framebuffer) -> int:
+    """Where the box's left edge is in the middle row, in pixels; -1 where it cannot be told."""
+    row = _read(framebuffer, framebuffer.height // 2, 1)[0].astype(int)
+    edges = ((row[:, 0] > 190) & (row[:, 1] < 90) & (row[:, 2] > 190)).nonzero()[0]
+    return int(edges[0]) if len(edges) else -1
+
+
+def _read(framebuffer: moderngl.Framebuffer, y: int, height: int) -> np.ndarray:
+    raw = framebuffer.read(viewport=(0, y, framebuffer.width, height), components=3, alignment=1)
+    return np.frombuffer(raw, np.uint8).reshape(height, framebuffer.width, 3)
+
+
+if __name__ == "__main__":
+    sys.exit(driver.main(LookingScreen))
