@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.cameras import detectors
 from benchmarks.gpu import tried
-from benchmarks.gpu.clocks import percentile
+from benchmarks.gpu.clocks import percentile, until
 from benchmarks.gpu.viewer import ROOT, Viewer
 from splatview.camera.pattern import square
 
@@ -59,6 +59,7 @@ def _ours(name: str) -> dict[str, Any]:
 
 def _watched(viewer: Viewer) -> dict[str, Any]:
     viewer.ready()
+    until("a first result", lambda: viewer.ask("result")["result"], 240)
     time.sleep(WARM)
     viewer.ask("look")
     time.sleep(SECONDS)

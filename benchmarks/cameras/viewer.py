@@ -1,6 +1,7 @@
 """The viewer and somebody who looks at a test picture in it: `python -m benchmarks.cameras.viewer serve [OPTION ...]`.
 
-As `benchmarks.gpu.driver`, and: `look` begins to look at every picture before it is shown, `seen` tells what was seen:
+As `benchmarks.gpu.driver`, and: `result` tells whether there is any yet, `look` begins to look at every picture before
+it is shown, `seen` tells what was seen:
 
     pictures: [[ns, number], ...]   when a picture with another number than the last was shown
     results:  [[ns, version, ns of that picture's publishing, number in the label, x of the box in the pixels]]
@@ -56,6 +57,10 @@ class LookingScreen(driver.CountingScreen):
         if not self._results or self._results[-1][1] != result.version:
             self._results.append((now, result.version, layer.time_ns, int(result.texts[0]),
                                   _edge(self._screen.framebuffer)))
+
+    def _do_result(self) -> dict[str, Any]:
+        view: Any = self._view()
+        return {"result": any(layer.result is not None for layer in view.content.layers.all)}
 
     def _do_look(self) -> None:
         self._pictures.clear()
