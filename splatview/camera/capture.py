@@ -91,6 +91,8 @@ class _Capture:
         self._last: NDArray[np.uint8] | None = None
         self._told = ""
         """The trouble that was said last; "" while there is none."""
+        self._on_picture = ""
+        """The trouble that was published last."""
         self._came = time.monotonic()
 
     def run(self) -> int:
@@ -119,14 +121,16 @@ class _Capture:
                     self._told = ""
                     say("open", f"{reading.source.words}: it goes on")
                 self._publish(image)
-            elif self._tell():
-                self._publish(self._shown())
+            else:
+                self._tell()
+                if self._told != self._on_picture:
+                    self._publish(self._shown())
             if self._hung():
                 self._give_up()
         return 0
 
-    def _tell(self) -> bool:
-        """Say what is new; whether that is to be seen on the picture."""
+    def _tell(self) -> None:
+        """Say what is new: that the source is open, or what trouble there is."""
         reading, patience = self._reading, self._settings.patience
         trouble = reading.trouble
         if not trouble and not reading.ended and time.monotonic() - self._came > patience:
@@ -135,15 +139,13 @@ class _Capture:
             if not reading.said:
                 reading.said = True
                 say("open", reading.source.words)
-            return False
-        if not trouble or trouble == self._told:
-            return False
-        self._told = trouble
-        say("ended" if reading.ended else "trouble", trouble)
-        return True
+        elif trouble and trouble != self._told:
+            self._told = trouble
+            say("ended" if reading.ended else "trouble", trouble)
 
     def _publish(self, image: NDArray[np.uint8]) -> None:
         meta: dict[str, Any] = {"camera_hz": self._reading.rate_hz, "dropped": self._reading.dropped}
+        self._on_picture = self._told
         if self._told:
             meta["trouble"] = self._told[:_MOST_TEXT]
         splatview.publish(image, self._settings.stream, kind="image", layout="HWC", **meta)

@@ -12,12 +12,14 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
 from splatview import programs
-from splatview.camera.sources import SourceSettings  # noqa: TC001 - a dataclass's annotation
+from splatview.camera.sources import SourceSettings, device_path, kind_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -115,7 +117,7 @@ class _Session:
 
     def __init__(self, plan: Plan):
         self.plan = plan
-        self.run_name = _free_name(os.environ.get("SPLATVIEW_NAME") or "camera")
+        self.run_name = _free_name(os.environ.get("SPLATVIEW_NAME") or f"camera {_short(plan.source.source)}")
         environment = {**os.environ, "SPLATVIEW_NAME": self.run_name}
         environment.pop("SPLATVIEW_DISABLE", None)
         settings = {**msgspec.structs.asdict(plan.source), "stream": plan.stream, "loop": plan.loop}
@@ -241,10 +243,18 @@ def _how(code: int) -> str:
     return f"by signal {-code}"
 
 
+def _short(source: str) -> str:
+    """A source in a word or two, without what only its owner should see."""
+    kind = kind_of(source)
+    if kind == "network":
+        return urlsplit(source).hostname or "network"
+    return {"device": device_path(source), "file": Path(source).name, "pipeline": "pipeline"}.get(kind, source)[:60]
+
+
 def _free_name(name: str) -> str:
-    """`name`, or with a number behind it where a run of that name is alive: viewers find this one by its name, also
-    when the capturing process had to be started again."""
+    """`name`, or with a number before it where a run of that name is alive: the viewer finds this one by its name, also
+    when the capturing process had to be started again. (A number behind it would be found as well: ids begin alike.)"""
     from ipc.runs import list_runs, runtime_folder
 
     taken = {folder.description.name for folder in list_runs(runtime_folder())}
-    return next(n for n in (name, *(f"{name} {i}" for i in range(2, len(taken) + 3))) if n not in taken)
+    return next(n for n in (name, *(f"{i}. {name}" for i in range(2, len(taken) + 3))) if n not in taken)
