@@ -8,8 +8,8 @@
 
 Read-only memory is taken as it is, since we only read; what torch cannot hold (negative or odd strides, other byte
 orders) is copied. In GPU memory torch's current stream is ordered behind the library's own: by the library for DLPack,
-by us for `__cuda_array_interface__`. What has to happen after the copy, so that the library may go on with its memory,
-is in `splatview.adapt.foreign`.
+by us for `__cuda_array_interface__`; what has to happen after the copy, so that the library may go on with its memory,
+is in `splatview.adapt.foreign`. In the host's memory JAX waits until an array has been computed.
 """
 
 from __future__ import annotations

@@ -42,10 +42,12 @@ class Foreign:
 
     def published(self) -> None:
         """What was asked for last has been published, and copies of it are queued. On the thread that publishes."""
+        tensors, self._tensors = self._tensors, ()
+        if not (tensors or self._held) or torch.cuda.is_current_stream_capturing():
+            return  # (even to ask for an event would spoil a capture)
         while self._held and self._held[0][0].query():
             self._held.popleft()
-        tensors, self._tensors = self._tensors, ()
-        if not tensors or torch.cuda.is_current_stream_capturing():
+        if not tensors:
             return
         device = tensors[0].device
         for stream in self._streams:
