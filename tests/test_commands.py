@@ -35,14 +35,14 @@ def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
 def test_help_teaches() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for word in ("splatview.publish(tensor)", "serve", "shot", "memory", "status", "doctor", "demo",
+    for word in ("splatview.publish(tensor)", "serve", "shot", "memory", "status", "doctor", "demo", "camera",
                  "SPLATVIEW_RUNTIME_DIR"):
         assert word in done.stdout
     assert run().returncode == 2
     assert run("--version").stdout == f"splatview {splatview.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "shot", "memory", "status", "doctor", "demo"])
+@pytest.mark.parametrize("command", ["serve", "shot", "memory", "status", "doctor", "demo", "camera"])
 def test_every_command_explains_itself(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0, done.stderr
@@ -53,7 +53,7 @@ def test_an_unknown_command_names_the_legal_ones() -> None:
     done = run("serv")
     assert done.returncode == 2
     assert "'serv'" in done.stderr
-    assert "serve, shot, memory, status, doctor, demo" in done.stderr
+    assert "serve, shot, memory, status, doctor, demo, camera" in done.stderr
 
 
 def test_status_of_nothing(runtime_dir: Path) -> None:

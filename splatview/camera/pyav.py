@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _STEPWISE = ("hls", "dash")
 """Formats that come in pieces of some seconds: live, but each piece at once."""
+_OPTIONS = {"rtsp_transport": "tcp"}
+"""Of network streams: over UDP, pictures of RTSP arrive with holes in them."""
 _ODD_PACKETS = 100
 """Packets in a row that may be beyond decoding, as those before the first whole picture of a stream are."""
 
@@ -49,7 +51,7 @@ class PyAVSource:
         source = self._settings.source.removeprefix("file://")
         try:
             container = av.open(source, timeout=self._settings.patience if self._network else None,
-                                options=_options(source) if self._network else {})
+                                options=_OPTIONS if self._network else {})
         except (FFmpegError, OSError, ValueError) as e:
             raise self._why_not(e) from None
         self._container = container
@@ -148,10 +150,3 @@ class PyAVSource:
         self._frames, self._frame = iter(()), None
         if container is not None:
             container.close()
-
-
-def _options(source: str) -> dict[str, str]:
-    """What FFmpeg is told of a network stream: that pictures are wanted as soon as they come, and whole."""
-    if source.lower().startswith("rtsp"):
-        return {"rtsp_transport": "tcp", "fflags": "nobuffer", "flags": "low_delay"}
-    return {"fflags": "nobuffer", "flags": "low_delay"}

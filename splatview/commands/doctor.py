@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -275,6 +276,26 @@ def check_memory() -> Finding:
     return Finding("memory", "ok" if ok else "broken", detail, mend)
 
 
+def check_camera() -> Finding:
+    """What `splatview camera` needs beyond the rest: libraries that read pictures, and one that runs networks."""
+    from splatview.camera.opencv import has_gstreamer
+    from splatview.camera.sources import MEND
+    from splatview.camera.v4l2 import cameras
+
+    words, missing = [], []
+    for name, module in (("OpenCV", "cv2"), ("PyAV", "av"), ("onnxruntime", "onnxruntime")):
+        try:
+            words.append(f"{name} {import_module(module).__version__}")
+            if module == "cv2":
+                words[-1] += " with GStreamer" if has_gstreamer() else " without GStreamer"
+        except ImportError as e:
+            missing.append(f"no {name} ({e})")
+    words.append(", ".join(cameras()) or "no camera")
+    if missing:
+        return Finding("camera", "absent", "; ".join([*missing, *words]), MEND)
+    return Finding("camera", "ok", "; ".join(words))
+
+
 def check_port() -> Finding:
     """Whether the port at which viewers serve browsers is free."""
     import socket
@@ -314,7 +335,7 @@ def check_runtime_folder() -> Finding:
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python, check_torch, check_cuda, check_ipc, check_cuda_ipc, check_gsplat, check_gl, check_interop,
-    check_display, check_browser, check_memory, check_port, check_runtime_folder)
+    check_display, check_browser, check_memory, check_camera, check_port, check_runtime_folder)
 
 
 def _safely(check: Callable[[], Finding]) -> Finding:
