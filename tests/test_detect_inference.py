@@ -112,7 +112,7 @@ def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
 
 def test_boxes_belong_to_the_versions_that_they_name(processes: Processes, infer: Any, tmp_path: Path) -> None:
     processes.code(CAMERA, "0")
-    process = infer(bright(tmp_path / "bright.onnx", 128, 96), motion=True)
+    process = infer(bright(tmp_path / "bright.onnx", 128, 96), motion=True, provider="cpu")
     last = skipped = 0
     for tensors, meta in results(20):
         x = 4 * (meta["version"] % 28)

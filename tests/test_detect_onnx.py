@@ -24,7 +24,7 @@ NAMES = {"names": "{0: 'cat', 1: 'dog', 2: 'bird'}"}
 
 
 def opened(path: str, **settings: Any) -> OnnxDetector:
-    detector = open_detector(DetectorSettings(detect=path, **settings))
+    detector = open_detector(DetectorSettings(**{"detect": path, "provider": "cpu", **settings}))
     assert isinstance(detector, OnnxDetector)
     return detector
 
@@ -211,3 +211,21 @@ def test_a_network_that_fails_later_says_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="it had 5 numbers for each box, in columns, when it was tried"):
         detector.detect(PICTURE + np.uint8(255))
     assert detector.detect(PICTURE).boxes.shape == (0, 4)
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_providers_that_do_not_load_are_passed_over_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    """As with an onnxruntime for GPUs on a machine whose libraries do not fit."""
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime knows GPUs itself: tests/cuda")
+    path = fixed(tmp_path / "pets.onnx", {"output0": table()})
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [
+        "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"])
+    detector = opened(path, provider="")
+    assert detector.by == "pets on CPU"
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in said] == ["not on TensorRT", "not on CUDA"]
+    assert detector.detect(PICTURE).labels == ["class 1", "class 0"]
+    with pytest.raises(DetectorError, match=r"cannot be run: not on CUDA: its libraries do not load"):
+        opened(path, provider="cuda")
