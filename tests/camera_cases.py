@@ -13,7 +13,7 @@ from patience import PATIENCE
 from stream_servers import H, W, pattern
 
 from splatview.camera.pattern import number_of
-from splatview.camera.sources import Buffers, CameraError
+from splatview.camera.sources import Buffers, CameraError, HopelessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 
 CLOSE_TO = 6.0
 """The mean difference of levels that compression may make; swapped colours make 50."""
+
+
+def opened(source: Source) -> Source:
+    """The source, opened: in as many tries as a machine with other work to do takes."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            source.open()
+            return source
+        except CameraError as e:
+            assert time.monotonic() < end and not isinstance(e, HopelessError), e
+            source.close()
 
 
 def check_pictures(source: Source, drawn: Callable[[int], np.ndarray] = pattern) -> None:

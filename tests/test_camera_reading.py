@@ -213,11 +213,14 @@ def test_a_recording_stands_still_while_paused(start: Callable[..., Reading], wa
     reading = start(Script([i / 100 for i in range(100)], recorded=True, rate=100))
     assert values(reading, 1)
     reading.paused = True
-    time.sleep(0.1)  # for the picture that is on its way
-    reading.take(0)
-    dropped = reading.dropped
-    time.sleep(0.3)
-    assert reading.take(0) is None and reading.dropped == dropped
+
+    def stands() -> bool:
+        reading.take(0)
+        dropped = reading.dropped
+        time.sleep(0.3)
+        return reading.take(0) is None and reading.dropped == dropped
+
+    wait_until(stands)
     reading.paused = False
     assert len(values(reading, 3)) == 3
 
@@ -230,6 +233,24 @@ def test_a_source_that_does_not_come_back_is_noticed(start: Callable[..., Readin
     assert not reading.ends_within(0.0)
     hold.set()
     assert values(reading, 1) == [1]
+
+
+def test_times_that_jump_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    clock = [1000.0]
+    monkeypatch.setattr(reading_module.time, "monotonic", lambda: clock[0])
+
+    def wait(self: Reading, seconds: float) -> None:
+        waits.append(round(seconds, 3))
+        clock[0] += max(0.0, seconds)
+
+    monkeypatch.setattr(Reading, "_wait", wait)
+    source = Script([0.0, 0.1, 7200.0, 7200.1, 3.0, 3.1], recorded=True, rate=10)
+    reading = Reading(source, CaptureSettings(source="script", loop=False))
+    monkeypatch.setattr(reading, "_put", lambda image: None)
+    reading._open()
+    reading._play()
+    assert len(waits) == 6 and max(waits) == 0.1
 
 
 def test_the_rate_is_measured(start: Callable[..., Reading], wait_until: Callable[..., Any]) -> None:

@@ -91,6 +91,7 @@ class _Capture:
         self._last: NDArray[np.uint8] | None = None
         self._told = ""
         """The trouble that was said last; "" while there is none."""
+        self._said_open = False
         self._on_picture = ""
         """The trouble that was published last."""
         self._came = time.monotonic()
@@ -106,6 +107,7 @@ class _Capture:
             import torch  # noqa: F401 - what publishing needs, loaded while the parent starts the others
 
             reading.forget_dropped()
+            self._came = time.monotonic()
         while not reading.stopped:
             if reading.hopeless:
                 print(reading.hopeless, file=sys.stderr)
@@ -118,7 +120,7 @@ class _Capture:
             elif image is not None:
                 self._last, self._came = image, now
                 if self._told and not reading.trouble:
-                    self._told = ""
+                    self._told, self._said_open = "", True
                     say("open", f"{reading.source.words}: it goes on")
                 self._publish(image)
             else:
@@ -135,11 +137,10 @@ class _Capture:
         trouble = reading.trouble
         if not trouble and not reading.ended and time.monotonic() - self._came > patience:
             trouble = f"{reading.source.words}: no picture for {patience:g} s"
-        if not trouble and not self._told and reading.opened and self._last is None:
-            if not reading.said:
-                reading.said = True
-                say("open", reading.source.words)
-        elif trouble and trouble != self._told:
+        if reading.opened and not (reading.trouble or self._said_open):
+            self._said_open = True
+            say("open", reading.source.words)
+        if trouble and trouble != self._told:
             self._told = trouble
             say("ended" if reading.ended else "trouble", trouble)
 

@@ -26,6 +26,8 @@ _MOST_DAMAGED = 30
 """Pictures in a row that may be beyond decoding: of a webcam, a damaged one comes now and then."""
 _STILL = 1.0
 """Seconds for which the only picture of a file is shown before the file is opened again."""
+_LONGEST = 60.0
+"""Seconds for which a picture of a recording is shown at most: times that jump further are not to be waited for."""
 _BEHIND = 0.5
 """Seconds by which a recording may lag behind itself before it goes on more slowly."""
 
@@ -37,7 +39,6 @@ class Reading:
         self.source = source
         self.opened = False
         """Whether the source was ever open."""
-        self.said = False
         self.ended = False
         """Whether a recording came to its end, and is not played again."""
         self.trouble = ""
@@ -177,8 +178,8 @@ class Reading:
                 if anchor is None:  # the first of a round follows the last of the round before it in its own time
                     anchor = max(now, self._shown_at + (1 / source.rate if source.rate else 0)) - at
                 late = time.monotonic() - anchor - at
-                if late > _BEHIND:
-                    anchor += late
+                if late > _BEHIND or late < -_LONGEST:
+                    anchor, late = anchor + late, 0.0
                 elif source.rate and late > 1 / source.rate and not skipped:
                     skipped = True
                     self._count_dropped()

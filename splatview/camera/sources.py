@@ -21,7 +21,9 @@ Reader = Literal["auto", "opencv", "pyav"]
 MEND = 'pip install "splatview[camera]"'
 _PACKAGES = {"opencv": "cv2", "pyav": "av"}
 _POOL = 6
-"""Buffers that are kept: the picture on show, one on its way there, one being read, and a few that readers hold."""
+"""Buffers that are kept: the picture on show, one on its way there, one being read, and a few more."""
+_POOL_BYTES = 1 << 28
+"""Bytes of them, beyond those of two pictures."""
 
 
 class CameraError(Exception):
@@ -100,7 +102,7 @@ class Buffers:
             if self._holders(i) <= self._free:
                 return self._all[i]
         fresh = np.empty(shape, np.uint8)
-        if len(self._all) < _POOL:
+        if len(self._all) < max(2, min(_POOL, _POOL_BYTES // fresh.nbytes)):
             self._all.append(fresh)
         return fresh
 
