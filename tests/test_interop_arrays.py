@@ -161,6 +161,27 @@ def test_gaussians_some_of_which_are_tensors(wait_until: Callable[..., Any]) -> 
     assert np.array_equal(arrived("scene", wait_until)["means"], scene["means"].numpy())
 
 
+def test_arrays_of_a_scene_that_are_written_into_replaced_or_reshaped(wait_until: Callable[..., Any]) -> None:
+    swapped = gaussians(4, lambda a: a.astype(">f4"))  # which are copied for torch
+    native = gaussians(4)
+    for scene in (swapped, native):
+        for value in range(3):
+            for array in scene.values():
+                array[:] = value
+            splatview.publish(scene, "scene")
+            got = arrived("scene", wait_until)
+            assert {float(v) for t in got.values() for v in t.flat} == {float(value)}
+    native["means"] = native["means"] + 5
+    splatview.publish(native, "scene")
+    assert (arrived("scene", wait_until)["means"] == 7).all()
+    native["opacities"] = native["opacities"].reshape(4, 1)
+    splatview.publish(native, "scene")
+    assert arrived("scene", wait_until)["opacities"].shape == (4,)
+    native["means"] = native["means"][:3]
+    with pytest.raises(ValueError, match=r"quats has shape \(4, 4\).*N = 3"):
+        splatview.publish(native, "scene")
+
+
 def test_tensors_and_arrays_by_turns(wait_until: Callable[..., Any]) -> None:
     for value, convert in enumerate((torch.from_numpy, np.asarray, ByDlpack, np.asarray, torch.from_numpy)):
         array = np.full((5, 6), value, np.uint8)
