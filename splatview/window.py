@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import re
-import socket
 import subprocess
 import threading
 import time
@@ -15,28 +12,22 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from ipc import limits
-from splatview import programs, publishing
+from splatview import programs, publishing, windows
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     import torch
 
-    from ipc import Publisher
     from ipc.window_page import WindowPage
 
 __all__ = ["Window"]
 
 _log = logging.getLogger("splatview")
-_PATIENCE = 5.0
-"""Seconds that a window has to close by itself."""
 _NEW_EACH_TIME = 3
 """Images in a row, each in other memory than the one before, that tell that the next will be as well."""
 _SOON = 0.25
 """Seconds within which the next of such images comes."""
-_names: set[str] = set()
-"""Names of streams that windows have now."""
-_names_lock = threading.Lock()
 
 
 class Window:
@@ -75,6 +66,7 @@ class Window:
             raise TypeError(f"title is a {type(title).__name__}, not a str")
         if len(title) > limits.MAX_NAME or not (title.isprintable() or not title):
             raise ValueError(f"title {title[:40]!r}: legal are up to {limits.MAX_NAME} printable characters")
+        windows.tidy()
         self._asked_size = sides[0], sides[1]
         self._title = title
         self._streams: tuple[str, str] | None = None
@@ -83,7 +75,8 @@ class Window:
         self._run = ""
         self._process: subprocess.Popen[Any] | None = None
         self._page: WindowPage | None = None
-        self._end: weakref.finalize[..., Any] | None = None
+        self._abandoned: list[weakref.finalize[..., Any]] = []
+        """What happens when nobody holds it any more."""
         self._over = False
         """Whether it was closed since it was last started."""
         self._pid = os.getpid()
@@ -108,7 +101,7 @@ class Window:
                 raise RuntimeError("the window is already started; destroy() closes it")
             if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
                 return
-            _check_display()
+            windows.check_display()
             if publishing.running() is None:
                 raise RuntimeError("no window can be opened: this process could not begin to publish, and a warning "
                                    "says why; splatview doctor says more")
@@ -191,8 +184,9 @@ class Window:
     def destroy(self) -> None:
         """Close the window, and wait until it is gone; let go of what it showed. Idempotent."""
         with self._lock:
-            if self._end is not None and self._pid == os.getpid():
-                self._end()
+            if self._process is not None and self._page is not None and self._pid == os.getpid():
+                programs.end(self._process, windows.PATIENCE)
+                self._page.close()
             self._forget()
             self._over = True
 
@@ -210,7 +204,11 @@ class Window:
 
         from ipc.window_page import WindowPage, WindowSettings
 
-        self._pid, self._over = os.getpid(), False
+        if self._pid != os.getpid():  # a forked child: what there was is its parent's
+            windows.disown(self._process)
+            self._pid, self._streams, self._shown = os.getpid(), None, 0
+            self._abandoned.clear()
+        self._over = False
         image, scene = self._streams or self._take_names()
         page = WindowPage()
         try:
@@ -222,7 +220,7 @@ class Window:
             page.close()
             raise
         self._page, self._process = page, process
-        self._end = weakref.finalize(self, _end, process, page, self._pid)
+        self._abandoned.append(weakref.finalize(self, windows.abandon, process, page, self._pid))
         if self._shown:
             page.show(self._shown, self._run)
 
@@ -240,12 +238,13 @@ class Window:
         return False
 
     def _let_go(self) -> str:
-        """The window is gone: give back what belongs to it. Why it is gone, as `_failure`."""
-        assert self._process is not None and self._page is not None and self._end is not None
-        reason = _failure(self._process, self._page)
+        """The window is gone: give back what belongs to it. Why it is gone, as `windows.failure`."""
+        assert self._process is not None and self._page is not None
+        reason = windows.failure(self._process, self._page)
         if self._process.poll() is None:
             self._process.kill()  # it has closed all and only has to end, for which nobody here shall wait
-        self._end()
+        self._process.wait()
+        self._page.close()
         self._forget()
         self._over = True
         return reason
@@ -257,34 +256,23 @@ class Window:
     def _forget(self) -> None:
         """Let go of all that it showed."""
         self._last, self._image, self._background, self._moves = (), None, None, 0
-        self._process = self._page = self._end = None
+        if self._pid != os.getpid():
+            return
+        self._process = self._page = None
         self._shown = 0
-        if self._streams is not None and self._pid == os.getpid():
-            for name in self._streams:
-                publishing.forget(name)
-            with _names_lock:
-                _names.difference_update(self._streams)
+        for one in self._abandoned:
+            one.detach()
+        self._abandoned.clear()
+        if self._streams is not None:
+            windows.give_back(self._streams)
         self._streams = None
 
     # -- what it shows ---------------------------------------------------------------------------------------
 
     def _take_names(self) -> tuple[str, str]:
-        """Names that no other stream of this process has; those of a window that is gone are used again."""
-        publisher = publishing.running()
-        base = re.sub(r"\s+", " ", "".join(c for c in self._title if c.isprintable() and c != "/")).strip()
-        base = "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
-        with _names_lock:
-            number = 1
-            while True:
-                name = base if number == 1 else f"{base} {number}"
-                both = name, f"{name} scene"
-                if not _names.intersection(both) and _free(publisher, name, "image") and (
-                        _free(publisher, both[1], "gaussians")):
-                    break
-                number += 1
-            _names.update(both)
-        self._streams = both
-        return both
+        names = self._streams = windows.take_names(self._title)
+        self._abandoned.append(weakref.finalize(self, windows.unnamed.append, (self._pid, names)))
+        return names
 
     def _publish(self, which: int, value: Any, kind: str, live: bool) -> None:
         from ipc.window_page import IMAGE, SCENE
@@ -335,53 +323,3 @@ class Window:
         if self._background is None or self._background[0][:3] != key:
             self._background = (*key, background), background.to(means.device)
         return self._background[1]
-
-
-def _free(publisher: Publisher | None, name: str, kind: str) -> bool:
-    """Whether a run has no stream of this name, or one that shows nothing any more."""
-    stream = None if publisher is None else publisher.streams.get(name)
-    return stream is None or (stream.kind == kind and stream.tally.newest is None)
-
-
-def _check_display() -> None:
-    """Raise RuntimeError where there is certainly no display."""
-    wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")
-    way_out = ("Without one, splatview serve --web shows the same in a browser, and Xvfb is a display that nobody sees "
-               "(xvfb-run python ...)")
-    if not (wayland or x11):
-        raise RuntimeError("no window can be opened: there is no display (neither DISPLAY nor WAYLAND_DISPLAY is "
-                           f"set). {way_out}")
-    local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", x11 or "")
-    if wayland or local is None:
-        return
-    path = f"/tmp/.X11-unix/X{local[1]}"
-    for address in ("\0" + path, path):
-        with contextlib.closing(socket.socket(socket.AF_UNIX)) as knock:
-            knock.settimeout(1.0)
-            try:
-                knock.connect(address)
-                return
-            except TimeoutError:
-                return  # it is there, and busy
-            except OSError:
-                continue
-    raise RuntimeError(f"no window can be opened: nothing answers at DISPLAY={x11!r}. {way_out}")
-
-
-def _failure(process: subprocess.Popen[Any], page: WindowPage) -> str:
-    """Why a window is gone that its user did not close; "" where nothing went wrong."""
-    from ipc.window_page import CLOSED, FAILED
-
-    if page.state == FAILED:
-        return page.reason
-    code = process.poll()
-    if page.state == CLOSED or code in (None, 0):
-        return ""
-    return f"the window's process ended by itself, with code {code}"
-
-
-def _end(process: subprocess.Popen[Any], page: WindowPage, owner: int) -> None:
-    """Close the window and wait for that; in the process that opened it."""
-    if os.getpid() == owner:
-        programs.end(process, _PATIENCE)
-        page.close()

@@ -282,7 +282,7 @@ def test_nothing_is_left_behind(seen: Seen, wait_until: Callable[..., Any]) -> N
     del abandoned
     gc.collect()
     seen.gone("left")
-    wait_until(lambda: open_files() <= before)
+    wait_until(lambda: Window(*SIZE) and open_files() <= before, what="the next window sees to the last ones")
 
 
 def test_a_window_that_is_killed(windows: Callable[..., Window], seen: Seen, wait_until: Callable[..., Any],
