@@ -12,7 +12,9 @@ from ipc.runs import list_runs, runtime_folder
 
 IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers"}
 """Examples within other people's trainers, and what those need; test_interop_hooks.py has more of them."""
-EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py") if p.stem != "nerfstudio_hook")  # nerfstudio's program
+EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py")
+                  if p.stem != "nerfstudio_hook"  # nerfstudio's program
+                  and not p.stem.startswith("window_"))  # they need a display: test_window_class.py
 STREAMS = {"image": {"image"}, "gaussian_training": {"gaussians", "render"}, "hf_trainer_callback": {"learned"},
            "lightning_callback": {"learned"}, "memory": {"learned", "memory"}, "notebook": {"waves"},
            "streams": {"gaussians", "image", "depth"}}
