@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 import threading
-from types import ModuleType, SimpleNamespace
+from collections import OrderedDict
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from patience import PATIENCE
 import splatview
 from ipc import Subscriber
 from ipc.limits import MAX_NAME
-from splatview import annotating, publishing
+from splatview import annotating, publishing, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,10 +50,14 @@ def overlays(wait_until: Callable[..., Any]) -> Iterator[Overlays]:
 
 
 def handed(monkeypatch: pytest.MonkeyPatch, **seen: tuple[int, int, str]) -> None:
-    """As if `splatview.frames` had handed out these frames last: version, time in ns, run."""
-    stand_in: Any = ModuleType("splatview.reading")
-    stand_in.newest_seen = seen.get
-    monkeypatch.setitem(sys.modules, "splatview.reading", stand_in)
+    """Have it that `splatview.frames` handed out these frames last: version, time in ns, run."""
+    monkeypatch.setattr(reading, "_seen", OrderedDict(seen))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests of this process read does not matter."""
+    handed(monkeypatch)
 
 
 def own_run() -> str:

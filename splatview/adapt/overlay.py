@@ -22,6 +22,7 @@ from splatview.adapt.overlay_values import (
     named,
     numbers,
     per_box,
+    shown,
     texts,
 )
 
@@ -86,7 +87,7 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
     names = named(get("names"))
     masks = get("masks")
     if get("boxes") is not None:
-        found = tensors["boxes"] = boxes(get("boxes"), get("format") or "xyxy")
+        found = tensors["boxes"] = boxes(get("boxes"), get("format"))
         if lost := _not_finite(found):
             meta["trouble"] = f"{lost} of {len(found)} boxes are not finite, and not drawn"
     if masks is not None:
@@ -188,7 +189,7 @@ def _add_points(tensors: Tensors, get: Any) -> None:
 def _skeleton(value: Any, each: int) -> torch.Tensor:
     if isinstance(value, str):
         if value != "coco":
-            raise ValueError(f"skeleton is {value!r}; legal are 'coco' and pairs of point numbers from 0 on")
+            raise ValueError(f"skeleton is {shown(value)}; legal are 'coco' and pairs of point numbers from 0 on")
         if each != 17:
             raise ValueError(f"skeleton 'coco' joins 17 points, and there are {each} in a group")
         value = COCO_SKELETON
@@ -259,7 +260,7 @@ def _add_notes(tensors: Tensors, get: Any) -> None:
             x, y, text = note
             places.append((float(x), float(y)))
         except (TypeError, ValueError):
-            raise ValueError(f"notes[{n}] is {str(note)[:60]!r}, not (x, y, text)") from None
+            raise ValueError(f"notes[{n}] is {shown(note)}, not (x, y, text)") from None
         found.append(text)
     tensors["notes_at"] = torch.tensor(places, dtype=torch.float32).reshape(-1, 2)
     tensors["notes"] = texts(found, "notes")
@@ -270,7 +271,7 @@ def _add_words(meta: Meta, get: Any) -> None:
     motion = get("motion")
     if motion is not None:
         if not isinstance(motion, (bool, np.bool_)):
-            raise TypeError(f"motion is {motion!r}, not True or False")
+            raise TypeError(f"motion is {shown(motion)}, not True or False")
         meta["motion"] = bool(motion)
     for what, most in (("by", _BY), ("trouble", _TROUBLE)):
         text = get(what)
@@ -299,7 +300,7 @@ def _size(value: Any) -> tuple[int, int] | None:
     try:
         width, height = (int(side) for side in value)
     except (TypeError, ValueError):
-        raise TypeError(f"size is {str(value)[:60]}, not (width, height)") from None
+        raise TypeError(f"size is {shown(value)}, not (width, height)") from None
     if not (1 <= width <= most and 1 <= height <= most):
         raise ValueError(f"size is {(width, height)}; legal are 1 to {most}, and (1, 1) for coordinates from 0 to 1")
     return width, height

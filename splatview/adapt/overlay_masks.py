@@ -12,7 +12,7 @@ import torch
 
 from ipc.kinds import OVERLAY_MOST
 from splatview.adapt.arrays import shape_text
-from splatview.adapt.overlay_values import array
+from splatview.adapt.overlay_values import array, shown
 
 _LEGAL = ("a tensor (N, h, w) of bool, uint8 or floating point, a list of COCO's {'size': [h, w], 'counts': ...}, or a "
           "list of run lengths for each box")
@@ -97,7 +97,7 @@ def _coco(value: Any) -> Masks:
         try:
             h, w = map(index, mask["size"])
         except (TypeError, ValueError):
-            raise ValueError(f"masks[{n}]['size'] is {mask['size']!r}, not [height, width]") from None
+            raise ValueError(f"masks[{n}]['size'] is {shown(mask['size'])}, not [height, width]") from None
         if width < 0:
             width, height = w, h
         if (w, h) != (width, height):

@@ -45,7 +45,7 @@ def array(value: Any, what: str) -> torch.Tensor:
         try:
             made = np.array(value, np.float32)  # None is taken for NaN
         except (TypeError, ValueError, OverflowError):
-            raise TypeError(f"{what} holds more than numbers: {_shown(value)}") from None
+            raise TypeError(f"{what} holds more than numbers: {shown(value)}") from None
     return torch.from_numpy(made)
 
 
@@ -75,10 +75,12 @@ def numbers(value: Any, what: str, least: int = -1) -> torch.Tensor:
     return tensor.to(torch.int32)
 
 
-def boxes(value: Any, form: str) -> torch.Tensor:
+def boxes(value: Any, form: str | None) -> torch.Tensor:
     """(N, 4) x0 y0 x1 y1. Raises TypeError, ValueError."""
-    if form not in BOX_FORMATS:
-        raise ValueError(f"format is {form!r}, not one of {', '.join(map(repr, BOX_FORMATS))}")
+    if form is None:
+        form = "xyxy"
+    elif not isinstance(form, str) or form not in BOX_FORMATS:
+        raise ValueError(f"format is {shown(form)}, not one of {', '.join(map(repr, BOX_FORMATS))}")
     found = floats(value, "boxes")
     if found.ndim == 1 and found.shape[0] in (0, 4):
         found = found.reshape(-1, 4)
@@ -119,7 +121,7 @@ def texts(value: Sequence[str], what: str) -> torch.Tensor:
             if len(text) > MAX_META_TEXT:
                 raise ValueError(f"{what}[{i}] has {len(text)} characters; at most {MAX_META_TEXT} are shown")
             if "\0" in text:
-                raise ValueError(f"{what}[{i}] is {_shown(text)}: a text holds no zero character")
+                raise ValueError(f"{what}[{i}] is {shown(text)}: a text holds no zero character")
     raw = bytearray(whole, "utf-8", "replace")
     return torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
 
@@ -127,7 +129,7 @@ def texts(value: Sequence[str], what: str) -> torch.Tensor:
 def is_texts(value: Any) -> bool:
     """Whether these are texts, and not class numbers."""
     if isinstance(value, np.ndarray):
-        return value.dtype.kind in "UO"
+        return value.dtype.kind in "UO" and value.ndim == 1
     return isinstance(value, (list, tuple)) and any(isinstance(text, str) for text in value)
 
 
@@ -223,7 +225,7 @@ def _by_class(value: Mapping[int | str, Any], count: int, classes: torch.Tensor 
     for key, color in value.items():
         number = names.number(key) if isinstance(key, str) else index(key)
         if not 0 <= number < MOST_CLASSES:
-            raise ValueError(f"colors has the class {key!r}; legal are 0 to {MOST_CLASSES - 1}")
+            raise ValueError(f"colors has the class {shown(key)}; legal are 0 to {MOST_CLASSES - 1}")
         known[number] = _rgba(_hex(color) if isinstance(color, str) else color)
     rows = np.zeros((max(known, default=-1) + 2, 4), np.uint8)  # the last: by class
     for number, color in known.items():
@@ -241,7 +243,7 @@ def _hex(text: str) -> tuple[int, ...]:
             return tuple(bytes.fromhex(digits))
     except ValueError:
         pass
-    raise ValueError(f"colors holds {_shown(text)}; legal are '#rrggbb', '#rrggbbaa', or 3 or 4 numbers")
+    raise ValueError(f"colors holds {shown(text)}; legal are '#rrggbb', '#rrggbbaa', or 3 or 4 numbers")
 
 
 def _rgba(color: Any) -> tuple[int, ...]:
@@ -264,6 +266,7 @@ def _bytes(found: torch.Tensor) -> torch.Tensor:
     return found.to(torch.uint8)
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def shown(value: Any) -> str:
+    """A value in an error, on one line."""
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."

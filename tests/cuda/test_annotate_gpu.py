@@ -1,0 +1,200 @@
+"""`annotate` with tensors on a GPU: they stay there, nothing is waited for, and what arrives is exact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from annotate_cases import made, texts
+from trainers import next_frame, stream_of, values
+
+import splatview
+from ipc import Subscriber
+from splatview import publishing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.cuda
+
+LONG = 2_000_000_000
+"""Cycles of a GPU: about a second."""
+
+
+@pytest.fixture(params=["device-ring", "host"])
+def subscriber(request: pytest.FixtureRequest) -> Iterator[Subscriber]:
+    torch.zeros(1, device="cuda")
+    with Subscriber(ways=(request.param,)) as s:
+        yield s
+
+
+def detections(n: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    """What torchvision's models give, on the GPU."""
+    g = torch.Generator().manual_seed(seed)
+    corners = torch.rand(n, 4, generator=g) * 100
+    return {"boxes": corners.cuda(), "labels": torch.randint(0, 90, (n,), generator=g).cuda(),
+            "scores": torch.rand(n, generator=g).cuda(), "masks": torch.rand(n, 1, 20, 30, generator=g).cuda()}
+
+
+def test_what_a_network_gives_arrives(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    version = 0
+    for n in (3, 0, 40, 1):
+        found = detections(n, seed=n)
+        points = torch.rand(n, 17, 3, device="cuda")
+        splatview.annotate("camera", **found, points=points, skeleton="coco", names=["person", "bicycle"],
+                           notes=[(1, 2, "a note")], version=n, by="a test")
+        stream = stream_of(subscriber, wait_until, "camera overlay")
+        with next_frame(subscriber, stream, version) as frame:
+            version, got = frame.version, values(frame)
+            assert frame.intact()
+            assert frame.meta["version"] == n
+            assert frame.meta["by"] == "a test"
+        assert np.array_equal(got["boxes"], found["boxes"].cpu().numpy().reshape(n, 4))
+        assert np.array_equal(got["classes"], found["labels"].cpu().numpy())
+        assert np.array_equal(got["scores"], found["scores"].cpu().numpy())
+        assert np.array_equal(got["points"], points.cpu().numpy())
+        assert texts(torch.from_numpy(got["names"]).byte()) == ["person", "bicycle"]
+        assert texts(torch.from_numpy(got["notes"]).byte()) == ["a note"]
+        if n:
+            assert np.array_equal(got["masks"] != 0, found["masks"][:, 0].cpu().numpy() > 0.5)
+            assert len(got["skeleton"]) == 19
+    assert stream.device == "cuda:0"
+
+
+def test_texts_beside_tensors_of_a_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    boxes = torch.tensor([[10.0, 20.0, 30.0, 40.0]], device="cuda").repeat(3, 1)
+    splatview.annotate("camera", boxes=boxes, format="cxcywh", labels=["a", "b", "a"], scores=[0.5, None, 1],
+                       colors={"b": "#010203"}, lines=[(0, 0), (1, 1)])
+    stream = stream_of(subscriber, wait_until, "camera overlay")
+    with next_frame(subscriber, stream) as frame:
+        got = values(frame)
+    assert got["boxes"].tolist() == [[-5, 0, 25, 40]] * 3
+    assert texts(torch.from_numpy(got["labels"]).byte()) == ["a", "b", "a"]
+    assert got["classes"][0] == got["classes"][2] != got["classes"][1]
+    assert got["colors"].tolist() == [[0] * 4, [1, 2, 3, 255], [0] * 4]
+    assert np.isnan(got["scores"][1])
+    assert got["lines"].tolist() == [[0, 0], [1, 1]]
+
+
+def test_colors_by_class_numbers_of_a_gpu() -> None:
+    tensors, _ = made(boxes=torch.zeros(4, 4, device="cuda"), labels=torch.tensor([1, 3, -1, 7], device="cuda"),
+                      colors={1: "#010203", 3: (4, 5, 6, 7)})
+    assert tensors["colors"].is_cuda
+    assert tensors["colors"].tolist() == [[1, 2, 3, 255], [4, 5, 6, 7], [0] * 4, [0] * 4]
+
+
+def test_masks_alone() -> None:
+    masks = torch.rand(5, 30, 40, generator=torch.manual_seed(0)) > 0.98
+    masks[3] = False
+    here, there = made(masks=masks, size=(80, 90)), made(masks=masks.cuda(), size=(80, 90))
+    assert there[0]["boxes"].is_cuda
+    np.testing.assert_array_equal(there[0]["boxes"].cpu().numpy(), here[0]["boxes"].numpy())
+
+
+def test_the_call_does_not_wait_for_the_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    def annotate(n: int) -> None:
+        found = detections_there[n % 2]
+        splatview.annotate("camera", **found, points=points, skeleton="coco", point_classes=[1] * 5, version=n,
+                           names=["x"] * 90, colors={5: "#ff0000"}, format="xywh", notes="y" * 1000)
+        splatview.annotate("masks", masks=found["masks"], size=(60, 50), labels="z", version=n)
+
+    detections_there, points = [detections(5, 1), detections(5, 2)], torch.rand(5, 17, 2, device="cuda")
+    annotate(0)  # kernels are loaded and memory is pinned at the first call
+    streams = [stream_of(subscriber, wait_until, name) for name in ("camera overlay", "masks overlay")]
+    for stream in streams:
+        next_frame(subscriber, stream).close()
+    annotate(1)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(LONG)
+    mark = torch.cuda.Event()
+    mark.record()
+    annotate(2)
+    assert not mark.query()  # the GPU is still at what came before
+    torch.cuda.synchronize()
+    annotate(3)
+    for stream in streams:
+        wait_until(lambda stream=stream: (subscriber.poll(), _read_version(stream))[-1] == 3)
+
+
+def _read_version(stream: Any) -> int:
+    frame = stream.read()
+    if frame is None:
+        return 0
+    with frame:
+        return frame.meta["version"]
+
+
+def test_each_arrives_whole_from_a_stream_of_its_own(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    with torch.cuda.stream(torch.cuda.Stream()):
+        splatview.annotate("camera", boxes=torch.zeros(1, 4, device="cuda"), version=0)
+        stream = stream_of(subscriber, wait_until, "camera overlay")
+        version = 0
+        for n in range(1, 40):
+            count = 1 + n * 7 % 50
+            splatview.annotate("camera", boxes=torch.full((count, 4), float(n), device="cuda"), version=n,
+                               scores=torch.full((count,), float(n), device="cuda"), labels=[str(n)] * count)
+            frame = stream.read(version)
+            if frame is None:
+                continue
+            with frame:
+                version, got, of = frame.version, values(frame), frame.meta["version"]
+                if not frame.intact():
+                    continue
+            assert (got["boxes"] == of).all()
+            if of:
+                assert got["boxes"].shape == (1 + of * 7 % 50, 4)
+                assert texts(torch.from_numpy(got["labels"]).byte()) == [str(of)] * len(got["boxes"])
+        wait_until(lambda: (subscriber.poll(), _read_version(stream))[-1] == 39)
+
+
+def test_it_stays_on_its_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    """A result without tensors, or the end of all, does not change the way that viewers have open."""
+    splatview.annotate("camera", boxes=torch.ones(2, 4, device="cuda"))
+    stream = stream_of(subscriber, wait_until, "camera overlay")
+    next_frame(subscriber, stream).close()
+    for n, (given, count) in enumerate([({"boxes": []}, 0), ({"boxes": [[1, 2, 3, 4]], "labels": "x"}, 1),
+                                        ({"boxes": torch.ones(3, 4, device="cuda")}, 3), ({}, 0)]):
+        splatview.annotate("camera", **given)
+        with next_frame(subscriber, stream, n + 1) as frame:
+            assert values(frame)["boxes"].shape == (count, 4)
+        assert stream.device == "cuda:0"
+    assert publishing._publisher is not None
+    assert publishing._publisher.board.counters()["faults"] == 0
+
+
+def test_from_the_cpu_to_a_gpu(wait_until: Callable[..., Any]) -> None:
+    splatview.annotate("camera", boxes=[[1, 2, 3, 4]])
+    with Subscriber(ways=("ring", "device-ring", "host")) as subscriber:
+        stream = stream_of(subscriber, wait_until, "camera overlay")
+        next_frame(subscriber, stream).close()
+        splatview.annotate("camera", boxes=torch.full((2, 4), 7.0, device="cuda"))
+        wait_until(lambda: (subscriber.poll(), stream.sharing == "device-ring")[-1])
+        with next_frame(subscriber, stream, 1) as frame:
+            assert values(frame)["boxes"].tolist() == [[7] * 4] * 2
+
+
+def test_while_a_graph_is_captured_nothing_is_queued() -> None:
+    boxes = torch.ones(2, 4, device="cuda")
+    splatview.annotate("camera", boxes=boxes)
+    torch.cuda.synchronize()
+    publisher = publishing._publisher
+    assert publisher is not None
+    graph = torch.cuda.CUDAGraph()
+    before = publisher.streams["camera overlay"].version
+    with torch.cuda.graph(graph):
+        boxes += 1
+        splatview.annotate("camera", boxes=boxes, labels="x", colors={0: "#ffffff"})
+    graph.replay()
+    torch.cuda.synchronize()
+    assert publisher.streams["camera overlay"].version == before
+    splatview.annotate("camera", boxes=boxes)
+    assert publisher.streams["camera overlay"].version == before + 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_gpus_are_one_too_many() -> None:
+    with pytest.raises(ValueError, match=r"several GPUs \(boxes on cuda:0; scores on cuda:1\)"):
+        splatview.annotate("camera", boxes=torch.zeros(1, 4, device="cuda:0"),
+                           scores=torch.zeros(1, device="cuda:1"))
