@@ -1,0 +1,266 @@
+"""`splatview.Window` with tensors on a GPU: followed where they lie, found by their addresses, copied where they are
+new at every call. Without a display what would be the window draws offscreen."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from desktop import Desktop
+from patience import PATIENCE
+from programs import ROOT
+
+from ipc.cuda import driver
+from ipc.runs import list_runs, runtime_folder
+from ipc.window_page import IMAGE, SCENE, WindowPage, WindowSettings
+from splatview.adapt.address import picture_at
+from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.window_program import _OneWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+W, H = 64, 48
+
+_TRAINER = """
+import sys, time, torch
+from splatview import Window
+
+W, H, n = 64, 48, 400
+window = Window(W, H)
+image = torch.full((H, W, 3), 0.25, device="cuda")
+g = torch.Generator().manual_seed(0)
+shs = torch.zeros(n, 16, 3, device="cuda")
+shs[:, 0] = torch.tensor([1.77, -1.77, -1.77])
+scene = (torch.tensor([0.0, 0.0, 1.0]), (torch.randn(n, 3, generator=g) * 0.3).cuda(), shs,
+         torch.full((n, 1), 0.95, device="cuda"), torch.full((n, 3), 0.1, device="cuda"),
+         torch.tensor([[1.0, 0, 0, 0]], device="cuda").repeat(n, 1))
+for line in sys.stdin:
+    word, *numbers = line.split()
+    values = [float(v) for v in numbers]
+    if word == "start":
+        window.start()
+    elif word == "image":
+        window.set_image(image)
+    elif word == "fill":
+        image.fill_(values[0])
+    elif word == "anew":  # as fast as it goes, each in memory of its own
+        for i in range(300):
+            image = torch.full((H, W, 4), i / 400, device="cuda")
+            image[:, :, 3] = 1.0
+            window.set_image(image)
+        image = torch.full((H, W, 4), values[0], device="cuda")
+        image[:, :, 3] = 1.0
+        window.set_image(image)
+    elif word == "rest":  # and then it changes where it lies
+        image[:, :, :3] = values[0]
+        end = time.monotonic() + 0.5
+        while time.monotonic() < end:
+            assert window.is_running()
+            time.sleep(0.01)
+    elif word == "address":
+        window.set_image(W, H, image.data_ptr())
+    elif word == "scene":
+        window.set_gaussian_splatting_scene(*scene)
+    elif word == "color":
+        shs[:, 0] = torch.tensor(values)
+    elif word == "destroy":
+        window.destroy()
+    torch.cuda.synchronize()
+    print("done", flush=True)
+"""
+
+
+class Caller:
+    """The process that has a window, and does what it is told."""
+
+    def __init__(self, processes: Processes) -> None:
+        self.process = processes.code(_TRAINER, SPLATVIEW_STRICT="1")
+
+    def __call__(self, words: str) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(words, file=self.process.stdin, flush=True)
+        if self.process.stdout.readline() != "done\n":
+            raise AssertionError(f"{words}: {self.process.communicate(timeout=PATIENCE)[1][-3000:]}")
+
+
+@pytest.fixture
+def caller(processes: Processes) -> Caller:
+    return Caller(processes)
+
+
+class Shown(_OneWindow):
+    """What the window of a caller shows, without a display."""
+
+    screen: OffscreenScreen  # type: ignore[assignment]
+
+    def until(self, fits: Callable[[np.ndarray], Any]) -> None:
+        end = time.monotonic() + PATIENCE
+        while True:
+            self.turn()
+            if not self.seat.dirty and self.seat.view is not None and fits(self.screen.pixels()[..., :3]):
+                return
+            if time.monotonic() > end:
+                slot = self.seat.shown
+                raise AssertionError(f"{slot and (slot.entry, slot.source.path, slot.source.notes)}, "
+                                     f"{self.screen.pixels()[::24, ::32]}")
+
+
+@pytest.fixture
+def show(caller: Caller) -> Iterator[Callable[[int], Shown]]:
+    """`show(IMAGE | SCENE)`, when the caller has set one."""
+    made: list[tuple[Shown, WindowPage]] = []
+
+    def switch(what: int) -> Shown:
+        pid = caller.process.pid
+        run = next(r.description.id for r in list_runs(runtime_folder()) if r.description.pid == pid)
+        if not made:
+            page = WindowPage()
+            settings = WindowSettings(W, H, "", pid, "window", "window scene", page.fd)
+            made.append((Shown(OffscreenScreen(W, H), settings, page), page))  # type: ignore[arg-type]
+        made[0][1].show(what, run)
+        return made[0][0]
+
+    yield switch
+    for app, page in made:
+        error = app.screen.ctx.error
+        app.close()
+        page.close()
+        assert error == "GL_NO_ERROR"
+
+
+def grey(value: float) -> Callable[[np.ndarray], bool]:
+    return lambda pixels: bool((np.abs(pixels.astype(int) - round(value * 255)) <= 1).all())
+
+
+def ball(color: str) -> Callable[[np.ndarray], bool]:
+    which = "rgb".index(color)
+
+    def fits(pixels: np.ndarray) -> bool:
+        middle, corner = pixels[H // 2, W // 2].astype(int), pixels[1, 1].astype(int)
+        others = [c for c in range(3) if c != which]
+        return bool(middle[which] > 150 and middle[others].max() < 90 and corner[2] > 200 and corner[:2].max() < 60)
+
+    return fits
+
+
+def test_images_and_scenes_are_followed_where_they_lie(caller: Caller, show: Callable[[int], Shown]) -> None:
+    caller("image")
+    shown = show(IMAGE)
+    shown.until(grey(0.25))
+    for value in (0.5, 1.0, 0.0):
+        caller(f"fill {value}")
+        shown.until(grey(value))
+    assert shown.seat.shown is not None
+    print(shown.seat.shown.source.path, shown.seat.shown.source.notes)
+    caller("scene")  # its background lies on the CPU
+    show(SCENE).until(ball("r"))
+    caller("color -1.77 1.77 -1.77")
+    shown.until(ball("g"))
+    caller("image")
+    show(IMAGE).until(grey(0.0))
+    caller("fill 0.75")
+    shown.until(grey(0.75))
+
+
+def test_an_address_is_followed(caller: Caller, show: Callable[[int], Shown]) -> None:
+    caller("address")
+    shown = show(IMAGE)
+    shown.until(grey(0.25))
+    caller("fill 0.5")
+    shown.until(grey(0.5))
+
+
+def test_images_that_are_new_at_every_call(caller: Caller, show: Callable[[int], Shown]) -> None:
+    caller("image")
+    shown = show(IMAGE)
+    shown.until(grey(0.25))
+    for value in (0.875, 0.125):
+        caller(f"anew {value}")
+        shown.until(grey(value))
+    caller("image")  # the last of them, a second time
+    shown.until(grey(0.125))
+
+
+def test_addresses_of_a_gpu() -> None:
+    batch = torch.rand(3, 20, 30, 4, device="cuda")
+    picture = picture_at(batch[2].data_ptr(), 30, 20)
+    assert torch.equal(picture, batch[2])
+    batch[2] = 5
+    assert (picture == 5).all(), "the memory itself"
+    with pytest.raises(ValueError, match="channels=3 or 4"):
+        picture_at(batch.data_ptr(), 30, 20)
+    with pytest.raises(ValueError, match="lie at data_ptr"):
+        picture_at(batch[2].data_ptr(), 30, 21, 4)
+
+
+def test_gpu_memory_that_is_not_torchs() -> None:
+    values = torch.rand(20, 30, 3, device="cuda")
+    size = values.numel() * 4
+    with driver.context(0):
+        address = int(driver.handle("cuMemAlloc", size))
+        try:
+            driver.call("cuMemcpyDtoD", address, values.data_ptr(), size)
+            picture = picture_at(address, 30, 20, 3)
+            assert torch.equal(picture, values)
+            with pytest.raises(ValueError, match="allocation"):
+                picture_at(address, 3000, 2000, 3)
+            with pytest.raises(ValueError, match="say channels"):
+                picture_at(address, 30, 20)
+        finally:
+            driver.call("cuMemFree", address)
+    assert torch.equal(picture, values), "a copy"
+    for bad in (0, 4096, 2**47):
+        with pytest.raises(ValueError, match="can be read there"):
+            picture_at(bad, 30, 20, 3)
+    torch.cuda.synchronize()
+
+
+@pytest.mark.display
+def test_a_window_on_a_display(caller: Caller, display: str, wait_until: Callable[..., Any]) -> None:
+    desktop = Desktop(display)
+
+    def seen(fits: Callable[[np.ndarray], Any]) -> None:
+        wait_until(lambda: (p := desktop.picture("splatview")) is not None and p.shape == (H, W, 3) and fits(p))
+
+    caller("start")
+    caller("image")
+    seen(grey(0.25))
+    caller("fill 0.5")
+    seen(grey(0.5))
+    caller("scene")
+    seen(ball("r"))
+    caller("color -1.77 1.77 -1.77")
+    seen(ball("g"))
+    caller("anew 0.75")
+    seen(grey(0.75))
+    caller("rest 0.375")
+    seen(grey(0.375))
+    caller("destroy")
+    wait_until(lambda: not desktop.shows("splatview"))
+
+
+@pytest.mark.display
+@pytest.mark.parametrize(("name", "title"), [("window_image", "splatview"), ("window_scene", "A knot")])
+def test_the_examples_on_a_display(name: str, title: str, display: str, processes: Processes,
+                                   wait_until: Callable[..., Any]) -> None:
+    desktop = Desktop(display)
+    program = processes.python(str(ROOT / f"examples/{name}.py"))
+    pictures: list[np.ndarray] = []
+
+    def changes() -> bool:
+        picture = desktop.picture(title)
+        if picture is not None and len(np.unique(picture.reshape(-1, 3), axis=0)) > 500:
+            pictures.append(picture)
+        return len(pictures) > 1 and np.abs(pictures[-1].astype(int) - pictures[0]).max() > 8
+
+    wait_until(changes)
+    desktop.close(title)
+    _, err = program.communicate(timeout=PATIENCE)
+    assert program.returncode == 0, err
