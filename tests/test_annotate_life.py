@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections import OrderedDict
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,7 @@ def overlays(wait_until: Callable[..., Any]) -> Iterator[Overlays]:
 
 def handed(monkeypatch: pytest.MonkeyPatch, **seen: tuple[int, int, str]) -> None:
     """Have it that `splatview.frames` handed out these frames last: version, time in ns, run."""
-    monkeypatch.setattr(reading, "_seen", OrderedDict(seen))
+    monkeypatch.setattr(reading, "newest_seen", seen.get)
 
 
 @pytest.fixture(autouse=True)
