@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from fake_camera import FakeCamera
 from patience import PATIENCE
 
+import splatview
 from splatview.camera.sources import CameraError, HopelessError
 from splatview.camera.v4l2 import cameras, check_device
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Processes
@@ -142,3 +146,33 @@ def test_why_a_node_cannot_be_used(tmp_path: Path) -> None:
             check_device(str(path))
     assert all(text.startswith("/dev/") for text in cameras())
     assert issubclass(HopelessError, CameraError)
+
+
+def test_a_camera_that_is_pulled_out_and_put_back(processes: Processes, camera: FakeCamera,
+                                                  wait_until: Callable[..., Any]) -> None:
+    """The last picture stays, with what is wrong said over it, until there are new ones."""
+    process = processes.splatview("camera", str(camera.node), "--no-viewer", "--patience", "3", "--size", "1280x720",
+                                  **camera.environment)
+    lines: list[str] = []
+    assert process.stderr is not None
+    stderr = process.stderr
+    threading.Thread(target=lambda: lines.extend(iter(stderr.readline, "")), daemon=True).start()
+    with splatview.frames("camera", timeout=PATIENCE) as frames:
+        def next_with(words: str) -> np.ndarray:
+            for frame in frames:
+                if words in frame.meta.get("trouble", "") if words else not frame.meta.get("trouble"):
+                    return frame.numpy().copy()
+                assert process.poll() is None, lines
+            raise AssertionError
+
+        before = next_with("")
+        assert np.abs(before.astype(int) - picture(720, 1280)).mean() < 6
+        camera.unplug()
+        after = next_with(f"there is no camera {camera.node}")
+        assert (after == before).all()
+        camera.show(picture(720, 1280)[:, ::-1])
+        camera.plug()
+        assert np.abs(next_with("").astype(int) - picture(720, 1280)[:, ::-1]).mean() < 6
+    wait_until(lambda: any("it goes on" in line for line in lines))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(PATIENCE) == 0
