@@ -122,5 +122,5 @@ def _check(seen: dict[str, Any]) -> str:
             placed += 1
     if placed < len(seen["results"]) // 2 or (numbers and tied < len(seen["results"]) // 2):
         raise RuntimeError(f"only {tied} versions and {placed} boxes of {len(seen['results'])} could be compared")
-    return f"{tied} versions, {placed} boxes"
+    return f"{tied} versions, {placed} boxes" if numbers else f"{placed} boxes"
 
