@@ -145,7 +145,8 @@ class _Capture:
             say("ended" if reading.ended else "trouble", trouble)
 
     def _publish(self, image: NDArray[np.uint8]) -> None:
-        meta: dict[str, Any] = {"camera_hz": self._reading.rate_hz, "dropped": self._reading.dropped}
+        rate = 0.0 if self._told else self._reading.rate_hz
+        meta: dict[str, Any] = {"camera_hz": rate, "dropped": self._reading.dropped}
         self._on_picture = self._told
         if self._told:
             meta["trouble"] = self._told[:_MOST_TEXT]
