@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import subprocess
@@ -15,6 +16,7 @@ from ipc import limits
 from splatview import programs, publishing, windows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     import torch
@@ -67,6 +69,7 @@ class Window:
         if len(title) > limits.MAX_NAME or not (title.isprintable() or not title):
             raise ValueError(f"title {title[:40]!r}: legal are up to {limits.MAX_NAME} printable characters")
         windows.tidy()
+        _all.add(self)
         self._asked_size = sides[0], sides[1]
         self._title = title
         self._streams: tuple[str, str] | None = None
@@ -220,9 +223,14 @@ class Window:
             page.close()
             raise
         self._page, self._process = page, process
-        self._abandoned.append(weakref.finalize(self, windows.abandon, process, page, self._pid))
+        self._when_abandoned(windows.abandon, process, page, self._pid)
         if self._shown:
             page.show(self._shown, self._run)
+
+    def _when_abandoned(self, call: Callable[..., Any], *arguments: Any) -> None:
+        one = weakref.finalize(self, call, *arguments)
+        one.atexit = False  # then it is destroyed
+        self._abandoned.append(one)
 
     def _open(self) -> bool:
         """Whether there is a window; takes in that it was closed."""
@@ -271,7 +279,7 @@ class Window:
 
     def _take_names(self) -> tuple[str, str]:
         names = self._streams = windows.take_names(self._title)
-        self._abandoned.append(weakref.finalize(self, windows.unnamed.append, (self._pid, names)))
+        self._when_abandoned(windows.unnamed.append, (self._pid, names))
         return names
 
     def _publish(self, which: int, value: Any, kind: str, live: bool) -> None:
@@ -323,3 +331,12 @@ class Window:
         if self._background is None or self._background[0][:3] != key:
             self._background = (*key, background), background.to(means.device)
         return self._background[1]
+
+
+_all: weakref.WeakSet[Window] = weakref.WeakSet()
+
+
+@atexit.register
+def _destroy_all() -> None:
+    for window in list(_all):
+        window.destroy()

@@ -105,7 +105,7 @@ def failure(process: subprocess.Popen[Any], page: WindowPage) -> str:
 
 
 def abandon(process: subprocess.Popen[Any], page: WindowPage, owner: int) -> None:
-    """Nobody holds a window any more, or the process that opened it ends."""
+    """Nobody holds a window any more."""
     if os.getpid() != owner:
         _parents.append(process)
     elif process.poll() is None:
