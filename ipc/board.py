@@ -63,6 +63,10 @@ class Board:
         """What tells, at each call, MAX_HELD bytes per viewer: slot + 1 of a stream that it is reading, or 0."""
         return self._leases[stream * _ROW : (stream + 1) * _ROW].tobytes
 
+    def clear_stream(self, stream: int) -> None:
+        """Forget which slots of a stream are being read: there are others now."""
+        self._leases[stream * _ROW : (stream + 1) * _ROW] = bytes(_ROW)
+
     def clear_leases(self, reader: int) -> None:
         """Forget what a viewer that went away was reading."""
         for stream in range(limits.MAX_STREAMS):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 3.0
 """Seconds within which memory that was announced must be open."""
+_DOUBT = 0.3
+"""Seconds after which memory that could not be opened is tried once more."""
 _UNANSWERED = 0.05
 """Seconds for which a version that is asked for is left to the next publish."""
 
@@ -52,6 +54,9 @@ class RemoteStream:
         self._ref: Ref | None = None
         """Where the frames lie now, as the run said."""
         self._followed: Ref | None = None
+        self._doubted: Ref | None = None
+        """What could not be opened at the first try."""
+        self._doubted_until = 0.0
         self._note = ""
         """What the run said of the way in use."""
         self._patience = 0.0
@@ -193,12 +198,13 @@ class RemoteStream:
             if offer.note != self._note:
                 self._note = offer.note
                 self._choose()
-            self._follow()
 
     def _follow(self) -> None:
         """Open what was announced; what was open before stays readable until then."""
         ref, index = self._ref, self.info.index
         if ref is None or ref is self._followed or self.run._board is None or not self.run.alive:
+            return
+        if ref is self._doubted and time.monotonic() < self._doubted_until:
             return
         try:
             if self._reader is None or self._reader_way != self._way or not self._reader.follow(ref):
@@ -214,7 +220,10 @@ class RemoteStream:
             if time.monotonic() > self._patience:
                 self._fail(self._way, f"its memory did not come within {_PATIENCE:.0f} s")
         except SharingError as e:
-            self._fail(self._way, str(e))
+            if ref is self._doubted:
+                self._fail(self._way, str(e))
+            else:  # perhaps it was replaced just now, and where it lies instead is on its way
+                self._doubted, self._doubted_until = ref, time.monotonic() + _DOUBT
 
     def _look(self) -> None:
         """Go on with what could not be finished at once. Called at each poll."""

@@ -367,6 +367,8 @@ class Stream:
             if outlet.crowded:
                 with self._lock:
                     outlet.enlarge()
+                    if len(self._outlets) == 1:
+                        self._run.board.clear_stream(self.index)  # what is leased are slots of the smaller ring
         if (writer := self._writer("in-place")) is not None:
             writer.forget(generation)
         now, tally = time.monotonic(), self.tally
