@@ -30,14 +30,15 @@ class Finder:
         self._since: dict[str, float] = {}
         """When a run was first seen, by its id."""
 
-    def find(self, name: str | None, run: str | None, deadline: float) -> RemoteStream:
+    def find(self, name: str | None, run: str | None, deadline: float, sure: bool = False) -> RemoteStream:
         """The stream of this name, or the one to show when no name is given: Gaussians first, memory last, of the rest
         the newest run's. `run`: a run's id, the beginning of one, its name or its process id; None: any.
 
-        Waits for a run that has just started to tell its streams. Raises NotFoundError that lists what there is,
+        Waits for a run that has just started to tell its streams; until the deadline where it is `sure` that there is
+        such a stream. Raises NotFoundError that lists what there is,
         ViewerError where runs cannot be found.
         """
-        settled = min(time.monotonic() + _SETTLE, deadline)
+        settled = deadline if sure else min(time.monotonic() + _SETTLE, deadline)
         while True:
             self._subscriber.poll()
             now = time.monotonic()
@@ -49,6 +50,8 @@ class Finder:
             told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + _SETTLE for r in runs)
             if found and (told or now > settled):
                 return min(found[::-1], key=lambda s: _RANK.get(s.kind, 1))  # the newest run's first
+            if runs and all(r.refused for r in runs):
+                raise self._nothing(name, run)
             # A run without the stream may publish it any moment; no run at all is known at once.
             if now > (settled if not runs or name is None else min(settled + 1.0, deadline)):
                 raise self._nothing(name, run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import moderngl
@@ -37,8 +38,6 @@ _GLANCE = 0.001
 """Seconds between two looks for what is on its way."""
 _NEWER = 0.3
 """Seconds within which somebody else's stream should bring the version that it is at; then an older one does."""
-_TOLD = 1.0
-"""Seconds within which a run tells of a stream that it has just begun."""
 _MOST = 4
 """Streams that are kept open at a time."""
 _LARGE = 1 << 26
@@ -61,6 +60,20 @@ class _Kept:
         self.still.close()
         self.stream.release()
         release_overlays(self._subscriber, self.stream)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A wish as it is worked on."""
+
+    wish: Wish
+    look: Look
+    deadline: float
+
+    @property
+    def own(self) -> float:
+        """Seconds that overlays may take which are known to be on their way: the asking process published them."""
+        return self.deadline - time.monotonic() if self.wish.streams else 0.0
 
 
 class Grabber:
@@ -91,18 +104,17 @@ class Grabber:
             raise ValueError(f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
                              f"{MAX_SIZE} pixels")
         deadline = time.monotonic() + wish.timeout
-        kept = self._keep(self._finder.find(wish.stream, wish.run, deadline))
-        told = min(time.monotonic() + _TOLD, deadline)
-        while len(kept.stream.run.streams) < wish.streams and time.monotonic() < told:
+        kept = self._keep(self._finder.find(wish.stream, wish.run, deadline, wish.streams > 0))
+        while len(kept.stream.run.streams) < wish.streams and kept.stream.run.alive and time.monotonic() < deadline:
             time.sleep(_GLANCE)
             self._subscriber.poll()
-        look = Look(size, wish.camera, wish.background)
+        order = _Order(wish, Look(size, wish.camera, wish.background), deadline)
         soft = min(time.monotonic() + _NEWER, deadline)
         wanted = kept.stream.version
         while True:
             self._subscriber.poll()
             after = wish.after or (wanted if time.monotonic() < soft else 1)
-            drawn = self._attempt(kept, after, look, wish)
+            drawn = self._attempt(kept, after, order)
             if drawn is not None:
                 kept.used = time.monotonic()
                 return drawn
@@ -126,18 +138,18 @@ class Grabber:
             self._kept.pop(next(iter(self._kept))).close()
         return kept
 
-    def _attempt(self, kept: _Kept, after: int, look: Look, wish: Wish) -> Drawn | None:
+    def _attempt(self, kept: _Kept, after: int, order: _Order) -> Drawn | None:
         """Draw this version or a later one; None while there is none, or if it was overwritten meanwhile."""
         stream = kept.stream
         if stream.kind != "memory" and kept.version >= max(after, stream.version) and not stream.live:
-            return self._draw(kept, None, look, wish)
+            return self._draw(kept, None, order)
         frame = stream.read(after=max(after - 1, 0))
         if frame is None:
             return None
         with frame:
             try:
                 kept.version = 0
-                drawn = self._draw(kept, frame, look, wish)
+                drawn = self._draw(kept, frame, order)
                 kept.version = frame.version if drawn is not None else 0
                 return drawn
             except SharingError as e:
@@ -146,17 +158,18 @@ class Grabber:
                 stream.refuse(str(e))  # it may come in another way
                 return None
 
-    def _draw(self, kept: _Kept, value: Value | None, look: Look, wish: Wish) -> Drawn | None:
-        still, screen = kept.still, self._screen
+    def _draw(self, kept: _Kept, value: Value | None, order: _Order) -> Drawn | None:
+        still, screen, wish = kept.still, self._screen, order.wish
         screen.shares = wish.gpu and self._can_share()
-        size = still.prepare(value, look)
+        size = still.prepare(value, order.look)
         if size is None:
             return None
         picture = still.tensor(size)
         flipped = picture is None
         if picture is None:
             with ExitStack() as stack:
-                overlays = [stack.enter_context(o) for o in newest_overlays(self._subscriber, kept.stream)]
+                found = newest_overlays(self._subscriber, kept.stream, own=order.own)
+                overlays = [stack.enter_context(frame) for frame in found]
                 if overlays and self._panel is None:
                     from viewer_app.panel import Panel
 

@@ -56,16 +56,19 @@ def _base(overlay: RemoteStream, streams: Sequence[RemoteStream]) -> RemoteStrea
     return (own or live[-1:] or found[-1:] or [None])[0]
 
 
-def newest_overlays(subscriber: Subscriber, stream: RemoteStream, timeout: float = _PATIENCE) -> list[Frame]:
+def newest_overlays(subscriber: Subscriber, stream: RemoteStream, timeout: float = _PATIENCE,
+                    own: float = 0.0) -> list[Frame]:
     """The newest frame of each overlay over a stream, in host memory, to be closed by the caller. Opens what is not
-    open, and then waits `timeout` seconds at most for what has something to bring."""
-    end = time.monotonic() + timeout
+    open, and then waits `timeout` seconds at most for what has something to bring; `own`, if that is more, for overlays
+    of the stream's own run."""
+    begin = time.monotonic()
     waiting = overlays_of(stream, subscriber.streams)
     out: list[Frame] = []
     while True:
-        late = time.monotonic() > end  # then an older one does
+        waited = time.monotonic() - begin
         for overlay in list(waiting):
             _open(overlay)
+            late = waited > (max(timeout, own) if overlay.run is stream.run else timeout)  # then an older one does
             done = late or not overlay.version or overlay.fault or not overlay.run.alive
             if (frame := overlay.read(0 if done else overlay.version - 1)) is not None:
                 out.append(frame)
