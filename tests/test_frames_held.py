@@ -351,7 +351,7 @@ next(frames) if sys.argv[1] != "held" else time.sleep(1000)
         wait_until(lambda: stream.readers == 0)
         wait_until(lambda: not any(board.leased(stream.index)()))
         wait_until(lambda: open_files() <= before, what=f"killed {moment}")
-        assert not stream._outlets
+        wait_until(lambda: not stream._outlets)
         splatview.publish(torch.ones(400, 400, 3), "it", number=1)
     with splatview.frames("it", timeout=PATIENCE) as frames:
         assert np.asarray(next(frames)).min() == 1
