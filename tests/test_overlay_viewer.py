@@ -299,3 +299,45 @@ while True:
     version = viewer.image.content.layers.version
     viewer.until(lambda: viewer.image.content.layers.version > version + 5)  # also while nobody answers
     flood.send_signal(signal.SIGCONT)
+
+
+def test_a_single_picture_has_it(processes: Processes, told: Callable[..., Told], tmp_path: Path) -> None:
+    processes.code(CAMERA)
+    detector = told(DETECTOR)
+    for number in (0, 1):
+        detector(f"30 {number}")
+        shot = processes.splatview("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "640x480")
+        assert shot.wait(PATIENCE) == 0, shot.stderr.read()  # type: ignore[union-attr]
+        pixels = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
+        found = (np.abs(pixels - PALETTE[number].astype(int)) <= 2).all(-1)
+        assert found[80, 130:270].all()
+        label = pixels[58:78, 122:140]
+        assert (np.abs(label - (0.92 * PALETTE[number] + 0.08 * 90)) <= 4).all(-1).mean() > 0.5
+
+
+class Ended:
+    """A stream of a run that ended before anybody opened it, whose tensors lay on a GPU."""
+
+    class Run:
+        alive = False
+
+    run, fault, sharing, refused = Run(), "", "device-ring", 0
+
+    class info:  # noqa: N801
+        ways = ("device-ring", "host")
+
+    def open(self) -> None: ...
+
+    def refuse(self, reason: str) -> None:
+        self.refused += 1
+
+
+def test_what_ended_on_a_gpu_is_not_waited_for() -> None:
+    from viewer_app import overlays
+
+    stream: Any = Ended()
+    overlays._open(stream)
+    assert stream.refused == 0
+    Ended.Run.alive = True  # and one that offers nothing for the host
+    overlays._open(stream)
+    assert stream.refused == 2

@@ -118,7 +118,9 @@ def draw_overlay_frame(framebuffer: moderngl.Framebuffer, view: ImageView, rect:
 def _open(overlay: RemoteStream) -> None:
     """Have a stream bring its frames to host memory. Idempotent and cheap."""
     overlay.open()
-    while overlay.sharing not in ("", *_ON_HOST) and not overlay.fault:
+    for _ in overlay.info.ways:
+        if overlay.sharing in _ON_HOST or overlay.fault or not overlay.run.alive:
+            return
         overlay.refuse("overlays are read from host memory")
 
 
