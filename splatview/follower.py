@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipc import IpcError, Subscriber
 from splatview.frame import Held, open_memory
-from splatview.naps import Naps, punctual, sleep, while_busy
+from splatview.naps import Naps, be_punctual, sleep, while_busy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +64,8 @@ class Follower:
         """The stream that is to be read instead."""
         self._last = 0
         self._naps = Naps()
+        self._came: tuple[int, float] | None = None
+        """The frame that the naps are still to be told of: whoever waited for it comes first."""
         self._told: tuple[int, float] = (0, 0.0)
         """The newest version that is known to be published but not read, and since when (time.monotonic)."""
         self._polled, self._news = -math.inf, time.monotonic()
@@ -94,22 +96,25 @@ class Follower:
         self.give_back()
         if (frame := take()) is not None:
             return frame
-        with punctual():
-            while True:
-                now = time.monotonic()
-                if now >= over:
-                    raise TimeoutError(self._why(now - begun))
-                if not told and now > begun + _SILENCE:
-                    told = True
-                    _log.warning("%s", self._why(now - begun))
-                sleep(min(self._nap(now), over - now))
-                if (frame := take()) is not None:
-                    return frame
+        be_punctual()
+        while True:
+            now = time.monotonic()
+            if now >= over:
+                raise TimeoutError(self._why(now - begun))
+            if not told and now > begun + _SILENCE:
+                told = True
+                _log.warning("%s", self._why(now - begun))
+            sleep(min(self._nap(now), over - now))
+            if (frame := take()) is not None:
+                return frame
 
     def give_back(self) -> None:
         """What was handed out last is not used any more, but for what is queued on a GPU."""
         if self._pid != os.getpid():
             self._after_fork()
+        if (came := self._came) is not None:
+            self._came = None
+            self._naps.came(*came)
         current, self._current = self._current, None
         if current is not None:
             shared, events = current.end()
@@ -167,7 +172,7 @@ class Follower:
         skipped = max(0, shared.version - self._last - 1) if self._last else 0
         self._last = max(self._last, shared.version)
         self.skipped += skipped
-        self._naps.came(shared.version, shared.time_ns / 1e9)
+        self._came = shared.version, shared.time_ns / 1e9
         self._told = 0, 0.0
         seen[self.name] = shared.version, shared.time_ns, stream.run.id
         seen.move_to_end(self.name)
@@ -212,7 +217,7 @@ class Follower:
         assert self.stream is not None
         if before is not None:
             before.release()
-        self._last, self._naps, self._told = 0, Naps(), (0, 0.0)
+        self._last, self._naps, self._came, self._told = 0, Naps(), None, (0, 0.0)
         self._check_in_place(self.stream)
         self.stream.order, self.stream.holds = self._order, 1 + _PENDING
         self.stream.open()

@@ -128,13 +128,15 @@ class Frame:
         """
         shared, held = self._open(), self._held
         if not self._tensors:
-            self._tensors = {name: _on_cpu(t) if isinstance(t, RemoteTensor) else t.torch()
+            # Of CUDA tensors it may be one object for many frames: the caller gets another over the same bytes.
+            self._tensors = {name: _on_cpu(t) if isinstance(t, RemoteTensor) else t.torch().detach()
                              for name, t in shared.tensors.items()}
-        if shared.on_gpu:
-            import torch
-
+        if held.device is None and shared.on_gpu:
             held.device = next(iter(self._tensors.values())).device
-            held.order(torch.cuda.current_stream(held.device).cuda_stream)
+        if held.device is not None:
+            from torch._C import _cuda_getCurrentRawStream as current_stream
+
+            held.order(current_stream(held.device.index))
         return self._tensors
 
     @property

@@ -6,18 +6,14 @@ times at which its frames were published, sleeps until shortly before the next o
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import threading
 import time
 from collections import deque
 from statistics import median
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHORTEST = 2e-5
-"""Seconds of the shortest nap."""
+"""Seconds of the shortest nap: about what it takes to look."""
 _EARLY = 1e-4
 """Seconds before a frame is due at which looking begins, and more where the stream is irregular."""
 _SHARE = 0.1
@@ -73,25 +69,22 @@ def _longest(late: float) -> float:
     return _LATE_NAP if late < _LATE else _IDLE_NAP if late < _IDLE else _ASLEEP_NAP
 
 
-@contextlib.contextmanager
-def punctual() -> Iterator[None]:
-    """Have the system wake this thread on time within it."""
-    slack = _prctl(_PR_GET_TIMERSLACK, 0)
-    if slack <= _SLACK:
-        yield
-        return
-    _prctl(_PR_SET_TIMERSLACK, _SLACK)
-    try:
-        yield
-    finally:
-        _prctl(_PR_SET_TIMERSLACK, slack)
+def be_punctual() -> None:
+    """Have the system wake this thread on time from now on."""
+    if not getattr(_threads, "punctual", False):
+        _threads.punctual = True
+        if _prctl(_PR_GET_TIMERSLACK, 0) > _SLACK:
+            _prctl(_PR_SET_TIMERSLACK, _SLACK)
 
 
 def sleep(seconds: float) -> None:
-    if seconds > 0:
+    """Sleep; the shortest naps are not worth it: to fall asleep and be woken takes longer, and what is done with a
+    frame then begins with cold caches."""
+    if seconds > SHORTEST:
         time.sleep(seconds)
 
 
+_threads = threading.local()
 try:
     _libc = ctypes.CDLL(None)
     _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]

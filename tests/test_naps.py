@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 
 import pytest
 
 from splatview import naps
-from splatview.naps import Naps, punctual, while_busy
+from splatview.naps import Naps, be_punctual, while_busy
 
 PERIOD = 1 / 30
 START = 1e9
@@ -95,10 +96,24 @@ def test_while_the_gpu_is_busy_naps_grow_from_a_few_microseconds() -> None:
     assert while_busy(100) == pytest.approx(2e-3)
 
 
-def test_the_system_wakes_us_as_usual_afterwards() -> None:
+def test_only_the_thread_that_waits_is_woken_on_time() -> None:
+    def waits() -> None:
+        be_punctual()
+        be_punctual()
+        slack.append(naps._prctl(naps._PR_GET_TIMERSLACK, 0))
+
+    slack: list[int] = []
     before = naps._prctl(naps._PR_GET_TIMERSLACK, 0)
-    with punctual():
-        assert naps._prctl(naps._PR_GET_TIMERSLACK, 0) in (before, naps._SLACK)
-        with punctual():
-            pass
+    thread = threading.Thread(target=waits)
+    thread.start()
+    thread.join()
+    assert slack == [min(before, naps._SLACK)]
     assert naps._prctl(naps._PR_GET_TIMERSLACK, 0) == before
+
+
+def test_the_shortest_naps_are_not_slept(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(naps.time, "sleep", slept.append)
+    for seconds in (0.0, naps.SHORTEST / 2, naps.SHORTEST, 1e-3):
+        naps.sleep(seconds)
+    assert slept == [1e-3]

@@ -12,12 +12,12 @@ import contextlib
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from ipc import descriptors
+from ipc import descriptors, limits
 from ipc.cuda import driver
 from ipc.cuda.memory import Allocation, open_memory
 from ipc.cuda.tensors import contiguous
 from ipc.errors import SharingError
-from ipc.frames import DeviceTensor
+from ipc.frames import DeviceTensor, Made
 from ipc.messages import DeviceRingRef, FdMemory
 from ipc.ways.gpu_slots import GpuSlotWriter
 from ipc.ways.layout import (
@@ -185,6 +185,8 @@ class DeviceRingReader(SlotReader):
 
     def __init__(self, ref: DeviceRingRef, source: Source, lease: Callable[[int], None]):
         super().__init__(ref.control, source, lease)
+        self._tensors: dict[tuple[int, TensorHeader], DeviceTensor] = {}
+        """By slot. What they make for torch is kept: to make it takes longer than all else done with a frame."""
         try:
             if self.slots * self.capacity > sum(ref.memory.pieces):
                 raise SharingError(f"{self.slots} slots of {self.capacity} bytes were announced in "
@@ -195,8 +197,20 @@ class DeviceRingReader(SlotReader):
             raise
 
     def _tensor(self, slot: int, header: TensorHeader) -> DeviceTensor:
-        return DeviceTensor(header.dtype, header.shape, contiguous(header.shape), self.memory,
-                            self.data_offset(slot) + header.offset)
+        tensor = self._tensors.get((slot, header))
+        if tensor is None:
+            if len(self._tensors) >= self.slots * limits.MAX_TENSORS:  # they look different all the time
+                self._forget()
+            tensor = self._tensors[slot, header] = DeviceTensor(
+                header.dtype, header.shape, contiguous(header.shape), self.memory,
+                self.data_offset(slot) + header.offset, made=Made())
+        return tensor
+
+    def _forget(self) -> None:
+        for tensor in self._tensors.values():
+            assert tensor.made is not None
+            tensor.made.drop()
+        self._tensors.clear()
 
     def _frame(self, cell: int, lease: Lease, version: int, time_ns: int) -> Frame | None:
         frame = super()._frame(cell, lease, version, time_ns)
@@ -212,5 +226,6 @@ class DeviceRingReader(SlotReader):
 
     def close(self) -> None:
         super().close()
+        self._forget()
         with contextlib.suppress(AttributeError):  # it was never opened
             self.memory.close()
