@@ -58,7 +58,8 @@ class Form(Protocol):
 
     def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, Published]:
         """Of a value that comes after one of this form, and the caller's metadata: this form, or another if it looks
-        different, and what is shared of it. Raises TypeError, ValueError for what cannot be shown."""
+        different, and what is shared of it; on the helper thread. Raises TypeError, ValueError for what cannot be
+        shown, NotYet for what cannot be looked at any more."""
         ...
 
     def forget(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ipc.ways import NotYet
+
 if TYPE_CHECKING:
     from ipc.stream import Stream
 
@@ -16,15 +18,15 @@ def renew(stream: Stream) -> int:
     has reached every viewer, that copy stays. Raises TypeError, ValueError for a value that cannot be shown.
     """
     tally = stream.tally
-    with stream._lock:
-        found = stream._newest()
-        outlets = list(stream._outlets.values())
-    if found is None:
+    try:
+        with stream._lock:
+            form, value = stream._newest()
+            outlets = list(stream._outlets.values())
+    except NotYet:
         return 0
     copied = outlets and all(not o.in_place and o.version == tally.version for o in outlets)
     if copied and stream.kind == "image" and not stream.live:
         return tally.version
-    form, value = found
     tally.steady = None  # which would only count a version that nobody asks for
     if form is stream._form:
         stream.publish(value)

@@ -21,7 +21,7 @@ from ipc.offered import Offered
 from ipc.outlet import Outlet, at_rest
 from ipc.preference import Place
 from ipc.tally import LOOK, Steady, Tally
-from ipc.ways import WAYS
+from ipc.ways import WAYS, NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +97,14 @@ class Stream:
             else:
                 self._is_late()
         tally.tell()
+
+    def keep(self, value: Any, meta: dict[str, Any]) -> bool:
+        """Make `value`, what the caller of `splatview.publish` gave, the newest version, to be looked at when a viewer
+        comes. `describe` must have been called for its form. False: there is one; `publish` what the value holds."""
+        if self.readers and ((capturing := self._offered.capturing) is None or not capturing()):
+            return False
+        self.tally.keep(value, meta)
+        return True
 
     def describe(self, form: Form, copy: bool | None = None, live: bool = False) -> None:
         """Say what is published from now on, and what the caller asked for: `copy` True, False or either, `live`."""
@@ -229,17 +237,19 @@ class Stream:
 
     # Any thread.
 
-    def _newest(self) -> tuple[Form, Published] | None:
-        """The newest value and its form; None before there is one, and where the next publish has to see to it.
-        Raises TypeError, ValueError for a value that was passed over and cannot be shown."""
+    def _newest(self) -> tuple[Form, Published]:
+        """The newest value and its form. Raises TypeError, ValueError for a value that was passed over and cannot be
+        shown, NotYet before there is one, and where the next publish has to see to it."""
         found = self.tally.newest
         if found is None or self._form is None:
-            return None
+            raise NotYet
         form, value = found
         if form is not None:
             return form, value
         form, value = self._form.following(*value)
-        return (form, value) if (form.kind, form.device) == (self.kind, self._offered.device) else None
+        if (form.kind, form.device) != (self.kind, self._offered.device):
+            raise NotYet
+        return form, value
 
     @property
     def info(self) -> StreamInfo | None:
@@ -311,19 +321,18 @@ class Stream:
         at rest so long, as it was found. Raises NotYet when it is not possible now.
         """
         with self._lock:
-            found = self._newest()
-            if found is None or not self.behind():
+            if not self.behind():
                 return  # the trainer came by while we waited for the lock
-            form, value = found
-            if form is not self._form:
-                self._looks = form.shape, form.dtype, form.device
-                self._run.announce()
-            self.tally.steady = None  # what the writer has then may be something else
             with contextlib.ExitStack() as stack:
                 if self.tally.raw_stream is not None:
                     from ipc.cuda.late import behind
 
                     stack.enter_context(behind(self.tally.device, self.tally.cuda_stream))
+                form, value = self._newest()
+                if form is not self._form:
+                    self._looks = form.shape, form.dtype, form.device
+                    self._run.announce()
+                self.tally.steady = None  # what the writer has then may be something else
                 self._place.same(value[0])
                 frame = form.unpack(value)
                 for outlet in self._outlets.values():
@@ -356,7 +365,8 @@ class Stream:
         if any(o.in_place and o.version != self.version for o in self._outlets.values()):
             self.tally.steady = None
             try:
-                self.catch_up()
+                with contextlib.suppress(NotYet):
+                    self.catch_up()
             except Exception as e:
                 self._run.fault(e)
 

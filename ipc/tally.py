@@ -77,3 +77,11 @@ class Tally:
         self.newest = None, (value, meta)
         self.version = self._words[self._word] = version
         return True
+
+    def keep(self, value: Any, meta: dict[str, Any]) -> None:
+        """Count a version, of what the caller of `splatview.publish` gave, at which nobody looks now."""
+        if self.raw_stream is not None:
+            self.cuda_stream = self.raw_stream(self.device)
+        self.newest = None, (value, meta)
+        self.version += 1
+        self.tell()

@@ -9,9 +9,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from ipc.errors import IpcError
 from splatview.adapt.meta import checked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
     from ipc import Publisher, Stream
     from ipc.outlet import Form
     from splatview.adapt.foreign import Foreign
@@ -24,11 +29,12 @@ _log = logging.getLogger("splatview")
 class _Entry:
     """A stream and the form of the values it has been given so far."""
 
-    __slots__ = ("foreign", "form", "stream", "tally", "type", "wishes")
+    __slots__ = ("fits", "foreign", "form", "stream", "tally", "type", "wishes")
 
     def __init__(self, stream: Stream, form: Form, wishes: tuple[Any, ...], kind: type):
         self.stream = stream
         self.foreign: Foreign | None = getattr(form, "foreign", None)
+        self.fits: Callable[[Any], bool] | None = getattr(form, "fits", None)
         self.tally = stream.tally
         self.form = form
         self.wishes = wishes
@@ -86,13 +92,24 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     wishes = ((kind, copy, live, meta.get("activated"), meta.get("layout")) if meta
               else (kind, copy, live, None, None))
     if entry is not None and entry.wishes == wishes:
-        tensors = entry.form.collect(value)
+        if meta:
+            meta = checked(meta)
+        fits = True
+        if entry.foreign is not None and entry.foreign.fleeting and entry.fits is not None:
+            # Before anything is copied: whether it is of this form, and whether anybody looks.
+            fits = entry.fits(value)
+            if fits and entry.stream.keep(value, meta):
+                entry.form.forget()
+                return
+        try:
+            tensors = entry.form.collect(value) if fits else None
+        except IpcError as e:
+            fault(e)
+            return
         if tensors is not None:
-            if meta:
-                meta = checked(meta)
             entry.stream.publish((tensors, meta))
             if entry.foreign is not None:
-                _published(entry.foreign)
+                _published(entry.foreign, tensors)
             return
     if not _off:
         _publish_new(value, name, wishes, meta)
@@ -152,14 +169,16 @@ def wait_while_paused(timeout: float | None = None) -> None:
 
 def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str, Any]) -> None:
     """A stream's first value, or one that looks different from the last."""
-    from splatview.adapt import recognised
+    from splatview.adapt import collected, recognised
 
     if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
         return
     kind, copy, live, *_ = wishes
     check_name(name)
     meta = checked(meta)
-    form, tensors = recognised(value, kind, meta, repr(name))
+    form = recognised(value, kind, meta)
+    foreign: Foreign | None = getattr(form, "foreign", None)
+    tensors = None if foreign is not None and foreign.fleeting else collected(form, value, repr(name))
     if copy is False and form.device == "cpu":
         raise ValueError("copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or publish "
                          "a CUDA tensor")
@@ -174,15 +193,31 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
             fault(e)
             return
         entry = _entries[name] = _Entry(stream, form, wishes, type(value))
+        if tensors is None:
+            if stream.keep(value, meta):
+                return
+            try:
+                tensors = collected(form, value, repr(name))
+            except IpcError as e:
+                fault(e)
+                return
         stream.publish((tensors, meta))
         if entry.foreign is not None:
-            _published(entry.foreign)
+            _published(entry.foreign, tensors)
 
 
-def _published(foreign: Foreign) -> None:
+def renewed(name: str) -> None:
+    """See to what a stream of this thread has shared once more (`ipc.renewing`)."""
+    entry = _entries.get(name)
+    newest = None if entry is None else entry.tally.newest
+    if entry is not None and entry.foreign is not None and newest is not None and newest[0] is not None:
+        _published(entry.foreign, newest[1][0], again=True)
+
+
+def _published(foreign: Foreign, tensors: tuple[torch.Tensor, ...], again: bool = False) -> None:
     """See to the arrays of other libraries that have just been published."""
     try:
-        foreign.published()
+        foreign.published(tensors, again)
     except Exception as e:
         fault(e)
 

@@ -17,26 +17,36 @@ _OPTIONS = ("activated", "layout")
 
 def following(form: Form, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
     """As `Form.following`."""
+    from ipc.ways import NotYet
+    from splatview.adapt.arrays import GoneError
     from splatview.adapt.meta import checked
 
     meta = checked(meta)
-    tensors = form.collect(value)
-    if tensors is None:
-        form.forget()
-        form, tensors = recognised(value, form.kind, meta, f"a value of kind {form.kind!r}")
+    try:
+        tensors = form.collect(value)
+        if tensors is None:
+            form.forget()
+            form = recognised(value, form.kind, meta)
+            tensors = collected(form, value, f"a value of kind {form.kind!r}")
+    except GoneError:  # it was donated to the next step, which has not come to publish yet
+        raise NotYet from None
     return form, (tensors, meta)
 
 
-def recognised(value: Any, kind: str | None, meta: Meta, what: str) -> tuple[Form, tuple[Any, ...]]:
-    """The form of a value, and its tensors. `meta`: the caller's, checked; `what`: what people call the value.
+def recognised(value: Any, kind: str | None, meta: Meta) -> Form:
+    """The form of a value. `meta`: the caller's, checked. Raises as `recognise`."""
+    return recognise(value, kind, {k: meta[k] for k in _OPTIONS if k in meta})
 
-    Raises as `recognise`, and ValueError for a value that another thread is changing.
+
+def collected(form: Form, value: Any, what: str) -> tuple[Any, ...]:
+    """The tensors of a value of which this was found to be the form; `what`: what people call it.
+
+    Raises ValueError for a value that another thread is changing.
     """
-    form = recognise(value, kind, {k: meta[k] for k in _OPTIONS if k in meta})
     tensors = form.collect(value)
     if tensors is None:
         raise ValueError(f"{what} changed while it was being published; publish from one thread at a time")
-    return form, tensors
+    return tensors
 
 
 def recognise(value: Any, kind: str | None, options: Meta) -> Form:

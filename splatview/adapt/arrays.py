@@ -3,13 +3,18 @@
 | array | comes by |
 |---|---|
 | NumPy, and what has `__array_interface__` alone, as PIL's images | `torch.from_numpy` |
-| JAX, CuPy, and what has `__dlpack__` | DLPack |
+| CuPy, and what has `__dlpack__` | DLPack |
+| JAX | DLPack, over a copy that JAX makes |
 | Numba, and what has `__cuda_array_interface__` alone | that |
 
 Read-only memory is taken as it is, since we only read; what torch cannot hold (negative or odd strides, other byte
 orders) is copied. In GPU memory torch's current stream is ordered behind the library's own: by the library for DLPack,
 by us for `__cuda_array_interface__`; what has to happen after the copy, so that the library may go on with its memory,
 is in `splatview.adapt.foreign`. In the host's memory JAX waits until an array has been computed.
+
+JAX does not let a program donate an array to a step while anybody else refers to its memory, and the step would fail.
+Nor could we have JAX's next step wait until we have read what it writes into. So JAX itself makes the copy, in the
+order of its own work, and waits for nothing; nobody else ever refers to the array.
 """
 
 from __future__ import annotations
@@ -19,14 +24,24 @@ from typing import Any
 
 import torch
 
+from ipc.errors import SharingError
+from splatview.adapt.dlpack import CUDA, MOST, StridesError, from_dlpack
+
 DEVICES = ("cpu", "cuda")
-_CPU, _CUDA, _CUDA_HOST, _MANAGED = 1, 2, 3, 13
-_DLPACK_DEVICES = {_CPU: "CPU", _CUDA: "CUDA", _CUDA_HOST: "CUDAHost", 4: "OpenCL", 7: "Vulkan", 8: "Metal",
+_CPU, _CUDA_HOST, _MANAGED = 1, 3, 13
+_DLPACK_DEVICES = {_CPU: "CPU", CUDA: "CUDA", _CUDA_HOST: "CUDAHost", 4: "OpenCL", 7: "Vulkan", 8: "Metal",
                    10: "ROCm", 11: "ROCmHost", _MANAGED: "CUDAManaged", 14: "oneAPI", 15: "WebGPU", 16: "Hexagon"}
 _PIL_MODES = ("L", "RGB", "RGBA", "F")
 _JAX = ("jax", "jaxlib")
+_outlines: dict[Any, torch.Tensor] = {}
+_MANY = 64
+"""Outlines to remember."""
 _DEFAULT_STREAM = 1
 """How the interfaces name CUDA's default stream, which torch calls 0."""
+
+
+class GoneError(TypeError):
+    """The memory of an array of JAX was given away."""
 
 
 def is_array(value: Any) -> bool:
@@ -40,8 +55,10 @@ def is_array(value: Any) -> bool:
 def as_tensor(value: Any, what: str) -> torch.Tensor:
     """A tensor over the memory of an array; a copy only where there is no other way. It is to be read only.
 
+    Of arrays of JAX it is a copy of JAX's own, so that the program can donate them.
+
     `what` names the value in errors. Raises TypeError when it is no array, ValueError on devices other than
-    cpu and cuda or on sparse and quantised tensors.
+    cpu and cuda or on sparse and quantised tensors, SharingError when JAX can make no copy.
     """
     if isinstance(value, torch.Tensor):
         tensor = value
@@ -59,6 +76,32 @@ def as_tensor(value: Any, what: str) -> torch.Tensor:
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     return tensor
+
+
+def outline(value: Any, what: str) -> torch.Tensor:
+    """As `as_tensor`, but of an array of JAX only what it looks like: shape, dtype and device, without its values."""
+    if not is_fleeting(value):
+        return as_tensor(value, what)
+    if _is_deleted(value):
+        raise GoneError(f"{what}: this {type(value).__name__} has no values{_hint(value)}")
+    try:
+        key = value.shape, value.dtype, value.sharding
+        found = _outlines.get(key)
+        if found is None:
+            kind, index = map(int, value.__dlpack_device__())
+            device = {_CPU: torch.device("cpu"), CUDA: torch.device("cuda", index)}[kind]
+            found = torch.empty((), dtype=getattr(torch, value.dtype.name), device=device).expand(value.shape)
+            if len(_outlines) >= _MANY:
+                _outlines.clear()
+            _outlines[key] = found
+        return found
+    except Exception:
+        return as_tensor(value, what)  # which says what is wrong, if anything is
+
+
+def is_fleeting(value: Any) -> bool:
+    """Whether the memory of an array may be given away by the program at any time (JAX's donation)."""
+    return _library(value) in _JAX
 
 
 def named_stream(value: Any) -> int | None:
@@ -105,17 +148,26 @@ def _convert(value: Any, what: str) -> torch.Tensor:
     try:
         return convert(value)
     except Exception as e:  # of whatever kind the library raises
-        raise TypeError(f"{what}: this {name} cannot be seen as a torch tensor: {e}{_hint(value)}") from None
+        if is_fleeting(value) and isinstance(e, RuntimeError) and not _is_deleted(value):
+            raise SharingError(f"{what}: no copy of this {name} could be made: {e}") from None
+        kind = GoneError if _is_deleted(value) else TypeError
+        raise kind(f"{what}: this {name} cannot be seen as a torch tensor: {e}{_hint(value)}") from None
 
 
 def _hint(value: Any) -> str:
     """What to do about JAX's arrays that have no memory."""
     if "Tracer" in type(value).__name__:
         return "; it has no values while JAX traces: publish outside of jit, or from jax.debug.callback"
-    deleted = getattr(value, "is_deleted", None)
-    if callable(deleted) and deleted():
+    if _is_deleted(value):
         return "; its memory was given away, by donation or delete(): publish it before that, or what came of it"
     return ""
+
+
+def _is_deleted(value: Any) -> bool:
+    if not is_fleeting(value):
+        return False
+    deleted = getattr(value, "is_deleted", None)
+    return callable(deleted) and bool(deleted())
 
 
 def _by_dlpack(value: Any, what: str) -> Any:
@@ -123,14 +175,14 @@ def _by_dlpack(value: Any, what: str) -> Any:
     try:
         kind = int(value.__dlpack_device__()[0])
     except Exception:
-        return torch.from_dlpack  # which says what is wrong
+        return from_dlpack  # which says what is wrong
     if kind == _CPU:
-        return torch.from_dlpack
+        return _from_library
     if kind == _CUDA_HOST:
         return _from_host
-    if kind == _CUDA or (kind == _MANAGED and hasattr(value, "__cuda_array_interface__")):
+    if kind == CUDA or (kind == _MANAGED and hasattr(value, "__cuda_array_interface__")):
         _need_cuda(what)
-        return _from_gpu if kind == _CUDA else _from_cuda
+        return _from_library if kind == CUDA else _from_cuda
     named = _DLPACK_DEVICES.get(kind, "unknown")
     raise ValueError(f"{what} lies on DLPack device {named} ({kind}); legal are {', '.join(DEVICES)}: copy it to one")
 
@@ -141,10 +193,19 @@ def _need_cuda(what: str) -> None:
                          "a copy in the host's memory")
 
 
-def _from_gpu(value: Any) -> torch.Tensor:
-    if torch.cuda.is_current_stream_capturing():  # into which nothing may be recorded, not even that it waits
-        return torch.from_dlpack(value.__dlpack__() if _library(value) in _JAX else value.__dlpack__(stream=-1))
-    return torch.from_dlpack(value)
+def _from_library(value: Any) -> torch.Tensor:
+    """By DLPack, in the host's memory or a GPU's."""
+    on_gpu = int(value.__dlpack_device__()[0]) == CUDA
+    capturing = on_gpu and torch.cuda.is_current_stream_capturing()
+    try:
+        # Into what is captured nothing may be recorded, not even that it waits.
+        return from_dlpack(value, keep_out=capturing, own=is_fleeting(value))
+    except StridesError:
+        if on_gpu and hasattr(value, "__cuda_array_interface__"):
+            return _from_cuda(value)
+        if hasattr(value, "__array_interface__"):
+            return _from_host(value)
+        raise
 
 
 def _from_cuda(value: Any) -> torch.Tensor:
@@ -152,11 +213,26 @@ def _from_cuda(value: Any) -> torch.Tensor:
     interface = dict(value.__cuda_array_interface__)
     if interface.get("mask") is not None:
         raise TypeError("it has a mask")
-    interface["data"] = (interface["data"][0], False)
+    backwards = _turn_round(interface)
     tensor = torch.as_tensor(SimpleNamespace(__cuda_array_interface__=interface, keep=value))
     if tensor.is_cuda:
         wait(tensor.device, named_stream(value), behind=True)
-    return tensor
+    return tensor.flip(backwards) if backwards else tensor
+
+
+def _turn_round(interface: dict[str, Any]) -> list[int]:
+    """Have an array's description begin at its lowest address, where torch can look at it, and not be marked read-only.
+    Returns the dimensions that go backwards in it, to be flipped. Raises TypeError for strides that no memory has."""
+    shape, strides = interface["shape"], interface.get("strides")
+    start, backwards = interface["data"][0], []
+    if strides is not None:
+        if any(abs(stride) >= MOST for stride in strides):
+            raise TypeError(f"no memory has strides {tuple(strides)}")
+        backwards = [axis for axis, stride in enumerate(strides) if stride < 0]
+        start += sum((shape[axis] - 1) * strides[axis] for axis in backwards if 0 not in shape)
+        interface["strides"] = tuple(map(abs, strides))
+    interface["data"] = (start, False)
+    return backwards
 
 
 def _from_host(value: Any) -> torch.Tensor:

@@ -25,7 +25,7 @@ import torch
 
 from ipc.kinds import SH_REST
 from ipc.ways.layout import dtype_name
-from splatview.adapt.arrays import as_tensor, shape_text
+from splatview.adapt.arrays import as_tensor, outline, shape_text
 from splatview.adapt.foreign import Foreign
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class GaussianForm:
         self._holder = parts.holder
         self._look_up = parts.look_up
         self._fields = tuple(tensors)
-        self.foreign = Foreign() if parts.foreign else None
+        self.foreign = parts.foreign
         self._model = parts.by_attribute
         self._looks = tuple((t.shape, t.dtype, t.device) for t in tensors.values())
         self._last: tuple[Any, ...] = (None,) * len(tensors)
@@ -121,13 +121,24 @@ class GaussianForm:
             last = self._last
             if all(map(is_, tensors, last)) and tensors[0].shape == self._looks[0][0]:
                 return last  # the same tuple: whoever compares sees it at once
-            for tensor, (shape, dtype, device) in zip(tensors, self._looks, strict=True):
-                if tensor.shape != shape or tensor.dtype is not dtype or tensor.device != device:
-                    return None
+            if not self._are_like(tensors):
+                return None
         except (LookupError, AttributeError, TypeError, ValueError):
             return None
         self._last = tensors
         return tensors
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is of this form, found out without its values."""
+        try:
+            parts = self._look_up(value if self._holder is None else self._holder(value))
+            return type(value) is self._type and self._are_like(tuple(map(outline, parts, self._fields)))
+        except (LookupError, AttributeError, TypeError, ValueError):
+            return False
+
+    def _are_like(self, tensors: tuple[torch.Tensor, ...]) -> bool:
+        return all(tensor.shape == shape and tensor.dtype is dtype and tensor.device == device
+                   for tensor, (shape, dtype, device) in zip(tensors, self._looks, strict=True))
 
     def forget(self) -> None:
         self._last = (None,) * len(self._looks)
@@ -213,10 +224,9 @@ class _Parts:
         self.holder = _holder_of_parts(value, holder, keys.values())
         self.look_up = (attrgetter if self.by_attribute else itemgetter)(*keys.values())
         found = self.look_up(value if self.holder is None else self.holder(value))
-        self.tensors = {field: as_tensor(part, f"gaussians: {_label(key)}")
+        self.tensors = {field: outline(part, f"gaussians: {_label(key)}")
                         for (field, key), part in zip(keys.items(), found, strict=True)}
-        self.foreign = not all(isinstance(part, torch.Tensor) for part in found)
-        """Whether some are arrays of other libraries."""
+        self.foreign = None if all(isinstance(part, torch.Tensor) for part in found) else Foreign(found)
 
 
 def _holder(value: Any) -> str:

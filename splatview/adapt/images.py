@@ -8,7 +8,7 @@ import torch
 
 from ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
 from ipc.ways.layout import dtype_name
-from splatview.adapt.arrays import as_tensor, is_array, shape_text
+from splatview.adapt.arrays import is_array, outline, shape_text
 from splatview.adapt.foreign import Foreign
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ class ImageForm:
 
     kind = "image"
 
-    def __init__(self, tensor: torch.Tensor, layout: str, foreign: bool = False):
-        """`foreign`: whether they are arrays of other libraries."""
+    def __init__(self, tensor: torch.Tensor, layout: str, foreign: Foreign | None = None):
+        """`foreign`: of arrays of other libraries."""
         self.shape = tuple(tensor.shape)
         self.dtype = dtype_name(tensor)
         self.device = str(tensor.device)
@@ -33,7 +33,7 @@ class ImageForm:
         self._shape, self._dtype, self._device = tensor.shape, tensor.dtype, tensor.device
         self._asked: dict[str, Any] | None = None
         self._made: dict[str, Any] = {}
-        self.foreign = Foreign() if foreign else None
+        self.foreign = foreign
         self._array: Any = None
         self._taken: tuple[torch.Tensor, ...] | None = None
         self._last: tuple[Any, ...] = (None,)
@@ -48,14 +48,21 @@ class ImageForm:
             interface = getattr(array, "__array_interface__", None)
             if interface is not None and interface["data"][0] == value.data_ptr():
                 self._array, self._taken = array, (value,)
-        if (value.shape == self._shape and value.dtype is self._dtype and value.device == self._device
-                and value.layout is torch.strided):
+        if self._is_like(value):
             last = self._last
             if value is not last[0]:
                 last = self._last = (value,)
             return last  # for the very tensor of the last call the same tuple: whoever compares sees it at once
         self._array = None
         return None
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is of this form, found out without its values."""
+        return is_array(value) and self._is_like(outline(value, "image"))
+
+    def _is_like(self, tensor: torch.Tensor) -> bool:
+        return (tensor.shape == self._shape and tensor.dtype is self._dtype and tensor.device == self._device
+                and tensor.layout is torch.strided)
 
     def forget(self) -> None:
         self._array, self._taken, self._last = None, None, (None,)
@@ -84,7 +91,7 @@ def recognise_image(value: Any, options: dict[str, Any]) -> ImageForm:
 
     Without it (3, H, 3) and the like are taken as HWC. Raises TypeError or ValueError.
     """
-    tensor = as_tensor(value, "image")
+    tensor = outline(value, "image")
     shape = shape_text(tensor)
     if tensor.dtype not in _DTYPES:
         mend = {torch.float64: ": use .float()", torch.bool: ": use .byte() * 255"}.get(tensor.dtype, "")
@@ -104,7 +111,7 @@ def recognise_image(value: Any, options: dict[str, Any]) -> ImageForm:
         raise ValueError(f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_LAYOUTS))}")
     elif len(layout) != tensor.ndim or (tensor.ndim == 3 and tensor.shape[layout.index("C")] not in IMAGE_CHANNELS):
         raise ValueError(f"image of shape {shape} is not {layout} with 1, 3 or 4 channels")
-    return ImageForm(tensor, layout, foreign=not isinstance(value, torch.Tensor))
+    return ImageForm(tensor, layout, None if isinstance(value, torch.Tensor) else Foreign([value]))
 
 
 def _guess(tensor: torch.Tensor) -> str | None:
