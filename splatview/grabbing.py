@@ -115,7 +115,8 @@ class _Asked:
                 publishing.renewed(name)
             if gpu and stream.kind == "image":  # OpenGL, which may read it in place, does not wait for our streams
                 sys.modules["torch"].cuda.current_stream().synchronize()
-            streams = sum(s.info is not None for s in list(publisher.streams.values()))
+            if stream.kind != "overlay":  # which nobody draws by itself, and nobody waits for
+                streams = sum(s.info is not None for s in list(publisher.streams.values()))
         return partial(Wish, timeout=self.timeout, run=run, stream=name, after=after, streams=streams,
                        camera=self.camera, size=self.size, background=self.background, gpu=gpu)
 

@@ -26,8 +26,17 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-grab = partial(splatview.grab, timeout=PATIENCE)
 PLACE = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
+
+
+def grab(name: str | None = None, **options: Any) -> torch.Tensor:
+    """On the CPU, wherever it was drawn."""
+    return splatview.grab(name, timeout=PATIENCE, **options).cpu()
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two pictures are the same, but for how CUDA and OpenGL round."""
+    return a.shape == b.shape and int((a.int() - b.int()).abs().max()) <= (1 if torch.cuda.is_available() else 0)
 
 
 def scene(seed: int = 0, count: int = 300) -> dict[str, torch.Tensor]:
@@ -59,17 +68,18 @@ def pid() -> int:
 def test_it_is_what_shot_draws(tmp_path: Path) -> None:
     splatview.publish(picture(), "render")
     splatview.publish(scene())
-    whole = grab()
-    assert (whole.shape, whole.dtype, whole.device.type) == ((720, 1280, 3), torch.uint8, "cpu")
-    assert torch.equal(whole, shot(tmp_path))
-    assert torch.equal(grab(size=(200, 160), background=(0.2, 0.5, 1.0)),
-                       shot(tmp_path, "--size", "200x160", "--background", "0.2,0.5,1"))
+    whole = splatview.grab(timeout=PATIENCE)
+    assert (whole.shape, whole.dtype) == ((720, 1280, 3), torch.uint8)
+    assert whole.device.type == "cpu" or torch.cuda.is_initialized()
+    assert same(whole.cpu(), shot(tmp_path))
+    assert same(grab(size=(200, 160), background=(0.2, 0.5, 1.0)),
+                shot(tmp_path, "--size", "200x160", "--background", "0.2,0.5,1"))
     placed = grab(camera=PLACE, size=(200, 160))
-    assert torch.equal(placed, shot(tmp_path, "--size", "200x160", "--camera", json.dumps(PLACE)))
-    assert torch.equal(grab(size=(200, 160)), shot(tmp_path, "--size", "200x160"))  # nothing of that camera stays
+    assert same(placed, shot(tmp_path, "--size", "200x160", "--camera", json.dumps(PLACE)))
+    assert same(grab(size=(200, 160)), shot(tmp_path, "--size", "200x160"))  # nothing of that camera stays
     assert torch.equal(grab("render"), picture())
     fitted = grab("render", size=(64, 64), background=(1.0, 0.0, 0.0))
-    assert torch.equal(fitted, shot(tmp_path, "--stream", "render", "--size", "64x64", "--background", "1,0,0"))
+    assert same(fitted, shot(tmp_path, "--stream", "render", "--size", "64x64", "--background", "1,0,0"))
 
 
 def test_a_picture_is_the_callers_own() -> None:
@@ -110,8 +120,8 @@ def test_cameras_in_every_form(tmp_path: Path) -> None:
         {"viewmat": viewmat.numpy(), "K": K, "width": 120, "height": 80, "model": None},
         json.dumps(lists), str(file), file]
     for form in forms:
-        assert torch.equal(grab(camera=form), first)
-    assert torch.equal(grab(camera={"viewmat": viewmat, "K": K}, size=(120, 80)), first)
+        assert same(grab(camera=form), first)
+    assert same(grab(camera={"viewmat": viewmat, "K": K}, size=(120, 80)), first)
     ortho = grab(camera=PLACE | {"model": "ortho"}, size=(120, 80))
     assert not torch.equal(ortho, grab(camera=PLACE, size=(120, 80)))
 
@@ -126,15 +136,15 @@ def test_ones_own_scene_is_drawn_as_it_is_now() -> None:
     after = view()
     assert not torch.equal(before, after)
     splatview.publish(parameters)
-    assert torch.equal(view(), after)
+    assert same(view(), after)
     splatview.publish(scene(1, 500))  # others, and more of them
     grown = view()
     assert not torch.equal(grown, after)
     with torch.no_grad():
         parameters["sh0"].neg_()
-    assert torch.equal(view(), grown)
+    assert same(view(), grown)
     splatview.publish(parameters)
-    assert torch.equal(view(), before)
+    assert same(view(), before)
 
 
 def test_ones_own_image_is_what_was_published() -> None:
@@ -180,7 +190,7 @@ def test_what_lies_over_an_image_is_drawn(tmp_path: Path) -> None:
         columns, rows = red.any(0).nonzero().flatten(), red.any(1).nonzero().flatten()
         assert abs(int(columns[0]) - x) < 4 and abs(int(columns[-1]) - x - 40) < 4
         assert abs(int(rows[0]) - 30) < 4 and abs(int(rows[-1]) - 90) < 4
-    assert torch.equal(shot(tmp_path, "--stream", "render").int(), drawn)
+    assert same(shot(tmp_path, "--stream", "render"), drawn)
     splatview.annotate("render")
     assert torch.equal(grab("render"), image)
     with pytest.raises(LookupError, match="no stream 'render overlay' that can be drawn"):

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,8 +25,12 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-grab = partial(splatview.grab, timeout=PATIENCE)
 IMAGE = torch.arange(20 * 30 * 3, dtype=torch.int32).remainder(251).to(torch.uint8).view(20, 30, 3)
+
+
+def grab(name: str | None = None, **options: Any) -> torch.Tensor:
+    """On the CPU, wherever it was drawn."""
+    return splatview.grab(name, timeout=PATIENCE, **options).cpu()
 
 
 def started() -> grabber.Grabber:
