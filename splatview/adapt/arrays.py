@@ -217,7 +217,11 @@ def _from_cuda(value: Any) -> torch.Tensor:
     tensor = torch.as_tensor(SimpleNamespace(__cuda_array_interface__=interface, keep=value))
     if tensor.is_cuda:
         wait(tensor.device, named_stream(value), behind=True)
-    return tensor.flip(backwards) if backwards else tensor
+    if not backwards:
+        return tensor
+    turned = tensor.flip(backwards)
+    turned.flipped_from = tensor  # type: ignore[attr-defined]  # whose memory is not to be used again meanwhile
+    return turned
 
 
 def _turn_round(interface: dict[str, Any]) -> list[int]:
