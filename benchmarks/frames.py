@@ -21,7 +21,8 @@ from benchmarks.gpu import tried
 ROUNDS = 300
 WARM = 20
 """Frames at first that do not count: the reader learns the rate."""
-RATE = 60.0
+RATES = 60.0, 500.0
+"""Frames per second of CUDA frames: at the lower one processors and GPU have gone cold when the next frame comes."""
 IDLE = 5.0
 """Seconds for which a reader waits for nothing."""
 _PUBLISHER = """
@@ -55,25 +56,26 @@ the stream's: of each version when it was published (ns), its number, and what a
 
 
 def run() -> list[dict[str, str]]:
-    rows = tried("CPU frames", lambda: [_hand_over("cpu", "new"), _idle()])
+    rows = tried("CPU frames", lambda: [_hand_over("cpu", "new", RATES[0]), _idle()])
     if not torch.cuda.is_available():
         return rows
     for sort in ("new", "in-place"):
-        def measure(sort: str = sort) -> list[dict[str, str]]:
-            return [_hand_over("cuda", sort)]
+        for rate in RATES:
+            def measure(sort: str = sort, rate: float = rate) -> list[dict[str, str]]:
+                return [_hand_over("cuda", sort, rate)]
 
-        rows += tried(f"CUDA frames, {sort}", measure)
+            rows += tried(f"CUDA frames, {sort}, {rate:.0f} Hz", measure)
     return rows
 
 
-def _hand_over(device: str, sort: str) -> dict[str, str]:
+def _hand_over(device: str, sort: str, rate: float) -> dict[str, str]:
     handed: list[float] = []
     read: list[float] = []
     bare = 0.0
     folder = tempfile.TemporaryDirectory()
     path = f"{folder.name}/said"
     said = np.memmap(path, np.int64, "w+", shape=(4096, 3))
-    program = subprocess.Popen([sys.executable, "-c", _PUBLISHER, device, str(RATE), sort, path])
+    program = subprocess.Popen([sys.executable, "-c", _PUBLISHER, device, str(rate), sort, path])
     try:
         with splatview.frames("frame", timeout=60, in_place=sort == "in-place" or None) as frames:
             for frame in frames:
@@ -102,7 +104,7 @@ def _hand_over(device: str, sort: str) -> dict[str, str]:
     bare /= 1e3
     handed, read = sorted(handed[WARM:]), sorted(read[WARM:])
     p50 = statistics.median(handed)
-    return {"what": f"a 1080p RGBA8 frame, {device}, {way}, {RATE:.0f} Hz", "p50 us": f"{p50:.0f}",
+    return {"what": f"a 1080p RGBA8 frame, {device}, {way}, {rate:.0f} Hz", "p50 us": f"{p50:.0f}",
             "p99 us": f"{handed[int(0.99 * ROUNDS)]:.0f}",
             "two pixels on the host, p50 us": f"{statistics.median(read):.0f}",
             "bare copy, us": f"{bare:.0f}", "ratio": f"{p50 / bare:.2f}",

@@ -2,8 +2,10 @@
 
 "grab": a training script asks for a view of its own parameters, from a new camera each time, until the tensor can be
 read. "renderer alone": `viewer_app`'s renderer draws the same parameters as a new version, that is with everything it
-makes of them, and "drawing alone" without that; both until the GPU has finished. "scene alone" is grab of a scene that
-another process publishes and does not change, so that only the camera is new.
+makes of them, and "drawing alone" without that; both until the GPU has finished. They take turns, as a training step
+and a grab do: each finds the processor's caches and the GPU as the others left them; "in a row" each comes again and
+again without the others. "scene alone" is grab of a scene that another process publishes and does not change, so that
+only the camera is new.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ def _scene(count: int) -> dict[str, str]:
             turns = {"grab": lambda k: _grabbed(k), "renderer": lambda k: alone.draw(k, anew=True),
                      "drawing": lambda k: alone.draw(k, anew=False)}
             ms = _in_turns(turns)
+            row = {name: _in_turns({name: turn})[name][0] for name, turn in turns.items()}
         finally:
             alone.close()
         ms["other"] = _other(count)
@@ -74,6 +77,8 @@ def _scene(count: int) -> dict[str, str]:
         splatview.close()
     return {"Gaussians": f"{count:,}", "grab ms p50": f"{ms['grab'][0]:.3f}", "p95": f"{ms['grab'][1]:.3f}",
             "renderer alone": f"{ms['renderer'][0]:.3f}", "grab over it": f"{ms['grab'][0] - ms['renderer'][0]:+.3f}",
+            "in a row": f"{row['grab']:.3f}", "renderer in a row": f"{row['renderer']:.3f}",
+            "over it in a row": f"{row['grab'] - row['renderer']:+.3f}",
             "target": f"+{REACH}", "scene alone": f"{ms['other'][0]:.3f}", "drawing alone": f"{ms['drawing'][0]:.3f}",
             "over it": f"{ms['other'][0] - ms['drawing'][0]:+.3f}", "dB": f"{db:.1f}"}
 

@@ -112,7 +112,6 @@ class Grabber:
         soft = min(time.monotonic() + _NEWER, deadline)
         wanted = kept.stream.version
         while True:
-            self._subscriber.poll()
             after = wish.after or (wanted if time.monotonic() < soft else 1)
             drawn = self._attempt(kept, after, order)
             if drawn is not None:
@@ -121,6 +120,7 @@ class Grabber:
             if time.monotonic() >= deadline or kept.stream.fault or not kept.stream.run.alive:
                 raise self._late(kept.stream, wish)
             time.sleep(_GLANCE)
+            self._subscriber.poll()
 
     def _late(self, stream: RemoteStream, wish: Wish) -> ViewerError:
         error = why_nothing(stream, "grab", wish.timeout)

@@ -215,7 +215,8 @@ print("right")
 
 def test_another_process_with_and_without_cuda(processes: Processes) -> None:
     processes.code(_TRAINER)
-    asking = processes.code(_ASKING, PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+    asking = processes.code(_ASKING, PYTHONPATH=os.pathsep.join(
+        [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]))
     out, err = asking.communicate(timeout=2 * PATIENCE)
     assert out == "right\n", err
 

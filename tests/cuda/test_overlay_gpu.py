@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from test_viewer import Viewer
 
+from ipc.runs import list_runs, runtime_folder
 from viewer_app.app import AppOptions
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.views._overlay.palette import PALETTE
 from viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import Any
 
     from programs import Processes
 
@@ -81,10 +83,11 @@ def test_results_of_a_network_are_seen(viewer: Viewer, processes: Processes, on:
         assert (np.abs(pixels - color) <= 3).all(-1).sum() > 50
 
 
-def test_a_single_picture_has_them(processes: Processes, tmp_path: Path) -> None:
+def test_a_single_picture_has_them(processes: Processes, tmp_path: Path, wait_until: Callable[..., Any]) -> None:
     from PIL import Image
 
     processes.code(TRAINER, "cuda")
+    wait_until(lambda: list_runs(runtime_folder()))  # shot does not wait for a run to begin
     shot = processes.splatview("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "320x240")
     assert shot.wait(120) == 0, shot.stderr.read()
     pixels = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
