@@ -13,7 +13,7 @@ import time
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import av
+import pytest
 from PIL import Image
 
 from splatview.camera.pattern import PatternSource
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+av = pytest.importorskip("av")  # the extra `camera`
 W, H = 320, 240
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import av
 import numpy as np
 import pytest
-from stream_servers import pattern
+from stream_servers import av, pattern
 
 from splatview.camera.sources import Buffers, Reader, SourceSettings, source_for
 

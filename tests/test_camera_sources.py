@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import av
 import camera_cases
 import cv2
 import numpy as np
 import pytest
 from open_files import open_files
-from stream_servers import H, StreamServer, W, mjpeg, pattern, rtsp, video
+from stream_servers import H, StreamServer, W, av, mjpeg, pattern, rtsp, video
 
 from splatview.camera import sources
 from splatview.camera.opencv import has_gstreamer
