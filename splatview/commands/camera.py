@@ -56,9 +56,10 @@ class Camera:
     provider: Literal["tensorrt", "cuda", "cpu"] | None = None
     """Where onnxruntime runs a model. Default: the fastest that works."""
     decode: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
-    """Of which kind a model's answers are, where they do not say it: an unknown one is answered with the legal."""
+    """Of which kind a model's answers are, where they do not say it: yolov5, yolov8, yolov10, yolov7-end2end, ssd,
+    ssd-tensorflow or torchvision."""
     normalize: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
-    """How a model wants colours, where its metadata does not say it: an unknown one is answered with the legal."""
+    """How a model wants colours, where it does not say it: 0..1, -1..1, 0..255 or imagenet."""
     motion: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Move boxes along between two results."""
     size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
