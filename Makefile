@@ -7,7 +7,7 @@ demo:
 
 test:
 	@bash .ci/setup test
-	@.venv/bin/python -m pytest
+	@.venv/bin/python -m pytest -n 2 --dist loadfile  # most of the time they wait for programs to start
 
 check:  # what a change is held to beside the tests
 	@bash .ci/setup dev

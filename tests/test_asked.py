@@ -116,6 +116,7 @@ def test_what_lies_elsewhere_by_then_too(scenes: Run, monkeypatch: pytest.Monkey
 
 
 def test_what_is_no_scene_by_then_is_a_fault(scenes: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in_for_streams(monkeypatch)
     it = unasked(scenes)
     scenes.publish({"means": it["means"]}, step=3)
     scenes.ask(True)
