@@ -168,6 +168,7 @@ class Stream:
     """Stands in for a stream that brings one GPU frame."""
 
     live = False
+    sharing = "device-ring"
     version = 1
     run = SimpleNamespace(alive=True)
 
@@ -198,12 +199,15 @@ def test_a_frame_that_cannot_come_to_opengl_is_asked_for_in_another_way(image: I
 
 def test_a_live_stream_is_looked_at_again_and_again(in_place: ImageView) -> None:
     stream = Stream(picture(5).frame)
-    stream.live = True
+    stream.live, stream.sharing = True, "in-place"
     source = StreamSource(stream)  # type: ignore[arg-type]
     assert source.feed(in_place)
     assert not source.has_news()
     time.sleep(0.05)
     assert source.has_news()
+    stream.sharing = "ring"
+    assert not source.has_news(), "a copy of what changed is another version"
+    stream.sharing = "in-place"
     stream.frame = picture(6).frame
     assert source.feed(in_place)
 
