@@ -178,7 +178,7 @@ class Follower:
         seen.move_to_end(self.name)
         while len(seen) > _REMEMBERED:
             seen.popitem(last=False)
-        self._current = Held(shared, skipped)
+        self._current = Held(shared, skipped, stream.run.id)
         return self._current
 
     def _nap(self, now: float) -> float:

@@ -28,9 +28,10 @@ _VERSIONED = (1, 0)
 class Held:
     """A frame that is in use here, and on which CUDA streams."""
 
-    def __init__(self, shared: Shared, skipped: int):
+    def __init__(self, shared: Shared, skipped: int, run: str):
         self.shared = shared
         self.skipped = skipped
+        self.run = run
         self.streams: set[int] = set()
         self.device: torch.device | None = None
         """Of its tensors, once they were asked for."""
@@ -93,6 +94,8 @@ class Frame:
         """When it was published, in ns since the epoch."""
         self.skipped: int = held.skipped
         """How many versions were passed over since the frame that was handed out before it."""
+        self.run: str = held.run
+        """The id of the run that published it."""
         self.kind: str = shared.kind
         """"image", "gaussians", "overlay" or "memory"."""
         self.meta: dict[str, Any] = shared.meta

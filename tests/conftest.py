@@ -45,6 +45,9 @@ def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     publishing = sys.modules.get("splatview.publishing")
     if publishing is not None:
         publishing.close()
+    follower = sys.modules.get("splatview.follower")
+    if follower is not None:
+        follower.seen.clear()  # what one test was handed is not what the next annotates
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -54,6 +54,7 @@ def test_another_process_s_newest_frames_come_one_after_the_other(processes: Pro
             assert torch.equal(frame.tensor, torch.full((90, 160, 3), frame.version % 251, dtype=torch.uint8))
             assert frame.version > last
             assert frame.skipped == (frame.version - last - 1 if last else 0)
+            assert frame.run == frames.run
             assert before - PATIENCE * 1e9 < frame.time_ns <= time.time_ns()
             assert frame.time == frame.time_ns / 1e9
             assert frame.age >= 0
