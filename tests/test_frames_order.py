@@ -63,7 +63,7 @@ class Used(Held):
 
     def __init__(self) -> None:
         self.lent, self.marks = Lent(), [Mark(), Mark()]
-        super().__init__(self.lent, 0)  # type: ignore[arg-type]
+        super().__init__(self.lent, 0, "a-run")  # type: ignore[arg-type]
         self.streams.add(0)
 
     def _marks(self) -> Any:
