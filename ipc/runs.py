@@ -46,6 +46,10 @@ class Description(msgspec.Struct, frozen=True):
     hidden: bool = False
     """Whether it is found only by who knows its id: what a program of ours publishes for another one."""
 
+    def is_called(self, text: str) -> bool:
+        """Whether people may mean this run by a text: its id, the beginning of one, its name or its process id."""
+        return self.id.startswith(text) or text in (self.name, str(self.pid))
+
 
 @dataclass(frozen=True)
 class RunFolder:

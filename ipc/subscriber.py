@@ -134,7 +134,7 @@ class Subscriber:
         d, w = folder.description, self._wanted
         if d.hidden:
             return d.id == w
-        return w is None or d.id.startswith(w) or w in (d.name, str(d.pid))
+        return w is None or d.is_called(w)
 
 
 def can_take(way: str, gpu: str, draws_on: str | None = None) -> bool:

@@ -92,7 +92,7 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     nothing.
     """
     publishing.check_name(name)
-    if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
+    if publishing.disabled():
         return
     import torch
 

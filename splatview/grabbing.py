@@ -126,8 +126,7 @@ def _own(name: str | None, run: str | None) -> tuple[Publisher, Stream] | None:
     publisher = publishing._publisher
     if publisher is None:
         return None
-    own = publisher.folder.description
-    if run is not None and not own.id.startswith(run) and run not in (own.name, str(own.pid)):
+    if run is not None and not publisher.folder.description.is_called(run):
         return None
     streams = [s for s in list(publisher.streams.values()) if s.version]
     if name is None:

@@ -133,9 +133,14 @@ def close() -> None:
         _off = False
 
 
+def disabled() -> bool:
+    """Whether SPLATVIEW_DISABLE asks for nothing to be done."""
+    return os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0")
+
+
 def running() -> Publisher | None:
     """This process's run, begun if need be. None where the surroundings allow none, or SPLATVIEW_DISABLE is set."""
-    if _off or os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
+    if _off or disabled():
         return None
     with _lock:
         return _publisher or _start()
@@ -171,7 +176,7 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
     """A stream's first value, or one that looks different from the last."""
     from splatview.adapt import collected, recognised
 
-    if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
+    if disabled():
         return
     kind, copy, live, *_ = wishes
     check_name(name)

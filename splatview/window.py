@@ -102,7 +102,7 @@ class Window:
         with self._lock:
             if self._open():
                 raise RuntimeError("the window is already started; destroy() closes it")
-            if os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0"):
+            if publishing.disabled():
                 return
             windows.check_display()
             if publishing.running() is None:

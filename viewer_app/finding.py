@@ -60,7 +60,7 @@ class Finder:
     def _runs(self, run: str | None) -> list[RemoteRun]:
         """The live ones, oldest first."""
         alive = [r for r in self._subscriber.runs if r.alive]
-        return alive if run is None else [r for r in alive if r.id.startswith(run) or run in (r.name, str(r.pid))]
+        return alive if run is None else [r for r in alive if r.folder.description.is_called(run)]
 
     def _nothing(self, name: str | None, run: str | None) -> ViewerError:
         who, runs = self._who, self._runs(run)
