@@ -82,8 +82,8 @@ def test_where_the_gaussians_are_is_looked_at_behind_the_picture(
 
         return ask
 
-    monkeypatch.setattr("viewer_app.views._gaussian_content.Sight.later", later)
-    monkeypatch.setattr("viewer_app.views._gaussian_content._LOOK_PERIOD", -1.0)
+    monkeypatch.setattr("viewer_app.views._gaussians.content.Sight.later", later)
+    monkeypatch.setattr("viewer_app.views._gaussians.content._LOOK_PERIOD", -1.0)
     second = scene(seed=5)
     assert second.show(gaussians)
     gaussians.tick(time.monotonic())

@@ -217,7 +217,7 @@ def test_dragging_is_coarse_and_rest_is_sharp(gaussians: GaussianView, screen: O
 def test_the_first_picture_of_a_large_scene_is_coarse(
         gaussians: GaussianView, screen: OffscreenScreen, wait_until: Callable[..., Any],
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer_app.views._gaussian_content._LARGE", 1)
+    monkeypatch.setattr("viewer_app.views._gaussians.content._LARGE", 1)
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
     assert any("for now" in d for d in gaussians.details)
@@ -263,7 +263,8 @@ def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: Offs
     monkeypatch.setattr("viewer_app.widgets.buttons", lambda label, names, tips=(): pressed.get(label))
 
     def copied() -> str:
-        state, says = State([Entry("k", "g", "n")], "k"), Shown(controls=gaussians.panel, empty=False)
+        state = State([Entry("k", "g", "n")], "k")
+        says = Shown(gaussians.panel, gaussians.sections, empty=False)
         return panel.draw(screen.framebuffer, state, says, 1.0).copied or ""
 
     try:

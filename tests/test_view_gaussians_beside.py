@@ -109,7 +109,7 @@ def test_a_drag_of_one_is_coarse_for_that_one_only(screen: OffscreenScreen, wait
 
 def test_the_first_picture_of_a_large_scene_is_coarse_for_each(screen: OffscreenScreen,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer_app.views._gaussian_content._LARGE", 1)
+    monkeypatch.setattr("viewer_app.views._gaussians.content._LARGE", 1)
     with opened("gaussians", screen) as (a, b):
         b.settings.coarse_ms = 60.0  # type: ignore[attr-defined]
         a.update(VALUES["gaussians"][0])

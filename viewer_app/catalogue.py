@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ipc.interop.glapi import gl_device_uuid
@@ -139,6 +140,7 @@ class Catalogue:
                 assert other is not None
                 view = other.beside(getattr(deepcopy(slot.entry.settings), other.kind))
             slot.views[seat] = view
+            view.desk = replace(seat.desk, name=slot.entry.name)
         return view
 
     def show(self, seat: Seat, key: str | None) -> None:

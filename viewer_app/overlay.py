@@ -47,6 +47,19 @@ def draw_overlay(state: State, picture: Rect, *, empty: bool, scale: float, trou
             _tag(scale, picture, lines)
 
 
+def draw_toasts(state: State, picture: Rect, scale: float) -> None:
+    """What the user is told for a few seconds, at the lower edge of the picture."""
+    draw, pace, pad = imgui.get_foreground_draw_list(), imgui.get_text_line_height(), 10 * scale
+    y = picture.y + picture.height - 24 * scale
+    for _, text in reversed(state.toasts):
+        width = imgui.calc_text_size(text).x
+        x = max(picture.x + (picture.width - width) / 2, picture.x + pad)
+        y -= pace + 1.4 * pad
+        draw.add_rect_filled(ImVec2(x - pad, y - pad / 2), ImVec2(x + width + pad, y + pace + pad / 2),
+                             theme.u32(theme.BAR, 0.92), 6 * scale)
+        draw.add_text(ImVec2(round(x), round(y)), theme.u32(theme.TEXT), text)
+
+
 def _message(scale: float, picture: Rect, lines: list[str], color: ImVec4) -> None:
     draw = imgui.get_background_draw_list()
     pace = imgui.get_text_line_height() * 1.5

@@ -14,7 +14,8 @@ from imgui_bundle import ImVec2, imgui
 from viewer_app import imgui_compat, theme
 from viewer_app.controls import Rect
 from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from viewer_app.overlay import draw_overlay
+from viewer_app.help import KEYS, draw_help
+from viewer_app.overlay import draw_overlay, draw_toasts
 from viewer_app.phrases import about, beside, latency_phrases, status_phrases
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Panel:
         self._boards: Sequence[Rect] = ()
         self._copied = ""
         """What imgui's clipboard holds, as far as the user's own is told."""
-        self._folds = {"View": True, "Details": False}
+        self._folds = {"View": True}
         self.size = (1, 1)
 
     def _set_scale(self, scale: float) -> None:
@@ -185,7 +186,10 @@ class Panel:
             picture = self.layout(self.size, scale, state.panel_open)
             if shown.over is not None:
                 asked.changed |= shown.over(picture, scale)
+            if state.help:
+                draw_help(picture, scale, [*shown.keys, *KEYS])
             draw_overlay(state, picture, empty=shown.empty, scale=scale, troubles=shown.troubles)
+            draw_toasts(state, picture, scale)
             if state.panel_open:
                 self._left(state, shown, picture, asked)
                 if picture.x > 0:
@@ -238,6 +242,10 @@ class Panel:
                 self._gap(6)
                 if self._fold("View"):
                     asked.changed |= shown.controls()
+                for section in shown.sections:
+                    self._gap(6)
+                    if self._fold(section.title, section.opened, section.tip):
+                        asked.changed |= section.draw()
             if shown.strip is not None:
                 self._gap(6)
                 if shown.strip.draw(self._scale):
@@ -314,15 +322,17 @@ class Panel:
         if right:
             draw.add_text(ImVec2(end, text_y), theme.u32(theme.DIM), right)
 
-    def _fold(self, label: str) -> bool:
-        """A line that opens and closes what follows."""
+    def _fold(self, label: str, opened: bool = False, tip: str = "") -> bool:
+        """A line that opens and closes what follows; `opened`: whether it does at first."""
         line = imgui.get_text_line_height()
         left = imgui.get_cursor_screen_pos()
         width = imgui.get_content_region_avail().x
         pressed, _ = imgui.selectable(f"##fold {label}", False, 0, ImVec2(width, line + 6 * self._scale))
+        if tip:
+            imgui.set_item_tooltip(tip)
         if pressed:
-            self._folds[label] = not self._folds[label]
-        opened = self._folds[label]
+            self._folds[label] = not self._folds.get(label, opened)
+        opened = self._folds.get(label, opened)
         draw = imgui.get_window_draw_list()
         y, r = left.y + line / 2 + 3 * self._scale, 3.5 * self._scale
         x = left.x + width - 12 * self._scale

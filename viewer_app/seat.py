@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from viewer_app.catalogue import SETTLE
 from viewer_app.controls import Rect
+from viewer_app.desk import Desk
 from viewer_app.errors import ViewerError
 from viewer_app.events import (
     Close,
@@ -27,6 +28,7 @@ from viewer_app.events import (
     PointerRelease,
     Resize,
     Screenshot,
+    Text,
     Wheel,
 )
 from viewer_app.governor import after
@@ -53,6 +55,8 @@ SMALL = 500
 """Points of width below which the panel is closed at first: a phone."""
 _CATCH_UP = 0.001
 """Seconds to wait for a GPU that is behind."""
+TOAST = 4.0
+"""Seconds for which something is told."""
 _IN_FLIGHT = 2
 """Pictures that the GPU may be behind."""
 _MOST_SETTLE = 12
@@ -88,6 +92,7 @@ class Seat:
         self.leader: Seat | None = None
         """Whom this seat follows: it shows the same from the same place."""
         self.followers: list[Seat] = []
+        self.desk = Desk(self.say, lambda path: self.drop([str(path)]), self._pasted, screen.wake, scale=screen.scale)
         self._work = work
         self._period = 1 / max_fps
         self._far = far
@@ -200,6 +205,9 @@ class Seat:
             with self.catalogue.guard(slot):
                 if view.tick(now):
                     self.mark()
+        if self.state.toasts and now >= self.state.toasts[0][0]:
+            self.state.toasts = [toast for toast in self.state.toasts if now < toast[0]]
+            self.mark()
         if now >= self._hover_at:
             self._hover_at = math.inf
             self.mark(SETTLE)
@@ -255,6 +263,8 @@ class Seat:
                 self.state.panel_open = not self.state.panel_open
                 self.mark(SETTLE)
             return
+        if self.state.help or (isinstance(event, Text) and event.text == "?" and not ours):
+            self._help(event)
         slot, view = self.shown, self.view
         if slot is None or view is None or slot.entry.fault:
             return
@@ -273,6 +283,15 @@ class Seat:
                 if self.leader is not None and _moves(event, self._captured):
                     self.unfollow()
                 self.mark()
+
+    def _help(self, event: Event) -> None:
+        """The list of keys comes with ?, and goes with ?, Escape or a press."""
+        shown = not self.state.help and isinstance(event, Text)
+        gone = isinstance(event, PointerPress) or (isinstance(event, Text) and event.text == "?") or (
+            isinstance(event, Key) and event.pressed and event.name == "escape")
+        if shown or gone:
+            self.state.help = shown
+            self.mark(SETTLE)
 
     def _boards(self, picture: Rect) -> Sequence[Rect]:
         slot, view = self.shown, self.view
@@ -308,6 +327,14 @@ class Seat:
             except ViewerError as e:
                 self.notice(str(e))
         self.mark()
+
+    def _pasted(self) -> str:
+        return self.screen.clipboard()
+
+    def say(self, text: str) -> None:
+        """Tell the user something for a few seconds."""
+        self.state.toasts = [*self.state.toasts[-2:], (time.monotonic() + TOAST, text)]
+        self.mark(SETTLE)
 
     def notice(self, text: str) -> None:
         """Say what went wrong around the viewer, once."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.controls import Rect
     from viewer_app.memory_strip import Strip
-    from viewer_app.views.base import View
+    from viewer_app.views.base import KeyHelp, Section, View
 
 
 @dataclass
@@ -20,6 +20,9 @@ class Shown:
 
     controls: Callable[[], bool] | None = None
     """Draws the view's own controls."""
+    sections: Sequence[Section] = ()
+    """More parts of the panel."""
+    keys: Sequence[KeyHelp] = ()
     over: Callable[[Rect, float], bool] | None = None
     """Draws what the view writes over its picture (`View.over`)."""
     details: list[str] = field(default_factory=list)
@@ -45,12 +48,16 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
 
     troubles = catalogue.overlays.troubles(slot)
     if not panel_open:
-        return Shown(over=over, empty=view.empty, troubles=troubles)
+        return Shown(keys=view.keys, over=over, empty=view.empty, troubles=troubles)
 
-    def controls() -> bool:
-        with catalogue.guard(slot):
-            return view.panel()
-        return False
+    def guarded(draw: Callable[[], bool]) -> Callable[[], bool]:
+        def drawn() -> bool:
+            with catalogue.guard(slot):
+                return draw()
+            return False
 
-    return Shown(controls, over, view.details, [*view.extras, *slot.source.notes], view.readout,
-                 [slot.source.path, *view.path], view.empty, troubles, catalogue.companions.strip(slot))
+        return drawn
+
+    sections = [replace(section, draw=guarded(section.draw)) for section in view.sections]
+    return Shown(guarded(view.panel), sections, view.keys, over, view.details, [*view.extras, *slot.source.notes],
+                 view.readout, [slot.source.path, *view.path], view.empty, troubles, catalogue.companions.strip(slot))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from viewer_app.selecting import EVERYTHING, Selection
+
 Color = tuple[float, float, float]
 
 BACKDROP: Color = (0.075, 0.08, 0.09)
@@ -41,7 +43,7 @@ class ImageSettings:
 
 @dataclass
 class GaussianSettings:
-    """How one stream of Gaussians is shown."""
+    """How one stream of Gaussians is shown. Everything that decides the picture beside the camera."""
 
     background: Color | None = None
     """RGB in [0, 1]; None: what the stream brings, otherwise black."""
@@ -49,9 +51,27 @@ class GaussianSettings:
     """scene: as the scene was trained."""
     sh_degree: int | None = None
     """Highest degree of spherical harmonics to show; None: the scene's own."""
-    show: Literal["color", "depth", "alpha"] = "color"
+    show: Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"] = "color"
+    scale: float = 1.0
+    """Multiplies the Gaussians' sizes."""
+    point_px: float = 3.0
+    """Diameter of points, in points of the screen."""
+    color_map: str = "turbo"
+    """For depth and overdraw."""
+    depth_range: tuple[float, float] | None = None
+    """Depth at both ends of the colour map, world units; None: the 1st and 99th percentile of what is seen."""
+    selection: Selection = EVERYTHING
+    """Which Gaussians are drawn."""
     coarse_ms: float = 60.0
     """While a drag lasts, pictures that take longer than this are drawn at a lower resolution; inf: never."""
+    reproject: bool = True
+    """Whether the last picture is moved to where the camera is while the next one is awaited."""
+
+    def take(self, other: GaussianSettings) -> None:
+        """Show what another one shows."""
+        for name, value in vars(other).items():
+            if name not in ("coarse_ms", "reproject"):
+                setattr(self, name, value)
 
 
 @dataclass
@@ -152,6 +172,10 @@ class State:
     selected: str | None = None
     """The key of the entry that is shown."""
     panel_open: bool = True
+    help: bool = False
+    """Whether the list of keys is shown."""
+    toasts: list[tuple[float, str]] = field(default_factory=list)
+    """What the user is told for a few seconds: until when (`time.monotonic()`), and in which words."""
     hint: str = ""
     """What to do when there is nothing to show."""
     notices: list[str] = field(default_factory=list)

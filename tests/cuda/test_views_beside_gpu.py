@@ -172,7 +172,7 @@ def test_a_scene_in_place_is_right_for_all(trainers: dict[str, Trainer], monkeyp
 def test_each_draws_what_it_would_alone(screen: OffscreenScreen, bridge: str, looks: tuple[int, int],
                                         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_INTEROP", bridge)
-    monkeypatch.setattr("viewer_app.views._depth._RANGE_PERIOD", -1.0)  # what is shown depends on no clock
+    monkeypatch.setattr("viewer_app.views._gaussians.depth._RANGE_PERIOD", -1.0)  # what is shown depends on no clock
     first, second = scene(0), scene(1)
     users = [LOOKS[i] for i in looks]
     want = [alone("gaussians", screen, first, look) for look in users]

@@ -7,7 +7,9 @@ does not depend on which one drew it. `tests/test_renderers.py` runs one conform
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
+
+from viewer_app.selecting import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +29,15 @@ ALPHA_MAX = 0.999
 """Alpha is clamped to this (gsplat 1.5.3; later versions use another constant)."""
 TRANSMITTANCE_MIN = 1e-4
 """A pixel is finished before the Gaussian that would take its transmittance to this or below."""
+MARK_COLOR = (1.0, 0.25, 0.85)
+"""RGB of what a selection marks."""
 COVARIANCE_MAX = 1e19
 """Gaussians whose projected covariance has a larger trace (a radius of 10^9 pixels) are left out: float32
 determinants end there, and gsplat draws nothing for them either."""
+
+
+Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
+PAINTS: tuple[Paint, ...] = get_args(Paint)
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,18 @@ class RenderOptions:
     """Highest degree to evaluate, 0 to 3; None: the scene's own."""
     depth: bool = True
     """Whether accumulated depth is wanted besides colour and alpha."""
+    paint: Paint = "color"
+    """What is drawn of each Gaussian. color: as it was trained. normals: the direction of its shortest axis, towards
+    the camera, in camera axes (x right, y down, z forward), as (n + 1) / 2. ellipsoids: a solid, shaded body; rings:
+    its outline; both where its density has fallen to the same share. points: its centre, a disc of `point_px`.
+    overdraw: the colour is the number of Gaussians whose alpha reaches `ALPHA_MIN` in the pixel, whether or not others
+    hide them, in all three channels, and alpha is 1 where there are any."""
+    scale: float = 1.0
+    """Multiplies the Gaussians' standard deviations."""
+    point_px: float = 3.0
+    """Diameter of points in pixels."""
+    selection: Selection = EVERYTHING
+    """Which Gaussians are drawn. Of those that are marked the colour is mixed half and half with `MARK_COLOR`."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +167,12 @@ class Renderer(Protocol):
 
         Raises RendererError for a picture size that cannot be drawn, and once the renderer is closed.
         """
+        ...
+
+    def scene(self) -> GaussianScene:
+        """What is loaded, activated and without what is left out: where the renderer has it, NumPy arrays or CUDA
+        tensors on torch's current stream. Of the last `load`, also if it is pending: then it is read now. Not to be
+        changed; of its own until the next `load`. May take as long as a `load`."""
         ...
 
     @property

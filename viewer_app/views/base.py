@@ -10,10 +10,13 @@ OpenGL context.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Union
 
+from viewer_app.desk import Desk
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import moderngl
     import numpy as np
@@ -40,9 +43,35 @@ CANVAS_WORDS = {"import": "CUDA draws into memory of OpenGL's", "register": "CUD
 """How a renderer's pixels come to OpenGL, likewise."""
 
 
+@dataclass(frozen=True)
+class Section:
+    """A part of the panel that opens and closes."""
+
+    title: str
+    draw: Callable[[], bool]
+    """Draws its controls with imgui; True when a setting changed."""
+    opened: bool = False
+    """Whether it is open at first."""
+    tip: str = ""
+    """What is behind it, in one sentence."""
+
+
+@dataclass(frozen=True)
+class KeyHelp:
+    """One line of the list of keys."""
+
+    group: str
+    """What it belongs to: "Camera", "Picture"."""
+    keys: str
+    """As one reads them: "W A S D", "Shift + drag"."""
+    does: str
+
+
 class View(Protocol):
     kind: ClassVar[str]
     """The kind of stream it shows."""
+    desk: Desk
+    """What it may ask of whoever shows it; nothing comes of that where nobody has set it."""
 
     @property
     def stale(self) -> bool:
@@ -124,6 +153,16 @@ class View(Protocol):
         ...
 
     @property
+    def sections(self) -> Sequence[Section]:
+        """More parts of the panel, below `panel`'s."""
+        ...
+
+    @property
+    def keys(self) -> Sequence[KeyHelp]:
+        """What the keys and the pointer do over its picture, for the list that `?` shows."""
+        ...
+
+    @property
     def empty(self) -> bool:
         """Whether there is nothing to show yet."""
         ...
@@ -166,6 +205,24 @@ class Plain:
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
         return ()
+
+
+class Simple:
+    """For views with one part in the panel, that ask nobody for anything."""
+
+    desk = Desk()
+
+    @property
+    def sections(self) -> Sequence[Section]:
+        return ()
+
+
+PICTURE_KEYS = (
+    KeyHelp("Picture", "Wheel, pinch", "Zoom at the pointer"),
+    KeyHelp("Picture", "Drag", "Move"),
+    KeyHelp("Picture", "F, double click", "Fit into the window"),
+    KeyHelp("Picture", "1", "One pixel for one pixel"),
+)
 
 
 class Steady:

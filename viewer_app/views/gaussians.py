@@ -1,28 +1,31 @@
-"""Shows Gaussians: a renderer draws them, one pass lays the result over the background."""
+"""Shows Gaussians: a renderer draws them, one pass lays the result over the background, tools do the rest."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from viewer_app.cameras import bounds
 from viewer_app.controls import Orbit, Rect
+from viewer_app.desk import Desk
 from viewer_app.errors import ViewerError
-from viewer_app.events import Key, Pinch, PointerPress, Wheel
+from viewer_app.events import Pinch, PointerPress, Wheel
 from viewer_app.governor import scaled
 from viewer_app.gpu_work import GpuWork
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.renderers.choose import renderer_note
 from viewer_app.state import GaussianSettings
-from viewer_app.views._gaussian_content import GaussianContent
-from viewer_app.views._gaussian_picture import ScenePicture
-from viewer_app.views.base import CANVAS_WORDS, Plain
+from viewer_app.views._gaussians.content import GaussianContent
+from viewer_app.views._gaussians.picture import ScenePicture
+from viewer_app.views._gaussians.tool import make_tools
+from viewer_app.views.base import CANVAS_WORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import moderngl
     import torch
 
@@ -30,16 +33,14 @@ if TYPE_CHECKING:
     from viewer_app.events import Event
     from viewer_app.renderers.base import Renderer
     from viewer_app.state import Color
-    from viewer_app.views.base import Value, View
+    from viewer_app.views._gaussians.look import Look
+    from viewer_app.views._gaussians.tool import Tool
+    from viewer_app.views.base import KeyHelp, Section, Value, View
 
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
-UPS: dict[str, tuple[float, float, float]] = {
-    "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
-}
 
-
-class GaussianView(Plain):
+class GaussianView:
     """One user's look at a scene: the camera, what is drawn of it, and the picture that came of it."""
 
     kind: ClassVar[str] = "gaussians"
@@ -68,6 +69,9 @@ class GaussianView(Plain):
         self._scale = 1.0
         self._coarse = 1.0
         self._moved_at = -math.inf
+        self.desk = Desk()
+        """What it may ask of whoever shows it."""
+        self.tools = make_tools(self)
         self.content.views.append(self)
         if self.content.facts is not None:
             self.begin()
@@ -81,9 +85,9 @@ class GaussianView(Plain):
         self.orbit.look_like(other.orbit)
         self.framed, self._camera, self._moved_at = other.framed, other._camera, other._moved_at
         self._seen_in = other._seen_in or (other._rect.width, other._rect.height)
-        mine, theirs = self.settings, other.settings
-        mine.background, mine.mode = theirs.background, theirs.mode
-        mine.sh_degree, mine.show = theirs.sh_degree, theirs.show
+        self.settings.take(other.settings)
+        for name, tool in self.tools.items():
+            tool.like(other.tools[name])
 
     def update(self, value: Value) -> bool:
         taken = self.content.update(value)
@@ -127,6 +131,21 @@ class GaussianView(Plain):
     def moving(self) -> bool:
         """Whether somebody moved the camera just now."""
         return time.monotonic() - self._moved_at < _REST
+
+    def camera(self, rect: Rect | None = None) -> Camera | None:
+        """The camera with which it is drawn in a rectangle, the last one by default; None while there is no scene."""
+        return None if self.content.facts is None else self._current_camera(rect or self._rect)
+
+    @property
+    def rect(self) -> Rect:
+        """Where it was drawn last."""
+        return self._rect
+
+    def moved(self) -> None:
+        """The user has moved `orbit`: look from there."""
+        self._camera = self._seen_in = None
+        self.framed = self.content.facts is not None
+        self._moved_at = time.monotonic()
 
     def _current_camera(self, rect: Rect) -> Camera:
         content, size = self.content, (rect.width, rect.height)
@@ -172,7 +191,8 @@ class GaussianView(Plain):
         """`antialiased`: whether the scene was trained so."""
         s = self.settings
         mode = ("antialiased" if antialiased else "classic") if s.mode == "scene" else s.mode
-        return RenderOptions(mode, s.sh_degree, depth=s.show == "depth")
+        paint = "color" if s.show in ("color", "depth", "alpha") else s.show
+        return RenderOptions(mode, s.sh_degree, s.show == "depth", paint, s.scale, s.point_px, s.selection)
 
     def tensor(self, width: int, height: int) -> torch.Tensor | None:
         """What `draw` would draw into a framebuffer of this size, of colours in full resolution, without OpenGL: uint8
@@ -206,25 +226,42 @@ class GaussianView(Plain):
         self._told = content.loads
         self.picture.draw(framebuffer, rect, self.background, self.settings.show)
 
+        for tool in self.tools.values():
+            tool.draw(framebuffer, rect)
+
+    def over(self, rect: Rect, scale: float) -> bool:
+        again = False
+        for tool, place in self._bars(rect, scale):
+            again |= tool.bar(place, scale)
+        for tool in self.tools.values():
+            again |= tool.over(rect, scale)
+        return again
+
+    def _bars(self, rect: Rect, scale: float) -> list[tuple[Tool, Rect]]:
+        """Those that take a strip at the lower edge, one above the other, and where."""
+        out, bottom = [], rect.y + rect.height
+        for tool in self.tools.values():
+            height = min(round(tool.bar_height() * scale), bottom - rect.y)
+            if height > 0:
+                bottom -= height
+                out.append((tool, Rect(rect.x, bottom, rect.width, height)))
+        return out
+
+    def boards(self, rect: Rect) -> Sequence[Rect]:
+        return [place for _, place in self._bars(rect, self.desk.scale)] + [
+            board for tool in self.tools.values() for board in tool.boards(rect)]
+
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
-        if isinstance(event, Key):
-            if event.name == "f" and event.pressed:
-                self.frame()
-                return True
-            return False
-        if isinstance(event, PointerPress) and event.clicks == 2:
-            return False
-        if self._seen_in is not None and isinstance(event, (PointerPress, Wheel, Pinch)):
-            self._follow_no_more()
-        if not self.orbit.handle(event, rect):
-            return False
-        self._camera, self.framed = None, self.content.facts is not None
-        self._moved_at = time.monotonic()
-        return True
+        for tool in self.tools.values():
+            if (again := tool.handle(event, rect)) is not None:
+                return again
+        return False
 
-    def _follow_no_more(self) -> None:
-        """Go on from the camera with which somebody else was followed."""
+    def go_on_from_here(self, event: Event) -> None:
+        """If an event begins to move the camera of somebody who was followed until now: begin where that is."""
+        if self._seen_in is None or not isinstance(event, (PointerPress, Wheel, Pinch)):
+            return
         if self.content.facts is not None:
             self.orbit.take(self._current_camera(self._rect), self.orbit.target)
         self._camera = self._seen_in = None
@@ -234,6 +271,8 @@ class GaussianView(Plain):
         content = self.content
         content.tick()
         again, self._told = self._told != content.loads, content.loads
+        for tool in self.tools.values():
+            again |= tool.tick(now)
         return again or (self._scale < 1.0 and now - self._moved_at >= _REST)
 
     def leave(self) -> None:
@@ -243,40 +282,16 @@ class GaussianView(Plain):
         self.picture.drop()
 
     def panel(self) -> bool:
-        from imgui_bundle import imgui
+        look: Look = self.tools["look"]  # type: ignore[assignment]
+        return look.panel()
 
-        from viewer_app import widgets as ui
+    @property
+    def sections(self) -> Sequence[Section]:
+        return [section for tool in self.tools.values() for section in tool.sections()]
 
-        s, orbit, before = self.settings, self.orbit, (replace(self.settings), self.orbit.model, self.orbit.fov)
-        pressed = ui.buttons("Camera", ["Frame", "Copy"], [
-            "Look at the whole scene (F)",
-            "Copy the camera to the clipboard, as splatview shot --camera takes it",
-        ])
-        if pressed == 0:
-            self.frame()
-        elif pressed == 1 and self.content.facts is not None:
-            imgui.set_clipboard_text(self._current_camera(self._rect).to_json())
-        orbit.model = ui.choice("Projection", orbit.model, {"pinhole": "Perspective", "ortho": "Orthographic",
-                                                            "fisheye": "Fisheye"})
-        orbit.fov = ui.slider("Field of view", orbit.fov, (5.0, 120.0), "%.0f deg", reset=50.0)
-        up = min(UPS, key=lambda name: -float(np.dot(UPS[name], orbit.up)))
-        chosen = ui.choice("Up", up, {name: name for name in UPS})
-        if chosen != up:
-            orbit.set_up(np.array(UPS[chosen]))
-        s.show = ui.choice("Show", s.show, {"color": "Colour", "depth": "Depth", "alpha": "Alpha"})
-        s.mode = ui.choice("Mode", s.mode, {"scene": "As trained", "classic": "Classic",
-                                            "antialiased": "Antialiased"})
-        stored = self.content.facts.stored_sh_degree if self.content.facts is not None else 0
-        if stored:
-            degrees: dict[int | None, str] = {None: "As trained"}
-            s.sh_degree = ui.choice("SH degree", s.sh_degree, degrees | {d: f"Up to {d}" for d in range(stored + 1)})
-        color = ui.color("Background", self.background)
-        if max(abs(a - b) for a, b in zip(color, self.background, strict=True)) > 1e-4:
-            s.background = color
-        moved = chosen != up or before[1:] != (orbit.model, orbit.fov)
-        if moved:
-            self._camera = self._seen_in = None
-        return moved or before[0] != s or pressed == 0
+    @property
+    def keys(self) -> Sequence[KeyHelp]:
+        return [line for tool in self.tools.values() for line in tool.keys]
 
     @property
     def background(self) -> Color:
@@ -295,8 +310,8 @@ class GaussianView(Plain):
         if skipped := self.content.renderer.skipped:
             out.append(f"{skipped:,} skipped (NaN or inf)")
         out += scene.phrases
-        if self.settings.show == "depth" and self.picture.depth.range[1] > 0:
-            out.append(f"depth {self.picture.depth.range[0]:.3g} to {self.picture.depth.range[1]:.3g}")
+        for tool in self.tools.values():
+            out += tool.details()
         coarse = [f"at {self._scale:.0%} for now"] if self._scale < 1.0 else []
         return [*out, *coarse, *scene.notes]
 
@@ -324,5 +339,7 @@ class GaussianView(Plain):
         return self.content.stopwatch.ms | self.picture.stopwatch.ms | ({} if gpu is None else {"GPU": gpu})
 
     def close(self) -> None:
+        for tool in self.tools.values():
+            tool.close()
         self.content.release(self)
         self.picture.close()

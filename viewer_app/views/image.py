@@ -18,22 +18,25 @@ from viewer_app.gpu_work import GpuWork
 from viewer_app.state import ImageSettings
 from viewer_app.views._image_content import ImageContent
 from viewer_app.views._image_values import INTEGERS
-from viewer_app.views.base import BRIDGE_WORDS, Plain, Steady, bridge_phrases
+from viewer_app.views.base import BRIDGE_WORDS, PICTURE_KEYS, Plain, Simple, Steady, bridge_phrases
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from viewer_app.events import Event
     from viewer_app.views._overlay.words import Words
-    from viewer_app.views.base import Value, View
+    from viewer_app.views.base import KeyHelp, Value, View
 
 _READOUT_PERIOD = 0.05
 """Seconds between looks at a value on a GPU that changes, which wait for it."""
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
 
 
-class ImageView(Steady, Plain):
+class ImageView(Steady, Plain, Simple):
     """One user's look at an image: how it lies in the rectangle, how it is toned, what lies under the pointer."""
 
     kind: ClassVar[str] = "image"
+    keys: ClassVar[Sequence[KeyHelp]] = PICTURE_KEYS
 
     def __init__(self, ctx: moderngl.Context, settings: ImageSettings | None = None, *, scale: float = 1.0,
                  work: GpuWork | None = None, beside: ImageView | None = None) -> None:

@@ -14,7 +14,7 @@ from viewer_app.memory.live import About, History, read_frame
 from viewer_app.memory.words import size_text
 from viewer_app.state import MemorySettings
 from viewer_app.views._memory_plot import MemoryPlot
-from viewer_app.views.base import Steady, Stopwatch, meta_phrases
+from viewer_app.views.base import KeyHelp, Simple, Steady, Stopwatch, meta_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,10 +59,18 @@ class MemoryContent:
         return True
 
 
-class MemoryView(Steady):
+KEYS = (
+    KeyHelp("Memory", "Wheel, pinch", "Zoom in time"),
+    KeyHelp("Memory", "Drag", "Move in time"),
+    KeyHelp("Memory", "F, double click", "See all of it"),
+)
+
+
+class MemoryView(Steady, Simple):
     """One user's look: which time is seen."""
 
     kind: ClassVar[str] = "memory"
+    keys: ClassVar[Sequence[KeyHelp]] = KEYS
 
     def __init__(self, ctx: moderngl.Context, settings: MemorySettings | None = None, *, work: GpuWork | None = None,
                  beside: MemoryView | None = None) -> None:

@@ -22,7 +22,7 @@ from viewer_app.views._snapshot.minimap import Minimap
 from viewer_app.views._snapshot.painting import pool
 from viewer_app.views._snapshot.plot import Plot
 from viewer_app.views._snapshot.state import PLOTS, Look
-from viewer_app.views.base import Steady
+from viewer_app.views.base import KeyHelp, Simple, Steady
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,10 +63,19 @@ class Shared:
             self.content = None
 
 
-class SnapshotView(Steady):
+KEYS = (
+    KeyHelp("Snapshot", "Wheel, pinch", "Zoom in time"),
+    KeyHelp("Snapshot", "Drag", "Move"),
+    KeyHelp("Snapshot", "Click", "Choose an allocation"),
+    KeyHelp("Snapshot", "F, double click", "See all of it"),
+)
+
+
+class SnapshotView(Steady, Simple):
     """One user's look at a snapshot."""
 
     kind: ClassVar[str] = "snapshot"
+    keys: ClassVar[Sequence[KeyHelp]] = KEYS
 
     def __init__(self, ctx: moderngl.Context, settings: SnapshotSettings | None = None, *,
                  work: GpuWork | None = None, beside: SnapshotView | None = None) -> None:

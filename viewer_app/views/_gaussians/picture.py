@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import moderngl
 
-from viewer_app.views._copy import PictureCopy
-from viewer_app.views._depth import DepthPicture
+from viewer_app.views._gaussians.copy import PictureCopy
+from viewer_app.views._gaussians.depth import DepthPicture
 from viewer_app.views.base import Stopwatch
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from viewer_app.gpu_work import GpuWork
     from viewer_app.renderers.base import RenderOptions
     from viewer_app.state import Color
-    from viewer_app.views._gaussian_content import GaussianContent
+    from viewer_app.views._gaussians.content import GaussianContent
 
 _SHOW = {"color": 0, "depth": 1, "alpha": 2}
 
@@ -119,7 +119,7 @@ class ScenePicture:
         program["u_size"] = rect.width, rect.height
         program["u_height"] = float(framebuffer.height)
         program["u_background"] = background
-        program["u_show"] = _SHOW[show]
+        program["u_show"] = _SHOW.get(show, 0)
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         source.bind(program)
         framebuffer.viewport = viewport

@@ -15,7 +15,7 @@ from viewer_app.errors import ViewerError
 from viewer_app.memory.model import Snapshot
 from viewer_app.renderers.choose import make_renderer
 from viewer_app.scene import GaussianScene
-from viewer_app.views._gaussian_frames import Facts, Sight, background_of, device_scene_of, scene_of
+from viewer_app.views._gaussians.frames import Facts, Sight, background_of, device_scene_of, scene_of
 from viewer_app.views.base import VERTEX, Stopwatch
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from viewer_app.gpu_work import GpuWork
     from viewer_app.renderers.base import Picture, Renderer, RenderOptions
     from viewer_app.state import Color
-    from viewer_app.views._gaussian_picture import ScenePicture
+    from viewer_app.views._gaussians.picture import ScenePicture
     from viewer_app.views.base import Value
     from viewer_app.views.gaussians import GaussianView
 

@@ -1,0 +1,66 @@
+"""What the viewer remembers: kept, shared, bounded, and never in anybody's way."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from viewer_app import memo as memo_module
+from viewer_app.memo import Memo, memo_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_what_was_put_is_there_the_next_time(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "viewer.json"
+    Memo(file).put("a", [1, {"b": "c"}])
+    again = Memo(file)
+    assert again.get("a") == [1, {"b": "c"}]
+    again.put("a", None)
+    assert Memo(file).get("a", "gone") == "gone"
+    assert [p.name for p in file.parent.iterdir()] == ["viewer.json"]  # nothing half written stays
+
+
+def test_two_viewers_keep_what_the_other_put(tmp_path: Path) -> None:
+    file = tmp_path / "viewer.json"
+    one, two = Memo(file), Memo(file)
+    one.put("one", 1)
+    two.put("two", 2)
+    assert (Memo(file).get("one"), Memo(file).get("two")) == (1, 2)
+
+
+def test_a_file_that_is_none_of_ours_is_said_once_and_in_nobodys_way(
+        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "viewer.json"
+    for text in (b"not json", b"[" * 100_000, b"\xff\xfe"):
+        file.write_bytes(text)
+        assert Memo(file).get("a", 7) == 7
+    file.write_text('"a text"')
+    assert Memo(file).get("a", 7) == 7
+    assert len(caplog.records) == 3
+    (tmp_path / "folder").write_text("a file where a folder is needed")
+    stuck = Memo(tmp_path / "folder" / "viewer.json")
+    stuck.put("a", 1)
+    stuck.put("a", 2)
+    assert stuck.get("a") == 2
+    assert len(caplog.records) == 4
+
+
+def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo_module, "MOST_KEYS", 5)
+    file = tmp_path / "viewer.json"
+    memo = Memo(file)
+    for i in range(9):
+        memo.put(str(i), i)
+    assert list(json.loads(file.read_text())) == ["4", "5", "6", "7", "8"]
+    monkeypatch.setattr(memo_module, "MOST_BYTES", 100)
+    memo.put("long", "x" * 200)
+    assert len(file.read_bytes()) < 100
+
+
+def test_it_lies_in_the_users_folder_for_such_things(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert memo_file() == tmp_path / "splatview" / "viewer.json"

@@ -1,0 +1,36 @@
+"""What a view may ask of whoever shows it: a word to the user, a file to open, what came of the clipboard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from viewer_app.memo import Memo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def _nothing(_: object) -> None:
+    """Where nobody listens."""
+
+
+@dataclass
+class Desk:
+    """Where there is nobody, nothing comes of what is asked."""
+
+    say: Callable[[str], None] = _nothing
+    """Tell the user something in one line, for a few seconds: that a file was written, and where."""
+    open: Callable[[Path], None] = _nothing
+    """Show a file in the place of what is shown."""
+    pasted: Callable[[], str] = str
+    """The text on the user's clipboard. (What imgui copies gets there by itself.)"""
+    wake: Callable[[], None] = lambda: None
+    """Have the loop turn soon. From any thread."""
+    memo: Memo = field(default_factory=Memo)
+    """What is remembered for the next time."""
+    scale: float = 1.0
+    """Pixels per point."""
+    name: str = ""
+    """What is shown is called: part of the names of what is remembered of it, and of files."""
