@@ -1,0 +1,66 @@
+"""The line between two pictures follows the pointer that took it, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from viewer_app.comparing.divider import Divider
+from viewer_app.controls import Rect
+from viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+
+RECT = Rect(100, 50, 400, 300)
+
+
+def test_it_is_dragged_without_a_jump() -> None:
+    line = Divider()
+    assert line.x(RECT) == 300
+    assert line.handle(PointerPress(304, 100), RECT)
+    assert line.dragging
+    assert line.handle(PointerMove(304, 120), RECT) is False
+    assert line.handle(PointerMove(384, 120), RECT)
+    assert line.x(RECT) == 380
+    assert line.handle(PointerRelease(384, 120), RECT)
+    assert not line.dragging
+    assert line.handle(PointerMove(200, 120), RECT)  # no longer on it
+    assert line.at == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("event", [PointerPress(250, 100), PointerPress(300, 20), PointerPress(300, 100, "right"),
+                                   PointerMove(200, 100), PointerRelease(300, 100), Wheel(300, 100, 1.0),
+                                   Key("f", True), PointerLeave()])
+def test_what_is_not_for_it_goes_to_others(event: PointerPress) -> None:
+    line = Divider()
+    assert line.handle(event, RECT) is None
+    assert line.at == 0.5
+
+
+def test_it_stays_where_it_can_be_taken_again() -> None:
+    line = Divider()
+    line.handle(PointerPress(300, 100), RECT)
+    line.handle(PointerMove(-5000, 100), RECT)
+    line.handle(PointerRelease(-5000, 100), RECT)
+    assert RECT.x < line.x(RECT) < RECT.x + 20
+    assert line.handle(PointerPress(line.x(RECT), 100), RECT)
+    line.handle(PointerMove(9000, 100), RECT)
+    assert RECT.x + RECT.width - 20 < line.x(RECT) < RECT.x + RECT.width
+
+
+def test_a_double_click_puts_it_in_the_middle() -> None:
+    line = Divider(0.8)
+    assert line.handle(PointerPress(line.x(RECT), 100, clicks=2), RECT)
+    assert line.at == 0.5
+    assert not line.dragging
+
+
+def test_that_the_pointer_is_on_it_is_seen_and_goes() -> None:
+    line = Divider()
+    assert line.handle(PointerMove(301, 100), RECT)
+    assert line.over_it
+    assert line.handle(PointerMove(302, 100), RECT) is None  # others may want to know
+    assert line.handle(PointerLeave(), RECT)
+    assert not line.over_it
+
+
+def test_on_a_fine_screen_its_reach_grows() -> None:
+    assert Divider().handle(PointerPress(312, 100), RECT) is None
+    assert Divider().handle(PointerPress(312, 100), RECT, 2.0)
