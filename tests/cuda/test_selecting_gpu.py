@@ -1,0 +1,69 @@
+"""What is picked of a scene on a GPU is what is picked of the same in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from renderer_cases import Chance, looking_at_origin, random_scene
+
+from viewer_app.renderers.activation import activate
+from viewer_app.renderers.base import RenderOptions
+from viewer_app.scene import FIELDS, GaussianScene
+from viewer_app.selecting import Selection
+from viewer_app.selecting.pick import pick, pick_later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.cuda
+
+
+def both(n: int = 20_000) -> tuple[GaussianScene, GaussianScene]:
+    a = activate(random_scene(11, Chance(n=n)))
+    there = GaussianScene(a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN, activated=True, sh_degree=a.sh_degree)
+    return there, replace(there, **{name: torch.from_numpy(np.array(getattr(there, name))).cuda() for name in FIELDS})
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
+def test_the_same_is_picked(model: str, wait_until: Callable[..., object]) -> None:
+    host, device = both()
+    view = looking_at_origin(model=model)
+    options = RenderOptions("antialiased", selection=Selection(opacity=(0.2, 0.9)))
+    found = 0
+    for x, y in ((100, 75), (60, 40), (130, 90), (20, 140), (199, 149)):
+        wanted = pick(host, view, x, y, options)
+        come, tell = pick_later(device, view, x, y, options)
+        assert come is not None
+        wait_until(come)
+        hit = tell()
+        assert (hit is None) == (wanted is None)
+        if hit is None or wanted is None:
+            continue
+        found += 1
+        assert hit.index == wanted.index
+        assert hit.weight == pytest.approx(wanted.weight, rel=1e-5)
+        assert hit.depth == pytest.approx(wanted.depth, rel=1e-5)
+    assert found >= 3
+
+
+def test_what_is_loaded_meanwhile_is_not_mixed_in() -> None:
+    """The GPU was given all of the work: writes that follow come after it."""
+    host, device = both()
+    view = looking_at_origin()
+    wanted = pick(host, view, 100, 75, RenderOptions())
+    _, tell = pick_later(device, view, 100, 75, RenderOptions())
+    for name in FIELDS:
+        getattr(device, name).zero_()
+    hit = tell()
+    assert hit is not None and wanted is not None
+    assert (hit.index, hit.depth) == (wanted.index, pytest.approx(wanted.depth, rel=1e-5))
+
+
+def test_an_empty_scene_has_nothing() -> None:
+    _, device = both()
+    empty = replace(device, **{name: getattr(device, name)[:0] for name in FIELDS})
+    assert pick(empty, looking_at_origin(), 100, 75, RenderOptions()) is None
