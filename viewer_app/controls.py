@@ -1,28 +1,16 @@
-"""From pointer and wheel to a view: panning and zooming a picture, orbiting a scene. Plain maths, no graphics."""
+"""From pointer and wheel to a view: panning and zooming a picture. Plain maths, no graphics. Scenes: `Orbit`."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
 
-import numpy as np
+from viewer_app.events import Event, Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from viewer_app.orbit import Orbit, limited
 
-from viewer_app.cameras import DEFAULT_FOV, Camera, CameraModel, field_of_view, focal_length
-from viewer_app.events import (
-    Event,
-    Key,
-    Pinch,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Wheel,
-)
+__all__ = ["ZOOM_STEP", "Orbit", "PanZoom", "Rect"]
 
 ZOOM_STEP = 1.2
 """Factor of one notch of the wheel."""
-_PINCH = 8.0
-"""How much one event of two fingers can magnify."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +135,7 @@ class PanZoom:
                 if not (event.dx or event.dy or event.factor != 1):
                     return False
                 self.move(event.dx, event.dy, rect)
-                self.set_zoom(self.placed(rect)[2] * _limited(event.factor), rect, (event.x, event.y))
+                self.set_zoom(self.placed(rect)[2] * limited(event.factor), rect, (event.x, event.y))
                 return True
             case Key(name="f", pressed=True):
                 self.fit()
@@ -156,150 +144,3 @@ class PanZoom:
                 self.set_zoom(1.0, rect)
                 return True
         return False
-
-
-@dataclass
-class Orbit:
-    """A camera that turns around a target, in OpenCV axes.
-
-    Left drag orbits around `up`, right or middle drag (or Shift and left) pans so that the point under the pointer
-    at the target's depth follows it, the wheel moves towards that point. Two fingers do both.
-    """
-
-    rotation: np.ndarray = field(default_factory=lambda: np.eye(3))
-    """(3, 3) world to camera."""
-    target: np.ndarray = field(default_factory=lambda: np.zeros(3))
-    """(3,) the point that orbiting keeps in place."""
-    distance: float = 1.0
-    """From the camera to the target, world units."""
-    up: np.ndarray = field(default_factory=lambda: np.array([0.0, -1.0, 0.0]))
-    fov: float = DEFAULT_FOV
-    """Vertical, degrees. An orthographic camera shows the same at the target's depth."""
-    model: CameraModel = "pinhole"
-    near: float = 0.01
-    _grab: tuple[float, float, Literal["orbit", "pan"]] | None = field(default=None, repr=False)
-    _last: tuple[tuple[object, ...], Camera] | None = field(default=None, repr=False, compare=False)
-    """The camera made last, by all that it depends on."""
-
-    @property
-    def dragging(self) -> bool:
-        return self._grab is not None
-
-    def take(self, camera: Camera, target: np.ndarray) -> None:
-        """Look from `camera`; orbit around the point nearest to `target` on its line of sight."""
-        self.rotation = camera.viewmat[:3, :3].copy()
-        depth = float((self.rotation @ target + camera.viewmat[:3, 3])[2])
-        self.distance = depth if depth > 1e-6 else max(float(np.linalg.norm(target - camera.position)), 1e-3)
-        self.target = camera.position + self.rotation[2] * self.distance
-        focal = float(camera.K[1, 1]) * (self.distance if camera.model == "ortho" else 1)
-        self.fov = field_of_view(focal, camera.height, camera.model)
-        self.fov = min(max(self.fov, 1.0), 170.0)
-        self.near = camera.near
-        self.model = camera.model
-
-    def camera(self, width: int, height: int) -> Camera:
-        """The camera for a picture of this size; the vertical field of view does not depend on it. While nothing moves
-        it is the same object: its arrays are not to be changed."""
-        wanted = (self.rotation.tobytes(), self.target.tobytes(), self.distance, self.fov, self.model, self.near, width,
-                  height)
-        if self._last is not None and self._last[0] == wanted:
-            return self._last[1]
-        focal = focal_length(self.fov, height, self.model)
-        if self.model == "ortho":
-            focal /= self.distance
-        viewmat = np.eye(4)
-        viewmat[:3, :3] = self.rotation
-        viewmat[:3, 3] = -self.rotation @ (self.target - self.rotation[2] * self.distance)
-        K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
-        camera = Camera(viewmat, K, width, height, self.model, self.near)
-        self._last = wanted, camera
-        return camera
-
-    def set_up(self, up: np.ndarray) -> None:
-        """Another axis points upward; the camera turns upright around the target."""
-        self.up = np.asarray(up, np.float64)
-        forward = self.rotation[2]
-        right = np.cross(forward, self.up)
-        if np.linalg.norm(right) < 1e-3:  # looking along the new axis: step aside
-            forward = forward + 0.5 * np.eye(3)[int(np.argmin(np.abs(self.up)))]
-            forward /= np.linalg.norm(forward)
-            right = np.cross(forward, self.up)
-        right /= np.linalg.norm(right)
-        self.rotation = np.stack([right, np.cross(forward, right), forward])
-
-    def orbit(self, yaw: float, pitch: float) -> None:
-        """Turn around the target, in radians: by `yaw` its near side goes to the right, by `pitch` the camera up.
-
-        The camera stops short of looking along `up`, where left and right would swap.
-        """
-        axis = self.up / np.linalg.norm(self.up)
-        rotation = self.rotation @ _rotation(axis, -yaw).T
-        elevation = math.asin(float(np.clip(-rotation[2] @ axis, -1, 1)))  # of the camera above the target
-        limit = math.radians(89)
-        pitch = min(max(elevation + pitch, min(-limit, elevation)), max(limit, elevation)) - elevation
-        rotation = _rotation(np.array([1.0, 0.0, 0.0]), pitch) @ rotation
-        u, _, vt = np.linalg.svd(rotation)  # keeps thousands of small turns a rotation
-        self.rotation = u @ vt
-
-    def pan(self, dx: float, dy: float, height: int) -> None:
-        """Move with the target so that the scene follows a drag of (dx, dy) pixels in a picture so high."""
-        unit = self.distance / focal_length(self.fov, height, self.model)
-        self.target = self.target - self.rotation.T @ np.array([dx * unit, dy * unit, 0.0])
-
-    def dolly(self, factor: float, x: float, y: float, rect: Rect) -> None:
-        """Come nearer by `factor` (< 1) towards the point under the pixel (x, y) at the target's depth."""
-        unit = self.distance / focal_length(self.fov, rect.height, self.model)
-        offset = np.array([(x - rect.x - rect.width / 2) * unit, (y - rect.y - rect.height / 2) * unit, 0.0])
-        distance = min(max(self.distance * factor, 1e-6), 1e9)
-        factor = distance / self.distance
-        self.target = self.target + self.rotation.T @ offset * (1 - factor)
-        self.distance = distance
-
-    def handle(self, event: Event, rect: Rect) -> bool:
-        """Take a user's event; True when the camera moved (or a drag ended)."""
-        match event:
-            case PointerPress():
-                pan = event.button != "left" or "shift" in event.mods
-                self._grab = event.x, event.y, "pan" if pan else "orbit"
-            case PointerRelease():
-                was, self._grab = self._grab, None
-                return was is not None
-            case PointerMove() if self._grab is not None:
-                dx, dy, how = event.x - self._grab[0], event.y - self._grab[1], self._grab[2]
-                self._grab = event.x, event.y, how
-                if how == "pan":
-                    self.pan(dx, dy, rect.height)
-                else:
-                    turn = math.pi / max(rect.height, 1)  # a drag over the height of the picture is half a turn
-                    self.orbit(dx * turn, dy * turn)
-                return bool(dx or dy)
-            case Wheel():
-                self.dolly(0.88 ** max(min(event.dy, 8.0), -8.0), event.x, event.y, rect)
-                return event.dy != 0
-            case Pinch():
-                self._grab = None  # of the finger that came first
-                self.pan(event.dx, event.dy, rect.height)
-                self.dolly(1 / _limited(event.factor), event.x, event.y, rect)
-                return bool(event.dx or event.dy or event.factor != 1)
-        return False
-
-    def look_like(self, other: Orbit) -> None:
-        """Look from where another one does."""
-        # Never changed in place, so the arrays may be shared.
-        self.rotation, self.target, self.distance, self.up = other.rotation, other.target, other.distance, other.up
-        self.fov, self.model, self.near = other.fov, other.model, other.near
-
-    def copy(self) -> Orbit:
-        return replace(self, rotation=self.rotation.copy(), target=self.target.copy(), up=self.up.copy())
-
-
-def _limited(factor: float) -> float:
-    """Of two fingers: neither endless nor nothing."""
-    return min(max(factor, 1 / _PINCH), _PINCH)
-
-
-def _rotation(axis: np.ndarray, angle: float) -> np.ndarray:
-    """(3, 3) right-handed rotation around a unit axis (Rodrigues' formula)."""
-    x, y, z = axis
-    k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    return np.eye(3) + math.sin(angle) * k + (1 - math.cos(angle)) * (k @ k)

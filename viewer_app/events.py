@@ -67,13 +67,15 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Pinch:
-    """Two fingers: what lies under their middle, now at (x, y), was moved by (dx, dy) and grew by `factor`."""
+    """Two fingers: what lies under their middle, now at (x, y), was moved by (dx, dy), grew by `factor` and turned by
+    `turn` radians, clockwise."""
 
     x: float
     y: float
     factor: float
     dx: float = 0.0
     dy: float = 0.0
+    turn: float = 0.0
 
 
 @dataclass(frozen=True)

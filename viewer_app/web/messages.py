@@ -23,6 +23,7 @@ MAX_MESSAGE = 64 * 1024
 _Position = Annotated[float, msgspec.Meta(ge=-65536, le=65536)]  # a drag goes on outside the picture
 _Notches = Annotated[float, msgspec.Meta(ge=-10000, le=10000)]
 _Factor = Annotated[float, msgspec.Meta(ge=0.001, le=1000)]
+_Turn = Annotated[float, msgspec.Meta(ge=-7, le=7)]
 _Side = Annotated[int, msgspec.Meta(ge=16, le=8192)]
 _Scale = Annotated[float, msgspec.Meta(ge=0.25, le=8)]
 _Mods = Annotated[int, msgspec.Meta(ge=0, le=15)]
@@ -106,7 +107,8 @@ class Wheel(_Message, frozen=True):
 
 
 class Pinch(_Message, frozen=True):
-    """Two fingers: what lies under their middle, now at (x, y), was moved by (dx, dy) and grew by `factor`."""
+    """Two fingers: what lies under their middle, now at (x, y), was moved by (dx, dy), grew by `factor` and turned by
+    `turn` radians, clockwise."""
 
     x: _Position
     y: _Position
@@ -114,6 +116,7 @@ class Pinch(_Message, frozen=True):
     dx: _Position = 0.0
     dy: _Position = 0.0
     at: _Time = 0.0
+    turn: _Turn = 0.0
 
 
 class Key(_Message, frozen=True):
@@ -254,7 +257,8 @@ def event_of(message: ClientMessage, clicks: events.ClickCounter, now: float, sc
         dx, dy = _clamp(message.dx, -20, 20), _clamp(message.dy, -20, 20)
         return events.Wheel(message.x, message.y, dy, dx, mods_of(message.mods))
     if isinstance(message, Pinch):
-        return events.Pinch(message.x, message.y, _clamp(message.factor, 0.1, 10), message.dx, message.dy)
+        return events.Pinch(message.x, message.y, _clamp(message.factor, 0.1, 10), message.dx, message.dy,
+                            message.turn)
     if isinstance(message, Key):
         return events.Key(message.name, message.pressed, mods_of(message.mods), message.repeat)
     if isinstance(message, Text):

@@ -16,6 +16,7 @@ const MAX_SIDE = 4096, MAX_PIXELS = 3840 * 2160; // of the picture: a phone's or
 const MAX_TEXT = 10000; // characters of one message
 const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
 const TAP_TIME = 400, TAP_REACH = 30; // ms and CSS pixels within which a second tap is the first one's
+const TWIST = 0.25; // radians that two fingers turn before they roll the scene
 const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
 
 /** @type {Record<string, any>} */
@@ -272,7 +273,8 @@ function watchSize() {
 const BUTTONS = [["left", 1], ["right", 2], ["middle", 4]];
 const held = new Map(); // buttons that the viewer knows to be down
 const pointer = {x: 0, y: 0};
-const touch = {fingers: new Map(), mode: "none", last: null, tap: {x: 0, y: 0, time: -1e9}};
+const touch = {fingers: new Map(), mode: "none", last: null, turned: 0, turning: false,
+               tap: {x: 0, y: 0, time: -1e9}};
 const paced = {action: null, frame: 0, last: null};
 
 /** Now, or when an event happened, which is a little earlier. */
@@ -337,17 +339,27 @@ function moveTo({x, y}, modifiers, at) {
   pace(() => send({t: "move", x, y, mods: modifiers, at}));
 }
 
-/** The middle of the two fingers that came first, and how far they are apart. */
+/** The middle of the two fingers that came first, how far they are apart, and which way the second lies. */
 function span() {
   const [a, b] = [...touch.fingers.values()];
-  return {x: (a.x + b.x) / 2, y: (a.y + b.y) / 2, size: Math.max(Math.hypot(a.x - b.x, a.y - b.y), 16 * view.scale)};
+  return {x: (a.x + b.x) / 2, y: (a.y + b.y) / 2, size: Math.max(Math.hypot(a.x - b.x, a.y - b.y), 16 * view.scale),
+          angle: Math.atan2(b.y - a.y, b.x - a.x)};
+}
+
+/** How far the fingers turned since `last`, in radians; 0 until it is more than nobody avoids. */
+function twist(now, last) {
+  const by = Math.atan2(Math.sin(now.angle - last.angle), Math.cos(now.angle - last.angle));
+  touch.turned += by;
+  if (touch.turning) return by;
+  touch.turning = Math.abs(touch.turned) > TWIST;
+  return 0;
 }
 
 function sendPinch(at) {
   const now = span(), {last} = touch;
   touch.last = now;
   const factor = Math.min(Math.max(now.size / last.size, 0.1), 10);
-  send({t: "pinch", x: now.x, y: now.y, factor, dx: now.x - last.x, dy: now.y - last.y, at});
+  send({t: "pinch", x: now.x, y: now.y, factor, dx: now.x - last.x, dy: now.y - last.y, turn: twist(now, last), at});
 }
 
 /** One finger is the left button; a second one ends that and takes hold of the picture. */
@@ -368,7 +380,7 @@ function onTouch(e) {
     fingers.set(e.pointerId, finger);
     if (fingers.size === 2) {
       touch.mode = "pinch";
-      touch.last = span();
+      Object.assign(touch, {last: span(), turned: 0, turning: false});
     }
   } else if (e.type === "pointermove" && fingers.has(e.pointerId)) {
     const finger = fingers.get(e.pointerId);
@@ -445,6 +457,7 @@ const KEY_NAMES = new Map(Object.entries({
 const CODE_NAMES = {Minus: "minus", Equal: "equal", Comma: "comma", Period: "period", Slash: "slash"};
 const PUNCTUATION = new Set(Object.values(CODE_NAMES));
 const BROWSER_KEYS = new Set(["f5", "f11", "f12"]);
+const MOVING = new Set([..."wasdqezc", "left", "right", "up", "down"]); // with Alt they move a scene's camera slowly
 const keys = new Map(); // names of the keys that are down, by their place: a modifier may change what a key means
 
 /** The viewer's name of a key: what the layout says, else what stands there on an English keyboard; "" for others. */
@@ -461,7 +474,7 @@ function isForBrowser(e, name) {
   const held = mods(e);
   if (BROWSER_KEYS.has(name) || (name === "insert" && held & 1)) return true;
   if (held & 2) return PUNCTUATION.has(name) || (name.length === 1 && !(held & 1 ? "z" : "acxyz").includes(name));
-  if (held & 4) return !MAC && name !== "alt" && name !== "shift";
+  if (held & 4) return !MAC && name !== "alt" && name !== "shift" && !MOVING.has(name);
   return (held & 8) !== 0 && name !== "super";
 }
 
