@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ipc.ways.base import Source
 
 _MAGIC = 0x31_57_45_49_56_54_4C_50  # "PLTVIEW1"
-_MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, COPIES, _SKIPPED = range(6)
+_MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, COPIES, _SKIPPED, _WAITS = range(7)
 _FIRST_STREAM = 8
 _WORDS_PER_STREAM = 8  # a cache line each
 _SIZE = (_FIRST_STREAM + limits.MAX_STREAMS * _WORDS_PER_STREAM) * 8
@@ -51,6 +51,13 @@ class Board:
         self.lease_segment = Segment(_LEASES, "leases")
         self.words = memoryview(self.segment.map).cast("Q")
         """A stream adds to the word COPIES for each frame that it brought to viewers."""
+        self.paused_by = ""
+        """Who paused the run, for people: the viewers' names and process ids."""
+        self.granted = self.passed = 0
+        """How often a paused run may have passed since it was paused, written by the helper thread alone; and how often
+        it has, written by the trainer's alone."""
+        self.noted: float | None = None
+        """When (time.monotonic) the trainer's log said that the run is paused; None: it does not say so now."""
         self._leases = memoryview(self.lease_segment.map)
         self.words[_MAGIC_WORD] = _MAGIC
 
@@ -77,9 +84,21 @@ class Board:
     def paused(self) -> bool:
         return bool(self.words[_PAUSED])
 
-    @paused.setter
-    def paused(self, value: bool) -> None:
-        self.words[_PAUSED] = int(value)
+    def pause(self, by: str) -> None:
+        """Have the run pause, because of those who are named here; "": go on."""
+        if by and not self.paused:
+            self.granted = self.passed  # what was granted in another pause is forgotten
+        self.paused_by = by
+        self.words[_PAUSED] = int(bool(by))
+
+    @property
+    def waits(self) -> int:
+        """0: the trainer has never asked whether to wait; 1: it does; 2: it waits now."""
+        return self.words[_WAITS]
+
+    @waits.setter
+    def waits(self, value: int) -> None:
+        self.words[_WAITS] = value
 
     def count_dropped(self) -> None:
         """One more message from outside was not understood."""
@@ -131,6 +150,11 @@ class BoardReader:
     @property
     def paused(self) -> bool:
         return bool(self.words[_PAUSED])
+
+    @property
+    def waits(self) -> int:
+        """As `Board.waits`."""
+        return self.words[_WAITS]
 
     def counters(self) -> dict[str, int]:
         return _counters(self.words)

@@ -178,9 +178,14 @@ class Release(_Message, frozen=True):
 
 
 class Pause(_Message, frozen=True):
-    """The pause button. The trainer's `wait_while_paused` reads it from shared memory."""
+    """The pause button. The trainer's `wait_while_paused` reads it from shared memory. Whoever resumes, resumes the
+    run, whichever viewers paused it."""
 
     paused: bool
+
+
+class Step(_Message, frozen=True):
+    """Let a paused run pass `wait_while_paused` once. Says nothing to one that is not paused."""
 
 
 class Snapshot(_Message, frozen=True):
@@ -193,7 +198,7 @@ class Bye(_Message, frozen=True):
     pass
 
 
-ToTrainer = Union[Hello, Open, Took, Want, Release, Pause, Snapshot, Bye]
+ToTrainer = Union[Hello, Open, Took, Want, Release, Pause, Step, Snapshot, Bye]
 
 
 # From a trainer to a viewer.

@@ -88,9 +88,19 @@ class RemoteRun:
     def paused(self) -> bool:
         return self._board is not None and self._board.paused
 
+    @property
+    def waits(self) -> int:
+        """Whether the trainer minds a pause: 0: it has never called `splatview.wait_while_paused`; 1: it calls it;
+        2: it waits there now."""
+        return self._board.waits if self._board is not None else 0
+
     def set_paused(self, paused: bool) -> None:
-        """Press or release the pause button; a trainer that asks for it waits."""
+        """Press or release the pause button; a trainer that asks for it waits. Who releases it, releases it for all."""
         self._send(messages.Pause(paused))
+
+    def step(self) -> None:
+        """Let a run that is paused go on to the next time that it asks whether to wait."""
+        self._send(messages.Step())
 
     def _unfit(self, way: str, gpu: str) -> str:
         """Why this process cannot take frames in a way; "" when it can."""

@@ -232,8 +232,11 @@ class Helper:
         elif isinstance(message, messages.Release):
             self._release(viewer, message.index)
         elif isinstance(message, messages.Pause):
-            viewer.paused = message.paused
-            self._board.paused = any(v.paused for v in self._viewers.values())
+            for one in (viewer,) if message.paused else self._viewers.values():
+                one.paused = message.paused
+            self._tell_pause()
+        elif isinstance(message, messages.Step):
+            self._board.granted += self._board.paused
         else:
             self._forget(viewer)
 
@@ -294,11 +297,15 @@ class Helper:
             self._release(viewer, index)
         self._board.clear_leases(viewer.reader)
         del self._viewers[viewer.identity]
-        self._board.paused = any(v.paused for v in self._viewers.values())  # a viewer takes its pause with it
+        self._tell_pause()  # a viewer takes its pause with it
         if viewer.pidfd >= 0:
             os.close(viewer.pidfd)
             viewer.pidfd = -1
         self._changed.set()
+
+    def _tell_pause(self) -> None:
+        by = [f"{v.client or 'viewer'} (process {v.pid})" for v in self._viewers.values() if v.paused]
+        self._board.pause(" and ".join([*by[:2], *(["others"] if len(by) > 2 else [])]))
 
     def _look_at_streams(self) -> None:
         """Let go of what nobody reads any more, and note which streams could not share a version."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from splatview.grabbing import grab
     from splatview.memory import publish_memory
     from splatview.notebook import show
-    from splatview.publishing import close, paused, publish, wait_while_paused
+    from splatview.pausing import paused, wait_while_paused
+    from splatview.publishing import close, publish
     from splatview.reading import frames
     from splatview.window import Window
 
@@ -31,11 +32,11 @@ _HOME = {
     "frames": "reading",
     "gl": "",
     "grab": "grabbing",
-    "paused": "publishing",
+    "paused": "pausing",
     "publish": "publishing",
     "publish_memory": "memory",
     "show": "notebook",
-    "wait_while_paused": "publishing",
+    "wait_while_paused": "pausing",
 }
 """The module of each name; "" for what is a module itself."""
 

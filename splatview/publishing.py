@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from ipc.errors import IpcError
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from ipc.outlet import Form
     from splatview.adapt.foreign import Foreign
 
-__all__ = ["close", "paused", "publish", "wait_while_paused"]
+__all__ = ["close", "publish"]
 
 _log = logging.getLogger("splatview")
 
@@ -146,6 +145,11 @@ def running() -> Publisher | None:
         return _publisher or _start()
 
 
+def begun() -> Publisher | None:
+    """This process's run; None before there is one."""
+    return _publisher
+
+
 def forget(name: str) -> None:
     """Let go of what a stream of this process shows; it keeps its place and its viewers, until it shows something
     else. Not while another thread publishes it."""
@@ -154,22 +158,6 @@ def forget(name: str) -> None:
         stream = None if _publisher is None else _publisher.streams.get(name)
     if stream is not None:
         stream.close()
-
-
-def paused() -> bool:
-    """Whether somebody pressed the pause button of a viewer. Reads shared memory; costs nothing."""
-    publisher = _publisher
-    return publisher is not None and publisher.board.paused
-
-
-def wait_while_paused(timeout: float | None = None) -> None:
-    """Wait here until no viewer pauses the run, at most `timeout` seconds.
-
-    A viewer that dies takes its pause with it.
-    """
-    end = None if timeout is None else time.monotonic() + timeout
-    while paused() and (end is None or time.monotonic() < end):
-        time.sleep(0.02)
 
 
 def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str, Any]) -> None:

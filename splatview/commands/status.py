@@ -26,8 +26,9 @@ class Status:
     """
 
     json: bool = False
-    """Print JSON: {"runs": [{"run", "pid", "name", "streams": [...], "viewers": [...]}], "viewers": [{"pid", "url",
-    "host", "port", "run", "started"}]}. The latter serve browsers; "run" is the only one that it shows, or null."""
+    """Print JSON: {"runs": [{"run", "pid", "name", "streams": [...], "viewers": [...], "paused", "waits"}], "viewers":
+    [{"pid", "url", "host", "port", "run", "started"}]}. "paused": whether a viewer pauses the run; "waits": whether its
+    script waits for that now. The latter viewers serve browsers; "run" is the only one that each shows, or null."""
     run: str | None = None
     """Only the run with this id, beginning of an id, name or process id."""
 
@@ -79,6 +80,8 @@ def _run(run: RemoteRun) -> dict[str, Any]:
         "streams": [_stream(s) for s in run.streams.values()],
         "viewers": [v for v in run.viewers if v["client"] != "status"],
         "counters": run.counters,
+        "paused": run.paused,
+        "waits": run.waits == 2,
         **({"note": note} if note else {}),
     }
 
@@ -105,6 +108,9 @@ def _lines(run: dict[str, Any]) -> list[str]:
     faults = {k: v for k, v in run["counters"].items() if v and k != "copies"}
     if faults:
         lines.append("  " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in faults.items()))
+    if run["paused"]:
+        lines.append("  paused" if run["waits"] else "  paused, but its script goes on: it waits where it calls "
+                     "splatview.wait_while_paused()")
     if "note" in run:
         lines.append(f"  {run['note']}")
     return lines

@@ -163,8 +163,8 @@ def _loop(training: Training, tell: Progress, stop: _Stop) -> float | None:
     splatview.publish(preview.image, "target")
     loss = psnr = 0.0
     while training.step_number < training.options.steps and stop.signal is None:
-        while splatview.paused() and stop.signal is None:
-            splatview.wait_while_paused(0.2)
+        while not splatview.wait_while_paused(0.2) and stop.signal is None:
+            pass
         report = training.step()
         splatview.publish(training.gaussians, "gaussians", sh_degree=training.sh_degree, step=report.step)
         if report.step % PREVIEW_EVERY == 0 or report.step == training.options.steps:
