@@ -212,7 +212,6 @@ class App:
                 seat = self._seat(guest.screen, guest.name)
             else:
                 seat.sit(guest.screen)
-                self.catalogue.join(seat)
             self.seats.append(seat)
             self._names[seat] = guest.who
             self._told_others()
@@ -221,7 +220,6 @@ class App:
         """A guest has left; what they saw is kept for a while, should they come back."""
         self.seats.remove(seat)
         seat.rise()
-        self.catalogue.part(seat)
         seat.screen.close()
         who = self._names.pop(seat)
         if who in self._away:

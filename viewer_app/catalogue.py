@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ipc import RemoteStream, Subscriber
     from viewer_app.gpu_work import GpuWork
-    from viewer_app.seat import Seat
+    from viewer_app.pane import Pane
     from viewer_app.sources import Source
     from viewer_app.views.base import View
 
@@ -42,8 +42,8 @@ class Slot:
     def __init__(self, entry: Entry, source: Source) -> None:
         self.entry = entry
         self.source = source
-        self.views: dict[Seat | None, View] = {}
-        """Each seat's view; what their data is, they share. Under None the last one of those who left."""
+        self.views: dict[Pane | None, View] = {}
+        """Each pane's view; what their data is, they share. Under None the last one of those who left."""
         self.view_kind = ""
         self.next_feed = 0.0
         self.logged = ""
@@ -71,7 +71,7 @@ class Catalogue:
         """Faults of the surroundings, one line each; likewise."""
         self.subscriber = subscriber
         self.slots: dict[str, Slot] = {}
-        self.seats: list[Seat] = []
+        self.panes: list[Pane] = []
         """Who looks."""
         self.rate_changes = 0
         """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
@@ -87,77 +87,78 @@ class Catalogue:
 
     # -- who shows what ------------------------------------------------------------------------------------
 
-    def join(self, seat: Seat) -> None:
+    def join(self, pane: Pane) -> None:
         """Somebody looks from now on."""
-        self.seats.append(seat)
-        if seat.state.selected in self.slots:
-            self._open(seat)
+        self.panes.append(pane)
+        if pane.key in self.slots:
+            self._open(pane)
             return
-        seat.state.selected = None
+        pane.key = None
         if self._first in self.slots:
-            self.show(seat, self._first)
+            self.show(pane, self._first)
 
-    def part(self, seat: Seat) -> None:
+    def part(self, pane: Pane) -> None:
         """Somebody does not look for now; what they chose stays."""
-        if seat in self.seats:
-            self.seats.remove(seat)
+        if pane in self.panes:
+            self.panes.remove(pane)
             for slot in self.slots.values():
-                if (view := slot.views.get(seat)) is not None:
+                if (view := slot.views.get(pane)) is not None:
                     with self.guard(slot):
                         view.drop()
-            if (slot := self.shown(seat)) is not None:
+            if (slot := self.shown(pane)) is not None:
                 self.let_go(slot)
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, pane: Pane) -> None:
         """Somebody will not come back: give back what is theirs alone. Idempotent."""
-        self.part(seat)
+        self.part(pane)
         for slot in self.slots.values():
-            if (view := slot.views.pop(seat, None)) is None:
+            if (view := slot.views.pop(pane, None)) is None:
                 continue
             if slot.views:
                 view.close()
             else:  # its data is wanted again; a file's is nowhere else
                 slot.views[None] = view
 
-    def shown(self, seat: Seat) -> Slot | None:
-        return self.slots.get(seat.state.selected or "")
+    def shown(self, pane: Pane) -> Slot | None:
+        return self.slots.get(pane.key or "")
 
     def watched(self) -> list[Slot]:
         """What is shown by anybody, if only in the panel."""
-        keys = {seat.state.selected: None for seat in self.seats} | {s.entry.key: None for s in self.companions.slots}
+        keys = {pane.key: None for pane in self.panes} | {s.entry.key: None for s in self.companions.slots}
         return [self.slots[key] for key in keys if key in self.slots]
 
-    def view(self, seat: Seat) -> View | None:
-        """What shows a seat's entry, once it has had data."""
-        slot = self.shown(seat)
+    def view(self, pane: Pane) -> View | None:
+        """What shows a pane's entry, once it has had data."""
+        slot = self.shown(pane)
         if slot is None or not slot.views:
             return None
-        view = slot.views.get(seat)
+        view = slot.views.get(pane)
         if view is None:
             view = slot.views.pop(None, None)
             if view is None:
                 other = slot.view
                 assert other is not None
                 view = other.beside(getattr(deepcopy(slot.entry.settings), other.kind))
-            slot.views[seat] = view
-            view.desk = replace(seat.desk, name=slot.entry.name)
+            slot.views[pane] = view
+            view.desk = replace(pane.desk, name=slot.entry.name)
         return view
 
-    def show(self, seat: Seat, key: str | None) -> None:
-        """Have a seat show this entry."""
-        if key == seat.state.selected:
+    def show(self, pane: Pane, key: str | None) -> None:
+        """Have a pane show this entry."""
+        if key == pane.key:
             return
-        before = self.shown(seat)
-        seat.state.selected = key
+        before = self.shown(pane)
+        pane.key = key
         if before is not None:
             self.let_go(before)
-        self._open(seat)
+        if pane in self.panes:
+            self._open(pane)
 
-    def _open(self, seat: Seat) -> None:
-        if (slot := self.shown(seat)) is not None:
+    def _open(self, pane: Pane) -> None:
+        if (slot := self.shown(pane)) is not None:
             slot.entry.fault = ""
             slot.source.open()
-        seat.mark(SETTLE)
+        pane.mark(SETTLE)
 
     def let_go(self, slot: Slot) -> None:
         """What nobody shows any more costs nobody anything."""
@@ -170,18 +171,18 @@ class Catalogue:
 
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
         """Have those who show it draw."""
-        for seat in self.seats:
-            if seat.state.selected == slot.entry.key:
-                seat.mark(pictures)
+        for pane in self.panes:
+            if pane.key == slot.entry.key:
+                pane.mark(pictures)
 
     def _mark_all(self, pictures: int = 1) -> None:
-        for seat in self.seats:
-            seat.mark(pictures)
+        for pane in self.panes:
+            pane.mark(pictures)
 
     # -- what there is -------------------------------------------------------------------------------------
 
-    def open_file(self, file: Path | FileSource, seat: Seat | None = None) -> FileSource:
-        """Add a file to the list, for a seat to show; a thread reads it, or does already."""
+    def open_file(self, file: Path | FileSource, pane: Pane | None = None) -> FileSource:
+        """Add a file to the list, for a pane to show; a thread reads it, or does already."""
         source = file if isinstance(file, FileSource) else FileSource(file)
         source.wake, path = self._wake, source.file
         key = str(path.absolute())
@@ -190,13 +191,13 @@ class Catalogue:
         entry = Entry(key, "Files", path.name, is_file=True, progress=0.0)
         self.slots[key] = Slot(entry, source)
         self._list_changed()
-        if seat is not None:
-            seat.unfollow()
-            seat.select(key)
+        if pane is not None:
+            pane.unfollow()
+            pane.select(key)
         elif self._first not in self.slots:
             self._first = key
-        for other in self.seats:
-            if other.state.selected is None:
+        for other in self.panes:
+            if other.key is None:
                 self.show(other, key)
         return source
 
@@ -207,9 +208,9 @@ class Catalogue:
             return
         slot.source.close()
         slot.close_views()
-        for seat in self.seats:
-            if seat.state.selected == key:
-                seat.state.selected = None
+        for pane in self.panes:
+            if pane.key == key:
+                pane.key = None
         self._list_changed()
 
     def _list_changed(self) -> None:
@@ -235,9 +236,9 @@ class Catalogue:
                 self._mark_all()
         if news:
             self._list_changed()
-        for seat in self.seats:
-            if seat.state.selected is None or seat.by_itself:
-                self._choose(seat)
+        for pane in list(self.panes):
+            if pane.key is None or pane.by_itself:
+                self._choose(pane)
         self.companions.update()
         news = any([self._take_in(slot, now) for slot in self.watched()])
         return self.overlays.update(now) or news
@@ -269,8 +270,8 @@ class Catalogue:
         view = slot.view
         return now >= slot.next_feed and not (
             view is not None and (view.busy or now < self._next_version(slot, view))) and any(
-                seat.takes(now) for seat in self.seats
-                if seat.state.selected == slot.entry.key or self.companions.seen_by(seat, slot))
+                pane.takes(now) for pane in self.panes
+                if pane.key == slot.entry.key or self.companions.seen_by(pane, slot))
 
     def _next_version(self, slot: Slot, view: View) -> float:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""
@@ -325,7 +326,7 @@ class Catalogue:
         watched = self.watched()
         return max(fits, default=None, key=lambda s: (s in watched, s.entry.group == _group(stream)))
 
-    def _choose(self, seat: Seat) -> None:
+    def _choose(self, pane: Pane) -> None:
         """With nothing chosen: a live stream, Gaussians before others, memory last, the newest before older; then a
         file. What was found first gives way to better of its run, which often comes a little later.
         """
@@ -333,13 +334,13 @@ class Catalogue:
             return {"gaussians": 2, "memory": 0}.get(slot.entry.kind, 1)
 
         slots = list(self.slots.values())
-        if (shown := self.shown(seat)) is not None:
+        if (shown := self.shown(pane)) is not None:
             slots = [s for s in slots if s.entry.alive and not s.entry.is_file
                      and s.entry.group == shown.entry.group and rank(s) > rank(shown)]
         if slots:
             best = max(range(len(slots)), key=lambda i: (
                 slots[i].entry.alive, not slots[i].entry.is_file, rank(slots[i]), i))
-            self.show(seat, slots[best].entry.key)
+            self.show(pane, slots[best].entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:
         begin = time.monotonic()
@@ -357,7 +358,7 @@ class Catalogue:
         cost = time.monotonic() - begin
         # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.
         slot.next_feed = now + (2 * cost if cost > 0.02 else 0.0)
-        if slot in self.companions.slots and all(self.shown(seat) is not slot for seat in self.seats):
+        if slot in self.companions.slots and all(self.shown(pane) is not slot for pane in self.panes):
             slot.next_feed = now + PERIOD
             self.rate_changes += 1
 

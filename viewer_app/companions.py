@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.memory_strip import Strip
-    from viewer_app.seat import Seat
+    from viewer_app.pane import Pane
 
 PERIOD = 0.5
 """Seconds between two looks at memory that is seen only in the panel."""
@@ -37,9 +37,9 @@ class Companions:
         return next((s for s in self._catalogue.slots.values() if s.entry.kind == "memory"
                      and isinstance(s.source, StreamSource) and s.source.stream.run is run), None)
 
-    def seen_by(self, seat: Seat, slot: Slot) -> bool:
-        """Whether a seat has this entry in its panel, beside what it shows."""
-        return slot in self.slots and seat.has_panel and self.of(self._catalogue.shown(seat)) is slot
+    def seen_by(self, pane: Pane, slot: Slot) -> bool:
+        """Whether the panel tells of this entry, beside what it shows."""
+        return slot in self.slots and pane.has_panel and self.of(self._catalogue.shown(pane)) is slot
 
     def strip(self, slot: Slot) -> Strip | None:
         """What the panel shows of the memory beside an entry."""
@@ -60,8 +60,8 @@ class Companions:
         if not memories:
             self.slots.clear()
             return
-        found = {id(s): s for seat in catalogue.seats if seat.has_panel
-                 if (s := self.of(catalogue.shown(seat))) is not None}
+        found = {id(s): s for pane in catalogue.panes if pane.has_panel
+                 if (s := self.of(catalogue.shown(pane))) is not None}
         before, self.slots = self.slots, list(found.values())
         for slot in self.slots:
             if slot not in before:
@@ -75,24 +75,24 @@ class Companions:
 
     def _snapshots(self, slot: Slot, source: StreamSource) -> None:
         catalogue = self._catalogue
-        for seat, view in list(slot.views.items()):
+        for pane, view in list(slot.views.items()):
             view.content.ask = source.stream.request_snapshot  # type: ignore[attr-defined]
             name, view.opening = view.opening, ""  # type: ignore[attr-defined]
-            if name and (path := find(name)) is not None and seat is not None:
-                self._open(path, seat)
+            if name and (path := find(name)) is not None and pane is not None:
+                self._open(path, pane)
         run = source.stream.run
         if not run.alive and run.id not in self._ended:
             self._ended.add(run.id)
             path = last_words(run.id, run.ended_at - _DYING)
             if path is not None:
-                seats = [seat for seat in catalogue.seats if catalogue.shown(seat) is slot]
-                for seat in seats or [None]:
-                    self._open(path, seat)
+                panes = [pane for pane in catalogue.panes if catalogue.shown(pane) is slot]
+                for pane in panes or [None]:
+                    self._open(path, pane)
 
-    def _open(self, path: Path, seat: Seat | None) -> None:
-        """Open a snapshot for a seat; None: only list it."""
+    def _open(self, path: Path, pane: Pane | None) -> None:
+        """Open a snapshot for a pane; None: only list it."""
         catalogue = self._catalogue
         if str(path) not in catalogue.slots:
-            catalogue.open_file(path, seat)
-        elif seat is not None:
-            seat.select(str(path))
+            catalogue.open_file(path, pane)
+        elif pane is not None:
+            pane.select(str(path))

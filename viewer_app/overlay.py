@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from imgui_bundle import ImVec4
 
     from viewer_app.controls import Rect
-    from viewer_app.state import State
+    from viewer_app.state import Entry, State
 
 
 _MOST_TROUBLES = 4
 
 
-def draw_overlay(state: State, picture: Rect, *, empty: bool, scale: float, troubles: Sequence[str] = ()) -> None:
-    """Words over the picture: a hint, progress, a fault, that the run is gone, and what its publisher says is wrong."""
-    entry = state.shown
+def draw_overlay(state: State, entry: Entry | None, picture: Rect, *, empty: bool, scale: float,
+                 troubles: Sequence[str] = ()) -> None:
+    """Words over the picture of an entry: a hint, progress, a fault, that the run is gone, and what its publisher says
+    is wrong."""
     if entry is None:
         if state.hint:
             _message(scale, picture, state.hint.split("\n"), theme.DIM)

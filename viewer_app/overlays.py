@@ -198,8 +198,8 @@ class Overlays:
             return False
         view = slot.view
         return isinstance(view, ImageView) and not view.empty and any(
-            seat.screen.visible and seat.takes(now) and now >= seat.may_draw(now) for seat in self._catalogue.seats
-            if seat.state.selected == slot.entry.key)
+            pane.screen.visible and pane.takes(now) and now >= pane.may_draw(now) for pane in self._catalogue.panes
+            if pane.key == slot.entry.key)
 
     def _take(self, slot: Slot, opened: _Open, now: float) -> bool:
         stream, view = opened.stream, slot.view

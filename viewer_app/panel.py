@@ -6,28 +6,30 @@ import math
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from imgui_bundle import ImVec2, imgui
 
 from viewer_app import imgui_compat, theme
 from viewer_app.controls import Rect
 from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from viewer_app.heads import draw_heads
 from viewer_app.help import KEYS, draw_help
 from viewer_app.overlay import draw_overlay, draw_toasts
-from viewer_app.phrases import about, beside, latency_phrases, status_phrases
+from viewer_app.phrases import latency_phrases, status_phrases
+from viewer_app.status_line import draw_status
+from viewer_app.stream_list import draw_list
+from viewer_app.widgets import colored, gap, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import moderngl
-    from imgui_bundle import ImVec4
 
     from viewer_app.events import Event
     from viewer_app.shown import Shown
-    from viewer_app.state import Entry, State
+    from viewer_app.state import State
 
 PANEL_WIDTH = 280
 STATUS_HEIGHT = 26
@@ -57,6 +59,12 @@ class Asked:
     """The name of somebody to follow, or no longer to follow."""
     copied: str | None = None
     """What to put on the clipboard."""
+    beside: str | None = None
+    """The key of an entry to show in another pane."""
+    head: tuple[Literal["activate", "close", "maximise"], int] | None = None
+    """What to do with the pane of this number."""
+    arrange: Literal["grid", "tabs"] | None = None
+    """How the panes are to lie."""
     changed: bool = False
     """A setting changed: the picture has to be drawn again."""
 
@@ -71,7 +79,8 @@ class Panel:
         io.set_ini_filename("")  # the user's folder is not ours to write in
         io.set_log_filename("")
         io.config_input_text_cursor_blink = False  # nothing is drawn while nothing happens
-        self._scale = 0.0
+        self._light = False
+        self._styled: tuple[float, bool] | None = None
         self._set_scale(scale)
         imgui.backends.opengl3_init("#version 330")
         self._ready = True
@@ -87,8 +96,10 @@ class Panel:
         self.size = (1, 1)
 
     def _set_scale(self, scale: float) -> None:
-        if scale != self._scale:
-            self._scale = scale
+        self._scale = scale
+        theme.use(self._light)
+        if self._styled != (scale, self._light):
+            self._styled = scale, self._light
             theme.apply(scale)
 
     def layout(self, size: tuple[int, int], scale: float, panel_open: bool) -> Rect:
@@ -178,22 +189,29 @@ class Panel:
         return any(board.contains(x, y) for board in self._boards)
 
     def draw(self, framebuffer: moderngl.Framebuffer, state: State, shown: Shown, scale: float,
-             work: Callable[[], AbstractContextManager[object]] = nullcontext) -> Asked:
-        """Draw over what is in the framebuffer. OpenGL is given anything only inside `work()`, and only if there is
-        anything to be seen."""
+             work: Callable[[], AbstractContextManager[object]] = nullcontext, others: Sequence[Shown] = ()) -> Asked:
+        """Draw over what is in the framebuffer: what is said of the active pane and, over their pictures, of `others`.
+        OpenGL is given anything only inside `work()`, and only if there is anything to be seen."""
         asked = Asked()
+        self._light = state.light
         with self._frame(framebuffer, scale, work):
             picture = self.layout(self.size, scale, state.panel_open)
-            if shown.over is not None:
-                asked.changed |= shown.over(picture, scale)
+            for pane in (shown, *others):
+                rect = pane.rect or picture
+                if pane.over is not None:
+                    with _clipped(rect, bool(others)):
+                        asked.changed |= pane.over(rect, scale)
+                entry = state.shown if pane is shown else pane.entry
+                draw_overlay(state, entry, rect, empty=pane.empty, scale=scale, troubles=pane.troubles)
+            strips = [(i, pane.head) for pane in (shown, *others) if (i := pane.number) >= 0 and pane.head is not None]
+            draw_heads(state, strips, asked, scale)
             if state.help:
                 draw_help(picture, scale, [*shown.keys, *KEYS])
-            draw_overlay(state, picture, empty=shown.empty, scale=scale, troubles=shown.troubles)
             draw_toasts(state, picture, scale)
             if state.panel_open:
                 self._left(state, shown, picture, asked)
                 if picture.x > 0:
-                    self._status(state, shown, picture)
+                    draw_status(state, shown, picture, self.size, scale)
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
             if (text := imgui.get_clipboard_text() or "") != self._copied:
                 asked.copied = self._copied = text
@@ -236,91 +254,50 @@ class Panel:
                                    ImVec2(picture.width, self.size[1] - picture.height))
         flags = _FIXED & ~imgui.WindowFlags_.no_scrollbar.value
         if imgui.begin("panel", None, flags)[0]:
-            self._streams(state, asked)
+            draw_list(state, asked, self._scale)
             entry = state.shown
             if entry is not None and not shown.empty and shown.controls is not None:
-                self._gap(6)
+                gap(self._scale * 6)
                 if self._fold("View"):
                     asked.changed |= shown.controls()
                 for section in shown.sections:
-                    self._gap(6)
+                    gap(self._scale * 6)
                     if self._fold(section.title, section.opened, section.tip):
                         asked.changed |= section.draw()
             if shown.strip is not None:
-                self._gap(6)
+                gap(self._scale * 6)
                 if shown.strip.draw(self._scale):
                     asked.select = shown.strip.key
-            self._gap(6)
+            gap(self._scale * 6)
             if entry is not None and shown.details and self._fold("Details"):
                 for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
-                    _wrapped(line, theme.DIM)
+                    wrapped(line, theme.DIM)
             if entry is not None and entry.paused is not None:
-                self._gap(6)
+                gap(self._scale * 6)
                 words = "Resume the run" if entry.paused else "Pause the run"
                 if imgui.button(words, ImVec2(-1, 0)):
                     asked.pause = not entry.paused
                 imgui.set_item_tooltip("A run pauses where its script calls splatview.wait_while_paused()")
             self._others(state, asked)
             for notice in state.notices:
-                self._gap(6)
-                _wrapped(notice, theme.FAULT)
+                gap(self._scale * 6)
+                wrapped(notice, theme.FAULT)
             below = imgui.get_content_region_avail().y - imgui.get_text_line_height()
             if below > 0 and picture.x > 0:  # a phone has a button for it, and no H
                 imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + below)
-                _colored("H hides this panel", theme.GONE)
+                colored("H hides this panel", theme.GONE)
         imgui.end()
-
-    def _streams(self, state: State, asked: Asked) -> None:
-        if not state.entries:
-            _colored("splatview", theme.TEXT)
-            self._gap(2)
-            _wrapped("No stream yet", theme.DIM)
-        for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
-            _colored(group[0], theme.DIM)
-            for entry in entries:
-                self._entry(entry, entry.key == state.selected, asked)
-            self._gap(6)
 
     def _others(self, state: State, asked: Asked) -> None:
         """Who looks as well: a click shows what they see."""
         if not state.others:
             return
-        self._gap(6)
-        _colored("Follow", theme.DIM)
+        gap(self._scale * 6)
+        colored("Follow", theme.DIM)
         for name in state.others:
             if imgui.selectable(name, name == state.follows)[0]:
                 asked.follow = name
             imgui.set_item_tooltip("Shows what they see, until you move something yourself")
-
-    def _entry(self, entry: Entry, chosen: bool, asked: Asked) -> None:
-        """A line of the list: dot, name, and on the right how fast it goes."""
-        line = imgui.get_text_line_height()
-        height = line + 10 * self._scale
-        left = imgui.get_cursor_screen_pos()
-        width = imgui.get_content_region_avail().x
-        pressed, _ = imgui.selectable(f"##{entry.key}", chosen, 0, ImVec2(width, height))
-        if pressed:
-            asked.select = entry.key
-        imgui.set_item_tooltip(about(entry))
-        if entry.is_file and imgui.begin_popup_context_item(f"menu##{entry.key}"):
-            if imgui.menu_item("Close this file", "", False)[0]:
-                asked.close = entry.key
-            imgui.end_popup()
-        draw = imgui.get_window_draw_list()
-        middle, pad = left.y + height / 2, 8 * self._scale
-        fault = entry.fault or entry.fault_of_source
-        dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
-        draw.add_circle_filled(ImVec2(left.x + pad + 3 * self._scale, middle), 3.5 * self._scale, theme.u32(dot), 16)
-        right = beside(entry)
-        right_width = imgui.calc_text_size(right).x if right else 0.0
-        text_y = middle - line / 2
-        start = left.x + pad + 16 * self._scale
-        end = left.x + width - pad - right_width
-        draw.push_clip_rect(ImVec2(start, left.y), ImVec2(end - 6 * self._scale, left.y + height), True)
-        draw.add_text(ImVec2(start, text_y), theme.u32(theme.TEXT if entry.alive else theme.DIM), entry.name)
-        draw.pop_clip_rect()
-        if right:
-            draw.add_text(ImVec2(end, text_y), theme.u32(theme.DIM), right)
 
     def _fold(self, label: str, opened: bool = False, tip: str = "") -> bool:
         """A line that opens and closes what follows; `opened`: whether it does at first."""
@@ -343,29 +320,6 @@ class Panel:
         draw.add_text(ImVec2(left.x, left.y + 3 * self._scale), color, label)
         return opened
 
-    def _status(self, state: State, shown: Shown, picture: Rect) -> None:
-        """One line under the picture: what lies under the pointer, and how this picture came to be."""
-        top = picture.y + picture.height
-        draw = imgui.get_background_draw_list()
-        draw.add_rect_filled(ImVec2(picture.x, top), ImVec2(*self.size), theme.u32(theme.BAR))
-        line, pad = imgui.get_text_line_height(), 12 * self._scale
-        y = top + (self.size[1] - top - line) / 2
-        x = picture.x + pad
-        if shown.readout:
-            draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), shown.readout)
-            x += imgui.calc_text_size(shown.readout).x + 2 * pad
-        phrases, width = status_phrases(state, shown), math.inf
-        text = ""
-        while phrases and width > self.size[0] - pad - x:  # what does not fit is left to the details
-            text = " \u00b7 ".join(phrases)
-            width = imgui.calc_text_size(text).x
-            phrases.pop()
-        if width <= self.size[0] - pad - x:
-            draw.add_text(ImVec2(round(self.size[0] - pad - width), y), theme.u32(theme.DIM), text)
-
-    def _gap(self, points: float) -> None:
-        imgui.dummy(ImVec2(0, points * self._scale))
-
     def close(self) -> None:
         """Give back everything. Idempotent. The OpenGL context must still be current."""
         if not self._ready:
@@ -376,16 +330,21 @@ class Panel:
         imgui.destroy_context(self._imgui)
 
 
-def _colored(text: str, color: ImVec4) -> None:
-    imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(color))
-    imgui.text_unformatted(text)
-    imgui.pop_style_color()
-
-
-def _wrapped(text: str, color: ImVec4) -> None:
-    imgui.push_text_wrap_pos(0.0)
-    _colored(text, color)
-    imgui.pop_text_wrap_pos()
+@contextmanager
+def _clipped(rect: Rect, several: bool) -> Iterator[None]:
+    """What is drawn over one of several pictures stays within it."""
+    if not several:
+        yield
+        return
+    corners = ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height)
+    lists = imgui.get_background_draw_list(), imgui.get_foreground_draw_list()
+    for draw in lists:
+        draw.push_clip_rect(*corners, True)
+    try:
+        yield
+    finally:
+        for draw in lists:
+            draw.pop_clip_rect()
 
 
 def _key(name: str) -> Any:

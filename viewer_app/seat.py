@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from viewer_app.catalogue import SETTLE
 from viewer_app.controls import Rect
 from viewer_app.desk import Desk
-from viewer_app.errors import ViewerError
 from viewer_app.events import (
     Close,
     Event,
@@ -31,9 +30,11 @@ from viewer_app.events import (
     Text,
     Wheel,
 )
+from viewer_app.following import Following
 from viewer_app.governor import after
+from viewer_app.keeping import keep_picture
+from viewer_app.panes import Panes
 from viewer_app.phrases import caption_of
-from viewer_app.shown import describe
 from viewer_app.sources import StreamSource
 from viewer_app.state import BACKDROP, State
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.gpu_work import GpuWork
+    from viewer_app.pane import Pane
     from viewer_app.panel import Asked, Panel
     from viewer_app.screens.base import Screen
     from viewer_app.views.base import View
@@ -68,7 +70,7 @@ _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
 
-class Seat:
+class Seat(Following):
     """Takes the events of one screen and draws its pictures. The views of several seats share what they show.
 
     Every call comes from the thread that holds the OpenGL context, which is the same for all seats.
@@ -77,134 +79,95 @@ class Seat:
     def __init__(self, screen: Screen, catalogue: Catalogue, work: GpuWork, *, panel: bool = True,
                  max_fps: float = 60.0, name: str = "", far: bool = False) -> None:
         """`name`: what other seats call it. `far`: its pictures go to another program, which takes a while."""
+        super().__init__()
         self.screen = screen
         self.catalogue = catalogue
         self.name = name
+        self.panes = Panes(self)
+        """The parts of its picture; the panel tells of the active one."""
         small = screen.size[0] < SMALL * screen.scale
         self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT, panel_open=not small)
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
-        self.by_itself = True
-        """Whether what is shown was chosen without anybody."""
         self.draws = 0
         """Pictures drawn so far."""
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
-        self.leader: Seat | None = None
-        """Whom this seat follows: it shows the same from the same place."""
-        self.followers: list[Seat] = []
         self.desk = Desk(self.say, lambda path: self.drop([str(path)]), self._pasted, screen.wake, scale=screen.scale)
         self._work = work
         self._period = 1 / max_fps
         self._far = far
-        self._panel: Panel | None = None
+        self.panel: Panel | None = None
         self._with_panel = panel
         self._next_draw = 0.0
         self._in_flight: deque[int] = deque()
-        self._latency_of = 0
         self._drawn_at: deque[float] = deque(maxlen=240)
-        self._captured = False
         self._rate_shown = False
         self._rates_seen = 0
         self._say_at = 0.0
         self._hover_at = math.inf
-        catalogue.join(self)
+        self._over: Pane | None = None
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
         """Go on with another screen: somebody has come back."""
         self.screen = screen
         self.state.says_trouble = screen.says_trouble
-        if self._with_panel and self._panel is None:
+        if self._with_panel and self.panel is None:
             from viewer_app.panel import Panel
 
-            self._panel = Panel(screen.scale)
-        self._captured = False
+            self.panel = Panel(screen.scale)
+        for pane in self.panes:
+            pane.let_go()
         self._in_flight.clear()
+        self.panes.join()
         self.mark(SETTLE)
 
     def rise(self) -> None:
         """The screen is gone; what was chosen, cameras included, is kept for who comes back."""
-        self.unfollow()
-        for follower in list(self.followers):
-            follower.unfollow()
-        if self._panel is not None:
-            self._panel.close()
-            self._panel = None
+        self.follow_no_more()
+        self.panes.part()
+        if self.panel is not None:
+            self.panel.close()
+            self.panel = None
 
     def close(self) -> None:
         """Give back everything but the screen. Idempotent."""
         self.rise()
-        self.catalogue.leave(self)
+        for pane in self.panes:
+            self.catalogue.leave(pane)
 
     @property
     def shown(self) -> Slot | None:
-        """The entry that is selected."""
-        return self.catalogue.shown(self)
+        """The entry of the active pane."""
+        return self.panes.active.slot
 
     @property
     def view(self) -> View | None:
         """What shows it, from the first data on."""
-        return self.catalogue.view(self)
+        return self.panes.active.view
 
     @property
     def has_panel(self) -> bool:
         """Whether the panel is seen."""
-        return self._panel is not None and self.state.panel_open
+        return self.panel is not None and self.state.panel_open
 
     def select(self, key: str | None) -> None:
-        """Show this entry because somebody wants it. Only what is shown costs its trainer anything."""
-        self.by_itself = False
-        self.catalogue.show(self, key)
+        """Show this entry in the active pane because somebody wants it."""
+        self.panes.active.select(key)
 
-    def mark(self, pictures: int = 1) -> None:
-        """At least so many pictures have to be drawn, by those who follow as well."""
-        self.dirty = max(self.dirty, pictures)
-        for follower in self.followers:
-            follower.mark(pictures)
-
-    # -- following another seat ------------------------------------------------------------------------------
-
-    def follow(self, leader: Seat) -> None:
-        """Show what another seat shows from now on, until its own user moves something."""
-        self.unfollow()
-        above: Seat | None = leader
-        while above is not None:
-            if above is self:
-                leader.unfollow()
-            above = above.leader
-        if leader is not self:
-            self.leader = leader
-            self.state.follows = leader.name
-            leader.followers.append(self)
-            self.mark(SETTLE)
-
-    def unfollow(self) -> None:
-        """Go one's own way from here on."""
-        if self.leader is not None:
-            self.leader.followers.remove(self)
-            self.leader = self.state.follows = None
-            self.mark(SETTLE)
-
-    def _keep_up(self) -> None:
-        """Be where the leader is."""
-        if self.leader is None:
-            return
-        self.leader._keep_up()
-        if self.state.selected != self.leader.state.selected:
-            self.select(self.leader.state.selected)
-        view, other = self.view, self.leader.view
-        if view is not None and other is not None and view.kind == other.kind:
-            view.like(other)
+    def shows(self, pane: Pane, key: str | None) -> None:
+        """A pane shows another entry now."""
+        if pane is self.panes.active:
+            self.state.selected = key
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
         """What time brings, once in each turn of the loop."""
-        slot, view = self.shown, self.view
-        if slot is not None and view is not None and not slot.entry.fault:
-            with self.catalogue.guard(slot):
-                if view.tick(now):
-                    self.mark()
+        for pane in self.panes.seen:
+            pane.tick(now)
+        if self.panes.restore():
+            self.mark(SETTLE)
         if self.state.toasts and now >= self.state.toasts[0][0]:
             self.state.toasts = [toast for toast in self.state.toasts if now < toast[0]]
             self.mark()
@@ -213,7 +176,7 @@ class Seat:
             self.mark(SETTLE)
         if self._rate_shown and now > self._drawn_at[-1] + 1.05:
             self.mark()  # once more, so that no rate stands there that is over
-        if self._rates_seen != self.catalogue.rate_changes and self._panel is not None and self.state.panel_open and (
+        if self._rates_seen != self.catalogue.rate_changes and self.panel is not None and self.state.panel_open and (
                 not self._drawn_at or now > self._drawn_at[-1] + _RATES_PERIOD):
             self.mark()
 
@@ -249,40 +212,53 @@ class Seat:
                 self.drop(event.paths)
                 return
             case Screenshot():
-                self._keep_picture()
+                keep_picture(self)
                 return
-        picture = self.layout()
+        area = self.area()
+        pane = self._meant(event, area)
         ours = changed = False
-        if self._panel is not None:
-            ours, changed = self._panel.handle(event, picture, self.screen.clipboard, self._boards(picture))
+        if self.panel is not None:
+            ours, changed = self.panel.handle(event, area, self.screen.clipboard, self._boards(area))
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = time.monotonic() + _HOVER
         if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not ours:
-            if self._panel is not None and not event.repeat:
+            if event.name == "tab" and event.mods & {"ctrl"}:
+                self.panes.step(-1 if "shift" in event.mods else 1)
+            elif self.panel is not None and not event.repeat:
                 self.state.panel_open = not self.state.panel_open
                 self.mark(SETTLE)
             return
         if self.state.help or (isinstance(event, Text) and event.text == "?" and not ours):
             self._help(event)
-        slot, view = self.shown, self.view
-        if slot is None or view is None or slot.entry.fault:
-            return
-        if isinstance(event, (PointerPress, Wheel, Pinch)) and ours:
-            return
-        if isinstance(event, PointerPress):
-            self._captured = True
-        if isinstance(event, PointerMove) and ours and not self._captured:
-            event = PointerLeave()
-        if isinstance(event, PointerRelease):
-            self._captured = False
-        if isinstance(event, Key) and ours:
-            return
-        with self.catalogue.guard(slot):
-            if view.handle(event, picture):
-                if self.leader is not None and _moves(event, self._captured):
-                    self.unfollow()
-                self.mark()
+        if isinstance(event, PointerPress) and not ours:
+            self.panes.activate(pane)
+        if pane.take(event, ours) and self.leader is not None:
+            self.unfollow()
+
+    def _meant(self, event: Event, area: Rect) -> Pane:
+        """The pane that an event is for: where the pointer is, or where a drag began; of keys the active one."""
+        seen = self.panes.seen
+        if (held := next((pane for pane in seen if pane.captured), None)) is not None:
+            return held
+        places = self.panes.places(area, self.screen.scale)
+        for pane, _, rect in places:
+            pane.rect = rect
+        if isinstance(event, (PointerMove, PointerPress, PointerRelease, Wheel, Pinch)):
+            for pane, _, rect in places:
+                if rect.contains(event.x, event.y):
+                    if self._over is not pane and self._over in seen:
+                        self._over.take(PointerLeave(), False)
+                    self._over = pane
+                    return pane
+        return self._over if isinstance(event, PointerLeave) and self._over in seen else self.panes.active
+
+    def rearranged(self) -> None:
+        """Other panes than before, or elsewhere: what the panel says of them."""
+        panes, state = self.panes, self.state
+        state.selected = panes.active.key
+        state.tabs, state.maximised = panes.mode == "tabs", panes.maximised
+        self.mark(SETTLE)
 
     def _help(self, event: Event) -> None:
         """The list of keys comes with ?, and goes with ?, Escape or a press."""
@@ -293,40 +269,26 @@ class Seat:
             self.state.help = shown
             self.mark(SETTLE)
 
-    def _boards(self, picture: Rect) -> Sequence[Rect]:
-        slot, view = self.shown, self.view
-        if slot is not None and view is not None:
-            with self.catalogue.guard(slot):
-                return view.boards(picture)
-        return ()
+    def _boards(self, area: Rect) -> Sequence[Rect]:
+        """Where imgui's windows lie over the panes, and the strips above them."""
+        heads = [head for _, head, _ in self.panes.places(area, self.screen.scale)] if self.panes.headed else []
+        return [*heads, *(board for pane in self.panes.seen for board in pane.boards())]
 
     def drop(self, paths: Iterable[str]) -> None:
         """Open files, and show the last of them."""
         for path in paths:
-            self.catalogue.open_file(Path(path), self)
+            self.catalogue.open_file(Path(path), self.panes.active)
+
+    def area(self) -> Rect:
+        """The part of the screen that the pictures have."""
+        if self.panel is None:
+            return Rect(0, 0, *self.screen.size)
+        return self.panel.layout(self.screen.size, self.screen.scale, self.state.panel_open)
 
     def layout(self) -> Rect:
-        """The part of the screen that the picture has."""
-        if self._panel is None:
-            return Rect(0, 0, *self.screen.size)
-        return self._panel.layout(self.screen.size, self.screen.scale, self.state.panel_open)
-
-    def _keep_picture(self) -> None:
-        """Hand the user what the view shows, without the panel."""
-        slot, view = self.shown, self.view
-        if slot is None or view is None or slot.entry.fault or view.empty:
-            return
-        with self.catalogue.guard(slot):
-            view.draw(self.screen.framebuffer, Rect(0, 0, *self.screen.size))
-            if self._panel is not None:
-                self._panel.draw_over(self.screen.framebuffer, view.over, self.screen.scale)
-            entry = slot.entry
-            name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
-            try:
-                self.screen.keep(self.screen.pixels()[..., :3], name)
-            except ViewerError as e:
-                self.notice(str(e))
-        self.mark()
+        """The part of the screen that the active pane's picture has."""
+        places = self.panes.places(self.area(), self.screen.scale)
+        return next(rect for pane, _, rect in places if pane is self.panes.active)
 
     def _pasted(self) -> str:
         return self.screen.clipboard()
@@ -348,50 +310,51 @@ class Seat:
         """Draw a picture, all but showing it: see `present`."""
         begin = time.monotonic()
         self._next_draw = after(self._next_draw, begin, self._period)
-        self._keep_up()
+        self.keep_up()
         self.dirty -= 1
         self._rates_seen = self.catalogue.rate_changes
         self.draws += 1
         governor = self._work.governor
         governor.begin_picture()
         self._drawn_at.append(begin)
-        framebuffer, picture = self.screen.framebuffer, self.layout()
-        slot, view = self.shown, self.view
-        if slot is not None and view is not None and not slot.entry.fault:
-            with self.catalogue.guard(slot):
-                view.draw(framebuffer, picture)
-        else:
+        framebuffer = self.screen.framebuffer
+        places = self.panes.places(self.area(), self.screen.scale)
+        if len(places) > 1:  # what lies between them
             framebuffer.use()
-            framebuffer.clear(*BACKDROP, 1.0, viewport=picture.viewport(framebuffer.height))
+            framebuffer.clear(*BACKDROP, 1.0, viewport=self.area().viewport(framebuffer.height))
+        for pane, _, rect in places:
+            pane.draw(framebuffer, rect)
         t = self.state.timings
         t.fps = float(sum(1 for d in self._drawn_at if d > begin - 1))
         self._rate_shown = t.fps >= 2
-        if self._panel is not None:
+        if self.panel is not None:
             if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
                 self._work.flush()
             work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
-            shown = describe(self.catalogue, slot, view, self.state.panel_open)
+            state = self.state
+            state.panes = self.panes.heads()
+            active = self.panes.active
+            described = [p.describe(state.panel_open and p is active, head) for p, head, _ in places]
             if begin >= self._say_at or not self._rate_shown:
                 self._say_at = begin + _SAID_FOR
                 self.state.said = replace(t, stages=dict(t.stages))
-            self._obey(self._panel.draw(framebuffer, self.state, shown, self.screen.scale, work))
+            shown = described.pop(next(i for i, (pane, *_) in enumerate(places) if pane is active))
+            self._obey(self.panel.draw(framebuffer, state, shown, self.screen.scale, work, described))
 
     def present(self) -> None:
         """Show what was drawn, and take down what it cost."""
         shown = time.monotonic()
         self.screen.present()
-        self.screen.caption(caption_of(self.state.shown, self._panel is not None and self._panel.typing))
+        self.screen.caption(caption_of(self.state.shown, self.panel is not None and self.panel.typing))
         self._in_flight.append(self._work.submitted)
-        slot, view, t, governor = self.shown, self.view, self.state.timings, self._work.governor
+        view, t, governor = self.view, self.state.timings, self._work.governor
         t.stages = {**(view.timings if view is not None else {}), "present": (time.monotonic() - shown) * 1e3}
         t.gpu_share = governor.used if governor.limited else None
         t.gpu_budget = governor.share
-        if slot is not None and slot.source.time_ns not in (0, self._latency_of):
-            self._latency_of = slot.source.time_ns
-            waited_for = {"load", "scene"} if view is not None and view.cuda else set()
-            behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
-            behind = 0.0 if self._work.software else behind
-            t.latency_ms = max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
+        waited_for = {"load", "scene"} if view is not None and view.cuda else set()
+        behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
+        if (ms := self.panes.active.latency_ms(0.0 if self._work.software else behind)) is not None:
+            t.latency_ms = ms
 
     def _obey(self, asked: Asked) -> None:
         slot = self.shown
@@ -403,6 +366,7 @@ class Seat:
             slot.source.set_paused(asked.pause)
         if asked.follow is not None:
             self._follow_named(asked.follow)
+        self.panes.obey(asked)
         if asked.select is not None and asked.select != self.state.selected:
             self.unfollow()
             self.select(asked.select)
@@ -415,13 +379,9 @@ class Seat:
 
     def _follow_named(self, name: str) -> None:
         """Follow the seat of this name; nobody, if it was followed already."""
-        leader = next((seat for seat in self.catalogue.seats if seat.name == name), None)
+        leader = next((pane.seat for pane in self.catalogue.panes if pane.seat.name == name), None)
         if leader is None or leader is self.leader:
             self.unfollow()
         else:
             self.follow(leader)
 
-
-def _moves(event: Event, dragging: bool) -> bool:
-    """Whether an event that changed the picture moved something, and not only what is said of the pointer's place."""
-    return not isinstance(event, (PointerMove, PointerLeave)) or dragging

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.controls import Rect
     from viewer_app.memory_strip import Strip
+    from viewer_app.state import Entry
     from viewer_app.views.base import KeyHelp, Section, View
 
 
@@ -34,6 +35,14 @@ class Shown:
     """What publishers say that is wrong with what is shown."""
     strip: Strip | None = None
     """The memory of the run that it is a stream of."""
+    rect: Rect | None = None
+    """Where it was drawn; None: all of the picture."""
+    number: int = -1
+    """Which pane it is, from 0 on."""
+    head: Rect | None = None
+    """Its strip with its name, if there are several panes."""
+    entry: Entry | None = None
+    """What is shown; only for panes beside the active one."""
 
 
 def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_open: bool) -> Shown:

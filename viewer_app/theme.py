@@ -1,4 +1,4 @@
-"""How the panel looks: colours, spacing and the font. Dark and quiet, so that the picture is what one sees."""
+"""How the panel looks: colours, dark or light, spacing and the font. Quiet, so that the picture is what one sees."""
 
 from __future__ import annotations
 
@@ -12,36 +12,56 @@ from viewer_app import imgui_compat
 FONT_SIZE = 15.0
 """In points."""
 
-TEXT = ImVec4(0.87, 0.88, 0.90, 1.0)
-DIM = ImVec4(0.56, 0.59, 0.63, 1.0)
-ACCENT = ImVec4(0.42, 0.67, 0.96, 1.0)
-ALIVE = ImVec4(0.36, 0.78, 0.52, 1.0)
-GONE = ImVec4(0.42, 0.44, 0.48, 1.0)
-FAULT = ImVec4(0.96, 0.52, 0.46, 1.0)
-PANEL = ImVec4(0.105, 0.112, 0.125, 1.0)
-BAR = ImVec4(0.085, 0.090, 0.102, 1.0)
-_LINE = ImVec4(0.19, 0.20, 0.22, 1.0)
-_FIELD = ImVec4(0.165, 0.175, 0.195, 1.0)
-_FIELD_OVER = ImVec4(0.21, 0.225, 0.25, 1.0)
-_FIELD_DOWN = ImVec4(0.245, 0.265, 0.295, 1.0)
-_CHOSEN = ImVec4(0.19, 0.27, 0.37, 1.0)
+_DARK = {
+    "TEXT": (0.87, 0.88, 0.90), "DIM": (0.56, 0.59, 0.63), "ACCENT": (0.42, 0.67, 0.96), "ALIVE": (0.36, 0.78, 0.52),
+    "GONE": (0.42, 0.44, 0.48), "FAULT": (0.96, 0.52, 0.46), "PANEL": (0.105, 0.112, 0.125),
+    "BAR": (0.085, 0.090, 0.102), "LINE": (0.19, 0.20, 0.22), "FIELD": (0.165, 0.175, 0.195),
+    "FIELD_OVER": (0.21, 0.225, 0.25), "FIELD_DOWN": (0.245, 0.265, 0.295), "CHOSEN": (0.19, 0.27, 0.37),
+    "OVER": (0.17, 0.20, 0.25), "POPUP": (0.13, 0.14, 0.155),
+}
+_LIGHT = {
+    "TEXT": (0.11, 0.12, 0.14), "DIM": (0.38, 0.40, 0.44), "ACCENT": (0.10, 0.42, 0.80), "ALIVE": (0.10, 0.55, 0.28),
+    "GONE": (0.55, 0.57, 0.60), "FAULT": (0.76, 0.17, 0.12), "PANEL": (0.955, 0.96, 0.967),
+    "BAR": (0.915, 0.922, 0.932), "LINE": (0.82, 0.83, 0.85), "FIELD": (0.885, 0.893, 0.907),
+    "FIELD_OVER": (0.845, 0.857, 0.877), "FIELD_DOWN": (0.80, 0.815, 0.84), "CHOSEN": (0.80, 0.875, 0.965),
+    "OVER": (0.87, 0.905, 0.95), "POPUP": (0.985, 0.987, 0.99),
+}
+TEXT = DIM = ACCENT = ALIVE = GONE = FAULT = PANEL = BAR = ImVec4(0, 0, 0, 1)
+LINE = FIELD = FIELD_OVER = FIELD_DOWN = CHOSEN = OVER = POPUP = ImVec4(0, 0, 0, 1)
+"""As `use` says: whoever draws reads them then."""
 _CLEAR = ImVec4(0, 0, 0, 0)
+_light: bool | None = None
+
+
+def use(light: bool) -> bool:
+    """Be light or dark from now on; every screen may be as it likes, so it is said before each frame. What surrounds
+    pictures stays dark: they look the same. True when that is another than before."""
+    global _light
+    if light is _light:
+        return False
+    _light = light
+    for name, color in (_LIGHT if light else _DARK).items():
+        globals()[name] = ImVec4(*color, 1.0)
+    return True
+
+
+use(False)
 
 
 def apply(scale: float) -> None:
     """Style the current imgui context, font included, for a screen of `scale` pixels per point. Between frames."""
     style = imgui.Style()
-    imgui.style_colors_dark(style)
+    (imgui.style_colors_light if _light else imgui.style_colors_dark)(style)
     c = imgui.Col_
     for which, color in {
-        c.text: TEXT, c.text_disabled: DIM, c.window_bg: PANEL, c.popup_bg: ImVec4(0.13, 0.14, 0.155, 1.0),
-        c.border: _LINE, c.separator: _LINE, c.frame_bg: _FIELD, c.frame_bg_hovered: _FIELD_OVER,
-        c.frame_bg_active: _FIELD_DOWN, c.button: _FIELD, c.button_hovered: _FIELD_OVER,
-        c.button_active: _FIELD_DOWN, c.header: _CHOSEN, c.header_hovered: ImVec4(0.17, 0.20, 0.25, 1.0),
-        c.header_active: _CHOSEN, c.slider_grab: ImVec4(0.42, 0.67, 0.96, 0.75), c.slider_grab_active: ACCENT,
-        c.check_mark: ACCENT,
-        c.scrollbar_bg: _CLEAR, c.scrollbar_grab: _FIELD_DOWN, c.plot_histogram: ACCENT,
-        imgui_compat.NAV_COLOR: ACCENT, c.text_selected_bg: _CHOSEN,
+        c.text: TEXT, c.text_disabled: DIM, c.window_bg: PANEL, c.popup_bg: POPUP,
+        c.border: LINE, c.separator: LINE, c.frame_bg: FIELD, c.frame_bg_hovered: FIELD_OVER,
+        c.frame_bg_active: FIELD_DOWN, c.button: FIELD, c.button_hovered: FIELD_OVER,
+        c.button_active: FIELD_DOWN, c.header: CHOSEN, c.header_hovered: OVER,
+        c.header_active: CHOSEN, c.slider_grab: ImVec4(ACCENT.x, ACCENT.y, ACCENT.z, 0.75),
+        c.slider_grab_active: ACCENT, c.check_mark: ACCENT,
+        c.scrollbar_bg: _CLEAR, c.scrollbar_grab: FIELD_DOWN, c.plot_histogram: ACCENT,
+        imgui_compat.NAV_COLOR: ACCENT, c.text_selected_bg: CHOSEN,
     }.items():
         style.set_color_(which, color)
     style.window_padding = ImVec2(14, 12)

@@ -9,11 +9,30 @@ from imgui_bundle import ImVec2, imgui
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imgui_bundle import ImVec4
+
     from viewer_app.state import Color
 
 T = TypeVar("T")
 LABEL_WIDTH = 6.2
 """In units of the font's height."""
+
+
+def colored(text: str, color: ImVec4) -> None:
+    imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(color))
+    imgui.text_unformatted(text)
+    imgui.pop_style_color()
+
+
+def wrapped(text: str, color: ImVec4) -> None:
+    """A text in as many lines as it needs."""
+    imgui.push_text_wrap_pos(0.0)
+    colored(text, color)
+    imgui.pop_text_wrap_pos()
+
+
+def gap(pixels: float) -> None:
+    imgui.dummy(ImVec2(0, pixels))
 
 
 def row(label: str) -> None:

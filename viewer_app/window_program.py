@@ -24,8 +24,8 @@ from viewer_app.sources import StreamSource, make_subscriber
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from viewer_app.pane import Pane
     from viewer_app.screens.base import Caption
-    from viewer_app.seat import Seat
 
 log = logging.getLogger("splatview")
 
@@ -77,15 +77,15 @@ class _Two(Catalogue):
     """When what it brought last was published."""
     _due = 0.0
 
-    def _choose(self, seat: Seat) -> None:
+    def _choose(self, pane: Pane) -> None:
         slot, now = next(filter(self.wanted, self.slots.values()), None), time.monotonic()
-        if slot is None or slot.entry.key == seat.state.selected:
+        if slot is None or slot.entry.key == pane.key:
             self._expect(None, now)
             return
         if slot is not self.coming:
             self._expect(slot, now)
         elif slot.source.time_ns != self._brought or slot.entry.fault or now > self._due:
-            self.show(seat, slot.entry.key)
+            self.show(pane, slot.entry.key)
             self.coming = None
 
     def _expect(self, slot: Slot | None, now: float) -> None:
@@ -133,7 +133,7 @@ class _OneWindow(App):
 
     def turn(self) -> bool:
         if self._page.switches != self._switches:
-            self._switches, self.seat.by_itself = self._page.switches, True
+            self._switches, self.seat.panes.active.by_itself = self._page.switches, True
             self._active_until = self._news_until = time.monotonic() + _LIVELY
         drew = super().turn()
         now = time.monotonic()

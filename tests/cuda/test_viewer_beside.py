@@ -78,8 +78,8 @@ def test_offscreen_pictures_with_the_panel(trainers: dict[str, Trainer], open_vi
         viewer.until(lambda: viewer.picture().max() > 100, 30)
         for _ in range(30):
             viewer.turn()
-        if viewer.seat._panel is not None:
-            viewer.seat._panel._folds["Details"] = True
+        if viewer.seat.panel is not None:
+            viewer.seat.panel._folds["Details"] = True
         keep(viewer, name)
     assert viewer.state.timings.latency_ms is not None
     print(f"latency {viewer.state.timings.latency_ms:.1f} ms; {about(viewer)}")
