@@ -13,7 +13,7 @@ from renderer_cases import Chance, looking_at_origin, random_scene
 from viewer_app.renderers.activation import activate
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.scene import FIELDS, GaussianScene
-from viewer_app.selecting import Selection
+from viewer_app.selecting import EVERYTHING, Box, Selection, Sphere
 from viewer_app.selecting.pick import pick, pick_later
 
 if TYPE_CHECKING:
@@ -67,3 +67,16 @@ def test_an_empty_scene_has_nothing() -> None:
     _, device = both()
     empty = replace(device, **{name: getattr(device, name)[:0] for name in FIELDS})
     assert pick(empty, looking_at_origin(), 100, 75, RenderOptions()) is None
+
+
+@pytest.mark.parametrize("selection", [
+    EVERYTHING, Selection(opacity=(0.3, 0.8), marked=(1, 5, 9999)), Selection(scale=(0.02, 0.1)),
+    Selection(sh_energy=(1.0, 4.0)), Selection(box=Box(half=(1, 2, 0.7)), sphere=Sphere(radius=1.4, outside=True)),
+], ids=["everything", "opacity", "scale", "energy", "crop"])
+def test_on_a_gpu_the_same_are_hidden(selection: Selection) -> None:
+    given, there = both(2000)
+    flags = selection.flags(there)
+    assert flags.device.type == "cuda"  # type: ignore[union-attr]
+    wanted = np.asarray(selection.flags(given))
+    # The order of sums may differ in the last bit.
+    assert (flags.cpu().numpy() != wanted).sum() <= 1  # type: ignore[union-attr]
