@@ -6,6 +6,16 @@ gaussians  "means" (N, 3), "quats" (N, 4) w x y z, "scales" (N, 3), "opacities" 
            with "shN" (N, K-1, 3), or "rgb" (N, 3). OpenCV axes. Optional "background" (3,).
            meta "color": "sh" | "rgb" | "rgb_logit"; "activated": bool (False: scales are logarithms, opacities
            logits); "sh_degree": 0 to 3, the degree in use; "antialiased": bool; optional "step".
+cameras    the cameras that a scene is trained with, world to camera in OpenCV axes, pixel centres at +0.5. Three streams,
+           of which two may be missing; they say in `StreamInfo.over` to which one they belong:
+           the cameras themselves: "viewmats" (N, 4, 4) and "Ks" (N, 3, 3), float32 or float64; "sizes" (N, 2) int32,
+           width and height in pixels; where the photographs lie in files, "paths" uint8, N texts, UTF-8, each ended by
+           a zero byte, empty where there is none. meta "photos": counts the sets of photographs that can be asked for
+           (`ipc.messages.Photos`), 0: there are none.
+           photographs, which come when somebody asks: "photos" (M, H, W, 3) uint8, RGB, those of the cameras from
+           meta "camera" on, of the set with the number meta "photos"; meta "side": 0: one as it is; otherwise all are
+           brought to that many pixels in width and height, to be seen small. H and W 0: there is none.
+           the camera that is trained with at the moment: "current" (1,) int32.
 memory     "samples" (N, 13), float64, at most 4096 rows, the oldest first: what the memory of a process was like, of
            what lies long ago several samples in one row; MEMORY_COLUMNS says what stands in each.
            meta "device": "cuda:0", or "cpu" as long as only the host's memory is known; "gpu": its name, "total": its
@@ -59,6 +69,9 @@ OVERLAY_MOST = {"boxes": 10_000, "points": 100_000, "vertices": 200_000, "notes"
                 "runs": 1 << 22, "mask_bytes": 1 << 28, "side": 1 << 15}
 """The most of each in one overlay: boxes, points in all, vertices of lines, notes, bytes of texts, runs, bytes of
 masks, pixels along one side of a mask."""
+CAMERAS_MOST = {"cameras": 10_000, "text": 1 << 22, "side": 1 << 15, "photo_bytes": 1 << 29}
+"""The most of each in a frame of kind cameras: cameras, bytes of paths, pixels along a photograph, bytes of photographs
+that come together."""
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -185,11 +198,45 @@ def _check_overlay(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None
             raise ValueError(f"{name!r} is {value!r}, not a number from 0 on")
 
 
+def _check_cameras(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
+    names, most = set(tensors), CAMERAS_MOST
+    if names == {"photos"}:
+        dtype, shape = tensors["photos"]
+        if dtype != "uint8" or len(shape) != 4 or shape[3] != 3 or not 1 <= shape[0] <= most["cameras"] or (
+                max(shape[1:3]) > most["side"] or shape[0] * shape[1] * shape[2] * 3 > most["photo_bytes"]):
+            raise ValueError(f"photos are {dtype} of shape {shape}, not uint8 of shape (M, H, W, 3) with at most "
+                             f"{most['photo_bytes']} bytes")
+        for name, top in (("camera", most["cameras"] - 1), ("side", most["side"]), ("photos", 2**63 - 1)):
+            if type(value := meta.get(name)) is not int or not 0 <= value <= top:
+                raise ValueError(f"{name!r} is {value!r}, not a number from 0 to {top}")
+        return
+    if names == {"current"}:
+        if tensors["current"] != ("int32", (1,)):
+            raise ValueError(f"current is {tensors['current'][0]} of shape {tensors['current'][1]}, not int32 (1,)")
+        return
+    if not {"viewmats", "Ks", "sizes"} <= names <= {"viewmats", "Ks", "sizes", "paths"}:
+        raise ValueError(f"cameras have viewmats, Ks, sizes and, if they like, paths, not {', '.join(sorted(names))}")
+    n = tensors["viewmats"][1][0] if tensors["viewmats"][1] else -1
+    if not 0 <= n <= most["cameras"]:
+        raise ValueError(f"{n} cameras; at most {most['cameras']}")
+    for name, wanted in (("viewmats", (n, 4, 4)), ("Ks", (n, 3, 3)), ("sizes", (n, 2))):
+        dtype, shape = tensors[name]
+        legal = ("int32",) if name == "sizes" else ("float32", "float64")
+        if dtype not in legal or shape != wanted:
+            raise ValueError(f"{name} is {dtype} of shape {shape}, not {' or '.join(legal)} of shape {wanted}")
+    dtype, shape = tensors.get("paths", ("uint8", (0,)))
+    if dtype != "uint8" or len(shape) != 1 or shape[0] > most["text"]:
+        raise ValueError(f"paths are {dtype} of shape {shape}, not uint8 with at most {most['text']} bytes")
+    if type(number := meta.get("photos", 0)) is not int or number < 0:
+        raise ValueError(f"'photos' is {number!r}, not a number from 0 on")
+
+
 _CHECKS: dict[str, Callable[[Mapping[str, Spec], Mapping[str, Any]], None]] = {
     "image": _check_image,
     "gaussians": _check_gaussians,
     "memory": _check_memory,
     "overlay": _check_overlay,
+    "cameras": _check_cameras,
 }
 SHOWABLE = ("image", "gaussians")
 """The kinds of what `splatview.publish` takes so far."""
