@@ -1,0 +1,179 @@
+"""Scenes that are moved, turned and scaled look the same to a camera that goes with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from viewer_app.cameras import Camera, intrinsics, look_at
+from viewer_app.comparing.merging import merged
+from viewer_app.comparing.turning import STAYS, Placement, basis, placed, quaternion, turning_of_degree
+from viewer_app.renderers.base import RenderOptions
+from viewer_app.renderers.reference import ReferenceRenderer, colors, rotations
+from viewer_app.scene import FIELDS, GaussianScene
+
+TURNS = [(0, 0, 0), (90, 0, 0), (0, 180, 0), (0, 0, -90), (10, -20, 30), (179.9, 45, -170), (-123, 77, 15)]
+
+
+def scene(n: int = 40, degree: int = 3, seed: int = 0, **more: Any) -> GaussianScene:
+    rng = np.random.default_rng(seed)
+    k = (degree + 1) ** 2 - 1
+
+    def f(*shape: int) -> np.ndarray:
+        return rng.normal(size=shape).astype(np.float32)
+
+    return GaussianScene(f(n, 3), f(n, 4), -1.5 + 0.4 * f(n, 3), 1 + f(n), f(n, 3), 0.3 * f(n, k, 3),
+                         **{"sh_degree": degree, **more})
+
+
+def picture(of: GaussianScene, camera: Camera, mode: Any = "classic") -> np.ndarray:
+    renderer = ReferenceRenderer()
+    renderer.load(of)
+    return renderer.render(camera, RenderOptions(mode)).pixels().color
+
+
+def camera(viewmat: np.ndarray | None = None) -> Camera:
+    viewmat = look_at((0.5, -1.0, -6.0), (0, 0, 0)) if viewmat is None else viewmat
+    return Camera(viewmat, intrinsics(50, 48, 36), 48, 36)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_turned_coefficients_are_the_function_along_the_direction_turned_back(turn: Any, degree: int) -> None:
+    rng = np.random.default_rng(1)
+    rotation = Placement(turn=turn).rotation
+    before = rng.normal(size=2 * degree + 1)
+    after = turning_of_degree(rotation, degree) @ before
+    directions = rng.normal(size=(200, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    np.testing.assert_allclose(basis(directions, degree) @ after, basis(directions @ rotation, degree) @ before,
+                               atol=1e-12)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_colours_are_those_seen_from_the_direction_turned_back(turn: Any) -> None:
+    before, rotation = scene(), Placement(turn=turn).rotation
+    after = placed(before, Placement(turn=turn), np.zeros(3))
+    directions = np.random.default_rng(2).normal(size=(40, 3))
+    for degree in range(4):
+        np.testing.assert_allclose(colors(after.sh0, after.shN, directions @ rotation.T, degree),  # type: ignore[arg-type]
+                                   colors(before.sh0, before.shN, directions, degree),  # type: ignore[arg-type]
+                                   atol=2e-6)
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_quaternions(turn: Any) -> None:
+    rotation = Placement(turn=turn).rotation
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
+    assert np.linalg.det(rotation) == pytest.approx(1)
+    np.testing.assert_allclose(rotations(quaternion(rotation)[None])[0], rotation, atol=1e-12)
+    before = scene()
+    after = placed(before, Placement(turn=turn), np.zeros(3))
+    np.testing.assert_allclose(rotations(np.asarray(after.quats)), rotation @ rotations(np.asarray(before.quats)),
+                               atol=1e-5)
+
+
+def test_turns_go_around_x_then_y_then_z() -> None:
+    np.testing.assert_allclose(Placement(turn=(90, 0, 0)).rotation @ [0, 1, 0], [0, 0, 1], atol=1e-12)
+    np.testing.assert_allclose(Placement(turn=(0, 90, 0)).rotation @ [0, 0, 1], [1, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(Placement(turn=(0, 0, 90)).rotation @ [1, 0, 0], [0, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(Placement(turn=(90, 0, 90)).rotation @ [0, 1, 0], [0, 0, 1], atol=1e-12)
+
+
+@pytest.mark.parametrize("activated", [False, True])
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+def test_a_camera_that_goes_with_the_scene_sees_the_same(degree: int, activated: bool) -> None:
+    before = scene(degree=degree)
+    if activated:
+        before = merged([before])
+        assert before.activated
+    placement, pivot = Placement((3, -2, 1), (30, -50, 110), 2.0), np.array([0.5, 1.0, -0.25])
+    after = placed(before, placement, pivot)
+    a, b = placement.matrix(pivot)
+    np.testing.assert_allclose(a @ pivot + b, pivot + placement.move)
+    # p' = s R p + b; a camera that sees p' at s times the distance sees what it saw: w p = (1/s) (w R^T)(p' - b) ...
+    here = camera()
+    viewmat = np.eye(4)
+    viewmat[:3, :3] = here.viewmat[:3, :3] @ placement.rotation.T
+    viewmat[:3, 3] = placement.scale * here.viewmat[:3, 3] - viewmat[:3, :3] @ b
+    np.testing.assert_allclose(picture(after, camera(viewmat)), picture(before, here), atol=2e-5)
+
+
+def test_what_stays_is_itself() -> None:
+    before = scene()
+    assert placed(before, STAYS, np.ones(3)) is before
+    assert placed(before, Placement(move=(1, 0, 0)), np.ones(3)).shN is before.shN
+
+
+def test_tensors_are_placed_as_arrays_are() -> None:
+    import torch
+
+    before = scene()
+    as_tensors = replace(before, **{name: torch.from_numpy(getattr(before, name)) for name in FIELDS})
+    placement = Placement((1, 2, 3), (10, 20, 30), 0.5)
+    after, same = placed(as_tensors, placement, np.ones(3)), placed(before, placement, np.ones(3))
+    for name in FIELDS:
+        assert isinstance(getattr(after, name), torch.Tensor)
+        np.testing.assert_allclose(getattr(after, name).numpy(), getattr(same, name), atol=1e-5)
+
+
+# -- several as one ----------------------------------------------------------------------------------------------------
+
+
+def test_one_of_several_is_drawn_as_itself() -> None:
+    only = scene()
+    np.testing.assert_allclose(picture(merged([only]), camera()), picture(only, camera()), atol=1e-6)
+
+
+def test_two_halves_are_the_whole() -> None:
+    whole = scene(60)
+    halves = [replace(whole, **{name: getattr(whole, name)[part] for name in FIELDS}) for part in
+              (slice(0, 25), slice(25, None))]
+    together = merged(halves)
+    assert len(together) == 60
+    np.testing.assert_allclose(picture(together, camera()), picture(whole, camera()), atol=1e-6)
+
+
+def test_degrees_and_activations_differ() -> None:
+    low, high = scene(20, degree=1, seed=1), scene(20, degree=3, seed=2, sh_degree=2)
+    together = merged([merged([low]), high])
+    assert together.sh_degree == together.stored_sh_degree == 2
+    far = np.array([100.0, 0, 0], np.float32)  # so that only one of them is seen
+    for shown, other in ((low, high), (high, low)):
+        apart = replace(other, means=other.means + far)
+        np.testing.assert_allclose(picture(merged([shown, apart]), camera()), picture(shown, camera()), atol=1e-6)
+
+
+def test_a_degree_that_is_not_in_use_is_not_shown() -> None:
+    early, late = scene(20, degree=3, seed=1, sh_degree=0), scene(20, degree=3, seed=2)
+    together = merged([early, late])
+    assert together.sh_degree == 3
+    assert not np.asarray(together.shN)[:20].any()
+    np.testing.assert_array_equal(np.asarray(together.shN)[20:], late.shN)
+
+
+def test_antialiased_if_all_are() -> None:
+    smooth, sharp = scene(antialiased=True), scene(seed=1)
+    assert merged([smooth, smooth]).antialiased
+    assert not merged([smooth, smooth]).notes
+    assert not merged([smooth, sharp]).antialiased
+    assert "antialiased" in merged([smooth, sharp]).notes[0]
+
+
+def test_nothing_and_next_to_nothing() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        merged([])
+    empty = scene(0)
+    assert len(merged([empty, empty])) == 0
+    assert len(merged([empty, scene(5)])) == 5
+
+
+def test_it_is_a_copy() -> None:
+    only = merged([scene()])
+    again = merged([only])
+    for name in FIELDS:
+        assert not np.shares_memory(getattr(only, name), getattr(again, name))
+        assert getattr(again, name).dtype == np.float32

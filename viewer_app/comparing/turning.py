@@ -1,0 +1,151 @@
+"""Scenes moved, turned and scaled as a whole, the colours that depend on the direction included."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from viewer_app.scene import GaussianScene
+
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a scene is put: scaled and turned around a pivot of its own, then moved. Immutable."""
+
+    move: Triple = (0.0, 0.0, 0.0)
+    """World units."""
+    turn: Triple = (0.0, 0.0, 0.0)
+    """Degrees around the world's x, y and z axis, in this order."""
+    scale: float = 1.0
+    """Over 0."""
+
+    @property
+    def rotation(self) -> np.ndarray:
+        """(3, 3) float64."""
+        out = np.eye(3)
+        for axis, degrees in enumerate(self.turn):
+            a, b = (axis + 1) % 3, (axis + 2) % 3
+            c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+            step = np.eye(3)
+            step[a, a], step[a, b], step[b, a], step[b, b] = c, -s, s, c
+            out = step @ out
+        return out
+
+    def matrix(self, pivot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A (3, 3) and b (3,) of p -> A p + b."""
+        a = self.rotation * self.scale
+        return a, np.asarray(pivot, np.float64) + self.move - a @ pivot
+
+
+STAYS = Placement()
+
+
+def placed(scene: GaussianScene, placement: Placement, pivot: np.ndarray) -> GaussianScene:
+    """The same Gaussians elsewhere, as arrays of the same sort (float32), on torch's current stream where they are
+    tensors; itself if it stays where it is."""
+    if placement == STAYS:
+        return scene
+    a, _ = placement.matrix(pivot)
+    means = _over(scene.means, a.T, pivot, pivot + placement.move)
+    scales: Any = scene.scales
+    if placement.scale != 1:
+        scales = scales * placement.scale if scene.activated else scales + math.log(placement.scale)
+    quats, shN = scene.quats, scene.shN
+    if any(placement.turn):
+        rotation = placement.rotation
+        quats = _over(quats, _left(quaternion(rotation)).T)
+        if shN.shape[1]:
+            flat: Any = shN.reshape(len(scene), -1)
+            shN = _over(flat, _turning(rotation, scene.stored_sh_degree).T).reshape(shN.shape)
+    return replace(scene, means=means, quats=quats, scales=scales, shN=shN)
+
+
+def _over(rows: Any, matrix: np.ndarray, before: np.ndarray | None = None, after: np.ndarray | None = None) -> Any:
+    """(rows - before) @ matrix + after in float32, where the rows are."""
+    if isinstance(rows, np.ndarray):
+        out = (rows if before is None else rows - before.astype(np.float32)) @ matrix.astype(np.float32)
+        return out if after is None else out + after.astype(np.float32)
+    import torch
+
+    def there(values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(values.astype(np.float32)).to(rows.device)
+
+    with torch.no_grad():
+        out = rows.detach().float()
+        out = (out if before is None else out - there(before)) @ there(matrix)
+        return out if after is None else out + there(after)
+
+
+def quaternion(rotation: np.ndarray) -> np.ndarray:
+    """(4,) w, x, y, z of a rotation matrix (3, 3): the eigenvector of Bar-Itzhack's symmetric matrix (2000), which has
+    no special cases."""
+    r = rotation
+    k = np.array([
+        [r[0, 0] + r[1, 1] + r[2, 2], r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]],
+        [r[2, 1] - r[1, 2], r[0, 0] - r[1, 1] - r[2, 2], r[1, 0] + r[0, 1], r[2, 0] + r[0, 2]],
+        [r[0, 2] - r[2, 0], r[1, 0] + r[0, 1], r[1, 1] - r[0, 0] - r[2, 2], r[2, 1] + r[1, 2]],
+        [r[1, 0] - r[0, 1], r[2, 0] + r[0, 2], r[2, 1] + r[1, 2], r[2, 2] - r[0, 0] - r[1, 1]],
+    ])
+    return np.linalg.eigh(k)[1][:, -1]
+
+
+def _left(q: np.ndarray) -> np.ndarray:
+    """(4, 4): multiplication by the quaternion `q` from the left."""
+    w, x, y, z = q
+    return np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
+
+
+# -- spherical harmonics -----------------------------------------------------------------------------------------------
+
+
+def basis(directions: np.ndarray, degree: int) -> np.ndarray:
+    """(M, 2 degree + 1): the functions of one degree, 1 to 3, along unit vectors (M, 3), in the order and with the
+    signs of 3D Gaussian Splatting (Kerbl et al. 2023), as `renderers/reference.py`."""
+    x, y, z = np.asarray(directions, np.float64).T
+    if degree == 1:
+        return np.stack([-0.48860251190292 * y, 0.48860251190292 * z, -0.48860251190292 * x], 1)
+    if degree == 2:
+        return np.stack([1.092548430592079 * x * y, -1.092548430592079 * y * z, 0.3153915652525201 * (3 * z * z - 1),
+                         -1.092548430592079 * x * z, 0.5462742152960395 * (x * x - y * y)], 1)
+    return np.stack([-0.5900435899266435 * y * (3 * x * x - y * y), 2.890611442640554 * x * y * z,
+                     -0.4570457994644658 * y * (5 * z * z - 1), 0.3731763325901154 * z * (5 * z * z - 3),
+                     -0.4570457994644658 * x * (5 * z * z - 1), 1.445305721320277 * z * (x * x - y * y),
+                     -0.5900435899266435 * x * (x * x - 3 * y * y)], 1)
+
+
+@functools.cache
+def _sampled(degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (M, 3), evenly over the sphere, and the inverse (2 degree + 1, M) of the functions there."""
+    i = np.arange(32) + 0.5
+    z, around = 1 - 2 * i / len(i), math.pi * (1 + math.sqrt(5)) * i
+    r = np.sqrt(1 - z * z)
+    directions = np.stack([r * np.cos(around), r * np.sin(around), z], 1)
+    return directions, np.linalg.pinv(basis(directions, degree))
+
+
+def turning_of_degree(rotation: np.ndarray, degree: int) -> np.ndarray:
+    """(2 degree + 1, 2 degree + 1) float64: what makes the coefficients of one degree those of the function turned by
+    `rotation`, which along d is what it was along rotation^-1 d.
+
+    The functions of one degree span what they become by a turn, so that values in a few directions determine the
+    coefficients, exactly: Wigner's matrix, without its recurrences.
+    """
+    directions, inverse = _sampled(degree)
+    return inverse @ basis(directions @ rotation, degree)
+
+
+def _turning(rotation: np.ndarray, degree: int) -> np.ndarray:
+    """The same for all coefficients up to `degree` without the first, three colours of each behind each other."""
+    size = (degree + 1) ** 2 - 1
+    out = np.zeros((size, size))
+    for d in range(1, degree + 1):
+        part = slice(d * d - 1, (d + 1) ** 2 - 1)
+        out[part, part] = turning_of_degree(rotation, d)
+    return np.kron(out, np.eye(3))
