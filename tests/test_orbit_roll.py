@@ -13,6 +13,7 @@ from viewer_app.controls import Orbit, Rect
 from viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 
 RECT = Rect(100, 20, 400, 300)
+CORNER = np.array([RECT.x, RECT.y])
 SHIFT, CTRL = frozenset({"shift"}), frozenset({"ctrl"})
 
 
@@ -81,12 +82,12 @@ def test_straight_along_up_nothing_is_undefined() -> None:
 def test_ctrl_drag_rolls_so_that_the_scene_follows_the_pointer() -> None:
     o = made()
     point = o.target + o.rotation.T @ np.array([0.9, 0.0, 0.0])  # to the right of the middle
-    x, y = project(o, point) + (RECT.x, RECT.y)
+    x, y = project(o, point) + CORNER
     middle = np.array([RECT.x + 200, RECT.y + 150])
     reach = np.linalg.norm((x, y) - middle)
     to = middle + reach * np.array([math.cos(0.8), math.sin(0.8)])
     drag(o, [(x, y), tuple(to)], CTRL)
-    np.testing.assert_allclose(project(o, point) + (RECT.x, RECT.y), to, atol=1e-9)
+    np.testing.assert_allclose(project(o, point) + CORNER, to, atol=1e-9)
 
 
 def test_looking_around_keeps_the_place() -> None:
