@@ -249,6 +249,19 @@ def test_without_opengl(no_gpu: None) -> None:
     renderer.close()
 
 
+def test_the_scene_is_lent_as_it_lies_there(renderer: GsplatRenderer) -> None:
+    assert len(renderer.scene()) == 0
+    s = random_scene(1, Chance(n=50))
+    renderer.load(on_gpu(s))
+    lent = renderer.scene()
+    assert not renderer.pending and lent.activated and lent.on_gpu and lent is renderer.scene()
+    assert np.allclose(lent.to_host().means, s.means) and np.array_equal(lent.to_host().sh0, s.sh0)
+    kept = lent.to_host().means.copy()
+    renderer.load(on_gpu(replace(s, means=s.means + 1000)))
+    assert np.allclose(renderer.scene().to_host().means, kept + 1000, atol=1e-3)
+    assert renderer._gaussians.origin.any()
+
+
 def test_far_from_the_origin(renderer: GsplatRenderer) -> None:
     s = random_scene(11, Chance(n=200))
     s = replace(s, means=np.round(s.means * 8) / 8)

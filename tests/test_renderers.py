@@ -364,3 +364,26 @@ def test_sh0_is_the_colour(renderer: Renderer) -> None:
     gaussian = replace(scene((0, 0, 2), opacities=0.5), sh0=np.array([[1.0, 0.0, -1.0]], np.float32))
     expected = 0.5 * (0.5 + SH_C0 * np.array([1, 0, -1]))
     assert draw(renderer, gaussian).color[CENTER] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_scene_can_be_had_activated_and_whole(renderer: Renderer) -> None:
+    assert len(renderer.scene()) == 0
+    raw = random_scene(16, Chance(n=300))
+    raw.quats[3], raw.means[7, 1] = 0, np.nan
+    renderer.load(raw)
+    given = renderer.scene()
+    assert given.activated and len(given) == 300 and given.sh_degree == 3
+    got = given.to_host()
+    assert not got.opacities[[3, 7]].any()
+    good = np.setdiff1d(np.arange(300), [3, 7])
+    expected = {"means": raw.means, "scales": np.exp(raw.scales), "opacities": 1 / (1 + np.exp(-raw.opacities)),
+                "sh0": raw.sh0, "shN": raw.shN}
+    for name, values in expected.items():
+        np.testing.assert_allclose(getattr(got, name)[good], values[good], rtol=1e-4, atol=1e-5, err_msg=name)
+    unit, wanted = (q[good] / np.linalg.norm(q[good], axis=1, keepdims=True) for q in (got.quats, raw.quats))
+    np.testing.assert_allclose(unit, wanted, atol=1e-6)
+    before = renderer.render(looking_at_origin(80, 60), CLASSIC).pixels()
+    again = draw(renderer, got, looking_at_origin(80, 60))
+    assert psnr(before.color, again.color) > 70
+    renderer.load(random_scene(17, Chance(n=20, sh_degree=1)))
+    assert len(renderer.scene()) == 20 and renderer.scene().shN.shape[1] == 3

@@ -51,6 +51,8 @@ class GaussianScene:
     """Counts updates of the stream; 0 for a file."""
     notes: tuple[str, ...] = field(default=())
     """What a reader wants said about this scene, one line each."""
+    background: tuple[float, float, float] | None = None
+    """The colour that comes with it, RGB in [0, 1]."""
 
     def __len__(self) -> int:
         return len(self.means)
@@ -97,6 +99,11 @@ class GaussianScene:
             import torch
 
             ready(torch.cuda.current_stream(self.gpu).cuda_stream)
+
+
+NOTHING = GaussianScene(*(np.zeros((0, *shape), np.float32) for shape in ((3,), (4,), (3,), (), (3,), (0, 3))),
+                        activated=True, sh_degree=0)
+"""A scene without Gaussians."""
 
 
 def _host(array: Array) -> np.ndarray:

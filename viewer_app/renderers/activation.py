@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from viewer_app.scene import GaussianScene
+from viewer_app.selecting import HIDDEN, MARKED
+
 if TYPE_CHECKING:
-    from viewer_app.scene import GaussianScene
+    from viewer_app.renderers.base import RenderOptions
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,29 @@ class Activated:
     """The degree in use; at most what `shN` holds."""
     skipped: int
     """N - M."""
+    kept: np.ndarray | None = None
+    """(M,) the index of each in the scene; None where that is the same."""
 
     def __len__(self) -> int:
         return len(self.means)
+
+    def scene(self) -> GaussianScene:
+        """All N of them again, as `Renderer.scene` gives them."""
+        fields = [self.means, self.quats, self.scales, self.opacities, self.sh0, self.shN]
+        if self.kept is not None:
+            whole = [np.zeros((len(self) + self.skipped, *a.shape[1:]), np.float32) for a in fields]
+            for to, values in zip(whole, fields, strict=True):
+                to[self.kept] = values
+            fields = whole
+        return GaussianScene(*fields, activated=True, sh_degree=self.sh_degree)
+
+
+def selected(scene: GaussianScene, kept: np.ndarray | None, options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
+    """Which of the M Gaussians that can be drawn are to be, and which are marked: (M,) bool each. `scene`, `kept`: as
+    `Activated` has them."""
+    flags = np.asarray(options.selection.flags(scene))
+    flags = flags if kept is None else flags[kept]
+    return (flags & HIDDEN) == 0, (flags & MARKED) != 0
 
 
 def activate(scene: GaussianScene) -> Activated:
@@ -65,9 +88,10 @@ def activate(scene: GaussianScene) -> Activated:
         quats = quats / length[:, None]
     arrays = [means, quats, scales, opacities, sh0, shN]
     skipped = len(keep) - int(np.count_nonzero(keep))
+    kept = np.flatnonzero(keep) if skipped else None
     if skipped:
         arrays = [a[keep] for a in arrays]
-    return Activated(*arrays, sh_degree=min(scene.sh_degree, scene.stored_sh_degree), skipped=skipped)
+    return Activated(*arrays, sh_degree=min(scene.sh_degree, scene.stored_sh_degree), skipped=skipped, kept=kept)
 
 
 def _all_finite(a: np.ndarray) -> bool:

@@ -170,9 +170,13 @@ class Renderer(Protocol):
         ...
 
     def scene(self) -> GaussianScene:
-        """What is loaded, activated and without what is left out: where the renderer has it, NumPy arrays or CUDA
-        tensors on torch's current stream. Of the last `load`, also if it is pending: then it is read now. Not to be
-        changed; of its own until the next `load`. May take as long as a `load`."""
+        """What is loaded, activated: where the renderer has it, as float32 NumPy arrays, or as CUDA tensors for what
+        torch's current stream does next. Without Gaussians before the first `load`.
+
+        All N, so that an index is the same as in what `load` was given: those that can never be drawn have opacity 0,
+        and may have a NaN or anything else in other fields. Coefficients only up to the degree in use, maybe.
+        Of the last `load`, also if it is pending: then it is read now. Not to be changed; stays as it is until the
+        next `load`. May take as long as a `load`, the first time."""
         ...
 
     @property

@@ -144,6 +144,9 @@ class ChosenRenderer:
             self._fall_back(e)
             return self._renderer.render(camera, options)
 
+    def scene(self) -> GaussianScene:
+        return self._renderer.scene()
+
     def read(self) -> None:
         if self._held is not None:
             self._held.read()

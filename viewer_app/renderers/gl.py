@@ -15,19 +15,19 @@ import numpy as np
 
 from viewer_app.cameras import MODELS
 from viewer_app.errors import RendererError
-from viewer_app.renderers.activation import activate
+from viewer_app.renderers.activation import Activated, activate
 from viewer_app.renderers.base import COVARIANCE_MAX, EPS_2D, HostReader, Pixels, RenderOptions
 from viewer_app.renderers.gl_compositor import Stages, stable_order
 from viewer_app.renderers.gl_quads import QuadCompositor
 from viewer_app.renderers.gl_textures import Fields, texels, texture_source
 from viewer_app.renderers.gl_tiles import TileCompositor
+from viewer_app.scene import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipc.interop.sources import TextureSource
     from viewer_app.cameras import Camera
-    from viewer_app.renderers.activation import Activated
     from viewer_app.renderers.gl_compositor import Compositor
     from viewer_app.scene import GaussianScene
 
@@ -96,6 +96,10 @@ class GlRenderer(HostReader):
         self._projected: moderngl.Framebuffer | None = None
         self._means = np.empty((0, 3), np.float32)
         self._origin = np.zeros(3)
+        self._kept: np.ndarray | None = None
+        """As in `Activated`."""
+        self._scene: GaussianScene | None = None
+        """What `scene` gave."""
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
         self._skipped = 0
         self._drawn: tuple | None = None
@@ -136,8 +140,15 @@ class GlRenderer(HostReader):
             means = (a.means - origin).astype(np.float32)
         with self._stages("load"):
             self._upload(a, means)
-        self._means, self._origin, self._skipped = means, origin, a.skipped
-        self._drawn = None
+        self._means, self._origin, self._skipped, self._kept = means, origin, a.skipped, a.kept
+        self._drawn = self._scene = None
+
+    def scene(self) -> GaussianScene:
+        """Read back from where it was uploaded to, once for each load."""
+        self._check_open()
+        if self._scene is None:
+            self._scene = self._read_back() if len(self._means) + self._skipped else NOTHING
+        return self._scene
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
         """Draw; an unchanged scene, camera and options give back the picture that is there."""
@@ -170,6 +181,16 @@ class GlRenderer(HostReader):
         self._compositor.release()
         self._projected = self._picture = None
         self._means = np.empty((0, 3), np.float32)
+        self._scene = None
+
+    def _read_back(self) -> GaussianScene:
+        n = len(self._means)
+        packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
+        stored = self._sh_stored
+        rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
+        return Activated((self._means + self._origin).astype(np.float32), packed[:, 4:8].copy(), packed[:, 8:11].copy(),
+                         packed[:, 3].copy(), packed[:, 12:15].copy(), rest, self._sh_degree, self._skipped,
+                         self._kept).scene()
 
     def _upload(self, a: Activated, means: np.ndarray) -> None:
         stored = a.shN.shape[1]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from viewer_app.renderers.base import RenderOptions
     from viewer_app.renderers.gpu_stream import OnStream
     from viewer_app.renderers.gsplat_frame import Frame
+    from viewer_app.renderers.gsplat_lending import Lending
     from viewer_app.renderers.gsplat_reading import Reading
     from viewer_app.renderers.gsplat_scene import DeviceGaussians
     from viewer_app.renderers.kernels.activate import Active
@@ -67,6 +68,7 @@ class GsplatRenderer:
         self._stream: torch.cuda.Stream
         self._work: _Work
         self._gaussians: DeviceGaussians
+        self._lending: Lending
         self._frame: Frame
         self._framed: tuple[Frame, Active] | None = None
         """Which Gaussians which frame was given last: see `_show_frame`."""
@@ -166,6 +168,7 @@ class GsplatRenderer:
         scene = self._reading.begin() if scene is None else scene
         if scene is None:
             return
+        self._lending.take_back()
         try:
             self._gaussians.load(scene, lambda: self._clocks["load"].begin(self._stream))
         except BaseException:
@@ -194,19 +197,19 @@ class GsplatRenderer:
         self._picture, self._drawn = picture, wanted
         return picture
 
+    def scene(self) -> GaussianScene:
+        self._check_open()
+        reader = self._torch.cuda.current_stream(self.device)
+        with self._working(), self._reading:
+            self._activate()
+            self._gaussians.settle()
+            return self._lending.scene(reader)
+
     def host_scene(self) -> GaussianScene:
         """What is loaded, activated if it has been read, as host arrays: for another renderer."""
-        from viewer_app.scene import GaussianScene
-
         with self._working():
-            if (pending := self._reading.to_host()) is not None:
-                return pending
-            g = self._gaussians
-            means, quats, scales, opacities, colors = (
-                t.cpu().numpy() for t in (g.means, g.quats, g.scales, g.opacities, g.colors))
-        means = (means + g.origin).astype(np.float32)
-        return GaussianScene(means, quats, scales, opacities, colors[:, 0], colors[:, 1:], activated=True,
-                             sh_degree=g.sh_degree)
+            pending = self._reading.to_host()
+            return self._lending.to_host() if pending is None else pending
 
     def close(self) -> None:
         """Give back everything. Idempotent. The OpenGL context, if any, must be current."""
@@ -294,6 +297,7 @@ class GsplatRenderer:
             return
         from viewer_app.renderers.gpu_stream import OnStream
         from viewer_app.renderers.gsplat_frame import PlainFrame, make_frame
+        from viewer_app.renderers.gsplat_lending import Lending
         from viewer_app.renderers.gsplat_reading import Reading
         from viewer_app.renderers.gsplat_scene import DeviceGaussians
 
@@ -308,6 +312,7 @@ class GsplatRenderer:
         self._reading = Reading(self._stream)
         with self._working():
             self._gaussians = DeviceGaussians(device, plain=self._plain)
+            self._lending = Lending(self._gaussians, self._stream)
             self._frame, self._plainly = (PlainFrame(device), "") if self._plain else make_frame(device)
             self._plain_kind = PlainFrame
             self._show_frame()
@@ -334,7 +339,7 @@ class GsplatRenderer:
         except RuntimeError:  # after a fault on the GPU every call fails
             pass
         self._framed = None
-        del self._frame, self._gaussians, self._reading
+        del self._frame, self._gaussians, self._lending, self._reading
 
     def _check_open(self) -> None:
         if self._closed:

@@ -23,6 +23,7 @@ from viewer_app.renderers.base import (
     Pixels,
     RenderOptions,
 )
+from viewer_app.scene import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,7 @@ class ReferenceRenderer(HostReader):
         begin = time.perf_counter()
         a = activate(scene.to_host(ready))
         self._scene = Activated(a.means.copy(), a.quats.copy(), a.scales.copy(), a.opacities.copy(), a.sh0.copy(),
-                                a.shN.copy(), a.sh_degree, a.skipped)
+                                a.shN.copy(), a.sh_degree, a.skipped, a.kept)
         self._timings["activate"] = (time.perf_counter() - begin) * 1e3
 
     def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
@@ -120,6 +121,10 @@ class ReferenceRenderer(HostReader):
         depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
         return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),
                                        (1 - transmittance).astype(np.float32), depth), self._ctx)
+
+    def scene(self) -> GaussianScene:
+        self._check_open()
+        return NOTHING if self._scene is None else self._scene.scene()
 
     def close(self) -> None:
         self._scene = None
