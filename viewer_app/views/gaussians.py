@@ -178,7 +178,7 @@ class GaussianView:
         camera = self._current_camera(rect)
         if scale < 1.0:
             camera = camera.resized(*scaled(size, scale))
-        options = self._options(scene.antialiased)
+        options = self.options
         wanted = camera.key, options, content.loads
         picture = self.picture
         if picture.source is not None and wanted == picture.of:
@@ -187,10 +187,12 @@ class GaussianView:
         if (ms := picture.render(camera, options, wanted)) is not None:
             self._adapt(ms)
 
-    def _options(self, antialiased: bool) -> RenderOptions:
-        """`antialiased`: whether the scene was trained so."""
-        s = self.settings
-        mode = ("antialiased" if antialiased else "classic") if s.mode == "scene" else s.mode
+    @property
+    def options(self) -> RenderOptions:
+        """How its picture is drawn."""
+        s, facts = self.settings, self.content.facts
+        trained = "antialiased" if facts is not None and facts.antialiased else "classic"
+        mode = trained if s.mode == "scene" else s.mode
         paint = "color" if s.show in ("color", "depth", "alpha") else s.show
         return RenderOptions(mode, s.sh_degree, s.show == "depth", paint, s.scale, s.point_px, s.selection)
 
@@ -206,7 +208,7 @@ class GaussianView:
             return None
         self.in_use = True
         camera = self._current_camera(Rect(0, 0, width, height))
-        return self.picture.tensor(camera, self._options(content.facts.antialiased), self.background)
+        return self.picture.tensor(camera, self.options, self.background)
 
     def _adapt(self, ms: float) -> None:
         """Choose the resolution of pictures during a drag from what the last one took."""
