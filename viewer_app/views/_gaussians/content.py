@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ipc import Frame
     from viewer_app.cameras import Camera
     from viewer_app.gpu_work import GpuWork
+    from viewer_app.recorder.player import Player
     from viewer_app.renderers.base import Picture, Renderer, RenderOptions
     from viewer_app.state import Color
     from viewer_app.views._gaussians.picture import ScenePicture
@@ -64,6 +65,8 @@ class GaussianContent:
         """As `View.stale`."""
         self.loads = 0
         """How many scenes came, and renderers that draw better: pictures of an earlier number are old."""
+        self.player: Player | None = None
+        """What was recorded of it, and whether something of that is shown."""
         self.on_gpu = False
         self.stopwatch = Stopwatch()
         self._ctx = ctx
@@ -90,7 +93,7 @@ class GaussianContent:
             return False
         frame, background, ready = None, None, None
         if isinstance(value, GaussianScene):
-            scene = value
+            scene, self.on_gpu, background = value, False, value.background or self.background
         else:
             frame = value
             with self.stopwatch("copy"):
