@@ -61,22 +61,21 @@ def pick(scene: GaussianScene, camera: Camera, x: float, y: float, options: Rend
         y: pixels below its top edge.
         options: mode, scale and selection count; a picture of another paint is looked at as if of colours.
     """
-    return pick_later(scene, camera, x, y, options)[1]()
+    return pick_later(scene, camera, x, y, options)()
 
 
 def pick_later(scene: GaussianScene, camera: Camera, x: float, y: float,
-               options: RenderOptions) -> tuple[Callable[[], bool] | None, Callable[[], Hit | None]]:
-    """As `pick`, in two parts: whether what the second one needs has come, and the second one, which tells.
+               options: RenderOptions) -> Callable[[], Hit | None]:
+    """As `pick`, but what takes long is done by what is returned, in whichever thread that is called.
 
-    A scene on a GPU is looked at on torch's current stream, without waiting: ask until it has come; the rest takes a
-    few milliseconds. In host memory there is nothing to wait for, so None; the second part does all of it, in any
-    thread, while nobody changes the scene.
+    A scene on a GPU is looked at on torch's current stream, without waiting: it may be overwritten there afterwards.
+    One in host memory has to stay as it is until the answer has come.
     """
     at = math.floor(x) + 0.5, math.floor(y) + 0.5
     if not scene.on_gpu:
-        return None, lambda: _first(_near(scene, camera, at, options), camera, at, options)
-    come, few = _near_on_gpu(scene, camera, at, options)
-    return come, lambda: _first(few(), camera, at, options)
+        return lambda: _first(_near(scene, camera, at, options), camera, at, options)
+    few = _near_on_gpu(scene, camera, at, options)
+    return lambda: _first(few(), camera, at, options)
 
 
 def point_at(camera: Camera, x: float, y: float, depth: float) -> np.ndarray:
@@ -178,10 +177,9 @@ def _near(scene: GaussianScene, camera: Camera, at: tuple[float, float],
     return index, _rows(scene, index)
 
 
-def _near_on_gpu(scene: GaussianScene, camera: Camera, at: tuple[float, float], options: RenderOptions,
-                 ) -> tuple[Callable[[], bool], Callable[[], tuple[np.ndarray, GaussianScene]]]:
-    """Whether they have come, and the nearest `_MOST` of them. Gives the GPU all of its work at once: the scene may
-    be another one afterwards."""
+def _near_on_gpu(scene: GaussianScene, camera: Camera, at: tuple[float, float],
+                 options: RenderOptions) -> Callable[[], tuple[np.ndarray, GaussianScene]]:
+    """What gives the nearest `_MOST` of them, once the GPU has done its work, all of which it is given at once."""
     import torch
 
     with torch.no_grad(), torch.cuda.device(scene.gpu):
@@ -200,7 +198,8 @@ def _near_on_gpu(scene: GaussianScene, camera: Camera, at: tuple[float, float], 
         arrays = {name: getattr(scene, name)[index] for name in FIELDS}
         copies = {name: t.float().to("cpu", non_blocking=True) for name, t in arrays.items()}  # into pinned memory
         far, place = z.to("cpu", non_blocking=True), index.to("cpu", non_blocking=True)
-        done = torch.cuda.current_stream().record_event()
+        done = torch.cuda.Event(blocking=True)
+        done.record()
 
     def few() -> tuple[np.ndarray, GaussianScene]:
         done.synchronize()
@@ -210,7 +209,7 @@ def _near_on_gpu(scene: GaussianScene, camera: Camera, at: tuple[float, float], 
         host = {name: t.numpy()[there][order] for name, t in copies.items()}
         return rows[order], replace(scene, **host)
 
-    return done.query, few
+    return few
 
 
 def _rows(scene: GaussianScene, index: np.ndarray) -> GaussianScene:

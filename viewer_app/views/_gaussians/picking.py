@@ -9,8 +9,6 @@ from viewer_app.selecting.aside import Aside
 from viewer_app.selecting.pick import Hit, pick_later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from viewer_app.controls import Rect
     from viewer_app.views.gaussians import GaussianView
 
@@ -31,12 +29,10 @@ class Picker:
     def __init__(self, view: GaussianView) -> None:
         self._view = view
         self._aside: Aside[Picked] = Aside("pick")
-        self._coming: tuple[Callable[[], bool], Callable[[], Picked]] | None = None
-        """On a GPU: whether it has come, and what is to be done then."""
 
     @property
     def busy(self) -> bool:
-        return self._coming is not None or self._aside.busy
+        return self._aside.busy
 
     def ask(self, x: float, y: float, rect: Rect) -> None:
         """What is under this pixel of the framebuffer, where the picture fills `rect`? Of the scene as it is now."""
@@ -45,27 +41,13 @@ class Picker:
         camera = view.camera(rect)
         if camera is None:
             return
-        come, tell = pick_later(view.content.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
-
-        def work() -> Picked:
-            return Picked(tell(), (x, y))
-
-        if come is None:
-            self._aside.ask(work, view.desk.wake)
-        else:
-            self._coming = come, work
+        tell = pick_later(view.content.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
+        self._aside.ask(lambda: Picked(tell(), (x, y)), view.desk.wake)
 
     def take(self) -> Picked | None:
         """The answer, once; None while there is none. To be asked in each turn of the loop."""
-        if self._coming is not None:
-            come, work = self._coming
-            if not come():
-                return None
-            self._coming = None
-            self._aside.ask(work, self._view.desk.wake)
         return self._aside.take()
 
     def forget(self) -> None:
         """Nobody wants the answer any more."""
-        self._coming = None
         self._aside.forget()
