@@ -173,6 +173,27 @@ def test_where_nothing_can_be_said_psnr_is_none(pair: PairCompositor) -> None:
     assert pair.psnr() is None
 
 
+def test_a_part_of_large_targets_lies_where_it_was_drawn(pair: PairCompositor, screen: OffscreenScreen) -> None:
+    first, second = random_pictures()
+    put(pair, 0, first)
+    put(pair, 1, second)
+    part = Rect(7, 5, 40, 30)
+    pair.draw(screen.framebuffer, part, "split", 0.5, part=part)
+    wanted = np.concatenate([first[:, :27], second[:, 27:]], axis=1)[5:35, 7:47]
+    np.testing.assert_allclose(seen(screen, part), bytes_of(wanted), atol=1)
+
+
+def test_bytes_stay_bytes(pair: PairCompositor, screen: OffscreenScreen) -> None:
+    bytes_ = np.random.default_rng(4).integers(0, 256, (H, W, 4), dtype=np.uint8)
+    for side in (0, 1):
+        target = pair.target(side, W, H, "f1")
+        target.color_attachments[0].write(np.ascontiguousarray(bytes_[::-1]).tobytes())  # type: ignore[union-attr]
+    pair.draw(screen.framebuffer, ALL, "split", 0.3)
+    np.testing.assert_array_equal(seen(screen), bytes_[..., :3])
+    assert pair.psnr() == math.inf
+    assert pair.target(0, W, H) is not pair.target(0, W, H, "f1")
+
+
 def test_a_target_stays_until_its_size_changes(pair: PairCompositor) -> None:
     assert pair.target(0, W, H) is pair.target(0, W, H)
     assert pair.target(0, W, H) is not pair.target(1, W, H)

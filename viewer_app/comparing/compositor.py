@@ -23,7 +23,7 @@ _BLOCK = 16
 
 
 class PairCompositor:
-    """Holds two pictures of colours as they are shown, float32 so that nothing is rounded on the way:
+    """Holds two pictures of colours as they are shown:
 
         for side, view in enumerate(views):
             view.draw(pair.target(side, rect.width, rect.height), Rect(0, 0, rect.width, rect.height))
@@ -36,27 +36,33 @@ class PairCompositor:
         self._ctx = ctx
         self._work = work or GpuWork(ctx)
         self._targets: list[moderngl.Framebuffer | None] = [None, None]
+        self._dtypes = ["", ""]
         self._arrays: dict[str, moderngl.VertexArray] = {}
         self._sums: moderngl.Framebuffer | None = None
         self._on_its_way: tuple[moderngl.Buffer, int, int] | None = None
         """Sums that the GPU is about to write, how many there are, and of how many numbers."""
         self._known: float | None = None
 
-    def target(self, side: int, width: int, height: int) -> moderngl.Framebuffer:
-        """Where the first (0) or second (1) picture is drawn; what was there stays if the size does."""
+    def target(self, side: int, width: int, height: int,
+               dtype: Literal["f4", "f1"] = "f4") -> moderngl.Framebuffer:
+        """Where the first (0) or second (1) picture is drawn; what was there stays if size and dtype do. f4: float32,
+        nothing is rounded on the way. f1: a quarter of the memory, rounded as on a screen."""
         before = self._targets[side]
-        if before is not None and before.size == (width, height):
+        if before is not None and before.size == (width, height) and self._dtypes[side] == dtype:
             return before
         self._release(side)
-        texture = self._ctx.texture((width, height), 4, dtype="f4")
+        texture = self._ctx.texture((width, height), 4, dtype=dtype)
+        self._dtypes[side] = dtype
         texture.repeat_x = texture.repeat_y = False
         made = self._targets[side] = self._ctx.framebuffer([texture])
         made.clear()
         return made
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, how: How, at: float = 0.5,
-             gain: float = 1.0) -> None:
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, how: How, at: float = 0.5, gain: float = 1.0,
+             part: Rect | None = None) -> None:
         """Draw both into a part of a framebuffer, every pixel of it once; a target of another size is stretched.
+        `part`: what is seen of the targets, in their pixels from the upper left, of which there are as many then as in
+        `rect`; None: all.
 
         split: the first left of `at` (0 to 1), the second right of it. difference: the mean over R, G and B of the
         absolute differences, times `gain`, from black (none) to bright yellow (1 or more). side: the first in the left
@@ -75,8 +81,13 @@ class PairCompositor:
         program["u_at"] = min(max(at, 0.0), 1.0)
         program["u_gain"] = gain
         sizes = [rect.width // 2, rect.width - rect.width // 2] if how == "side" else [rect.width] * 2
-        for texture, width in zip(textures, sizes, strict=True):
-            exact = texture.size == (width, rect.height)
+        for side, (texture, width) in enumerate(zip(textures, sizes, strict=True)):
+            corner, seen = (0, 0), texture.size
+            if part is not None:
+                corner, seen = part.viewport(texture.height)[:2], (part.width, part.height)
+            program[f"u_part[{side}]"] = (corner[0] / texture.width, corner[1] / texture.height,
+                                          seen[0] / texture.width, seen[1] / texture.height)
+            exact = seen == (width, rect.height)
             texture.filter = (moderngl.NEAREST, moderngl.NEAREST) if exact else (moderngl.LINEAR, moderngl.LINEAR)
         self._bind(array, textures)
         framebuffer.use()
