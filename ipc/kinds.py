@@ -6,8 +6,8 @@ gaussians  "means" (N, 3), "quats" (N, 4) w x y z, "scales" (N, 3), "opacities" 
            with "shN" (N, K-1, 3), or "rgb" (N, 3). OpenCV axes. Optional "background" (3,).
            meta "color": "sh" | "rgb" | "rgb_logit"; "activated": bool (False: scales are logarithms, opacities
            logits); "sh_degree": 0 to 3, the degree in use; "antialiased": bool; optional "step".
-cameras    the cameras that a scene is trained with, world to camera in OpenCV axes, pixel centres at +0.5. Three streams,
-           of which two may be missing; they say in `StreamInfo.over` to which one they belong:
+cameras    the cameras that a scene is trained with, world to camera in OpenCV axes, pixel centres at +0.5. Three
+           streams, of which two may be missing; these say in `StreamInfo.over` to which one they belong:
            the cameras themselves: "viewmats" (N, 4, 4) and "Ks" (N, 3, 3), float32 or float64; "sizes" (N, 2) int32,
            width and height in pixels; where the photographs lie in files, "paths" uint8, N texts, UTF-8, each ended by
            a zero byte, empty where there is none. meta "photos": counts the sets of photographs that can be asked for

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from ipc import limits
+from ipc.kinds import CAMERAS_MOST
 
 Index = Annotated[int, Meta(ge=0, lt=limits.MAX_STREAMS)]
 Pid = Annotated[int, Meta(ge=1, le=2**31)]
@@ -129,7 +130,7 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     live: bool = False
     """Whether the tensors change in place between two versions."""
     over: Annotated[str, Meta(max_length=limits.MAX_NAME)] = ""
-    """Of kind overlay: the name of the stream that it is drawn over."""
+    """Of kind overlay: the name of the stream that it is drawn over; of kind cameras: of that which it is a part of."""
     over_run: Annotated[str, Meta(max_length=64)] = ""
     """The id of the run which publishes that stream; "": this run if it has one of the name, otherwise any."""
 
@@ -194,11 +195,20 @@ class Snapshot(_Message, frozen=True):
     index: Index
 
 
+class Photos(_Message, frozen=True):
+    """Show photographs in frames of this stream of kind cameras, which I opened: that of `camera` as it is (`side` 0),
+    or those from `camera` on, as many as go together, brought to `side` pixels in width and height."""
+
+    index: Index
+    camera: Annotated[int, Meta(ge=0, lt=CAMERAS_MOST["cameras"])]
+    side: Annotated[int, Meta(ge=0, le=512)] = 0
+
+
 class Bye(_Message, frozen=True):
     pass
 
 
-ToTrainer = Union[Hello, Open, Took, Want, Release, Pause, Step, Snapshot, Bye]
+ToTrainer = Union[Hello, Open, Took, Want, Release, Pause, Step, Snapshot, Photos, Bye]
 
 
 # From a trainer to a viewer.

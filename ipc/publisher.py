@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipc import limits
+from ipc import limits, messages
 from ipc.board import Board
 from ipc.runs import create_run
 from ipc.stream import Stream
@@ -36,6 +36,8 @@ class Publisher:
         self.streams: dict[str, Stream] = {}
         self.on_snapshot: dict[str, Callable[[], None]] = {}
         """By the stream's name: what to call, from the helper thread, when a viewer asks for a full snapshot."""
+        self.on_photos: dict[str, Callable[[int, int], None]] = {}
+        """Likewise, when a viewer asks for photographs: the camera and the side (`messages.Photos`)."""
         self._on_fault = on_fault
         self._lock = threading.Lock()
         self.folder = create_run(name or _script_name(), self.pid, time.time(), hidden)
@@ -82,8 +84,11 @@ class Publisher:
         if self._on_fault is not None:
             self._on_fault(error)
 
-    def _asked(self, stream: Stream) -> None:
-        if (call := self.on_snapshot.get(stream.name)) is not None:
+    def _asked(self, stream: Stream, what: messages.Snapshot | messages.Photos) -> None:
+        if isinstance(what, messages.Photos):
+            if (bring := self.on_photos.get(stream.name)) is not None:
+                bring(what.camera, what.side)
+        elif (call := self.on_snapshot.get(stream.name)) is not None:
             call()
 
     def close(self, ending: bool = False) -> None:

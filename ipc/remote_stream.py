@@ -161,6 +161,12 @@ class RemoteStream:
         if self._opened and self.run.alive:
             self.run._send(messages.Snapshot(self.info.index))
 
+    def request_photos(self, camera: int, side: int = 0) -> None:
+        """Have the trainer show photographs in the frames to come, soon (`messages.Photos`). For opened streams of kind
+        cameras that are a part of another; what is not seen in time may be asked for again."""
+        if self._opened and self.run.alive:
+            self.run._send(messages.Photos(self.info.index, camera, side))
+
     @property
     def torn(self) -> int:
         """Frames given up because the writer came back to them."""

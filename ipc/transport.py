@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
@@ -77,9 +77,9 @@ class Helper:
     """Answers viewers on behalf of a run."""
 
     def __init__(self, folder: RunFolder, board: Board, streams: dict[str, Stream],
-                 fault: Callable[[BaseException], None], asked: Callable[[Stream], None] = lambda stream: None):
-        """`streams` is the run's own dictionary, read at each turn; `fault` hears of what goes wrong, `asked` of the
-        streams for which a viewer wants a full snapshot."""
+                 fault: Callable[[BaseException], None], asked: Callable[[Stream, Any], None] = lambda *_: None):
+        """`streams` is the run's own dictionary, read at each turn; `fault` hears of what goes wrong, `asked` of what
+        viewers want of a stream (`messages.Snapshot`, `messages.Photos`)."""
         self._pid = folder.description.pid
         self._board = board
         self._streams = streams
@@ -225,10 +225,10 @@ class Helper:
             stream = self._stream(message.index)
             if stream is not None and message.index in viewer.opened:
                 self._deadlines[message.index] = (time.monotonic(), stream.version)
-        elif isinstance(message, messages.Snapshot):
+        elif isinstance(message, (messages.Snapshot, messages.Photos)):
             stream = self._stream(message.index)
             if stream is not None and message.index in viewer.opened:
-                self._asked(stream)
+                self._asked(stream, message)
         elif isinstance(message, messages.Release):
             self._release(viewer, message.index)
         elif isinstance(message, messages.Pause):

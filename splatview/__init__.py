@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from splatview import gl
     from splatview.annotating import annotate
+    from splatview.camera_views import publish_cameras
     from splatview.grabbing import grab
     from splatview.memory import publish_memory
     from splatview.notebook import show
@@ -34,14 +35,15 @@ _HOME = {
     "grab": "grabbing",
     "paused": "pausing",
     "publish": "publishing",
+    "publish_cameras": "camera_views",
     "publish_memory": "memory",
     "show": "notebook",
     "wait_while_paused": "pausing",
 }
 """The module of each name; "" for what is a module itself."""
 
-__all__ = ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "paused", "publish", "publish_memory",
-           "show", "wait_while_paused"]
+__all__ = ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "paused", "publish", "publish_cameras",
+           "publish_memory", "show", "wait_while_paused"]
 
 
 def __getattr__(name: str) -> Any:

@@ -122,6 +122,8 @@ def close() -> None:
     global _publisher, _off
     if (memory := sys.modules.get("splatview.memory")) is not None:
         memory.end()
+    if (cameras := sys.modules.get("splatview.camera_views")) is not None:
+        cameras.end()
     if (grabbing := sys.modules.get("splatview.grabbing")) is not None:
         grabbing.end()
     with _lock:

@@ -52,7 +52,7 @@ def test_the_public_surface() -> None:
     import splatview
 
     assert splatview.__all__ == ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "paused",
-                                 "publish", "publish_memory", "show", "wait_while_paused"]
+                                 "publish", "publish_cameras", "publish_memory", "show", "wait_while_paused"]
     for name in splatview.__all__:
         assert getattr(splatview, name) is not None
     assert set(dir(splatview)) >= set(splatview.__all__)
