@@ -85,8 +85,9 @@ class PairCompositor:
             corner, seen = (0, 0), texture.size
             if part is not None:
                 corner, seen = part.viewport(texture.height)[:2], (part.width, part.height)
-            program[f"u_part[{side}]"] = (corner[0] / texture.width, corner[1] / texture.height,
-                                          seen[0] / texture.width, seen[1] / texture.height)
+            program[("u_first_part", "u_second_part")[side]] = (
+                corner[0] / texture.width, corner[1] / texture.height,
+                seen[0] / texture.width, seen[1] / texture.height)
             exact = seen == (width, rect.height)
             texture.filter = (moderngl.NEAREST, moderngl.NEAREST) if exact else (moderngl.LINEAR, moderngl.LINEAR)
         self._bind(array, textures)

@@ -29,7 +29,8 @@ uniform vec2 u_size;
 uniform int u_how;            // 0 split, 1 difference, 2 side by side, 3 blend
 uniform float u_at;           // 0 to 1: where the line is, how much of the second
 uniform float u_gain;
-uniform vec4 u_part[2];       // what is seen of each: lower left corner and size, as shares of it
+uniform vec4 u_first_part;    // what is seen of it: lower left corner and size, as shares of it
+uniform vec4 u_second_part;
 out vec4 f_color;
 
 // The Inferno colour map (Smith and van der Walt, CC0), polynomial fit by Matt Zucker, CC0.
@@ -44,8 +45,8 @@ vec3 inferno(float t) {
     return c0 + t * (c1 + t * (c2 + t * (c3 + t * (c4 + t * (c5 + t * c6)))));
 }
 
-vec3 first(vec2 at) { return texture(u_first, u_part[0].xy + at * u_part[0].zw).rgb; }
-vec3 second(vec2 at) { return texture(u_second, u_part[1].xy + at * u_part[1].zw).rgb; }
+vec3 first(vec2 at) { return texture(u_first, u_first_part.xy + at * u_first_part.zw).rgb; }
+vec3 second(vec2 at) { return texture(u_second, u_second_part.xy + at * u_second_part.zw).rgb; }
 
 void main() {
     vec2 place = (gl_FragCoord.xy - u_corner) / u_size;
