@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ipc import Subscriber
     from viewer_app.events import Event
     from viewer_app.guests import Guests
+    from viewer_app.memo import Memo
     from viewer_app.screens.base import Screen
     from viewer_app.sources import FileSource
     from viewer_app.state import State
@@ -55,6 +56,8 @@ class AppOptions:
     """Whether somebody sees the screen itself, and not only guests."""
     gpu_budget: float = 0.1
     """The share of the GPU's time that the viewer takes at most while a run that it shows needs it; 1: no limit."""
+    memo: Memo | None = None
+    """What is remembered from one time to the next; None: nothing is."""
 
 
 class App:
@@ -85,6 +88,8 @@ class App:
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
         self.catalogue = self.catalogue_type(subscriber, screen.ctx, self.work, wake=screen.wake)
+        if self.options.memo is not None:
+            self.catalogue.memo = self.options.memo
         self._asked = [self.catalogue.open_file(path) for path in self.options.files]
         if self.options.watched:
             self.seats.append(self._seat(screen))

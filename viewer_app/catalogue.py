@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 from ipc.interop.glapi import gl_device_uuid
 from viewer_app.companions import PERIOD, Companions
+from viewer_app.gpu_memory import GpuMemory
+from viewer_app.matching import first_choice, match_streams
+from viewer_app.memo import Memo
 from viewer_app.overlays import Overlays
 from viewer_app.sources import FileSource, StreamSource
 from viewer_app.state import Entry
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from ipc import RemoteStream, Subscriber
+    from ipc import Subscriber
     from viewer_app.gpu_work import GpuWork
     from viewer_app.pane import Pane
     from viewer_app.sources import Source
@@ -73,6 +76,9 @@ class Catalogue:
         self.slots: dict[str, Slot] = {}
         self.panes: list[Pane] = []
         """Who looks."""
+        self.memo = Memo()
+        """What is remembered for the next time."""
+        self.gpu_memory = GpuMemory(ctx)
         self.rate_changes = 0
         """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
         self.companions = Companions(self)
@@ -190,7 +196,7 @@ class Catalogue:
             self.forget(key)
         entry = Entry(key, "Files", path.name, is_file=True, progress=0.0)
         self.slots[key] = Slot(entry, source)
-        self._list_changed()
+        self.list_changed()
         if pane is not None:
             pane.unfollow()
             pane.select(key)
@@ -211,9 +217,9 @@ class Catalogue:
         for pane in self.panes:
             if pane.key == key:
                 pane.key = None
-        self._list_changed()
+        self.list_changed()
 
-    def _list_changed(self) -> None:
+    def list_changed(self) -> None:
         entries = [slot.entry for slot in self.slots.values()]
         first = {e.group: i for i, e in reversed(list(enumerate(entries)))}  # streams of one run stay together
         self.entries[:] = sorted(entries, key=lambda e: (e.is_file, not e.alive, first[e.group]))
@@ -222,7 +228,7 @@ class Catalogue:
     def poll(self, now: float) -> bool:
         """Take in what runs and files brought. True when there is something new for a picture."""
         if self.subscriber.poll():
-            self._match_streams()
+            match_streams(self)
         if (fault := self.subscriber.fault) and fault not in self.notices:
             self.notices.append(fault)
             self._mark_all()
@@ -235,7 +241,7 @@ class Catalogue:
             if slot.entry.progress != progress:
                 self._mark_all()
         if news:
-            self._list_changed()
+            self.list_changed()
         for pane in list(self.panes):
             if pane.key is None or pane.by_itself:
                 self._choose(pane)
@@ -293,54 +299,10 @@ class Catalogue:
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 
-    def _match_streams(self) -> None:
-        """A new stream continues where one of its name and kind ended; otherwise it is a new entry."""
-        followed: dict[int, Slot] = {
-            id(slot.source.stream): slot for slot in self.slots.values() if isinstance(slot.source, StreamSource)
-        }
-        there = self.subscriber.streams
-        for stream in there:
-            if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
-                continue
-            if stream.kind == "overlay":  # a part of what it lies over
-                continue
-            slot = self._ended_like(stream)
-            if slot is not None and isinstance(slot.source, StreamSource):
-                slot.source.follow(stream)
-                slot.entry.group, slot.entry.fault = _group(stream), ""
-            else:
-                entry = Entry(f"{stream.run.id}/{stream.name}", _group(stream), stream.name, stream.kind)
-                self.slots[entry.key] = Slot(entry, StreamSource(stream))
-            self._list_changed()
-        present = {id(stream) for stream in there}
-        for slot in followed.values():
-            gone = isinstance(slot.source, StreamSource) and id(slot.source.stream) not in present
-            if gone and slot not in self.watched():
-                self.forget(slot.entry.key)
-
-    def _ended_like(self, stream: RemoteStream) -> Slot | None:
-        """The entry that a new stream continues: the one shown before others, the same run's name before others."""
-        fits = [slot for slot in self.slots.values() if isinstance(slot.source, StreamSource)
-                and not slot.source.stream.run.alive and slot.entry.name == stream.name
-                and slot.source.stream.kind == stream.kind]
-        watched = self.watched()
-        return max(fits, default=None, key=lambda s: (s in watched, s.entry.group == _group(stream)))
-
     def _choose(self, pane: Pane) -> None:
-        """With nothing chosen: a live stream, Gaussians before others, memory last, the newest before older; then a
-        file. What was found first gives way to better of its run, which often comes a little later.
-        """
-        def rank(slot: Slot) -> int:
-            return {"gaussians": 2, "memory": 0}.get(slot.entry.kind, 1)
-
-        slots = list(self.slots.values())
-        if (shown := self.shown(pane)) is not None:
-            slots = [s for s in slots if s.entry.alive and not s.entry.is_file
-                     and s.entry.group == shown.entry.group and rank(s) > rank(shown)]
-        if slots:
-            best = max(range(len(slots)), key=lambda i: (
-                slots[i].entry.alive, not slots[i].entry.is_file, rank(slots[i]), i))
-            self.show(pane, slots[best].entry.key)
+        """With nothing chosen by anybody, show what is looked at first."""
+        if (key := first_choice(self, pane)) is not None:
+            self.show(pane, key)
 
     def _feed(self, slot: Slot, now: float) -> None:
         begin = time.monotonic()
@@ -388,6 +350,3 @@ class Catalogue:
             except Exception:
                 log.exception("while closing")
 
-
-def _group(stream: RemoteStream) -> str:
-    return f"{stream.run.name} \u00b7 {stream.run.pid}"

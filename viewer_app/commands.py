@@ -48,6 +48,7 @@ class _Viewer:
         if not files:
             _check_runs_can_be_found()
         from viewer_app.app import App, AppOptions
+        from viewer_app.memo import Memo, memo_file
         from viewer_app.screens.base import parse_size
         from viewer_app.sources import FileSource
 
@@ -56,7 +57,8 @@ class _Viewer:
         screen = self._open_screen(size)
         guests = self._open_doors(screen, run)
         App(screen, AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
-                               watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget),
+                               watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
+                               memo=Memo(memo_file())),
             guests=guests).serve()
 
     def _check(self, command: str) -> None:

@@ -65,6 +65,8 @@ class Asked:
     """What to do with the pane of this number."""
     arrange: Literal["grid", "tabs"] | None = None
     """How the panes are to lie."""
+    light: bool | None = None
+    """Whether the panel is to be light."""
     changed: bool = False
     """A setting changed: the picture has to be drawn again."""
 
@@ -285,8 +287,21 @@ class Panel:
             below = imgui.get_content_region_avail().y - imgui.get_text_line_height()
             if below > 0 and picture.x > 0:  # a phone has a button for it, and no H
                 imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + below)
-                colored("H hides this panel", theme.GONE)
+                self._last_line(state, asked)
         imgui.end()
+
+    def _last_line(self, state: State, asked: Asked) -> None:
+        """What helps those who are new here, and whether it is light or dark."""
+        colored("H hides this panel, ? lists the keys", theme.GONE)
+        word = "Dark" if state.light else "Light"
+        size = imgui.calc_text_size(word)
+        imgui.same_line(imgui.get_window_width() - imgui.get_style().window_padding.x - size.x)
+        at = imgui.get_cursor_screen_pos()
+        if imgui.invisible_button("light", ImVec2(size.x, max(size.y, 1))):
+            asked.light = not state.light
+        color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
+        imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
+        imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
 
     def _others(self, state: State, asked: Asked) -> None:
         """Who looks as well: a click shows what they see."""

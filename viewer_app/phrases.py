@@ -20,6 +20,9 @@ def status_phrases(state: State, shown: Shown) -> list[str]:
         phrases.append(f"{t.fps:.0f} pictures/s")
     if t.gpu_share is not None:
         phrases.append(f"GPU share {t.gpu_share:.0%} of {t.gpu_budget:.0%}")
+    if t.gpu_memory is not None:
+        used, total = t.gpu_memory
+        phrases.append(f"GPU memory {used / 2**30:.1f} of {total / 2**30:.0f} GB")
     stages = [f"{name} {ms:.1f}" for name, ms in t.stages.items() if ms >= 0.05]
     if stages:
         phrases.append(" + ".join(stages) + " ms")

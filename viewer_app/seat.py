@@ -92,7 +92,9 @@ class Seat(Following):
         """Pictures drawn so far."""
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
-        self.desk = Desk(self.say, lambda path: self.drop([str(path)]), self._pasted, screen.wake, scale=screen.scale)
+        self.desk = Desk(self.say, lambda path: self.drop([str(path)]), self._pasted, screen.wake, catalogue.memo,
+                         screen.scale)
+        self.state.light = self.desk.memo.get("light") is True
         self._work = work
         self._period = 1 / max_fps
         self._far = far
@@ -351,6 +353,7 @@ class Seat(Following):
         t.stages = {**(view.timings if view is not None else {}), "present": (time.monotonic() - shown) * 1e3}
         t.gpu_share = governor.used if governor.limited else None
         t.gpu_budget = governor.share
+        t.gpu_memory = self.catalogue.gpu_memory.read(shown)
         waited_for = {"load", "scene"} if view is not None and view.cuda else set()
         behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
         if (ms := self.panes.active.latency_ms(0.0 if self._work.software else behind)) is not None:
@@ -367,6 +370,10 @@ class Seat(Following):
         if asked.follow is not None:
             self._follow_named(asked.follow)
         self.panes.obey(asked)
+        if asked.light is not None:
+            self.state.light = asked.light
+            self.desk.memo.put("light", asked.light)
+            self.mark(SETTLE)
         if asked.select is not None and asked.select != self.state.selected:
             self.unfollow()
             self.select(asked.select)
