@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import moderngl
 
     from ipc import RemoteStream, Subscriber
+    from viewer_app.recorder.player import Player
+    from viewer_app.recorder.recorder import Recorder, Tape
     from viewer_app.state import Entry
     from viewer_app.views.base import Value, View
 
@@ -96,10 +98,22 @@ class Source(Protocol):
 
 
 class StreamSource:
-    """A stream of a run; after a restart of the trainer, the stream of the same name of the next run."""
+    """A stream of a run; after a restart of the trainer, the stream of the same name of the next run.
 
-    def __init__(self, stream: RemoteStream) -> None:
+    What is recorded of it can be handed out instead of what comes (`player`).
+    """
+
+    def __init__(self, stream: RemoteStream, recorder: Recorder | None = None) -> None:
+        """`recorder`: takes snapshots of it, if it is a stream of Gaussians."""
         self.stream = stream
+        self.tape: Tape | None = None
+        """What was recorded of it."""
+        self._recorder = recorder
+        self._content: Any = None
+        """Of the views that it feeds."""
+        self._away = False
+        """Whether something recorded is shown."""
+        self._hold_two()
         self.time_ns = 0
         self.trouble = ""
         """What its publisher says that is wrong, with what was handed out last."""
@@ -110,10 +124,14 @@ class StreamSource:
 
     def follow(self, stream: RemoteStream) -> None:
         """Continue with another run's stream."""
-        if self._wanted:
+        if self.tape is not None:
+            self.tape.anew()
+        if self._is_open:
             self.stream.release()
-            stream.open()
         self.stream = stream
+        self._hold_two()
+        if self._is_open:
+            stream.open()
         self._seen = 0
         self.trouble = ""
 
@@ -128,7 +146,47 @@ class StreamSource:
         entry.paused = stream.run.paused if entry.alive else None
         now = entry.alive, entry.kind, entry.fault_of_source, entry.paused
         changed, self._last = now != self._last, now
+        if self._recorder is not None and stream.kind == "gaussians":
+            self._record(self._recorder)
         return changed
+
+    # -- what is recorded ------------------------------------------------------------------------------------
+
+    def _record(self, recorder: Recorder) -> None:
+        """Take a snapshot now and then."""
+        if self.tape is None:
+            if not self._is_open:
+                return
+            self.tape = recorder.begin(self.stream.run.name, self.stream.name)
+            self.stream.open()
+        self.tape.turn(self.stream, self._is_open, getattr(self._content, "background", None))
+
+    def _hold_two(self) -> None:
+        """The view and the recorder may read different versions."""
+        if self._recorder is not None and self.stream.kind == "gaussians":
+            self.stream.holds = 2
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether its data is wanted: to be shown, or to be written to disk."""
+        recorder = self._recorder
+        return self._wanted or (recorder is not None and recorder.options.folder is not None
+                                and self.stream.kind == "gaussians")
+
+    @property
+    def _player(self) -> Player | None:
+        """Where to get what is shown; None: from the run."""
+        player = self.tape.player if self.tape is not None else None
+        if player is None:
+            return None
+        if player.position is not None:
+            self._away = True
+            return player
+        if self._away:  # back to what comes, also if nothing came meanwhile
+            self._away, self._seen = False, 0
+        return None
+
+    # -- what comes ------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         self._wanted = True
@@ -136,9 +194,14 @@ class StreamSource:
 
     def release(self) -> None:
         self._wanted = False
-        self.stream.release()
+        if not self._is_open:
+            if self.tape is not None:
+                self.tape.finish()
+            self.stream.release()
 
     def has_news(self) -> bool:
+        if (player := self._player) is not None:
+            return player.has_news()
         stream = self.stream
         if stream.version > self._seen:
             return True
@@ -147,19 +210,29 @@ class StreamSource:
                 and time.monotonic() >= self._live_at)
 
     def again(self) -> None:
-        if self.stream.run.alive:
+        if (player := self._player) is not None:
+            player.again()
+        elif self.stream.run.alive:
             self._seen = 0
 
     def ask(self) -> None:
-        self.stream.ask()
+        if self._player is None:
+            self.stream.ask()
 
     def feed(self, view: View) -> bool:
+        if self.tape is not None:
+            self._content = getattr(view, "content", None)
+            self._content.player = self.tape.player
+        if (player := self._player) is not None:
+            return player.feed(view)
         stream = self.stream
         after = self._seen - 1 if stream.live and stream.version == self._seen else self._seen
         frame = stream.read(after=max(after, 0))
         if frame is None:
             if not stream.run.alive:  # a version that nobody marked will not come any more
                 self._seen = stream.version
+                if after == 0 and self.tape is not None and len(self.tape.recording):
+                    self.tape.player.end()
             return False
         with frame:
             version, time_ns, on_gpu, trouble = frame.version, frame.time_ns, frame.on_gpu, frame.meta.get("trouble")
@@ -197,6 +270,9 @@ class StreamSource:
         return [*out, f"tensors on {stream.device}" + (f", {name}" if (name := _gpu_name(stream.gpu)) else "")]
 
     def close(self) -> None:
+        if self.tape is not None:
+            self.tape.close()
+        self.tape = self._recorder = None
         self.release()
 
 
@@ -212,6 +288,17 @@ def _gpu_name(uuid: str) -> str:
         index = device_of(uuid)
         _names[uuid] = "" if index is None else str(torch.cuda.get_device_name(index))
     return _names.get(uuid, "")
+
+
+def file_source(path: Path) -> FileSource:
+    """What begins to read a file, or a folder with what was recorded of a stream."""
+    from viewer_app.recorder.files import is_recording
+
+    if is_recording(path):
+        from viewer_app.recorder.source import RecordedSource
+
+        return RecordedSource(path)
+    return FileSource(path)
 
 
 class FileSource:

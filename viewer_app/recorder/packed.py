@@ -45,6 +45,8 @@ class Packed:
     antialiased: bool
     background: Color | None = None
     """That came with the scene, RGB in [0, 1]."""
+    gpu_ms: float = 0.0
+    """Milliseconds that a GPU took to pack it."""
 
     def __len__(self) -> int:
         return len(self.arrays["means"])
@@ -78,13 +80,15 @@ def pack(scene: GaussianScene, background: Color | None = None, stream: Any = No
     count, coefficients = len(scene), scene.shN.shape[1]
     arrays = {name: np.empty(shape, dtype)
               for name, (shape, dtype) in layout(count, coefficients, scene.activated).items()}
+    gpu_ms = 0.0
     if scene.on_gpu:
-        _pack_on_gpu(scene, arrays, stream)
+        gpu_ms = _pack_on_gpu(scene, arrays, stream)
     else:
         with np.errstate(all="ignore"):
             for begin in range(0, count, _CHUNK):
                 _pack_rows(scene, arrays, slice(begin, min(begin + _CHUNK, count)))
-    return Packed(arrays, min(scene.sh_degree, scene.stored_sh_degree), scene.activated, scene.antialiased, background)
+    return Packed(arrays, min(scene.sh_degree, scene.stored_sh_degree), scene.activated, scene.antialiased, background,
+                  gpu_ms)
 
 
 def unpack(packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()) -> GaussianScene:
@@ -124,21 +128,28 @@ def _half(a: Any) -> np.ndarray:
     return half
 
 
-def _pack_on_gpu(scene: GaussianScene, arrays: dict[str, np.ndarray], stream: Any) -> None:
-    """The same with CUDA: what goes to the host is small already, and passes through a little pinned memory."""
+def _pack_on_gpu(scene: GaussianScene, arrays: dict[str, np.ndarray], stream: Any) -> float:
+    """The same with CUDA: what goes to the host is small already, and passes through a little pinned memory.
+
+    Milliseconds that the GPU took."""
     import torch
 
-    count = len(scene)
+    ms = 0.0
     with torch.no_grad(), torch.cuda.device(scene.gpu), torch.cuda.stream(stream):
-        for begin in range(0, count, _CHUNK_GPU):
-            rows = slice(begin, min(begin + _CHUNK_GPU, count))
+        for begin in range(0, len(scene), _CHUNK_GPU):
+            rows = slice(begin, min(begin + _CHUNK_GPU, len(scene)))
+            before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            before.record()
             made = pack_tensors(scene, rows)
+            after.record()
             copies = {name: torch.empty(t.shape, dtype=t.dtype, pin_memory=True) for name, t in made.items()}
             for name, t in made.items():
                 copies[name].copy_(t, non_blocking=True)
             torch.cuda.current_stream().synchronize()
+            ms += before.elapsed_time(after)
             for name, t in copies.items():
                 arrays[name][rows] = t.numpy()
+    return ms
 
 
 def pack_tensors(scene: GaussianScene, rows: slice) -> dict[str, torch.Tensor]:

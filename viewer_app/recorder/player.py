@@ -182,6 +182,11 @@ class Player:
         else:
             self.seek(len(self.recording) - 1)
 
+    def end(self) -> None:
+        """Nothing comes live any more, and what came last is not to be had: the newest snapshot takes its place."""
+        self.has_live = False
+        self.live()
+
     def play(self, on: bool) -> None:
         """Go from one snapshot to the next; from the first if it is at the end."""
         self.playing = on and len(self.recording) > 1

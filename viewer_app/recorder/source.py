@@ -1,0 +1,69 @@
+"""A folder with what was recorded of a stream, as an entry of the list."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from viewer_app.errors import FileError
+from viewer_app.recorder.player import Player
+from viewer_app.recorder.recording import Recording
+from viewer_app.sources import FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from viewer_app.state import Entry
+    from viewer_app.views.base import View
+
+
+class RecordedSource(FileSource):
+    """Shows one snapshot of a recording, at first the newest."""
+
+    def __init__(self, path: Path, wake: Callable[[], None] = lambda: None) -> None:
+        """As FileSource."""
+        self.file = path
+        self.wake = wake
+        self.time_ns = 0
+        self.notes: list[str] = []
+        self.error = ""
+        self.player: Player | None = None
+        self._last: tuple[object, ...] = ()
+        try:
+            self.player = Player(Recording.opened(path), lambda: self.wake(), live=False)
+        except FileError as e:
+            self.error = str(e)
+
+    @property
+    def reading(self) -> bool:
+        return False
+
+    def refresh(self, entry: Entry) -> bool:
+        if self.player is not None:
+            self.player.tick(time.monotonic())
+        entry.kind, entry.progress, entry.fault_of_source = "gaussians", None, self.error
+        now = entry.kind, entry.fault_of_source
+        changed, self._last = now != self._last, now
+        return changed
+
+    @property
+    def path(self) -> str:
+        return "recorded"
+
+    def has_news(self) -> bool:
+        return self.player is not None and self.player.has_news()
+
+    def again(self) -> None:
+        if self.player is not None:
+            self.player.again()
+
+    def feed(self, view: View) -> bool:
+        if self.player is None:
+            return False
+        view.content.player = self.player  # type: ignore[attr-defined]
+        return self.player.feed(view)
+
+    def close(self) -> None:
+        if self.player is not None:
+            self.player.close()
