@@ -120,15 +120,16 @@ def _first(few: tuple[np.ndarray, GaussianScene], camera: Camera, at: tuple[floa
     return Hit(int(index[shown[best]]), float(weights[best]), total, depth, point_at(camera, *at, depth))
 
 
-def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
-            options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Centres in camera axes (M, 3) and alphas at `at` (M,), 0 where nothing is drawn; float64."""
+def project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of M Gaussians in host memory, float64: centres in camera axes (M, 3), places in the picture (M, 2) in pixels,
+    and square roots (M, 2, 3) of their covariances there, without the blur: root times its transpose. What lies behind
+    the camera may be anything."""
     world_to_camera = camera.viewmat[:3, :3]
     p = np.asarray(scene.means, np.float64) @ world_to_camera.T + camera.viewmat[:3, 3]
-    scales = np.asarray(scene.scales, np.float64) * options.scale
-    m = world_to_camera @ (rotations(np.asarray(scene.quats)) * scales[:, None, :])
+    scales = np.asarray(scene.scales, np.float64) * scale
     focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
-    with np.errstate(all="ignore"):  # of those behind the camera, which nobody asks for
+    with np.errstate(all="ignore"):
+        m = world_to_camera @ (rotations(np.asarray(scene.quats)) * scales[:, None, :])
         if camera.model == "fisheye":
             centers, jacobian = fisheye(p)
         else:
@@ -139,7 +140,14 @@ def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
                 low, high = _limits(camera)
                 jacobian /= p[:, 2, None, None]
                 jacobian[:, :, 2] = -np.clip(centers, low, high) / p[:, 2:]
-        root = (jacobian * focal[:, None]) @ m
+        return p, centers * focal + center, (jacobian * focal[:, None]) @ m
+
+
+def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
+            options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
+    """Centres in camera axes (M, 3) and alphas at `at` (M,), 0 where nothing is drawn; float64."""
+    p, centers, root = project(scene, camera, options.scale)
+    with np.errstate(all="ignore"):  # of those behind the camera, which nobody asks for
         cov = root @ root.transpose(0, 2, 1)
         det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
         det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2
@@ -147,7 +155,7 @@ def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
         opacities = np.asarray(scene.opacities, np.float64)
         if options.mode == "antialiased":
             opacities = opacities * np.sqrt(det_sharp / det)
-        dx, dy = (np.array(at) - center - centers * focal).T
+        dx, dy = (np.array(at) - centers).T
         sigma = (0.5 * (yy * dx * dx + xx * dy * dy) - xy * dx * dy) / det
         alpha = np.minimum(ALPHA_MAX, opacities * np.exp(-sigma))
         return p, np.where((sigma >= 0) & (xx + yy < COVARIANCE_MAX), alpha, 0.0)

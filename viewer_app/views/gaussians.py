@@ -13,6 +13,7 @@ from viewer_app.controls import Orbit, Rect
 from viewer_app.desk import Desk
 from viewer_app.errors import ViewerError
 from viewer_app.events import Pinch, PointerPress, Wheel
+from viewer_app.flights import SECONDS
 from viewer_app.governor import scaled
 from viewer_app.gpu_work import GpuWork
 from viewer_app.renderers.base import RenderOptions
@@ -20,7 +21,7 @@ from viewer_app.renderers.choose import renderer_note
 from viewer_app.state import GaussianSettings
 from viewer_app.views._gaussians.content import GaussianContent
 from viewer_app.views._gaussians.picture import ScenePicture
-from viewer_app.views._gaussians.tool import make_tools
+from viewer_app.views._gaussians.tool import in_order, make_tools
 from viewer_app.views.base import CANVAS_WORDS
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from viewer_app.renderers.base import Renderer
     from viewer_app.state import Color
     from viewer_app.views._gaussians.look import Look
+    from viewer_app.views._gaussians.navigate import Navigate
     from viewer_app.views._gaussians.tool import Tool
     from viewer_app.views.base import KeyHelp, Section, Value, View
 
@@ -100,11 +102,20 @@ class GaussianView:
         if self.settings.coarse_ms < math.inf and (scale := self.content.first_scale) < 1.0:
             self._coarse, self._moved_at = scale, time.monotonic()
 
-    def use_camera(self, camera: Camera) -> None:
-        """Draw with exactly this camera until the user moves it."""
-        sight = self.content.sight
-        self.orbit.take(camera, bounds(sight.means)[0] if sight is not None else np.zeros(3))
+    def use_camera(self, camera: Camera, pivot: np.ndarray | None = None) -> None:
+        """Draw with exactly this camera until the user moves it. `pivot`: (3,) what to orbit around then, as far as that
+        lies on its line of sight; None: the middle of the scene."""
+        if pivot is None:
+            sight = self.content.sight
+            pivot = bounds(sight.means)[0] if sight is not None else np.zeros(3)
+        self.orbit.take(camera, pivot)
         self._camera, self._seen_in, self.framed = camera, None, True
+
+    def fly_to(self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None) -> None:
+        """Go to exactly this camera on a way that the eye can follow, as the loop goes on; the user may interrupt that.
+        0 seconds: at once. `pivot`: as in `use_camera`, None: what is orbited around now."""
+        navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
+        navigate.fly_to(camera, seconds, pivot)
 
     def look_with(self, camera: Camera | None) -> None:
         """Draw with exactly this camera, which nobody moves; None: look at the whole scene, as at first sight of it."""
@@ -289,7 +300,7 @@ class GaussianView:
 
     @property
     def sections(self) -> Sequence[Section]:
-        return [section for tool in self.tools.values() for section in tool.sections()]
+        return in_order([section for tool in self.tools.values() for section in tool.sections()])
 
     @property
     def keys(self) -> Sequence[KeyHelp]:

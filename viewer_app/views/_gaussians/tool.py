@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from viewer_app.views.base import KeyHelp, Section
     from viewer_app.views.gaussians import GaussianView
 
-_TOOLS: dict[str, str] = {"look": "Look", "navigate": "Navigate"}
+_TOOLS: dict[str, str] = {"look": "Look", "inspect": "Inspect", "navigate": "Navigate"}
 """The module of each tool and its class, in the order in which events are offered to them."""
+
+_SECTIONS = "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
+"""Titles of the parts of the panel, from above, whoever takes events first; others come last."""
 
 
 class Tool:
@@ -84,3 +87,8 @@ def make_tools(view: GaussianView) -> dict[str, Tool]:
     made = [getattr(import_module(f"viewer_app.views._gaussians.{module}"), cls)(view)
             for module, cls in _TOOLS.items()]
     return {tool.name: tool for tool in made}
+
+
+def in_order(sections: Sequence[Section]) -> list[Section]:
+    """As they lie in the panel."""
+    return sorted(sections, key=lambda s: _SECTIONS.index(s.title) if s.title in _SECTIONS else len(_SECTIONS))
