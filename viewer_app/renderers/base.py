@@ -6,6 +6,7 @@ does not depend on which one drew it. `tests/test_renderers.py` runs one conform
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
@@ -31,6 +32,16 @@ TRANSMITTANCE_MIN = 1e-4
 """A pixel is finished before the Gaussian that would take its transmittance to this or below."""
 MARK_COLOR = (1.0, 0.25, 0.85)
 """RGB of what a selection marks."""
+BODY_SIGMAS = 2.0
+"""Where the surface of a Gaussian drawn as a body lies, in standard deviations."""
+RING_PX = 1.5
+"""Width of outlines in pixels."""
+RING_INSIDE = 0.06
+"""Alpha of what an outline encloses, so that what lies far behind is hidden."""
+LIGHT = (-0.4, -0.6, -math.sqrt(0.48))
+"""Unit vector towards the light, camera axes: from above and a little to the left."""
+AMBIENT = 0.25
+"""Share of a body's colour where no light falls."""
 COVARIANCE_MAX = 1e19
 """Gaussians whose projected covariance has a larger trace (a radius of 10^9 pixels) are left out: float32
 determinants end there, and gsplat draws nothing for them either."""
@@ -51,11 +62,17 @@ class RenderOptions:
     depth: bool = True
     """Whether accumulated depth is wanted besides colour and alpha."""
     paint: Paint = "color"
-    """What is drawn of each Gaussian. color: as it was trained. normals: the direction of its shortest axis, towards
-    the camera, in camera axes (x right, y down, z forward), as (n + 1) / 2. ellipsoids: a solid, shaded body; rings:
-    its outline; both where its density has fallen to the same share. points: its centre, a disc of `point_px`.
+    """What is drawn of each Gaussian.
+
+    color: as it was trained. normals: the same with another colour, the direction of its shortest axis, towards the
+    camera, in camera axes (x right, y down, z forward), as (n + 1) / 2.
+    ellipsoids: a solid, shaded body that ends at `BODY_SIGMAS`; the nearest surface is seen, and its camera z is the
+    depth. rings: the outline of that body's ellipse, `RING_PX` wide, nearest centre first. points: its centre, a disc
+    of `point_px` with a smooth edge, if the centre lies in the picture. Of these three, whatever `mode` is, those are
+    drawn whose opacity reaches `ALPHA_MIN`, and opacity counts no further.
     overdraw: the colour is the number of Gaussians whose alpha reaches `ALPHA_MIN` in the pixel, whether or not others
-    hide them, in all three channels, and alpha is 1 where there are any."""
+    hide them, in all three channels, alpha is 1 where there are any, and depth is that of color.
+    `reference_paints.py` has the formulas."""
     scale: float = 1.0
     """Multiplies the Gaussians' standard deviations."""
     point_px: float = 3.0

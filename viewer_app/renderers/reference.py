@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from viewer_app.errors import RendererError
-from viewer_app.renderers.activation import Activated, activate
+from viewer_app.renderers.activation import Activated, activate, selected
 from viewer_app.renderers.base import (
-    ALPHA_MAX,
     ALPHA_MIN,
+    BODY_SIGMAS,
     COVARIANCE_MAX,
     EPS_2D,
+    MARK_COLOR,
     TRANSMITTANCE_MIN,
     HostReader,
     Pixels,
     RenderOptions,
 )
+from viewer_app.renderers.reference_paints import Bodies, bodies, coverage, normal_colors, solid
 from viewer_app.scene import NOTHING
+from viewer_app.selecting import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from ipc.interop.base import PixelSource
     from viewer_app.cameras import Camera
     from viewer_app.scene import GaussianScene
+
+DEFAULT = RenderOptions()
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,14 @@ class Projected:
     """(M,)."""
     rgbz: np.ndarray
     """(M, 4) colour and camera z."""
+    bodies: Bodies | None = None
+    """Their surfaces, where these are drawn."""
+
+    def pixels(self, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+        """The boxes of a picture's pixels whose centres lie in the half boxes: first column and row (M, 2), and end."""
+        low = np.maximum(np.ceil(self.centers - self.half_boxes - 0.5), 0).astype(np.int64)
+        high = np.minimum(np.floor(self.centers + self.half_boxes - 0.5) + 1, [width, height]).astype(np.int64)
+        return low, np.maximum(high, low)
 
 
 @dataclass(frozen=True)
@@ -112,15 +125,24 @@ class ReferenceRenderer(HostReader):
         begin = time.perf_counter()
         projected = None
         if self._scene is not None and len(self._scene):
-            projected = project(self._scene, camera, options)
+            shown, marked = _selected(self._scene, options)
+            projected = project(shown, camera, options, marked)
         middle = time.perf_counter()
-        sums, transmittance = blend(projected, camera.width, camera.height)
+        size = camera.width, camera.height
+        if projected is not None and projected.bodies is not None:
+            sums, alpha = solid(projected, projected.bodies, camera.near, size)
+        else:
+            sums, transmittance = blend(projected, *size, options)
+            alpha = 1 - transmittance
+        if options.paint == "overdraw" and projected is not None:
+            sums[..., :3] = count(projected, *size)[..., None]
+            alpha = np.minimum(sums[..., 0], 1)
         self._timings["project"] = (middle - begin) * 1e3
         self._timings["draw"] = (time.perf_counter() - middle) * 1e3
         sums = sums.astype(np.float32)
         depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
         return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),
-                                       (1 - transmittance).astype(np.float32), depth), self._ctx)
+                                       alpha.astype(np.float32), depth), self._ctx)
 
     def scene(self) -> GaussianScene:
         self._check_open()
@@ -135,15 +157,27 @@ class ReferenceRenderer(HostReader):
             raise RendererError("reference: this renderer is closed; make a new one")
 
 
-def project(a: Activated, camera: Camera, options: RenderOptions) -> Projected:
-    """Where each Gaussian lies in the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu)."""
+def _selected(a: Activated, options: RenderOptions) -> tuple[Activated, np.ndarray]:
+    """Those that are to be drawn, and which of them are marked, (M,) bool."""
+    if options.selection == EVERYTHING:
+        return a, np.zeros(len(a), bool)
+    shown, marked = selected(a.scene(), a.kept, options)
+    arrays = (x[shown] for x in (a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN))
+    return Activated(*arrays, a.sh_degree, a.skipped), marked[shown]
+
+
+def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.ndarray | None = None) -> Projected:
+    """Where each Gaussian lies in the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu).
+
+    `marked`: (M,) bool, which of them stand out."""
     means = a.means.astype(np.float64)
     world_to_camera = camera.viewmat[:3, :3]
     p = means @ world_to_camera.T + camera.viewmat[:3, 3]
     index = np.flatnonzero((p[:, 2] >= camera.near) & (p[:, 2] <= camera.far))
     p = p[index]
     # m m^T is the covariance in camera space (quat_scale_to_covar_preci, covarW2C in include/Utils.cuh).
-    m = world_to_camera @ (rotations(a.quats[index]) * a.scales[index].astype(np.float64)[:, None, :])
+    axes = world_to_camera @ rotations(a.quats[index])
+    m = axes * (a.scales[index].astype(np.float64) * options.scale)[:, None, :]
 
     focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
     size = np.array([camera.width, camera.height], np.float64)
@@ -168,24 +202,36 @@ def project(a: Activated, camera: Camera, options: RenderOptions) -> Projected:
     xx, xy, yy = cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D
 
     opacities = a.opacities[index].astype(np.float64)
-    if options.mode == "antialiased":
+    by_opacity = options.paint in ("color", "normals", "overdraw")
+    if options.mode == "antialiased" and by_opacity:
         opacities = opacities * np.sqrt(det_sharp / det)
     # exp(-sigma) opacity = 1/255 at this many standard deviations.
-    reach = np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1)))
+    reach = np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1))) if by_opacity else np.full(len(p), BODY_SIGMAS)
     half_boxes = reach[:, None] * np.sqrt(np.stack([xx, yy], axis=1))
     visible = (opacities >= ALPHA_MIN) & (xx + yy < COVARIANCE_MAX)
+    if options.paint == "points":
+        half_boxes = np.full((len(p), 2), options.point_px / 2 + 0.5)
+        visible &= ((centers >= 0) & (centers < size)).all(axis=1)
     visible &= ((centers + half_boxes > 0) & (centers - half_boxes < size)).all(axis=1)
 
     order = np.flatnonzero(visible)
     # gsplat sorts the bits of float32 depths, stably (csrc/IntersectTile.cu).
     order = order[np.argsort(p[order, 2].astype(np.float32), kind="stable")]
     degree = a.sh_degree if options.sh_degree is None else min(options.sh_degree, a.sh_degree)
+    shapes = None
+    if options.paint == "ellipsoids":
+        shapes = bodies(jacobian[order], m[order], np.stack([xx, xy, yy], axis=1)[order], det[order])
     index = index[order]
-    # From the camera's centre to the mean, in world axes (rendering.py).
-    rgb = colors(a.sh0[index], a.shN[index], p[order] @ world_to_camera, degree)
+    if options.paint == "normals":
+        towards = np.array([[0.0, 0.0, 1.0]]) if camera.model == "ortho" else p[order]
+        rgb = normal_colors(axes[order], a.scales[index], towards)
+    else:  # from the camera's centre to the mean, in world axes (rendering.py)
+        rgb = colors(a.sh0[index], a.shN[index], p[order] @ world_to_camera, degree)
+    if marked is not None:
+        rgb[marked[index]] = (rgb[marked[index]] + MARK_COLOR) / 2
     conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
     return Projected(centers[order], conics[order], half_boxes[order], opacities[order],
-                     np.column_stack([rgb, p[order, 2]]))
+                     np.column_stack([rgb, p[order, 2]]), shapes)
 
 
 def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -237,7 +283,20 @@ def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int
     return np.maximum(rgb + 0.5, 0)
 
 
-def blend(projected: Projected | None, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+def count(projected: Projected, width: int, height: int) -> np.ndarray:
+    """How many Gaussians reach `ALPHA_MIN` at each pixel, (H, W) float64."""
+    counts = np.zeros((height, width))
+    columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
+    for (x0, y0), (x1, y1), (cx, cy), conic, opacity in zip(
+            *projected.pixels(width, height), projected.centers, projected.conics, projected.opacities, strict=True):
+        d = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
+        alpha, there = coverage(RenderOptions(), d, conic, opacity)
+        counts[y0:y1, x0:x1] += there & (alpha >= ALPHA_MIN)
+    return counts
+
+
+def blend(projected: Projected | None, width: int, height: int,
+          options: RenderOptions = DEFAULT) -> tuple[np.ndarray, np.ndarray]:
     """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and the
     transmittance (H, W) that is left."""
     sums = np.zeros((height, width, 4))
@@ -245,19 +304,17 @@ def blend(projected: Projected | None, width: int, height: int) -> tuple[np.ndar
     finished = np.zeros((height, width), bool)
     if projected is None:
         return sums, transmittance
-    low = np.maximum(np.ceil(projected.centers - projected.half_boxes - 0.5), 0).astype(np.int64)
-    high = np.minimum(np.floor(projected.centers + projected.half_boxes - 0.5) + 1, [width, height]).astype(np.int64)
     columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
-    for (x0, y0), (x1, y1), (cx, cy), (a, b, c), opacity, rgbz in zip(
-            low, high, projected.centers, projected.conics, projected.opacities, projected.rgbz, strict=True):
+    for (x0, y0), (x1, y1), (cx, cy), conic, opacity, rgbz in zip(
+            *projected.pixels(width, height), projected.centers, projected.conics, projected.opacities, projected.rgbz,
+            strict=True):
         box = slice(y0, y1), slice(x0, x1)
         done = finished[box]
         if done.all():  # also where no pixel's centre lies in the box
             continue
-        dx, dy = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
-        sigma = 0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy
-        alpha = np.minimum(ALPHA_MAX, opacity * np.exp(-sigma))
-        hit = (sigma >= 0) & (alpha >= ALPHA_MIN) & ~done
+        d = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
+        alpha, there = coverage(options, d, conic, opacity)
+        hit = there & (alpha >= ALPHA_MIN) & ~done
         before = transmittance[box]
         after = before * (1 - alpha)
         ends = hit & (after <= TRANSMITTANCE_MIN)  # this pixel stops before this Gaussian
