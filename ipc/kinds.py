@@ -21,6 +21,10 @@ memory     "samples" (N, 13), float64, at most 4096 rows, the oldest first: what
            meta "device": "cuda:0", or "cpu" as long as only the host's memory is known; "gpu": its name, "total": its
            bytes; "hz"; "snapshot": what the newest full snapshot is called (`ipc.taken`), "" before there is one;
            "snapshots": how many there were; "trouble": why there is less than there could be.
+scalars    numbers over the course of a training. "rows" (R, 7), float64, at most SCALAR_ROWS: of each series its rows,
+           the oldest first, SCALAR_COLUMNS says what stands in each; those of series s up to "ends" (S,) int32, at most
+           SCALAR_SERIES; "names" uint8, S texts. Texts are UTF-8, each ended by a zero byte.
+           meta "step": the newest step; "trouble": why there is less than there could be.
 overlay    what is drawn over another stream's picture (`StreamInfo.over`), in its pixels: (0, 0) is its upper left
            corner, x goes right, y down, the middle of the first pixel is (0.5, 0.5). All tensors but "boxes" may be
            missing; N, M, L, T count boxes, groups of points, lines, notes. Texts are UTF-8, each ended by a zero byte.
@@ -65,6 +69,12 @@ MEMORY_COLUMNS = ("time", "step", "allocated", "low", "peak", "active", "request
 allocator counts them: allocated, at that time, the least since the row before (low) and the most (peak); and the most
 since the row before of active, requested, reserved, inactive_split. host: the process's resident bytes, likewise.
 Counts since the process began: allocations, retries (of cudaMalloc, after cached memory was given back), ooms."""
+SCALAR_SERIES, SCALAR_ROWS, SCALAR_TEXT = 64, 1 << 16, 1 << 15
+"""The most series of a frame of kind scalars, rows of all of them, and bytes of their names."""
+SCALAR_COLUMNS = ("step", "time", "value", "low", "high", "count", "broken")
+"""step, time (seconds since the epoch): of the row's last sample. value: the mean of its finite samples, and if there
+are none the last one; low, high: their extremes, NaN if there are none. count: how many samples it stands for, broken:
+how many of them are not finite."""
 OVERLAY_MOST = {"boxes": 10_000, "points": 100_000, "vertices": 200_000, "notes": 1_000, "text": 1 << 20,
                 "runs": 1 << 22, "mask_bytes": 1 << 28, "side": 1 << 15}
 """The most of each in one overlay: boxes, points in all, vertices of lines, notes, bytes of texts, runs, bytes of
@@ -137,6 +147,20 @@ def _check_memory(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
                        ("snapshots", int)):
         if type(meta.get(name, kind())) is not kind:
             raise ValueError(f"{name!r} is {meta[name]!r}, not of type {kind.__name__}")
+
+
+def _check_scalars(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
+    if set(tensors) != {"rows", "ends", "names"}:
+        raise ValueError(f"scalars are 'rows', 'ends' and 'names', not {sorted(tensors)}")
+    width = len(SCALAR_COLUMNS)
+    for name, wanted, most, tail in (("rows", "float64", SCALAR_ROWS, (width,)), ("ends", "int32", SCALAR_SERIES, ()),
+                                     ("names", "uint8", SCALAR_TEXT, ())):
+        dtype, shape = tensors[name]
+        if dtype != wanted or len(shape) != 1 + len(tail) or shape[1:] != tail or not 1 <= shape[0] <= most:
+            raise ValueError(f"{name} are {dtype} of shape {shape}, not {wanted} of shape "
+                             f"({', '.join([f'1 to {most}', *map(str, tail)])})")
+    if not isinstance(meta.get("trouble", ""), str):
+        raise ValueError(f"'trouble' is {meta['trouble']!r}, not of type str")
 
 
 _OVERLAY: dict[str, tuple[str, tuple[int | str, ...]]] = {
@@ -237,6 +261,7 @@ _CHECKS: dict[str, Callable[[Mapping[str, Spec], Mapping[str, Any]], None]] = {
     "memory": _check_memory,
     "overlay": _check_overlay,
     "cameras": _check_cameras,
+    "scalars": _check_scalars,
 }
 SHOWABLE = ("image", "gaussians")
 """The kinds of what `splatview.publish` takes so far."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from splatview.pausing import paused, wait_while_paused
     from splatview.publishing import close, publish
     from splatview.reading import frames
+    from splatview.scalars import log
     from splatview.window import Window
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ _HOME = {
     "frames": "reading",
     "gl": "",
     "grab": "grabbing",
+    "log": "scalars",
     "paused": "pausing",
     "publish": "publishing",
     "publish_cameras": "camera_views",
@@ -42,8 +44,8 @@ _HOME = {
 }
 """The module of each name; "" for what is a module itself."""
 
-__all__ = ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "paused", "publish", "publish_cameras",
-           "publish_memory", "show", "wait_while_paused"]
+__all__ = ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "log", "paused", "publish",
+           "publish_cameras", "publish_memory", "show", "wait_while_paused"]
 
 
 def __getattr__(name: str) -> Any:

@@ -126,6 +126,8 @@ def close() -> None:
         cameras.end()
     if (grabbing := sys.modules.get("splatview.grabbing")) is not None:
         grabbing.end()
+    if (scalars := sys.modules.get("splatview.scalars")) is not None:
+        scalars.end()
     with _lock:
         _entries.clear()
         if _publisher is not None:

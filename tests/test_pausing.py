@@ -134,6 +134,22 @@ def test_the_log_says_it_once_and_who_did_it(viewer: Subscriber, run: Any, caplo
         assert "goes on after" in caplog.records[1].getMessage()
 
 
+def test_one_viewer_resumes_what_another_paused(wait_until: Callable[..., Any]) -> None:
+    splatview.publish(torch.zeros(4, 4))
+    viewers = [Subscriber(), Subscriber()]
+    try:
+        for viewer in viewers:
+            wait_until(lambda v=viewer: (v.poll(), v.runs and v.runs[0].welcomed)[-1])
+        viewers[0].runs[0].set_paused(True)
+        wait_until(lambda: (viewers[1].poll(), viewers[1].runs[0].paused)[-1])
+        viewers[1].runs[0].set_paused(False)
+        wait_until(lambda: not splatview.paused())
+        assert splatview.wait_while_paused(PATIENCE)
+    finally:
+        for viewer in viewers:
+            viewer.close()
+
+
 def test_without_a_viewer_nothing_waits_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
     assert splatview.wait_while_paused()  # before there is a run
     splatview.publish(torch.zeros(4, 4))

@@ -51,7 +51,7 @@ def test_the_command_line_loads_nothing_heavy() -> None:
 def test_the_public_surface() -> None:
     import splatview
 
-    assert splatview.__all__ == ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "paused",
+    assert splatview.__all__ == ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "log", "paused",
                                  "publish", "publish_cameras", "publish_memory", "show", "wait_while_paused"]
     for name in splatview.__all__:
         assert getattr(splatview, name) is not None

@@ -1,0 +1,147 @@
+"""`splatview.log` of numbers that lie on the GPU: nothing waits, and each is plotted as it was at its call."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import splatview
+from ipc import Subscriber
+from splatview import scalars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.cuda
+
+
+def rows_of(viewer: Subscriber, samples: int, wait_until: Callable[..., Any]) -> np.ndarray:
+    """The rows of the only series, once so many samples are seen."""
+    def newest() -> np.ndarray | None:
+        viewer.poll()
+        for stream in viewer.streams:
+            stream.open()
+            frame = stream.read()
+            if frame is not None:
+                with frame:
+                    rows = np.array(frame.tensors["rows"].array)
+                if rows[:, 5].sum() == samples:
+                    return rows
+        return None
+
+    found: list[np.ndarray] = []
+
+    def there() -> bool:
+        rows = newest()
+        if rows is not None:
+            found.append(rows)
+        return rows is not None
+
+    wait_until(there)
+    return found[-1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64])
+def test_each_number_is_plotted_as_it_was(dtype: torch.dtype, wait_until: Callable[..., Any]) -> None:
+    loss = torch.zeros((), dtype=dtype, device="cuda")
+    for step in range(100):
+        loss.fill_(step)
+        splatview.log(step, loss=loss)
+        loss.fill_(-1)  # what comes later on the stream does not reach it
+    with Subscriber() as viewer:
+        rows = rows_of(viewer, 100, wait_until)
+    assert rows[:, 2].tolist() == list(range(100))
+
+
+def test_a_number_that_requires_a_gradient_or_has_a_dimension(wait_until: Callable[..., Any]) -> None:
+    x = torch.full((1,), 2.0, device="cuda", requires_grad=True)
+    splatview.log(0, it=x)
+    splatview.log(1, it=x * 2)
+    with Subscriber() as viewer:
+        assert rows_of(viewer, 2, wait_until)[:, 2].tolist() == [2, 4]
+
+
+def test_the_call_does_not_wait_for_the_gpu(wait_until: Callable[..., Any]) -> None:
+    loss = torch.ones((), device="cuda")
+    splatview.log(0, loss=loss)  # pinned memory is allocated once
+    torch.cuda.synchronize()
+    calls = 1
+
+    def returned_first() -> bool:  # unless this process was stopped meanwhile
+        nonlocal calls
+        busy = torch.cuda.Event()
+        torch.cuda._sleep(2_000_000_000)  # about a second
+        splatview.log(calls, loss=loss + calls)
+        busy.record()
+        calls += 1
+        return not busy.query()
+
+    wait_until(returned_first)
+    with Subscriber() as viewer:
+        assert rows_of(viewer, calls, wait_until)[:, 2].tolist() == list(range(1, calls + 1))
+
+
+def test_other_streams_and_numbers_beside_it(wait_until: Callable[..., Any]) -> None:
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        splatview.log(0, loss=torch.full((), 3.0, device="cuda"))
+    splatview.log(1, loss=4.0)
+    with Subscriber() as viewer:
+        rows = rows_of(viewer, 2, wait_until)
+    assert rows[:, :1].ravel().tolist() == [0, 1]
+    assert rows[:, 2].tolist() == [3, 4]
+
+
+def test_nothing_is_queued_while_a_graph_is_captured(wait_until: Callable[..., Any]) -> None:
+    x = torch.zeros((), device="cuda")
+    splatview.log(0, it=x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x += 1
+        splatview.log(1, it=x)
+    for _ in range(3):
+        graph.replay()
+    splatview.log(2, it=x)
+    with Subscriber() as viewer:
+        rows = rows_of(viewer, 2, wait_until)
+    assert rows[:, 0].tolist() == [0, 2]
+    assert rows[1, 2] == 3
+
+
+def test_more_than_the_slots_are_not_kept(wait_until: Callable[..., Any]) -> None:
+    from splatview.adapt.gpu_scalars import SLOTS
+
+    x = torch.zeros((), device="cuda")
+    splatview.log(0, it=x)
+    torch.cuda.synchronize()
+    time.sleep(0.3)
+    torch.cuda._sleep(4_000_000_000)
+    for step in range(1, 2 * SLOTS):
+        splatview.log(step, it=x)
+    logger = scalars._logger
+    assert logger is not None
+    pinned = logger._pinned
+    assert pinned is not None
+    lost = pinned.lost
+    torch.cuda.synchronize()
+    wait_until(lambda: not logger.waiting)
+    with Subscriber() as viewer:
+        rows = rows_of(viewer, 2 * SLOTS - lost, wait_until)
+    assert len(rows) >= SLOTS
+    wait_until(lambda: all(len(pool.free) == SLOTS for pool in pinned._pools.values()))
+
+
+def test_closing_takes_the_last_numbers_with_it(wait_until: Callable[..., Any]) -> None:
+    x = torch.full((), 5.0, device="cuda")
+    splatview.log(0, it=x)
+    with Subscriber() as viewer:
+        rows_of(viewer, 1, wait_until)
+        splatview.log(1, it=x + 1)
+        scalars.end()
+        assert rows_of(viewer, 2, wait_until)[-1, 2] == 6
