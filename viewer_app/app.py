@@ -15,6 +15,7 @@ from viewer_app.garbage import Garbage
 from viewer_app.governor import Governor
 from viewer_app.gpu_work import GpuWork
 from viewer_app.pictures import save_png
+from viewer_app.recorder.recorder import Recorder
 from viewer_app.seat import Seat
 from viewer_app.sources import make_subscriber
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from viewer_app.events import Event
     from viewer_app.guests import Guests
     from viewer_app.memo import Memo
+    from viewer_app.recorder.options import RecordOptions
     from viewer_app.screens.base import Screen
     from viewer_app.sources import FileSource
     from viewer_app.state import State
@@ -58,6 +60,8 @@ class AppOptions:
     """The share of the GPU's time that the viewer takes at most while a run that it shows needs it; 1: no limit."""
     memo: Memo | None = None
     """What is remembered from one time to the next; None: nothing is."""
+    record: RecordOptions | None = None
+    """What is recorded of scenes; None: nothing."""
 
 
 class App:
@@ -90,6 +94,8 @@ class App:
         self.catalogue = self.catalogue_type(subscriber, screen.ctx, self.work, wake=screen.wake)
         if self.options.memo is not None:
             self.catalogue.memo = self.options.memo
+        if self.options.record is not None and self.options.record.on:
+            self.catalogue.recorder = Recorder(self.options.record, self.work, screen.wake)
         self._asked = [self.catalogue.open_file(path) for path in self.options.files]
         if self.options.watched:
             self.seats.append(self._seat(screen))

@@ -15,7 +15,7 @@ from viewer_app.gpu_memory import GpuMemory
 from viewer_app.matching import first_choice, match_streams
 from viewer_app.memo import Memo
 from viewer_app.overlays import Overlays
-from viewer_app.sources import FileSource, StreamSource
+from viewer_app.sources import FileSource, StreamSource, file_source
 from viewer_app.state import Entry
 from viewer_app.views import make_view
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ipc import Subscriber
     from viewer_app.gpu_work import GpuWork
     from viewer_app.pane import Pane
+    from viewer_app.recorder.recorder import Recorder
     from viewer_app.sources import Source
     from viewer_app.views.base import View
 
@@ -76,6 +77,8 @@ class Catalogue:
         self.slots: dict[str, Slot] = {}
         self.panes: list[Pane] = []
         """Who looks."""
+        self.recorder: Recorder | None = None
+        """Takes snapshots of scenes. To be set before there are streams."""
         self.memo = Memo()
         """What is remembered for the next time."""
         self.gpu_memory = GpuMemory(ctx)
@@ -189,7 +192,7 @@ class Catalogue:
 
     def open_file(self, file: Path | FileSource, pane: Pane | None = None) -> FileSource:
         """Add a file to the list, for a pane to show; a thread reads it, or does already."""
-        source = file if isinstance(file, FileSource) else FileSource(file)
+        source = file if isinstance(file, FileSource) else file_source(file)
         source.wake, path = self._wake, source.file
         key = str(path.absolute())
         if key in self.slots:
@@ -344,7 +347,8 @@ class Catalogue:
         self.slots.clear()
         closers: list[Callable[[], None]] = [slot.source.close for slot in slots]
         closers += [slot.close_views for slot in slots]
-        for close in [*closers, self.subscriber.close]:
+        recorder = [self.recorder.close] if self.recorder is not None else []
+        for close in [*closers, *recorder, self.subscriber.close]:
             try:
                 close()
             except Exception:

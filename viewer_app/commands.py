@@ -12,6 +12,7 @@ import tyro
 
 if TYPE_CHECKING:
     from viewer_app.guests import Guests
+    from viewer_app.recorder.options import RecordOptions
     from viewer_app.screens.base import Screen
 
 
@@ -42,23 +43,24 @@ class _Viewer:
     vsync: bool = True
     """Wait for the display's refresh, so that pictures do not tear."""
 
-    def _serve(self, command: str, files: tuple[Path, ...], run: str | None) -> None:
-        """Open the viewer and show files and runs until it is closed. `run` as in AppOptions."""
+    def _serve(self, command: str, files: tuple[Path, ...], run: str | None,
+               record: RecordOptions | None = None) -> None:
+        """Open the viewer and show files and runs until it is closed. `run` and `record` as in AppOptions."""
         self._check(command)
         if not files:
             _check_runs_can_be_found()
         from viewer_app.app import App, AppOptions
         from viewer_app.memo import Memo, memo_file
         from viewer_app.screens.base import parse_size
-        from viewer_app.sources import FileSource
+        from viewer_app.sources import entries_of, file_source
 
         size = parse_size(self.size)
-        begun = tuple(FileSource(path) for path in files)  # they are read while the screen is being opened
+        begun = tuple(file_source(path) for path in entries_of(files))  # they are read while the screen is being opened
         screen = self._open_screen(size)
         guests = self._open_doors(screen, run)
         App(screen, AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
                                watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
-                               memo=Memo(memo_file())),
+                               memo=Memo(memo_file()), record=record),
             guests=guests).serve()
 
     def _check(self, command: str) -> None:
@@ -127,13 +129,30 @@ class Serve(_Viewer):
     """
 
     files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FILE ...]")] = ()
-    """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints), pictures or memory snapshots to show."""
+    """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints), pictures, memory snapshots, or what --record kept, to
+    show."""
     run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """Follow this run alone: its id, the beginning of it, its name or its process id. Default: all."""
 
+    record: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Keep snapshots of every scene that is published here, whether it is shown or not, to look at again later:
+    splatview serve FOLDER. A folder that was recorded into before is gone on with."""
+    record_every: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Steps between two snapshots, at first. When there is no more room, every second one is dropped and N doubles.
+    Default: 100 versions, or 10 seconds where they come slowly."""
+    record_memory: Annotated[int, tyro.conf.arg(metavar="MB")] = 512
+    """Room in memory for snapshots of the scenes that are shown: the bar under the picture goes back through them. 0:
+    keep none."""
+    record_disk: Annotated[int, tyro.conf.arg(metavar="MB")] = 20_000
+    """The same for what --record keeps in its folder."""
+
     def execute(self) -> None:
+        from viewer_app.recorder.options import RecordOptions
+
+        record = RecordOptions(self.record, self.record_every, self.record_memory, self.record_disk)
+        record.check("serve")
         _leave_on_signals()
-        self._serve("serve", self.files, self.run)
+        self._serve("serve", self.files, self.run, record)
 
 
 @dataclass(frozen=True)

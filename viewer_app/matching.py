@@ -36,7 +36,7 @@ def match_streams(catalogue: Catalogue) -> None:
             slot.entry.group, slot.entry.fault = _group(stream), ""
         else:
             entry = Entry(f"{stream.run.id}/{stream.name}", _group(stream), stream.name, stream.kind)
-            slots[entry.key] = Slot(entry, StreamSource(stream))
+            slots[entry.key] = Slot(entry, StreamSource(stream, catalogue.recorder))
         catalogue.list_changed()
     present = {id(stream) for stream in there}
     for slot in followed.values():

@@ -53,8 +53,6 @@ class GaussianScene:
     """What a reader wants said about this scene, one line each."""
     background: tuple[float, float, float] | None = None
     """The colour that comes with it, RGB in [0, 1]."""
-    background: tuple[float, float, float] | None = None
-    """The colour that comes with it, RGB in [0, 1]."""
 
     def __len__(self) -> int:
         return len(self.means)

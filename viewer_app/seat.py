@@ -35,7 +35,7 @@ from viewer_app.governor import after
 from viewer_app.keeping import keep_picture
 from viewer_app.panes import Panes
 from viewer_app.phrases import caption_of
-from viewer_app.sources import StreamSource
+from viewer_app.sources import StreamSource, entries_of
 from viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:
@@ -278,8 +278,8 @@ class Seat(Following):
 
     def drop(self, paths: Iterable[str]) -> None:
         """Open files, and show the last of them."""
-        for path in paths:
-            self.catalogue.open_file(Path(path), self.panes.active)
+        for path in entries_of(map(Path, paths)):
+            self.catalogue.open_file(path, self.panes.active)
 
     def area(self) -> Rect:
         """The part of the screen that the pictures have."""
