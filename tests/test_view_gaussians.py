@@ -85,6 +85,8 @@ def test_updates_keep_the_camera_and_f_frames_again(gaussians: GaussianView, scr
     shown(gaussians, screen)
     np.testing.assert_array_equal(gaussians.orbit.camera(W, H).viewmat, camera)
     assert gaussians.handle(Key("f"), RECT)
+    assert gaussians.tick(10.0)  # it flies there
+    assert gaussians.tick(20.0)
     shown(gaussians, screen)
     assert np.abs(gaussians.orbit.camera(W, H).viewmat - camera).max() > 0.1
 

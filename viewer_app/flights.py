@@ -42,10 +42,10 @@ class Flight:
 def _between(a: np.ndarray, b: np.ndarray, t: float) -> np.ndarray:
     """The rotation that is `t` of the way from one to another, around one axis."""
     by = b @ a.T
-    angle = math.acos(float(np.clip((np.trace(by) - 1) / 2, -1, 1)))
+    axis = np.array([by[2, 1] - by[1, 2], by[0, 2] - by[2, 0], by[1, 0] - by[0, 1]])
+    angle = math.atan2(float(np.linalg.norm(axis)), float(np.trace(by)) - 1)
     if angle < 1e-9:
         return b
-    axis = np.array([by[2, 1] - by[1, 2], by[0, 2] - by[2, 0], by[1, 0] - by[0, 1]])
     if math.pi - angle < 1e-4:  # half a turn: the axis is what it leaves alone
         axis = np.linalg.svd(by - np.eye(3))[2][-1]
     return turned(axis / np.linalg.norm(axis), angle * t) @ a

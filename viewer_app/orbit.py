@@ -169,6 +169,24 @@ class Orbit:
         self.target = self.target + self.rotation.T @ offset * (1 - factor)
         self.distance = distance
 
+    def look_along(self, forward: np.ndarray) -> None:
+        """Turn around the target until the camera looks in this direction (3,), upright."""
+        forward = forward / np.linalg.norm(forward)
+        up = self.up / np.linalg.norm(self.up)
+        if abs(forward @ up) > 0.999:  # straight down or up: what is ahead now stays above or below the middle
+            seen = float(self.rotation[2] @ up)
+            ahead = self.rotation[2] - seen * up if abs(seen) < 0.999 else self.rotation[1] * np.sign(seen)
+            up = -np.sign(forward @ up) * ahead
+        right = np.cross(forward, up)
+        right /= np.linalg.norm(right)
+        self.rotation = np.stack([right, np.cross(forward, right), forward])
+
+    def center(self, point: np.ndarray) -> None:
+        """Orbit around this point (3,) from now on: it comes to the middle of the picture, as large as it was."""
+        depth = float(self.rotation[2] @ (point - self.position))
+        self.distance = _between(self.distance if self.model == "ortho" else depth)
+        self.target = np.array(point, np.float64)
+
     # -- events ----------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:

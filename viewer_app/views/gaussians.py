@@ -12,7 +12,6 @@ from viewer_app.cameras import bounds
 from viewer_app.controls import Orbit, Rect
 from viewer_app.desk import Desk
 from viewer_app.errors import ViewerError
-from viewer_app.events import Pinch, PointerPress, Wheel
 from viewer_app.flights import SECONDS
 from viewer_app.governor import scaled
 from viewer_app.gpu_work import GpuWork
@@ -103,8 +102,8 @@ class GaussianView:
             self._coarse, self._moved_at = scale, time.monotonic()
 
     def use_camera(self, camera: Camera, pivot: np.ndarray | None = None) -> None:
-        """Draw with exactly this camera until the user moves it. `pivot`: (3,) what to orbit around then, as far as that
-        lies on its line of sight; None: the middle of the scene."""
+        """Draw with exactly this camera until the user moves it. `pivot`: (3,) what to orbit around then, as far as
+        that lies on its line of sight; None: the middle of the scene."""
         if pivot is None:
             sight = self.content.sight
             pivot = bounds(sight.means)[0] if sight is not None else np.zeros(3)
@@ -152,6 +151,11 @@ class GaussianView:
         """Where it was drawn last."""
         return self._rect
 
+    @property
+    def fixed(self) -> bool:
+        """Whether it is seen with exactly a camera that was given, which nobody has moved yet."""
+        return self._camera is not None
+
     def moved(self) -> None:
         """The user has moved `orbit`: look from there."""
         self._camera = self._seen_in = None
@@ -162,7 +166,8 @@ class GaussianView:
         content, size = self.content, (rect.width, rect.height)
         assert content.facts is not None
         if not self.framed and content.facts.count and content.sight is not None:
-            camera = content.sight.camera(*size, self.orbit.up)
+            navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
+            camera = content.sight.camera(*size, navigate.first_up())
             model = self.orbit.model
             self.orbit.take(camera, content.sight.middle)
             self.orbit.model = model
@@ -271,9 +276,9 @@ class GaussianView:
                 return again
         return False
 
-    def go_on_from_here(self, event: Event) -> None:
-        """If an event begins to move the camera of somebody who was followed until now: begin where that is."""
-        if self._seen_in is None or not isinstance(event, (PointerPress, Wheel, Pinch)):
+    def go_on_from_here(self) -> None:
+        """Before the camera of somebody who was followed until now is moved: begin where that is."""
+        if self._seen_in is None:
             return
         if self.content.facts is not None:
             self.orbit.take(self._current_camera(self._rect), self.orbit.target)

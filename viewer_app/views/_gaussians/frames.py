@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.cameras import bounds, frame_points
+from viewer_app.cameras import NEAR, Camera, bounds, frame_points, intrinsics
 from viewer_app.errors import ViewerError
 from viewer_app.scene import SH_C0, GaussianScene
 from viewer_app.views.base import meta_phrases
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipc import Frame
-    from viewer_app.cameras import Camera
     from viewer_app.state import Color
 
 _MEANT = ("color", "activated", "sh_degree", "antialiased")
@@ -194,8 +194,24 @@ class Sight:
         Starts from `frame_points`, whose direction it keeps, and corrects it by where the visible Gaussians come to
         lie in the picture. Floaters, the outer hundredth on each side, do not count, and it never moves far.
         """
-        weights = self.weights
-        camera = frame_points(self.means, width, height, weights=weights, up=up)
+        return self._filled(frame_points(self.means, width, height, weights=self.weights, up=up))
+
+    def seen_along(self, rotation: np.ndarray, fov: float, width: int, height: int) -> Camera:
+        """As `camera`, but in the direction in which another one looks: `rotation` (3, 3) is its world to camera, `fov`
+        its vertical angle in degrees."""
+        center, radius = bounds(self.means, self.weights)
+        half = math.radians(fov) / 2
+        half = min(half, math.atan(math.tan(half) * width / height))
+        distance = radius / math.sin(half)
+        viewmat = np.eye(4)
+        viewmat[:3, :3] = rotation
+        viewmat[:3, 3] = [0, 0, distance] - rotation @ center
+        return self._filled(Camera(viewmat, intrinsics(fov, width, height), width, height,
+                                   near=min(NEAR, distance * NEAR)))
+
+    def _filled(self, camera: Camera) -> Camera:
+        """Another place for a pinhole camera, from where the visible Gaussians fill its picture."""
+        weights, width, height = self.weights, camera.width, camera.height
         means = self.means if weights is None else self.means[weights > 0]
         means = means[np.isfinite(means).all(axis=1)]
         means = means[:: max(len(means) // 50_000, 1)].astype(np.float64)

@@ -1,24 +1,35 @@
-"""Where a scene is seen from: orbiting, panning, zooming, framing. The panel's part "Camera"."""
+"""Where a scene is seen from: orbiting, flying, framing, bookmarks. The panel's part "Camera"."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from viewer_app.events import Key, PointerPress
+from viewer_app.bookmarks import Bookmarks
+from viewer_app.camera_forms import camera_from_text
+from viewer_app.errors import CameraError
+from viewer_app.events import Key, Pinch, PointerLeave, PointerPress, Text, Wheel
+from viewer_app.flights import SECONDS, Flight
+from viewer_app.flying import Flying
+from viewer_app.upright import snapped, up_of_cameras, up_of_scene
+from viewer_app.views._gaussians.navigate_gizmo import Gizmo
+from viewer_app.views._gaussians.picking import Picker
 from viewer_app.views._gaussians.tool import Tool
 from viewer_app.views.base import KeyHelp, Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from viewer_app.cameras import Camera
     from viewer_app.controls import Rect
     from viewer_app.events import Event
+    from viewer_app.orbit import Orbit
+    from viewer_app.views.gaussians import GaussianView
 
-UPS: dict[str, tuple[float, float, float]] = {
-    "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
-}
+_LEVEL = 1e-3
+"""Radians of roll that nobody sees."""
 
 
 class Navigate(Tool):
@@ -26,53 +37,326 @@ class Navigate(Tool):
 
     name: ClassVar[str] = "navigate"
     keys: ClassVar[Sequence[KeyHelp]] = (
-        KeyHelp("Camera", "Drag", "Orbit"),
+        KeyHelp("Camera", "Drag", "Orbit; look around when flying"),
         KeyHelp("Camera", "Right drag, Shift + drag", "Move"),
-        KeyHelp("Camera", "Wheel, pinch", "Nearer, farther"),
+        KeyHelp("Camera", "Wheel, pinch", "Nearer, farther; speed when flying"),
+        KeyHelp("Camera", "Double click", "Orbit around what is there"),
+        KeyHelp("Camera", "W A S D, Q E", "Fly ahead and sideways, down and up"),
+        KeyHelp("Camera", "Shift, Alt", "Fast, slow"),
+        KeyHelp("Camera", "Arrow keys", "Move"),
+        KeyHelp("Camera", "Z, C, Ctrl + drag", "Roll"),
+        KeyHelp("Camera", "O", "Orbit or fly"),
         KeyHelp("Camera", "F", "See the whole scene"),
+        KeyHelp("Camera", "R", "Upright; once more: as at first"),
+        KeyHelp("Bookmarks", "1 to 9", "Go there"),
+        KeyHelp("Bookmarks", "Shift + 1 to 9", "Keep this camera"),
+        KeyHelp("Bookmarks", "Ctrl + C, Ctrl + V", "Copy the camera, paste one"),
     )
+
+    def __init__(self, view: GaussianView) -> None:
+        super().__init__(view)
+        self.flying = Flying()
+        self.looks = False
+        """Whether a drag looks around, as one flies."""
+        self._copying = False
+        """Whether the camera has to go to the clipboard, which is imgui's to do."""
+        self._flight: tuple[Flight, Camera | None, Orbit] | None = None
+        """The way, the camera at its end if it has to be exactly that, and the orbit that it moves."""
+        self._picker = Picker(view)
+        self._gizmo = Gizmo(self)
+        self._viewmats: np.ndarray | None = None
+        self._up_is_known = False
+        self._outside = False
+
+    # -- what others may ask -----------------------------------------------------------------------------------
+
+    def fly_to(self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None) -> None:
+        """As `GaussianView.fly_to`."""
+        view = self.view
+        pivot = view.orbit.target if pivot is None else pivot
+        self.stop()
+        if seconds <= 0 or not view.framed or view.content.facts is None:
+            view.use_camera(camera, pivot)
+            return
+        end = view.orbit.copy()
+        end.take(camera, pivot)
+        self._go(end, seconds, camera)
+
+    def go(self, end: Orbit, seconds: float = SECONDS) -> None:
+        """Fly to where another orbit looks from."""
+        self.stop()
+        self._go(end, seconds, None)
+
+    def stop(self) -> None:
+        """Stay here, whatever was under way."""
+        self._flight = None
+        self.flying.stop()
+        self._picker.forget()
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the camera moves by itself: a flight, or a key that is held."""
+        return self._flight is not None or self.flying.moving
+
+    def cameras(self, viewmats: np.ndarray) -> None:
+        """Somebody published the cameras of the scene, (N, 4, 4) world to camera: they say what is up, unless the user
+        has said so."""
+        before, self._viewmats = self._viewmats, viewmats
+        if self._up_is_known or before is not None:
+            return
+        if (up := up_of_cameras(viewmats)) is not None:
+            self._up_is_known = True
+            self.view.orbit.up = snapped(up)
+
+    def first_up(self) -> np.ndarray:
+        """(3,) what is up when the scene is seen for the first time: as cameras say, or the ground it stands on, else
+        as it was."""
+        if not self._up_is_known and (up := self.detected_up()) is not None:
+            self._up_is_known = True
+            self.view.orbit.up = up
+        return self.view.orbit.up
+
+    def detected_up(self) -> np.ndarray | None:
+        """(3,) what is up by the published cameras, otherwise by the scene; None where neither says."""
+        up = None if self._viewmats is None else up_of_cameras(self._viewmats)
+        sight = self.view.content.sight
+        if up is None and sight is not None:
+            up = up_of_scene(sight.means, sight.weights)
+        return None if up is None else snapped(up)
+
+    def set_up(self, up: np.ndarray) -> None:
+        """The user says what is up."""
+        self._up_is_known = True
+        self.stop()
+        self.view.go_on_from_here()
+        self.view.orbit.set_up(up)
+        self.view.moved()
+
+    @property
+    def bookmarks(self) -> Bookmarks:
+        return Bookmarks(self.view.desk.memo, self.view.desk.name)
+
+    # -- what buttons and keys do --------------------------------------------------------------------------------
+
+    def frame(self) -> None:
+        """See the whole scene in the direction in which one looks."""
+        view, sight = self.view, self.view.content.sight
+        if not view.framed or sight is None or not len(sight.means):
+            view.frame()
+            return
+        end = self._here()
+        size = view.rect.width, view.rect.height
+        model = end.model
+        end.take(sight.seen_along(end.rotation, min(end.fov, 150.0), *size), sight.middle)
+        end.model = model
+        self.go(end)
+
+    def reset(self) -> None:
+        """Upright; if it is that already, as at first sight."""
+        view, sight = self.view, self.view.content.sight
+        if not view.framed or sight is None or not len(sight.means):
+            view.frame()
+            return
+        end = self._here()
+        if abs(end.tilt) > _LEVEL:
+            end.level()
+        else:
+            end.take(sight.camera(view.rect.width, view.rect.height, end.up), sight.middle)
+            end.model = view.orbit.model
+        self.go(end)
+
+    def look_along(self, forward: np.ndarray) -> None:
+        """Look in this direction (3,) at what is orbited around."""
+        end = self._here()
+        end.look_along(forward)
+        self.go(end)
+
+    def copy(self) -> None:
+        """Put the camera on the clipboard. Inside an imgui frame."""
+        from imgui_bundle import imgui
+
+        if (camera := self.view.camera()) is not None:
+            imgui.set_clipboard_text(camera.to_json())
+            self.view.desk.say("Camera copied")
+
+    def paste(self, text: str) -> None:
+        """Go to the camera that a text describes, or say why it does not."""
+        rect = self.view.rect
+        try:
+            camera = camera_from_text(text, rect.width, rect.height)
+        except CameraError as e:
+            self.view.desk.say(str(e)[:160])
+            return
+        self.fly_to(camera)
+
+    def keep(self, number: int | None = None) -> None:
+        """Keep this camera as a bookmark."""
+        camera = self.view.camera()
+        if camera is not None:
+            kept = self.bookmarks.put(camera, self.view.orbit.target, number)
+            self.view.desk.say(f"Kept as bookmark {kept}" if kept else "There are too many bookmarks: delete one first")
+
+    def visit(self, number: int) -> bool:
+        """Go to a bookmark; False if there is none."""
+        rect = self.view.rect
+        found = self.bookmarks.get(number, rect.width, rect.height)
+        if found is not None:
+            self.fly_to(found.camera, pivot=found.pivot)
+        return found is not None
+
+    # -- the protocol of tools -----------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         view = self.view
+        view.orbit.looks = self.looks
         if isinstance(event, Key):
-            if event.name == "f" and event.pressed and not event.mods:
-                view.frame()
+            return self._key(event)
+        if isinstance(event, Text):
+            # A paste, where that is no key: pages say only what was pasted.
+            if len(event.text) > 8 and event.text.lstrip().startswith("{"):
+                self.paste(event.text)
                 return True
             return None
-        if isinstance(event, PointerPress) and event.clicks == 2:
+        if isinstance(event, PointerLeave):
+            if not self._outside:  # what is held from now on may be let go where nobody tells; repeats say it is not
+                self.flying.let_go()
+            self._outside = True
             return None
-        view.go_on_from_here(event)
+        self._outside = False
+        if (taken := self._gizmo.handle(event, rect)) is not None:
+            return taken
+        if isinstance(event, (PointerPress, Wheel, Pinch)):
+            self._flight = None
+            self._picker.forget()
+            view.go_on_from_here()
+        if isinstance(event, PointerPress) and event.clicks == 2 and event.button == "left":
+            view.orbit.let_go()
+            self._picker.ask(event.x, event.y, rect)
+            return True
+        if isinstance(event, Wheel) and self.looks and abs(event.dy) >= abs(event.dx) and not event.mods:
+            self.flying.faster(event.dy)
+            view.desk.say(f"Speed {self.flying.speed:.2g}x")
+            return True
         if not view.orbit.handle(event, rect):
             return None
         view.moved()
         return True
 
-    def sections(self) -> Sequence[Section]:
-        return [Section("Camera", self._panel, opened=True)]
+    def _key(self, event: Key) -> bool | None:
+        view = self.view
+        was = self.flying.moving
+        if self.flying.key(event):
+            if event.pressed:
+                self._flight = None
+                self._picker.forget()
+                if not was:
+                    self.flying.step(time.monotonic())
+            return True
+        if not event.pressed or event.repeat or view.content.facts is None:
+            return None
+        if event.mods == {"ctrl"} and event.name in ("c", "v"):
+            if event.name == "c":
+                self._copying = True
+            else:
+                self.paste(view.desk.pasted())
+            return True
+        if event.name.isdigit() and event.name != "0":
+            if event.mods in ({"shift"}, {"ctrl"}):
+                self.keep(int(event.name))
+                return True
+            return (self.visit(int(event.name)) or None) if not event.mods else None
+        if event.mods:
+            return None
+        if event.name == "f":
+            self.frame()
+        elif event.name == "r":
+            self.reset()
+        elif event.name == "o":
+            self.looks = not self.looks
+            view.desk.say("Fly: drag looks around" if self.looks else "Orbit: drag turns the scene")
+        else:
+            return None
+        return True
 
-    def _panel(self) -> bool:
+    def tick(self, now: float) -> bool:
+        if (picked := self._picker.take()) is not None:
+            if picked.hit is None:
+                self.view.desk.say("There is nothing to orbit around")
+            else:
+                end = self._here()
+                end.center(picked.hit.point)
+                self.go(end)
+        return self._fly(now) | self._move(now)
+
+    def draw(self, framebuffer: object, rect: Rect) -> None:
+        if self.under_way:
+            self.view.desk.wake()  # the next turn comes when the next picture is due
+
+    def over(self, rect: Rect, scale: float) -> bool:
         from imgui_bundle import imgui
 
-        from viewer_app import widgets as ui
+        if self.flying.moving and imgui.get_io().want_text_input:
+            self.flying.let_go()  # keys are for the text now, also those that go up
+        if self._copying:
+            self._copying = False
+            self.copy()
+        return self._gizmo.draw(rect, scale)
 
+    def sections(self) -> Sequence[Section]:
+        from viewer_app.views._gaussians.navigate_panel import panel
+
+        return [Section("Camera", lambda: panel(self), opened=True)]
+
+    def like(self, other: Tool) -> None:
+        assert isinstance(other, Navigate)
+        self.stop()
+        self._up_is_known, self._viewmats = other._up_is_known, other._viewmats
+
+    def close(self) -> None:
+        self._picker.forget()
+
+    # -- on the way ----------------------------------------------------------------------------------------------
+
+    def _here(self) -> Orbit:
+        """Where it is seen from now, to be changed."""
+        self.view.go_on_from_here()
+        return self.view.orbit.copy()
+
+    def _go(self, end: Orbit, seconds: float, camera: Camera | None) -> None:
         view = self.view
-        orbit, before = view.orbit, (view.orbit.model, view.orbit.fov)
-        pressed = ui.buttons("Camera", ["Frame", "Copy"], [
-            "Look at the whole scene (F)",
-            "Copy the camera to the clipboard, as splatview shot --camera takes it",
-        ])
-        if pressed == 0:
-            view.frame()
-        elif pressed == 1 and (camera := view.camera()) is not None:
-            imgui.set_clipboard_text(camera.to_json())
-        orbit.model = ui.choice("Projection", orbit.model, {"pinhole": "Perspective", "ortho": "Orthographic",
-                                                            "fisheye": "Fisheye"})
-        orbit.fov = ui.slider("Field of view", orbit.fov, (5.0, 120.0), "%.0f deg", reset=50.0)
-        up = min(UPS, key=lambda name: -float(np.dot(UPS[name], orbit.up)))
-        chosen = ui.choice("Up", up, {name: name for name in UPS})
-        if chosen != up:
-            orbit.set_up(np.array(UPS[chosen]))
-        changed = chosen != up or before != (orbit.model, orbit.fov)
-        if changed:
+        view.go_on_from_here()
+        self._flight = Flight(view.orbit.copy(), end, seconds), camera, view.orbit
+        view.moved()
+
+    def _fly(self, now: float) -> bool:
+        if self._flight is None:
+            return False
+        view, (flight, camera, orbit) = self.view, self._flight
+        if view.orbit is not orbit or not view.framed or view.fixed:  # somebody else has put the camera elsewhere
+            self._flight = None
+            return False
+        there = flight.at(now)
+        if there is None:
+            self._flight = None
+        orbit.look_like(flight.end if there is None else there)
+        view.moved()
+        if there is None and camera is not None:
+            view.use_camera(camera, flight.end.target)
+        return True
+
+    def _move(self, now: float) -> bool:
+        if not self.flying.moving:
+            return False
+        step = self.flying.step(now)
+        view = self.view
+        if step is None or view.content.facts is None or not view.framed:
+            return self.flying.moving
+        if step.any():
+            view.go_on_from_here()
+            orbit = view.orbit
+            up = orbit.rotation @ (orbit.up / np.linalg.norm(orbit.up))
+            orbit.move((step[:3] + up * step[3]) * orbit.distance)
+            if step[4]:
+                orbit.roll(float(step[4]))
             view.moved()
-        return changed or pressed == 0
+        return True

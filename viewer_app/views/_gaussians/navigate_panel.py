@@ -1,0 +1,180 @@
+"""The panel's part "Camera": buttons, the lens, what is up, bookmarks, numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from imgui_bundle import ImVec2, imgui
+
+from viewer_app import widgets as ui
+from viewer_app.cameras import DEFAULT_FOV, FAR, look_at
+from viewer_app.errors import CameraError
+
+if TYPE_CHECKING:
+    from viewer_app.cameras import CameraModel
+    from viewer_app.views._gaussians.navigate import Navigate
+
+UPS: dict[str, tuple[float, float, float]] = {
+    "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
+}
+_MODELS: dict[CameraModel, str] = {"pinhole": "Perspective", "ortho": "Orthographic", "fisheye": "Fisheye"}
+_TIP = "Right click: back to the default. Ctrl + click: type a number."
+_LIMITS = 1e-3, 1e4
+"""Of near and far on their sliders, world units."""
+
+
+def panel(navigate: Navigate) -> bool:
+    """Draw it; True when the picture changes."""
+    changed = _buttons(navigate) | _lens(navigate) | _up(navigate) | _bookmarks(navigate)
+    if imgui.tree_node_ex("Numbers", imgui.TreeNodeFlags_.span_avail_width | imgui.TreeNodeFlags_.no_tree_push_on_open):
+        changed |= _numbers(navigate)
+    return changed
+
+
+def _buttons(navigate: Navigate) -> bool:
+    how = ui.choice("Drag", navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
+    imgui.set_item_tooltip("What dragging does (O). W A S D, Q and E fly either way.")
+    navigate.looks = how
+    pressed = ui.buttons("Camera", ["Frame", "Copy", "Paste"], [
+        "Look at the whole scene (F)",
+        "Copy the camera to the clipboard, as splatview shot --camera takes it (Ctrl + C over the picture)",
+        "Go to a camera on the clipboard, in this form or nerfstudio's (Ctrl + V over the picture)",
+    ])
+    if pressed == 0:
+        navigate.frame()
+    elif pressed == 1:
+        navigate.copy()
+    elif pressed == 2:
+        if text := navigate.view.desk.pasted():
+            navigate.paste(text)
+        else:
+            navigate.view.desk.say("Press Ctrl + V over the picture to paste a camera")
+    return pressed is not None
+
+
+def _lens(navigate: Navigate) -> bool:
+    orbit = navigate.view.orbit
+    before = orbit.model, orbit.fov
+    model: CameraModel = ui.choice("Projection", orbit.model, _MODELS)
+    fov = ui.slider("Field of view", orbit.fov, (5.0, 120.0 if model != "fisheye" else 170.0), "%.0f deg",
+                    reset=DEFAULT_FOV)
+    if (model, fov) == before:
+        return False
+    _begin(navigate)
+    orbit.model, orbit.fov = model, fov
+    navigate.view.moved()
+    return True
+
+
+def _up(navigate: Navigate) -> bool:
+    up = navigate.view.orbit.up / np.linalg.norm(navigate.view.orbit.up)
+    now = next((name for name, axis in UPS.items() if float(np.dot(axis, up)) > 1 - 1e-6), "own")
+    options = {"own": "As detected"} if now == "own" else {}
+    chosen = ui.choice("Up", now, options | {name: name for name in UPS} | {"detect": "Detect"})
+    if chosen == now:
+        return False
+    found = navigate.detected_up() if chosen == "detect" else np.array(UPS[chosen], np.float64)
+    if found is None:
+        navigate.view.desk.say("Neither cameras nor a ground say what is up")
+        return False
+    navigate.set_up(found)
+    return True
+
+
+def _bookmarks(navigate: Navigate) -> bool:
+    """Small buttons by number: a click goes there."""
+    ui.row("Bookmarks")
+    bookmarks, changed = navigate.bookmarks, False
+    style, end = imgui.get_style(), imgui.get_cursor_screen_pos().x + imgui.get_content_region_avail().x
+    left = imgui.get_cursor_pos_x()
+    side = imgui.get_frame_height()
+    for number in [*bookmarks.numbers, None]:
+        if number is None:
+            pressed = imgui.button("+##keep", ImVec2(side, 0))
+            imgui.set_item_tooltip("Keep this camera as a bookmark (Shift + 1 to 9)")
+            if pressed:
+                navigate.keep()
+            break
+        if imgui.button(f"{number}##bookmark", ImVec2(side if number < 10 else 1.3 * side, 0)):
+            changed |= navigate.visit(number)
+        imgui.set_item_tooltip("Click: go there" + (f" ({number})" if number < 10 else "")
+                               + ". Right click: replace or delete.")
+        if imgui.begin_popup_context_item(f"bookmark {number}"):
+            if imgui.menu_item("Replace by this camera", "", False)[0]:
+                navigate.keep(number)
+            if imgui.menu_item("Delete", "", False)[0]:
+                bookmarks.delete(number)
+            imgui.end_popup()
+        imgui.same_line(0, style.item_inner_spacing.x)
+        if imgui.get_cursor_screen_pos().x + 1.3 * side > end:
+            imgui.new_line()
+            imgui.set_cursor_pos_x(left)
+    return changed
+
+
+def _numbers(navigate: Navigate) -> bool:
+    """Where the camera is, to be read and typed."""
+    view = navigate.view
+    orbit = view.orbit
+    changed = False
+    position, target = orbit.position, orbit.target
+    moved, place = _vector("Position", position)
+    aimed, aim = _vector("Looks at", target)
+    turned, up = _vector("Up##numbers", orbit.up)
+    if moved or aimed or turned:
+        try:
+            viewmat = look_at(place, aim, up)
+        except CameraError:
+            return False  # not yet what somebody is typing
+        _begin(navigate)
+        orbit.rotation = viewmat[:3, :3]
+        orbit.target, orbit.distance = aim, float(np.linalg.norm(aim - place))
+        orbit.up = up / np.linalg.norm(up)
+        view.moved()
+        changed = True
+    tilt = ui.slider("Roll", math.degrees(orbit.tilt), (-180.0, 180.0), "%.0f deg", reset=0.0)
+    if abs(tilt - math.degrees(orbit.tilt)) > 1e-3:
+        _begin(navigate)
+        orbit.roll(math.radians(tilt) - orbit.tilt)
+        view.moved()
+        changed = True
+    near = _distance("Near", orbit.near, min(0.01, _LIMITS[0]))
+    far = _distance("Far", min(orbit.far, _LIMITS[1]), FAR)
+    if abs(near - orbit.near) > 1e-9 * near and near < orbit.far:
+        _begin(navigate)
+        orbit.near = near
+        view.moved()
+        changed = True
+    if far != min(orbit.far, _LIMITS[1]) and far > orbit.near:
+        _begin(navigate)
+        orbit.far = far if far < _LIMITS[1] else FAR
+        view.moved()
+        changed = True
+    return changed
+
+
+def _vector(label: str, value: np.ndarray) -> tuple[bool, np.ndarray]:
+    name = label.split("##")[0]
+    ui.row(name)
+    edited, new = imgui.input_float3(f"##{label}", [float(v) for v in value], "%.3g")
+    return edited, np.array(list(new)[:3], np.float64) if edited else value
+
+
+def _distance(label: str, value: float, reset: float) -> float:
+    """A distance from the camera, on a scale of powers of ten."""
+    ui.row(label)
+    fmt = "none" if label == "Far" and value >= _LIMITS[1] else "%.3g"
+    edited, new = imgui.slider_float(f"##{label}", value, *_LIMITS, fmt,
+                                     imgui.SliderFlags_.logarithmic | imgui.SliderFlags_.always_clamp)
+    imgui.set_item_tooltip(f"What is {'nearer' if label == 'Near' else 'farther'} than this is not drawn. {_TIP}")
+    if imgui.is_item_clicked(imgui.MouseButton_.right):
+        return reset
+    return new if edited else value
+
+
+def _begin(navigate: Navigate) -> None:
+    """The user takes the camera."""
+    navigate.stop()
+    navigate.view.go_on_from_here()
