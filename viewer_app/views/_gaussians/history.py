@@ -1,0 +1,94 @@
+"""Going back through what was recorded of a scene: the bar at the lower edge of the picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from viewer_app.events import Key
+from viewer_app.views._gaussians.tool import Tool
+from viewer_app.views.base import KeyHelp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from viewer_app.controls import Rect
+    from viewer_app.events import Event
+    from viewer_app.recorder.player import Player
+    from viewer_app.views.gaussians import GaussianView
+
+HEIGHT = 30.0
+"""Points."""
+_SHOWN = "history"
+"""What is remembered: whether the bar is shown."""
+
+
+class History(Tool):
+    """Has the view's scene be an earlier one. Whoever looks at the scene as well sees that too."""
+
+    name: ClassVar[str] = "history"
+    keys: ClassVar[Sequence[KeyHelp]] = (
+        KeyHelp("History", ",  .", "The snapshot before, after"),
+        KeyHelp("History", "End", "What comes live"),
+        KeyHelp("History", "T", "Show or hide the bar"),
+    )
+
+    def __init__(self, view: GaussianView) -> None:
+        super().__init__(view)
+        self._seen: tuple[object, int] = None, 0
+        self._bar: Bar | None = None
+
+    @property
+    def player(self) -> Player | None:
+        """What there is to go back through; None while there is nothing."""
+        player = self.view.content.player
+        return player if player is not None and len(player.recording) > 1 else None
+
+    @property
+    def shown(self) -> bool:
+        """Whether the bar is there: it can be hidden while nothing recorded is shown."""
+        player = self.player
+        if player is None:
+            return False
+        return self.view.desk.memo.get(_SHOWN) is not False or (player.position is not None and player.has_live)
+
+    def handle(self, event: Event, rect: Rect) -> bool | None:
+        player = self.player
+        if player is None or not isinstance(event, Key) or not event.pressed or event.mods:
+            return None
+        match event.name:
+            case "comma":
+                player.move(-1)
+            case "period":
+                player.move(1)
+            case "end":
+                player.live()
+            case "t" if not event.repeat:
+                self.view.desk.memo.put(_SHOWN, None if self.view.desk.memo.get(_SHOWN) is False else False)
+            case _:
+                return None
+        return True
+
+    def tick(self, now: float) -> bool:
+        player = self.view.content.player
+        seen = player, player.changes if player is not None else 0
+        changed, self._seen = seen != self._seen, seen
+        return changed
+
+    def bar_height(self) -> float:
+        return HEIGHT if self.shown else 0.0
+
+    def bar(self, rect: Rect, scale: float) -> bool:
+        player = self.player
+        if player is None or not self.shown:
+            return False
+        from viewer_app.views._gaussians.history_bar import Bar
+
+        if self._bar is None:
+            self._bar = Bar(f"history {id(self)}")
+        return self._bar.draw(player, rect, scale)
+
+    def details(self) -> Sequence[str]:
+        player = self.view.content.player
+        if player is None or not len(player.recording):
+            return ()
+        return [f"{len(player.recording):,} snapshots, {player.recording.nbytes / 1e6:,.0f} MB"]
