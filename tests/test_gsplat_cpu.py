@@ -19,7 +19,7 @@ from test_frame_graph_cpu import KERNELS, GsplatRules
 
 from viewer_app.errors import RendererError
 from viewer_app.renderers import frame_graph, gpu_stream, gsplat, gsplat_frame, gsplat_scene
-from viewer_app.renderers.base import RenderOptions
+from viewer_app.renderers.base import FAINT, RenderOptions
 from viewer_app.renderers.gsplat import GsplatRenderer
 from viewer_app.renderers.kernels.capacity import Capacity
 from viewer_app.renderers.reference import ReferenceRenderer
@@ -175,6 +175,43 @@ def test_it_is_drawn_where_it_is_shown(renderer: GsplatRenderer, monkeypatch: py
     picture.pixels()
     assert targets[1:] == [None] and picture.source() is source
     assert renderer._canvas_held.begun == 1
+
+
+def test_it_is_brought_with_its_depth_behind_the_drawing(renderer: GsplatRenderer,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    renderer._depths_held = Canvas()
+    s = random_scene(1, Chance(n=50))
+    renderer.load(on_gpu(s))
+    waits: list[str] = []
+    monkeypatch.setattr(renderer._reading, "wait", lambda: waits.append("wait"))
+    picture = renderer.render(VIEW, CLASSIC)
+    picture.bring()
+    assert picture.done and not waits
+    color, depth = cast("tuple[torch.Tensor, torch.Tensor]", picture.brought())
+    assert waits == ["wait"] and picture.source() is color
+    p = picture.pixels()
+    assert p.depth is not None
+    assert psnr(color.float().numpy()[..., :3], p.color) > 60
+    there = p.alpha > FAINT
+    assert there.any() and depth.shape == (*p.alpha.shape, 1) and depth.dtype == torch.float32
+    assert np.allclose(depth.numpy()[..., 0][there], (p.depth / np.maximum(p.alpha, 1e-6))[there], rtol=1e-5)
+    assert not depth.numpy()[..., 0][~there].any()
+    assert picture.brought() is None  # that is over
+    monkeypatch.setattr(renderer._reading, "wait", lambda: None)
+    renderer._drawn = None
+    monkeypatch.setattr(Capacity, "FIRST", 64)
+    renderer.load(random_scene(1, Chance(n=200)))
+    frame = cast("frame_graph.FrameGraph", renderer._frame)
+    frame._capacity.slots = 64
+    again = renderer.render(VIEW, CLASSIC)
+    again.bring()
+    assert again.brought() is None and frame.slots > 64  # it had too little room
+    elsewhere = renderer.render(replace(VIEW, near=0.03), CLASSIC)
+    elsewhere.bring()
+    renderer._canvas_held = Canvas()
+    assert elsewhere.brought() is None
+    with pytest.raises(RendererError, match="without depth"):
+        renderer.render(VIEW, SHOWN).bring()
 
 
 def test_a_picture_with_too_little_room_is_drawn_again_in_its_place(

@@ -13,10 +13,10 @@ from view_cases import module_screen, screen_fixture  # noqa: F401
 
 from ipc.interop.host import HostBridge
 from viewer_app.cameras import Camera, focal_length, intrinsics, look_at
-from viewer_app.renderers.base import RenderOptions
+from viewer_app.renderers.base import FAINT, RenderOptions
 from viewer_app.renderers.gl import GlRenderer
 from viewer_app.scene import GaussianScene
-from viewer_app.views._gaussians.reprojection import FAINT, Surface, Warp
+from viewer_app.views._gaussians.reprojection import Surface, Warp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,6 +28,14 @@ SLOW = 40.0
 """Versions a second up to which each is shown as soon as the share allows it."""
 VERSIONS = 10.0
 """New versions of a scene a second, at most, while somebody moves and where they come faster than SLOW."""
+RENDERS = 15.0
+"""Pictures of a scene a second to aim for, at full resolution, while the last one is moved along with the camera."""
+HEAVY = "scene", "load"
+"""First words of works that need not be done for each picture on the screen, if the last one can be moved."""
+_DISPLAY = 0.6
+"""Of the share, what pictures on the screen take at most that show a scene's last picture moved."""
+_LEAST = 0.5
+"""The lowest resolution of a picture that is moved along."""
 _TRY = 2.0
 """Seconds between two pictures that are drawn at a higher resolution than was chosen, to learn what that costs."""
 _PAUSE = 0.5
@@ -52,12 +60,16 @@ class Governor:
         self._samples: dict[Work, deque[tuple[float, float]]] = {}
         self._unknown: dict[Work, int] = {}
         self._account = _BURST * share * 1e3  # ms that may be spent; less than 0: debts
+        self._light = self._account * _DISPLAY  # the same for all but HEAVY works
         self._counted_at = clock()
         self._spent: deque[tuple[float, float]] = deque()
         self._picture: list[Work] = []
         self._last_picture: list[Work] = []
         self._bursts: set[str] = set()
         self._last_bursts: set[str] = set()
+        self._scene_by = ""
+        self._affordable = True
+        self._later_scale = 1.0
         self._scale = 1.0
         self._scaled_at = self._tried_at = -1e9
         self._version_at = -1e9
@@ -86,15 +98,18 @@ class Governor:
         `by`: "cuda" or "opengl". The first of each in a picture makes the GPU turn to it, which costs SWITCH.
         """
         self._picture.append(work)
+        heavy = work[0] in HEAVY
+        if heavy:
+            self._scene_by = by
         if by and by not in self._bursts:
             self._bursts.add(by)
             if self.shared:
-                self._pay(SWITCH)
+                self._pay(SWITCH, heavy)
         cost = self.cost(work)
         if cost is None:
             self._unknown[work] = self._unknown.get(work, 0) + 1
         else:
-            self._pay(cost)
+            self._pay(cost, heavy)
 
     def took(self, work: Work, ms: float) -> None:
         """The GPU was seen to spend `ms` on it, from begin to end.
@@ -105,7 +120,7 @@ class Governor:
         samples = self._samples.setdefault(work, deque(maxlen=_SAMPLES))
         samples.append((now, ms))
         for _ in range(self._unknown.pop(work, 0)):
-            self._pay(self.cost(work) or 0.0)
+            self._pay(self.cost(work) or 0.0, work[0] in HEAVY)
         if len(self._samples) > 200:  # of windows that were dragged to many sizes
             self._samples = {w: s for w, s in self._samples.items() if now - s[-1][0] < _MEMORY}
 
@@ -117,11 +132,12 @@ class Governor:
         newest = samples[-1][0]
         return min(ms for at, ms in samples if newest - at <= _MEMORY)
 
-    def _pay(self, ms: float) -> None:
+    def _pay(self, ms: float, heavy: bool) -> None:
         now = self._clock()
         self._balance(now)
         if self.limited:
             self._account -= ms
+            self._light -= 0.0 if heavy else ms
         self._spent.append((now, ms))
 
     def _balance(self, now: float) -> float:
@@ -129,6 +145,8 @@ class Governor:
         self._counted_at = now
         most = _BURST * self.share * 1e3
         self._account = min(self._account + max(earned, 0.0), most) if self.limited else most
+        most *= _DISPLAY
+        self._light = min(self._light + max(earned, 0.0) * _DISPLAY, most) if self.limited else most
         return self._account
 
     @property
@@ -146,6 +164,39 @@ class Governor:
         now = self._clock()
         debt = -self._balance(now)
         return now + debt / (self.share * 1e3) if debt > 0 else 0.0
+
+    def next_display(self) -> float:
+        """The same for a picture that shows a scene's last one moved. What scenes cost does not hold it back; it takes
+        no more than a part of the share, so that scenes are drawn as well."""
+        now = self._clock()
+        self._balance(now)
+        return now - self._light / (self.share * 1e3 * _DISPLAY) if self._light < 0 else 0.0
+
+    def affords(self, name: str, size: tuple[int, int]) -> bool:
+        """Whether the work `(name, width, height)` can be done for each picture while somebody moves."""
+        cost = self.cost((name, *size))
+        if not self.limited or cost is None:
+            return True
+        beside = self._cost(self._others(name), {*self._bursts, *self._last_bursts, self._scene_by} - {""})
+        self._affordable = cost <= self.share * 1e3 / (FLUENT if self._affordable else SMOOTH) - beside
+        return self._affordable
+
+    def scale_later(self, name: str, size: tuple[int, int]) -> float:
+        """At what resolution to draw the works `(name, width, height)` RENDERS times a second, beside pictures on the
+        screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST."""
+        known = {s: c for s in SCALES if (c := self.cost((name, *scaled(size, s)))) is not None}
+        if not self.limited or not known:
+            return 1.0
+        beside = min(SMOOTH * self._cost(self._others(name), {"opengl"}), self.share * 1e3 * _DISPLAY)
+        room = (self.share * 1e3 - beside) / RENDERS - SWITCH
+        fits = [s for s in SCALES if _estimate(known, s) <= room * (1.2 if s == self._later_scale else 1.0)]
+        self._later_scale = max(*fits, _LEAST) if fits else _LEAST
+        return self._later_scale
+
+    def _others(self, name: str) -> list[Work]:
+        """What a picture on the screen consists of beside `name`."""
+        works = self._picture or self._last_picture
+        return [work for work in works if work[0] not in (name, *HEAVY, "warp")]
 
     def next_version(self, rate_hz: float, moving: bool = False) -> float:
         """When the next version of a scene may be loaded, by the clock; 0 means now.
@@ -181,8 +232,7 @@ class Governor:
         known = {s: c for s in SCALES if (c := self.cost((name, *scaled(size, s)))) is not None}
         if not known:
             return 1.0
-        works = self._picture or self._last_picture
-        beside = self._cost([w for w in works if w[0] not in (name, "load")], self._bursts | self._last_bursts)
+        beside = self._cost(self._others(name), self._bursts | self._last_bursts)
         room, enough = (self.share * 1e3 / pace - beside for pace in (SMOOTH, FLUENT))
         fits = [s for s in SCALES if _estimate(known, s) <= (enough if s == self._scale else room)]
         self._scale = max(fits, default=SCALES[-1])

@@ -30,6 +30,8 @@ ALPHA_MAX = 0.999
 """Alpha is clamped to this (gsplat 1.5.3; later versions use another constant)."""
 TRANSMITTANCE_MIN = 1e-4
 """A pixel is finished before the Gaussian that would take its transmittance to this or below."""
+FAINT = 0.05
+"""Alpha up to which a pixel has no depth, for whoever asks where things are."""
 MARK_COLOR = (1.0, 0.25, 0.85)
 """RGB of what a selection marks."""
 BODY_SIGMAS = 2.0

@@ -73,6 +73,7 @@ class GsplatRenderer:
         self._framed: tuple[Frame, Active] | None = None
         """Which Gaussians which frame was given last: see `_show_frame`."""
         self._canvas_held: Any = None
+        self._depths_held: Any = None
         self._textures: list[moderngl.Texture] = []
         self._reading: Reading
         self._timings: dict[str, float] = {}
@@ -269,13 +270,20 @@ class GsplatRenderer:
         return None if self._ctx is None else self._canvas().begin(camera.height, camera.width, 4, self.dtype)
 
     def _canvas(self) -> Any:
-        if self._canvas_held is None:
-            assert self._ctx is not None
-            from ipc.cuda.driver import gpu_uuid
-            from ipc.interop.canvas import make_canvas
-
-            self._canvas_held = make_canvas(self._ctx, gpu_uuid(self.device.index))
+        self._canvas_held = self._canvas_held or self._make_canvas()
         return self._canvas_held
+
+    def _depths(self) -> Any:
+        """The canvas for what `GsplatPicture.bring` makes of depth."""
+        self._depths_held = self._depths_held or self._make_canvas()
+        return self._depths_held
+
+    def _make_canvas(self) -> Any:
+        assert self._ctx is not None
+        from ipc.cuda.driver import gpu_uuid
+        from ipc.interop.canvas import make_canvas
+
+        return make_canvas(self._ctx, gpu_uuid(self.device.index))
 
     def _texture_for(self, ctx: moderngl.Context, rgba: np.ndarray) -> moderngl.Texture:
         """A texture with these values, which lives until the renderer is closed or one of another size is needed."""
@@ -330,9 +338,10 @@ class GsplatRenderer:
         """Give back what is on the present GPU."""
         for clock in self._clocks.values():
             clock.clear()
-        if self._canvas_held is not None:
-            self._canvas_held.close()
-            self._canvas_held = None
+        for canvas in (self._canvas_held, self._depths_held):
+            if canvas is not None:
+                canvas.close()
+        self._canvas_held = self._depths_held = None
         try:
             self._stream.synchronize()
             self._frame.close()

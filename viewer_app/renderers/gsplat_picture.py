@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from viewer_app.errors import RendererError
-from viewer_app.renderers.base import Pixels
+from viewer_app.renderers.base import FAINT, Pixels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,8 @@ class GsplatPicture:
             self._rgba, self._depth = renderer._draw(camera, options, self._shown)
             clock.end(stream)
         self._whole = False
+        self._canvases: tuple[Any, Any] | None = None
+        """Where it is being brought."""
         self._source: PixelSource | None = None
         self._texture: moderngl.Texture | None = None
 
@@ -75,6 +77,41 @@ class GsplatPicture:
                 self._shown = None  # from now on it belongs to the canvas
         assert self._source is not None
         return self._source
+
+    def bring(self) -> None:
+        """Have all that `brought` gives made behind the drawing, so that nobody has to wait: ask `done`. For a picture
+        with depth, once, before anything else is asked of it."""
+        renderer, torch = self._renderer, self._renderer._torch
+        with renderer._working(), renderer._reading:
+            target = renderer._target(self._camera)
+            if target is None or self._depth is None:
+                raise RendererError("gsplat: made without depth or an OpenGL context; it cannot be brought there")
+            depths = renderer._depths().begin(*self._depth.shape, 1, "float32")
+            target.copy_(self._rgba)
+            alpha = self._rgba[..., 3]
+            depths[..., 0].copy_(torch.where(alpha > FAINT, self._depth / alpha.clamp(min=FAINT), 0.0))
+        self._canvases = renderer._canvas(), renderer._depths()
+
+    @property
+    def done(self) -> bool:
+        """Whether the GPU is through with it. Never waits."""
+        return self._renderer._reading.done
+
+    def brought(self) -> tuple[PixelSource, PixelSource] | None:
+        """Colour and alpha, as from `source`, and expected depth, one channel, 0 where nothing is. None if it turns out
+        to lack Gaussians, or the renderer has gone to another GPU: it has to be rendered again. Waits until it is
+        `done`."""
+        renderer, canvases = self._renderer, self._canvases
+        if canvases is None or canvases != (renderer._canvas_held, renderer._depths_held):
+            return None
+        with renderer._working():
+            if renderer._overflowed():
+                return None
+            self._whole, self._canvases = True, None
+            self._source = canvases[0].show(finished=True)
+            depths: PixelSource = canvases[1].show(finished=True)
+        assert self._source is not None
+        return self._source, depths
 
     def over(self, background: tuple[float, float, float]) -> torch.Tensor:
         """The picture over a background, RGB in [0, 1]: uint8 (H, W, 3), as OpenGL rounds it, for what torch's current

@@ -66,6 +66,11 @@ class Reading:
         self._mark = self._mark or torch.cuda.Event()
         self._mark.record(self._stream)
 
+    @property
+    def done(self) -> bool:
+        """Whether all that is done. Never waits."""
+        return self._mark is None or self._mark.query()
+
     def __enter__(self) -> None:
         pass
 

@@ -12,6 +12,7 @@ import numpy as np
 from ipc.interop.base import fragment_head
 from ipc.interop.sources import set_uniform
 from viewer_app.cameras import MODELS
+from viewer_app.renderers.base import FAINT
 from viewer_app.renderers.gl_textures import texture_source
 from viewer_app.views.base import VERTEX
 
@@ -26,8 +27,6 @@ _CORNERS = 300_000
 """More than so many are never made: cells are larger then."""
 _EDGE = 1.1
 """A thing so many times nearer than what is around it is another one."""
-FAINT = 0.05
-"""Alpha up to which a pixel has no depth."""
 _RING = 0.75
 """How far a picture's edges go on beyond it, in its widths and heights."""
 
