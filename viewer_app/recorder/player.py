@@ -40,16 +40,22 @@ class Decoder:
         """By number: a scene, or why there is none."""
         self._newest: tuple[Snapshot, GaussianScene | str] | None = None
         """What was made ready last because it was waited for."""
+        self._waited_for: Snapshot | None = None
+        """What is being made ready because it was waited for when that began, also if something else is by now."""
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def want(self, snapshots: Sequence[Snapshot]) -> None:
-        """Make these ready: the first is waited for, the others may be soon. Forgets what was wanted before."""
+        """Make these ready: the first is waited for, the others may be soon. Nothing: give back all that is ready."""
         with self._condition:
             if self._closed:
                 return
             self._wanted = list(snapshots)
-            if self._wanted and (found := self._ready.get(self._wanted[0].number)) is not None:
+            if not self._wanted:
+                self._ready.clear()
+                self._newest = self._waited_for = None
+                return
+            if (found := self._ready.get(self._wanted[0].number)) is not None:
                 self._ready.move_to_end(self._wanted[0].number)
                 self._newest = self._wanted[0], found
             if self._thread is None:
@@ -79,20 +85,18 @@ class Decoder:
             with self._condition:
                 if self._closed:
                     return
+                if not self._wanted:  # nobody goes back any more
+                    continue
                 self._ready[job.number] = made
-                waited_for = job.number in [s.number for s in self._wanted[:1]]
-                if waited_for or job is self._job:
+                if job is self._waited_for or job.number in [s.number for s in self._wanted[:1]]:
                     self._newest = job, made
                 self._forget()
             self._wake()
 
-    _job: Snapshot | None = None
-    """What is being made ready because it was waited for, also if something else is by now."""
-
     def _next(self) -> Snapshot | None:
         for i, snapshot in enumerate(self._wanted):
             if snapshot.number not in self._ready:
-                self._job = snapshot if i == 0 else None
+                self._waited_for = snapshot if i == 0 else None
                 return snapshot
         return None
 

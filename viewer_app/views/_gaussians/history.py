@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from viewer_app.controls import Rect
     from viewer_app.events import Event
     from viewer_app.recorder.player import Player
+    from viewer_app.views._gaussians.history_bar import Bar
     from viewer_app.views.gaussians import GaussianView
 
 HEIGHT = 30.0
@@ -86,9 +87,3 @@ class History(Tool):
         if self._bar is None:
             self._bar = Bar(f"history {id(self)}")
         return self._bar.draw(player, rect, scale)
-
-    def details(self) -> Sequence[str]:
-        player = self.view.content.player
-        if player is None or not len(player.recording):
-            return ()
-        return [f"{len(player.recording):,} snapshots, {player.recording.nbytes / 1e6:,.0f} MB"]

@@ -59,11 +59,15 @@ class Bar:
             changed |= self._play(player, left, rect, scale)
             left += (_PLAY + 4) * scale
             if player.has_live:
-                right -= _END * scale
+                right -= (_END + 4) * scale
                 changed |= self._live(player, right, rect, scale)
             words = _step(player)
             width = max(_WORDS * scale, imgui.calc_text_size(words).x)
             right -= width + pad
+            imgui.set_cursor_screen_pos(ImVec2(right + pad, rect.y))
+            imgui.invisible_button("words", ImVec2(width, rect.height))
+            if imgui.is_item_hovered():
+                imgui.set_tooltip(_kept(player))
             self._write(words, right + pad + width - imgui.calc_text_size(words).x, rect,
                         theme.DIM if player.at is None else theme.TEXT)
         return self._track(player, (left, right), rect, scale) or changed
@@ -86,8 +90,9 @@ class Bar:
         return pressed
 
     def _live(self, player: Player, x: float, rect: Rect, scale: float) -> bool:
+        x += 8 * scale
         imgui.set_cursor_screen_pos(ImVec2(x, rect.y))
-        pressed = imgui.invisible_button("live", ImVec2(_END * scale, rect.height))
+        pressed = imgui.invisible_button("live", ImVec2((_END - 4) * scale, rect.height))
         live = player.at is None
         imgui.set_item_tooltip("Shows what comes" if live else "Back to what comes")
         dot = theme.ALIVE if live else theme.GONE
@@ -121,6 +126,7 @@ class Bar:
                 player.live()
             changed = player.position is not before
         if (held or over) and pointed < len(snapshots):
+            imgui.set_next_window_pos(ImVec2(left + pointed * apart, rect.y - 4 * scale), 0, ImVec2(0.5, 1.0))
             imgui.set_tooltip(_about(snapshots[pointed]))
         self._draw_track(player, (left, right), apart, rect, scale)
         return changed
@@ -155,6 +161,13 @@ def _step(player: Player) -> str:
         return f"step {player.position.step:,}"
     count = len(player.recording)
     return f"{count:,} snapshots"
+
+
+def _kept(player: Player) -> str:
+    """How much there is."""
+    recording = player.recording
+    where = "in memory" if recording.snapshots[-1].file is None else "on disk"
+    return f"{len(recording):,} snapshots\n{recording.nbytes / 1e6:,.1f} MB {where}"
 
 
 def _about(snapshot: Snapshot) -> str:
