@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ipc.interop.glapi import gl_device_uuid
 from viewer_app.companions import PERIOD, Companions
+from viewer_app.comparing.comparisons import Comparisons
 from viewer_app.gpu_memory import GpuMemory
 from viewer_app.matching import first_choice, match_streams
 from viewer_app.memo import Memo
@@ -86,6 +87,7 @@ class Catalogue:
         """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
         self.companions = Companions(self)
         self.overlays = Overlays(self)
+        self.comparisons = Comparisons(self, ctx, work, wake)
         self._first: str | None = None
         """What a new seat shows: the first file, if there were files before there was anybody."""
         self._ctx = ctx
@@ -133,7 +135,8 @@ class Catalogue:
 
     def watched(self) -> list[Slot]:
         """What is shown by anybody, if only in the panel."""
-        keys = {pane.key: None for pane in self.panes} | {s.entry.key: None for s in self.companions.slots}
+        keys = {pane.key: None for pane in self.panes} | {
+            s.entry.key: None for s in (*self.companions.slots, *self.comparisons.slots)}
         return [self.slots[key] for key in keys if key in self.slots]
 
     def view(self, pane: Pane) -> View | None:
@@ -181,7 +184,7 @@ class Catalogue:
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
         """Have those who show it draw."""
         for pane in self.panes:
-            if pane.key == slot.entry.key:
+            if pane.key == slot.entry.key or self.comparisons.seen_by(pane, slot):
                 pane.mark(pictures)
 
     def _mark_all(self, pictures: int = 1) -> None:
@@ -209,6 +212,11 @@ class Catalogue:
             if other.key is None:
                 self.show(other, key)
         return source
+
+    def add(self, slot: Slot) -> None:
+        """Put an entry on the list."""
+        self.slots[slot.entry.key] = slot
+        self.list_changed()
 
     def forget(self, key: str) -> None:
         """Take an entry off the list and give back what it holds."""
@@ -249,7 +257,8 @@ class Catalogue:
             if pane.key is None or pane.by_itself:
                 self._choose(pane)
         self.companions.update()
-        news = any([self._take_in(slot, now) for slot in self.watched()])
+        news = self.comparisons.update()
+        news = any([self._take_in(slot, now) for slot in self.watched()]) or news
         return self.overlays.update(now) or news
 
     def _take_in(self, slot: Slot, now: float) -> bool:
@@ -277,10 +286,11 @@ class Catalogue:
     def _ready(self, slot: Slot, now: float) -> bool:
         """Whether an entry may take another value, which somebody would soon see."""
         view = slot.view
-        return now >= slot.next_feed and not (
+        return now >= slot.next_feed and not self.comparisons.reads(slot) and not (
             view is not None and (view.busy or now < self._next_version(slot, view))) and any(
                 pane.takes(now) for pane in self.panes
-                if pane.key == slot.entry.key or self.companions.seen_by(pane, slot))
+                if pane.key == slot.entry.key or self.companions.seen_by(pane, slot)
+                or self.comparisons.seen_by(pane, slot))
 
     def _next_version(self, slot: Slot, view: View) -> float:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""

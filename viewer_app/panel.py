@@ -61,6 +61,8 @@ class Asked:
     """What to put on the clipboard."""
     beside: str | None = None
     """The key of an entry to show in another pane."""
+    compare: tuple[Literal["pair", "together"], str] | None = None
+    """The key of an entry to show in one picture with what is shown, and how."""
     head: tuple[Literal["activate", "close", "maximise"], int] | None = None
     """What to do with the pane of this number."""
     arrange: Literal["grid", "tabs"] | None = None

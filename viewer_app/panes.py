@@ -140,6 +140,9 @@ class Panes:
         if asked.beside is not None:
             self._seat.unfollow()
             self.add(asked.beside)
+        if asked.compare is not None:
+            how, key = asked.compare
+            getattr(self._seat.catalogue.comparisons, how)(self.active, key)
         if asked.head is not None:
             self._seat.unfollow()
             what, number = asked.head

@@ -320,6 +320,7 @@ class Seat(Following):
         governor.begin_picture()
         self._drawn_at.append(begin)
         framebuffer = self.screen.framebuffer
+        self.catalogue.comparisons.pull(self)
         places = self.panes.places(self.area(), self.screen.scale)
         if len(places) > 1:  # what lies between them
             framebuffer.use()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from viewer_app.views._gaussians.tool import in_order
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -67,6 +69,7 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
 
         return drawn
 
-    sections = [replace(section, draw=guarded(section.draw)) for section in view.sections]
+    sections = in_order([*view.sections, *catalogue.comparisons.sections(slot, view)])
+    sections = [replace(section, draw=guarded(section.draw)) for section in sections]
     return Shown(guarded(view.panel), sections, view.keys, over, view.details, [*view.extras, *slot.source.notes],
                  view.readout, [slot.source.path, *view.path], view.empty, troubles, catalogue.companions.strip(slot))

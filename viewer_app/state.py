@@ -110,6 +110,25 @@ class MemorySettings:
 
 
 @dataclass
+class PairSettings:
+    """How two things are seen in one picture."""
+
+    how: Literal["split", "difference", "blend"] = "split"
+    """split: one on either side of a line. difference: how far they are from each other. blend: one over the other."""
+    at: float = 0.5
+    """Where the line is, 0 to 1 from the left; how much is seen of the second."""
+    gain: float = 4.0
+    """Multiplies differences."""
+    alike: bool = True
+    """Whether both are shown in the same way, and not only from the same place."""
+
+    def take(self, other: PairSettings) -> None:
+        """Be what another one is."""
+        for name, value in vars(other).items():
+            setattr(self, name, value)
+
+
+@dataclass
 class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
@@ -117,6 +136,7 @@ class ViewSettings:
     gaussians: GaussianSettings = field(default_factory=GaussianSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    pair: PairSettings = field(default_factory=PairSettings)
 
 
 @dataclass

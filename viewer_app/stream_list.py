@@ -44,7 +44,7 @@ def _entry(entry: Entry, state: State, asked: Asked, scale: float) -> None:
             asked.select = entry.key
     imgui.set_item_tooltip(about(entry))
     if imgui.begin_popup_context_item(f"menu##{entry.key}"):
-        _menu(entry, asked)
+        _menu(entry, state, asked)
         imgui.end_popup()
     draw = imgui.get_window_draw_list()
     middle, pad = left.y + height / 2, 8 * scale
@@ -63,11 +63,17 @@ def _entry(entry: Entry, state: State, asked: Asked, scale: float) -> None:
         draw.add_text(ImVec2(end, text_y), theme.u32(theme.DIM), right)
 
 
-def _menu(entry: Entry, asked: Asked) -> None:
+def _menu(entry: Entry, state: State, asked: Asked) -> None:
     """What else can be done with an entry."""
     if imgui.menu_item("Show", "", False)[0]:
         asked.select = entry.key
     if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
         asked.beside = entry.key
-    if entry.is_file and imgui.menu_item("Close this file", "", False)[0]:
+    shown = state.shown
+    if shown is not None and shown is not entry and shown.kind == entry.kind and entry.kind in ("gaussians", "image"):
+        if imgui.menu_item("Split with what is shown", "", False)[0]:
+            asked.compare = "pair", entry.key
+        if entry.kind == "gaussians" and imgui.menu_item("Together with what is shown", "", False)[0]:
+            asked.compare = "together", entry.key
+    if entry.is_file and imgui.menu_item("Close this file" if entry.group == "Files" else "Close", "", False)[0]:
         asked.close = entry.key

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     import torch
 
 
-def merged(scenes: Sequence[GaussianScene], device: torch.device | None = None) -> GaussianScene:
+def merged(scenes: Sequence[GaussianScene], smooth: Sequence[bool],
+           device: torch.device | None = None) -> GaussianScene:
     """One scene of all Gaussians, one scene's behind the other's, as arrays of its own: on `device`, a GPU, on torch's
     current stream, or in host memory with None.
 
-    What a scene does not show, since a higher degree of spherical harmonics is not in use, it does not show here. It is
-    antialiased if all are; a note says so if only some are. Raises ValueError for no scenes at all.
+    What a scene does not show, since a higher degree of spherical harmonics is not in use, it does not show here. The
+    whole is antialiased if all are, as `smooth` says (renderers do not tell); a note says so if only some are. Raises
+    ValueError for no scenes at all.
     """
     if not scenes:
         raise ValueError("together: there is nothing to put together; at least one scene is needed")
-    scenes = [s for s in scenes if len(s)] or list(scenes[:1])
     degree = max(min(s.sh_degree, s.stored_sh_degree) for s in scenes)
     activated = [_activated(s, degree) for s in scenes]
     join = _host_join if device is None else _device_join(device)
     arrays: dict[str, Any] = {name: join([getattr(s, name) for s in activated]) for name in FIELDS}
-    smooth = [s.antialiased for s in scenes]
     notes = ("not all were trained antialiased: drawn without",) if any(smooth) and not all(smooth) else ()
     return GaussianScene(**arrays, activated=True, sh_degree=degree, antialiased=all(smooth), notes=notes)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TOOLS: dict[str, str] = {"look": "Look", "inspect": "Inspect", "history": "History", "navigate": "Navigate"}
 """The module of each tool and its class, in the order in which events are offered to them."""
 
-_SECTIONS = "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
+_SECTIONS = "Scenes", "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
 """Titles of the parts of the panel, from above, whoever takes events first; others come last."""
 
 
