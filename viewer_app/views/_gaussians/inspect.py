@@ -165,12 +165,12 @@ class Inspect(Tool):
         return [] if place is None else [place]
 
     def _board(self, rect: Rect) -> Rect | None:
-        """Where the card lies: in the upper right corner, if there is room."""
+        """Where the card lies: in the upper left corner, if there is room."""
         scale = self.view.desk.scale
         width, height, pad = round(_CARD_WIDTH * scale), round((22 * _CARD_LINES + 20) * scale), round(12 * scale)
         if rect.width < width + 2 * pad or rect.height < height + 2 * pad:
             return None
-        return Rect(rect.x + rect.width - width - pad, rect.y + pad, width, height)
+        return Rect(rect.x + pad, rect.y + pad, width, height)
 
     def sections(self) -> Sequence[Section]:
         return [Section("Inspect", self._panel, tip="The numbers of one Gaussian. Click it while this is open")]

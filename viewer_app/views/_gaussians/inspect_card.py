@@ -43,7 +43,7 @@ def card(tool: Inspect, place: Rect, scale: float) -> bool:
              | imgui.WindowFlags_.no_move.value | imgui.WindowFlags_.no_focus_on_appearing.value)
     imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
     closed = False
-    if imgui.begin("##inspected", None, flags)[0]:
+    if imgui.begin(f"##inspected {id(tool)}", None, flags)[0]:
         ui.colored(f"Gaussian {tool.index:,}", theme.TEXT)
         side = imgui.get_frame_height()
         imgui.same_line(imgui.get_window_width() - side - imgui.get_style().window_padding.x / 2)
@@ -85,7 +85,7 @@ def panel(tool: Inspect) -> bool:
     if imgui.tree_node("Coefficients"):
         _table(values)
         imgui.tree_pop()
-    pressed = ui.buttons("", ["Look at it", "Choose none"], ["Move the camera to it", "Escape"])
+    pressed = ui.buttons("", ["Look at it", "Clear"], ["Move the camera to it", "Choose none (Escape)"])
     if pressed == 0:
         tool.look_at()
     elif pressed == 1:
@@ -136,6 +136,7 @@ _HISTORY: tuple[tuple[str, Callable[[Sequence[Values]], list[float]], str], ...]
 def _curves(tool: Inspect) -> None:
     """How some of the numbers went since it was chosen."""
     seen = list(tool.history)
+    ui.dim(f"In {len(seen)} versions")
     for label, of, tip in _HISTORY:
         if label == "SH energy" and not seen[-1].energies:
             continue

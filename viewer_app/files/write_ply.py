@@ -1,0 +1,109 @@
+"""Writes Gaussians as the .ply of 3D Gaussian splatting: `viewer_app.files.ply` says what stands in it, in inria's order
+of properties, so that other programs read it as well."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from viewer_app.errors import FileError
+from viewer_app.files.common import silent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from viewer_app.files.common import Progress
+    from viewer_app.scene import GaussianScene
+
+_ROWS = 1 << 16
+"""Written in one go."""
+_LEAST_SCALE, _NEAREST_OPACITY = 1e-37, 2.0 ** -24
+"""What logarithms and logits of 0 and 1 are taken of, so that they are finite."""
+_MOST_NAMES = 10_000
+
+
+def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, keep: np.ndarray | None = None,
+              progress: Progress = silent) -> tuple[Path, int]:
+    """Write an activated scene in host memory, or a part of it. Whoever opens the file finds all of it, or none.
+
+    Args:
+        scene: activated; Gaussians of opacity 0 are left out, since nothing of them is to be seen.
+        path: where; if that exists, the same with a number behind it, so that nothing is lost.
+        antialiased: whether the scene was trained so, which stands in a comment that other programs know.
+        keep: (N,) bool, which Gaussians to write; None: all of them.
+        progress: told how far it is.
+
+    Returns the file's path and how many Gaussians are in it.
+
+    Raises:
+        FileError: none is left to be written, or the file cannot be written.
+    """
+    drawn = np.asarray(scene.opacities) > 0
+    index = np.flatnonzero(drawn if keep is None else drawn & keep)
+    if not len(index):
+        raise FileError("PLY: none of the Gaussians is left to be written")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as f:
+                _write(f, scene, index, antialiased, progress)
+            os.chmod(name, 0o666 & ~_umask())  # what is made for a moment is nobody else's to read
+            return _named(name, path), len(index)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as e:
+        raise FileError(f"{path} cannot be written: {e.strerror or e}") from e
+
+
+def _umask() -> int:
+    """What new files are not to be, without a moment in which that is another."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as f:
+            return next((int(line.split()[1], 8) for line in f if line.startswith("Umask:")), 0o077)
+    except (OSError, ValueError, IndexError):
+        return 0o077
+
+
+def _named(name: str, path: Path) -> Path:
+    """Give a finished file its name, or the next that is free."""
+    for i in range(1, _MOST_NAMES):
+        to = path if i == 1 else path.with_name(f"{path.stem}-{i}{path.suffix}")
+        try:
+            os.link(name, to)  # unlike rename, never in the place of another
+        except FileExistsError:
+            continue
+        except OSError:  # a file system without links
+            if to.exists():
+                continue
+            os.rename(name, to)
+            return to
+        os.unlink(name)
+        return to
+    raise FileError(f"PLY: {path} and {_MOST_NAMES:,} more like it exist; remove some")
+
+
+def _write(f: BinaryIO, scene: GaussianScene, index: np.ndarray, antialiased: bool, progress: Progress) -> None:
+    rest = 3 * scene.shN.shape[1]
+    names = ["x", "y", "z", "nx", "ny", "nz", *(f"f_dc_{i}" for i in range(3)), *(f"f_rest_{i}" for i in range(rest)),
+             "opacity", *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4))]
+    comments = ["comment SplatRenderMode: mip"] if antialiased else []
+    f.write("\n".join(["ply", "format binary_little_endian 1.0", *comments, f"element vertex {len(index)}",
+                       *(f"property float {name}" for name in names), "end_header", ""]).encode())
+    for start in range(0, len(index), _ROWS):
+        rows = index[start: start + _ROWS]
+        scales = np.maximum(np.asarray(scene.scales[rows], np.float64), _LEAST_SCALE)
+        opacity = np.clip(np.asarray(scene.opacities[rows], np.float64), 1e-37, 1 - _NEAREST_OPACITY)
+        block = np.zeros((len(rows), len(names)), "<f4")
+        block[:, 0:3] = scene.means[rows]
+        block[:, 6:9] = scene.sh0[rows]
+        # Channel by channel, while arrays go coefficient by coefficient.
+        block[:, 9: 9 + rest] = np.asarray(scene.shN[rows]).transpose(0, 2, 1).reshape(len(rows), rest)
+        block[:, 9 + rest] = np.log(opacity) - np.log1p(-opacity)
+        block[:, 10 + rest: 13 + rest] = np.log(scales)
+        block[:, 13 + rest:] = scene.quats[rows]
+        f.write(block.data)
+        progress("writing Gaussians", min(start + _ROWS, len(index)) / len(index))
