@@ -1,5 +1,5 @@
-"""Writes Gaussians as the .ply of 3D Gaussian splatting: `viewer_app.files.ply` says what stands in it, in inria's order
-of properties, so that other programs read it as well."""
+"""Writes Gaussians as the .ply of 3D Gaussian splatting, in inria's order of properties, so that other programs read
+it as well: `viewer_app.files.ply` says what stands in it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from viewer_app.views.base import KeyHelp, Section
     from viewer_app.views.gaussians import GaussianView
 
-_TOOLS: dict[str, str] = {"look": "Look", "inspect": "Inspect", "history": "History", "navigate": "Navigate"}
+_TOOLS: dict[str, str] = {
+    "look": "Look", "inspect": "Inspect", "filter": "Filter", "history": "History", "navigate": "Navigate",
+}
 """The module of each tool and its class, in the order in which events are offered to them."""
 
 _SECTIONS = "Scenes", "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"

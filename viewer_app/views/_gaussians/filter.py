@@ -1,0 +1,116 @@
+"""Which Gaussians are drawn, by opacity, size and SH energy, chosen in their histograms; and saving them. The panel's
+part "Filter"."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from viewer_app.errors import RendererError
+from viewer_app.selecting import EVERYTHING, Selection
+from viewer_app.selecting.aside import Aside
+from viewer_app.selecting.statistics import Quantity, Statistics, count_later
+from viewer_app.views._gaussians.export import Export
+from viewer_app.views._gaussians.tool import Tool
+from viewer_app.views.base import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from viewer_app.controls import Rect
+    from viewer_app.views.gaussians import GaussianView
+
+_PERIOD = 0.5
+"""Seconds between two counts of a live scene."""
+
+
+class Filter(Tool):
+    """Counts while its part of the panel is seen, and limits the view's selection."""
+
+    name: ClassVar[str] = "filter"
+
+    def __init__(self, view: GaussianView) -> None:
+        super().__init__(view)
+        self.statistics: Statistics | None = None
+        """The newest that are known."""
+        self.export = Export(view)
+        self.drag: tuple[str, float] | None = None
+        """While a range is drawn: of which quantity, and the end that stays, counted in bins."""
+        self._counter: Aside[Statistics] = Aside("statistics")
+        self._counted: tuple[int, Selection] | None = None
+        """What was counted last, or is being counted: which scene (`GaussianContent.loads`), and by which selection."""
+        self._counted_at = -math.inf
+        self._shown = False
+
+    def limits(self, quantity: Quantity) -> tuple[float, float]:
+        return getattr(self.view.settings.selection, quantity.name)
+
+    def limit(self, quantity: Quantity, low: float, high: float) -> None:
+        """Draw only those whose value lies between, both included."""
+        settings = self.view.settings
+        settings.selection = replace(settings.selection, **{quantity.name: (min(low, high), max(low, high))})
+
+    def reset(self, quantity: Quantity | None = None) -> None:
+        """Draw all again, whatever this quantity; None: whatever hides some of them, a crop included."""
+        settings = self.view.settings
+        if quantity is None:
+            settings.selection = replace(EVERYTHING, marked=settings.selection.marked)
+        else:
+            settings.selection = replace(settings.selection, **{quantity.name: getattr(EVERYTHING, quantity.name)})
+
+    @property
+    def filters(self) -> bool:
+        """Whether the selection hides anything, a crop included."""
+        return replace(self.view.settings.selection, marked=()) != EVERYTHING
+
+    def tick(self, now: float) -> bool:
+        again = self.export.tick()
+        try:
+            come = self._counter.take()
+        except MemoryError:
+            come = None  # there will be another one
+        if come is not None:
+            self.statistics, again = come, again or self._shown
+        if self._shown:
+            self._count(now)
+        return again
+
+    def _count(self, now: float) -> None:
+        """Have the scene counted if it, or what is chosen of it, is another one."""
+        content, selection = self.view.content, replace(self.view.settings.selection, marked=())
+        if content.facts is None or self._counter.busy or (content.loads, selection) == self._counted:
+            return
+        chosen_anew = self._counted is not None and self._counted[1] != selection
+        if not chosen_anew and now - self._counted_at < _PERIOD:
+            return
+        self._counted, self._counted_at = (content.loads, selection), now
+        try:
+            self._counter.ask(count_later(content.renderer.scene(), selection), self.view.desk.wake)
+        except RendererError:
+            return  # the picture says so
+
+    def over(self, rect: Rect, scale: float) -> bool:
+        self._shown = False
+        return False
+
+    def sections(self) -> Sequence[Section]:
+        return [Section("Filter", self._panel, tip="Draw only some of the Gaussians, and save them")]
+
+    def _panel(self) -> bool:
+        from viewer_app.views._gaussians import filter_panel
+
+        self._shown = True
+        return filter_panel.panel(self)
+
+    def details(self) -> Sequence[str]:
+        if not self.filters:
+            return []
+        statistics = self.statistics
+        current = statistics is not None and self._counted is not None and not self._counter.busy and (
+            self._counted[1] == replace(self.view.settings.selection, marked=()))
+        return [f"{statistics.chosen:,} of them shown" if statistics is not None and current else "filtered"]
+
+    def close(self) -> None:
+        self._counter.forget()
+        self.export.close()
