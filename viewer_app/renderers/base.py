@@ -71,7 +71,8 @@ class RenderOptions:
     ellipsoids: a solid, shaded body that ends at `BODY_SIGMAS`; the nearest surface is seen, and its camera z is the
     depth. rings: the outline of that body's ellipse, `RING_PX` wide, nearest centre first. points: its centre, a disc
     of `point_px` with a smooth edge, if the centre lies in the picture. Of these three, whatever `mode` is, those are
-    drawn whose opacity reaches `ALPHA_MIN`, and opacity counts no further.
+    drawn whose opacity reaches `ALPHA_MIN`, and opacity counts no further; of rings and points a pixel is finished
+    after the one that takes its transmittance to `TRANSMITTANCE_MIN`, not before, as these are all but opaque.
     overdraw: the colour is the number of Gaussians whose alpha reaches `ALPHA_MIN` in the pixel, whether or not others
     hide them, in all three channels, alpha is 1 where there are any, and depth is that of color.
     `reference_paints.py` has the formulas."""

@@ -15,13 +15,22 @@ import numpy as np
 
 from viewer_app.cameras import MODELS
 from viewer_app.errors import RendererError
-from viewer_app.renderers.activation import Activated, activate
-from viewer_app.renderers.base import COVARIANCE_MAX, EPS_2D, HostReader, Pixels, RenderOptions
-from viewer_app.renderers.gl_compositor import Stages, stable_order
+from viewer_app.renderers.activation import Activated, activate, selected
+from viewer_app.renderers.base import (
+    BODY_SIGMAS,
+    COVARIANCE_MAX,
+    EPS_2D,
+    MARK_COLOR,
+    HostReader,
+    Pixels,
+    RenderOptions,
+)
+from viewer_app.renderers.gl_compositor import DEFINES, Stages, point_reach, stable_order
 from viewer_app.renderers.gl_quads import QuadCompositor
 from viewer_app.renderers.gl_textures import Fields, texels, texture_source
 from viewer_app.renderers.gl_tiles import TileCompositor
 from viewer_app.scene import NOTHING
+from viewer_app.selecting import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +39,12 @@ if TYPE_CHECKING:
     from viewer_app.cameras import Camera
     from viewer_app.renderers.gl_compositor import Compositor
     from viewer_app.scene import GaussianScene
+    from viewer_app.selecting import Selection
 
 COLUMNS = 4096
 """Gaussians per row of the textures that hold their order and projections."""
+MARKED_FROM = 1 << 30
+"""Added to the index of a Gaussian that is marked; shaders/project.frag knows it too."""
 SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
 """What GL_RENDERER says where there is no graphics card."""
 
@@ -93,13 +105,14 @@ class GlRenderer(HostReader):
         else:
             self._compositor = QuadCompositor(ctx, self._stages, precision, software)
         self._fields = Fields(ctx)
-        self._projected: moderngl.Framebuffer | None = None
         self._means = np.empty((0, 3), np.float32)
         self._origin = np.zeros(3)
         self._kept: np.ndarray | None = None
         """As in `Activated`."""
         self._scene: GaussianScene | None = None
         """What `scene` gave."""
+        self._chosen: tuple[Selection, np.ndarray, np.ndarray] | None = None
+        """What a selection comes to: `activation.selected`."""
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
         self._skipped = 0
         self._drawn: tuple | None = None
@@ -141,7 +154,7 @@ class GlRenderer(HostReader):
         with self._stages("load"):
             self._upload(a, means)
         self._means, self._origin, self._skipped, self._kept = means, origin, a.skipped, a.kept
-        self._drawn = self._scene = None
+        self._drawn = self._scene = self._chosen = None
 
     def scene(self) -> GaussianScene:
         """Read back from where it was uploaded to, once for each load."""
@@ -161,14 +174,14 @@ class GlRenderer(HostReader):
             return self._picture
         self._drawn = None
         self._stages.reset("sort", "project", "bin", "upload", "draw")
-        with self.ctx.scope(self._compositor.begin((camera.width, camera.height), options.depth), moderngl.NOTHING):
+        with self.ctx.scope(self._compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
             visible = 0
             if len(self._means):
                 with self._stages("sort"):
-                    visible = self._sort(camera)
+                    visible = self._sort(camera, options)
                 with self._stages("project"):
                     self._project(camera, options, visible)
-            self._picture = GlPicture(*self._compositor.draw(visible))
+            self._picture = GlPicture(*self._compositor.draw(visible, camera.near))
         self._drawn = wanted
         return self._picture
 
@@ -179,9 +192,9 @@ class GlRenderer(HostReader):
         self._closed = True
         self._fields.release()
         self._compositor.release()
-        self._projected = self._picture = None
+        self._picture = None
         self._means = np.empty((0, 3), np.float32)
-        self._scene = None
+        self._scene = self._chosen = None
 
     def _read_back(self) -> GaussianScene:
         n = len(self._means)
@@ -209,40 +222,52 @@ class GlRenderer(HostReader):
         self._fields.write("shN", a.shN.reshape(-1, 3), sh_columns * max(stored, 1))
         self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
         self._packed_columns = packed_columns
-        self._projected = self._compositor.reserve(self._columns, max(-(-len(a) // self._columns), 1))
 
-    def _sort(self, camera: Camera) -> int:
-        """Upload the order by camera z, nearest first, and return how many lie between near and far."""
+    def _sort(self, camera: Camera, options: RenderOptions) -> int:
+        """Upload the order by camera z, nearest first, and return how many lie between near and far and are selected.
+        """
         axis = camera.viewmat[2, :3]
         z = self._means @ axis.astype(np.float32)
         z += np.float32(axis @ self._origin + camera.viewmat[2, 3])
-        visible = np.flatnonzero((z >= camera.near) & (z <= camera.far))
+        within = (z >= camera.near) & (z <= camera.far)
+        marked = None
+        if options.selection != EVERYTHING:
+            if self._chosen is None or self._chosen[0] != options.selection:
+                self._chosen = options.selection, *selected(self.scene(), self._kept, options)
+            within &= self._chosen[1]
+            marked = self._chosen[2]
+        visible = np.flatnonzero(within)
         # Positive floats order as their bits do. Stable: as in gsplat the Gaussian that comes first in the scene is
         # the nearer one in a tie.
         order = stable_order(z[visible].view(np.uint32))
-        self._fields.write("order", visible[order].astype(np.int32)[:, None], self._columns, len(self._means))
+        entries = visible[order].astype(np.int32)
+        if marked is not None:
+            entries[marked[entries]] |= MARKED_FROM
+        self._fields.write("order", entries[:, None], self._columns, len(self._means))
         return len(order)
 
     def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
-        assert self._projected is not None
+        projected = self._compositor.reserve(self._columns, max(-(-len(self._means) // self._columns), 1),
+                                             options.paint)
         K = camera.K
         focal, center = np.array([K[0, 0], K[1, 1]]), np.array([K[0, 2], K[1, 2]])
         size = np.array([camera.width, camera.height], np.float64)
         margin = 0.3 * 0.5 * size / focal
         rotation = camera.viewmat[:3, :3]
         degree = self._sh_degree if options.sh_degree is None else min(options.sh_degree, self._sh_degree)
-        p = self._compositor.projection
-        p.read(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
-        p.set(count=visible, columns=self._columns, packed_columns=self._packed_columns,
-              sh_columns=self._sh_columns, sh_stored=self._sh_stored, sh_degree=degree,
-              rotation=rotation.T.ravel(),  # GL takes columns
-              translation=rotation @ self._origin + camera.viewmat[:3, 3],
-              focal=focal, center=center, size=size,
-              limit_low=-(center / focal + margin), limit_high=(size - center) / focal + margin,
-              z_near=camera.near, z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
-              model=MODELS.index(camera.model), antialiased=options.mode == "antialiased")
-        self._projected.use()
-        self._projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
+        p = self._compositor.projection(*DEFINES[options.paint])
+        p.read_used(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
+        p.set_used(count=visible, columns=self._columns, packed_columns=self._packed_columns,
+                   sh_columns=self._sh_columns, sh_stored=self._sh_stored, sh_degree=degree,
+                   rotation=rotation.T.ravel(),  # GL takes columns
+                   translation=rotation @ self._origin + camera.viewmat[:3, 3],
+                   focal=focal, center=center, size=size,
+                   limit_low=-(center / focal + margin), limit_high=(size - center) / focal + margin,
+                   z_near=camera.near, z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
+                   model=MODELS.index(camera.model), antialiased=options.mode == "antialiased", scale=options.scale,
+                   mark_color=MARK_COLOR, body_sigmas=BODY_SIGMAS, point_reach=point_reach(options))
+        projected.use()
+        projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
         p.fill()
 
     def _check_open(self) -> None:

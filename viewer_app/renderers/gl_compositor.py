@@ -14,26 +14,28 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from viewer_app.renderers.base import Paint, RenderOptions
+
 SHADERS = Path(__file__).parent / "shaders"
 
 
 class Compositor(Protocol):
     """Turns Gaussians, projected in drawing order by shaders/project.frag, into a picture."""
 
-    projection: Pass
-    """The projection pass, with the outputs that this compositor reads."""
+    projection: Passes
+    """The projection pass by `DEFINES`, with the outputs that this compositor reads."""
 
-    def reserve(self, columns: int, rows: int) -> moderngl.Framebuffer:
+    def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
         """Where the projections go: one texel per Gaussian, `columns` (a power of two) of them in a row."""
         ...
 
-    def begin(self, size: tuple[int, int], depth: bool) -> moderngl.Framebuffer:
+    def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
         """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""
         ...
 
-    def draw(self, visible: int) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         """Composite the first `visible` projections. Returns colour (RGBA, premultiplied, row 0 at the top) and,
-        if asked for, accumulated depth in the first channel."""
+        if asked for, accumulated depth in the first channel. `near`: the camera's."""
         ...
 
     def release(self) -> None: ...
@@ -43,11 +45,8 @@ class Pass:
     """A program without vertex data: its shaders make everything from gl_VertexID and textures."""
 
     def __init__(self, ctx: moderngl.Context, vertex: str, fragment: str, *defines: str):
-        """`defines` are set for the preprocessor of the fragment shader."""
-        source = (SHADERS / fragment).read_text(encoding="utf-8")
-        version, _, body = source.partition("\n")
-        source = "\n".join([version, *(f"#define {name}" for name in defines), "#line 2", body])
-        self._program = ctx.program((SHADERS / vertex).read_text(encoding="utf-8"), source)
+        """`defines` are set for the preprocessor of both shaders."""
+        self._program = ctx.program(_source(vertex, defines), _source(fragment, defines))
         self.vao = ctx.vertex_array(self._program, [])
 
     def read(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
@@ -56,9 +55,17 @@ class Pass:
             texture.use(i)
             self._program[name] = i
 
+    def read_used(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
+        """As `read`, those that are left with these defines."""
+        self.read(unit, **{name: texture for name, texture in textures.items() if name in self._program})
+
     def set(self, **uniforms: object) -> None:
         for name, value in uniforms.items():
             self._program[name] = value
+
+    def set_used(self, **uniforms: object) -> None:
+        """Those that are left with these defines."""
+        self.set(**{name: value for name, value in uniforms.items() if name in self._program})
 
     def fill(self) -> None:
         """Run the fragment shader for every pixel of what is bound; for passes with fullscreen.vert."""
@@ -67,6 +74,46 @@ class Pass:
     def release(self) -> None:
         self.vao.release()
         self._program.release()
+
+
+def _source(file: str, defines: tuple[str, ...]) -> str:
+    version, _, body = (SHADERS / file).read_text(encoding="utf-8").partition("\n")
+    return "\n".join([version, *(f"#define {name}" for name in defines), "#line 2", body])
+
+
+class Passes:
+    """One pass for each set of defines, made when it is first needed."""
+
+    def __init__(self, ctx: moderngl.Context, vertex: str, fragment: str, *always: str):
+        """`always`: defined in each."""
+        self._ctx = ctx
+        self._shaders = vertex, fragment
+        self._always = always
+        self._made: dict[tuple[str, ...], Pass] = {}
+
+    def __call__(self, *defines: str) -> Pass:
+        if defines not in self._made:
+            self._made[defines] = Pass(self._ctx, *self._shaders, *self._always, *defines)
+        return self._made[defines]
+
+    def release(self) -> None:
+        for made in self._made.values():
+            made.release()
+        self._made.clear()
+
+
+DEFINES: dict[Paint, tuple[str, ...]] = {
+    "color": (), "normals": ("NORMALS",), "ellipsoids": ("BODIES",), "rings": ("RINGS",), "points": ("POINTS",),
+    "overdraw": ("OVERDRAW",),
+}
+"""How the shaders know what to draw."""
+BODIES: dict[str, tuple[int, str]] = {"body0": (4, "f4"), "body1": (4, "f4"), "body2": (4, "f4")}
+"""Textures of the numbers that bodies are drawn from: formats as for `Layers`."""
+
+
+def point_reach(options: RenderOptions) -> float:
+    """Pixels from a point's centre to where its edge has faded."""
+    return options.point_px / 2 + 0.5
 
 
 class Stages:

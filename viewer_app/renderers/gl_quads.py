@@ -14,11 +14,20 @@ from typing import TYPE_CHECKING, Literal
 
 import moderngl
 
-from viewer_app.renderers.base import TRANSMITTANCE_MIN
-from viewer_app.renderers.gl_compositor import Pass
+from viewer_app.renderers.base import (
+    AMBIENT,
+    BODY_SIGMAS,
+    LIGHT,
+    RING_INSIDE,
+    RING_PX,
+    TRANSMITTANCE_MIN,
+    RenderOptions,
+)
+from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes, point_reach
 from viewer_app.renderers.gl_textures import Layers, Target
 
 if TYPE_CHECKING:
+    from viewer_app.renderers.base import Paint
     from viewer_app.renderers.gl_compositor import Stages
 
 MAX_BATCHES = 8
@@ -38,34 +47,42 @@ class QuadCompositor:
         self._precision: Literal["f4", "f2"] = precision
         # Software rasterisers pay for triangles most: there it is one for everything, and a corner less to shade.
         self._corners, self._small = (3, float("inf")) if software else (4, SMALL)
-        self.projection = Pass(ctx, "fullscreen.vert", "project.frag")
-        self._splat = Pass(ctx, "splat.vert", "splat.frag")
+        self.projection = Passes(ctx, "fullscreen.vert", "project.frag")
+        self._splat = Passes(ctx, "splat.vert", "splat.frag")
         self._mark = Pass(ctx, "fullscreen.vert", "mark.frag")
         self._tiles = Pass(ctx, "fullscreen.vert", "tiles.frag")
         self._projected: Layers | None = None
         self._target: Target | None = None
+        self._options = RenderOptions()
 
-    def reserve(self, columns: int, rows: int) -> moderngl.Framebuffer:
-        if self._projected is None or self._projected.size != (columns, rows):
+    def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
+        formats = dict.fromkeys(("place", "shape", "color"), (4, "f4")) | (BODIES if paint == "ellipsoids" else {})
+        if self._projected is None or (self._projected.size, list(self._projected.textures)) != (
+                (columns, rows), list(formats)):
             if self._projected is not None:
                 self._projected.release()
-            self._projected = Layers(self._ctx, (columns, rows), place=(4, "f4"), shape=(4, "f4"), color=(4, "f4"))
+            self._projected = Layers(self._ctx, (columns, rows), **formats)
         return self._projected.framebuffer
 
-    def begin(self, size: tuple[int, int], depth: bool) -> moderngl.Framebuffer:
+    def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
+        self._options, depth = options, options.depth
         if self._target is None or self._target.size != size or self._target.kind != (depth, self._precision):
             if self._target is not None:
                 self._target.release()
             self._target = Target(self._ctx, size, depth, self._precision)
         return self._target.framebuffer
 
-    def draw(self, visible: int) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         target = self._target
         assert target is not None
         with self._stages("draw"):
             target.clear()
-            if visible:
-                self._blend(target, visible)
+            if visible and self._options.paint == "ellipsoids":
+                self._nearest(target, visible, near)
+            elif visible and self._options.paint == "overdraw":
+                self._count(target, visible)
+            elif visible:
+                self._blend(target, visible, *DEFINES[self._options.paint])
         return target.color, target.depth
 
     def release(self) -> None:
@@ -74,11 +91,45 @@ class QuadCompositor:
                 held.release()
         self._projected = self._target = None
 
-    def _blend(self, target: Target, visible: int) -> None:
+    def _splats(self, target: Target, *defines: str) -> Pass:
+        """The pass that draws, ready but for the first Gaussian."""
         assert self._projected is not None
-        ctx, splat, mark, tiles = self._ctx, self._splat, self._mark, self._tiles
-        splat.read(**self._projected.textures, tiles=target.tiles)
-        splat.set(columns=self._projected.size[0], size=target.size, small=self._small)
+        splat, options = self._splat(*defines), self._options
+        splat.read_used(**self._projected.textures, tiles=target.tiles)
+        splat.set_used(columns=self._projected.size[0], size=target.size, small=self._small, body_sigmas=BODY_SIGMAS,
+                       ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=point_reach(options), light=LIGHT,
+                       ambient=AMBIENT)
+        return splat
+
+    def _nearest(self, target: Target, visible: int, near: float) -> None:
+        """Bodies, by the depth test."""
+        ctx, splat = self._ctx, self._splats(target, "BODIES")
+        splat.set(first=0, z_near=near)
+        target.framebuffer.use()
+        target.framebuffer.depth_mask = True
+        ctx.enable_only(moderngl.DEPTH_TEST)
+        ctx.depth_func = "<"
+        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=self._corners, instances=visible)
+        target.framebuffer.depth_mask = False
+
+    def _count(self, target: Target, visible: int) -> None:
+        if target.depth is not None:
+            self._blend(target, visible)
+        target.counting.use()
+        target.counting.clear()
+        splat = self._splats(target, "OVERDRAW")
+        splat.set(first=0)
+        ctx = self._ctx
+        ctx.enable_only(moderngl.BLEND)
+        ctx.blend_func = moderngl.ONE, moderngl.ONE
+        ctx.blend_equation = moderngl.FUNC_ADD, moderngl.MAX
+        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=self._corners, instances=visible)
+        ctx.blend_equation = moderngl.FUNC_ADD, moderngl.FUNC_ADD
+        ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
+
+    def _blend(self, target: Target, visible: int, *defines: str) -> None:
+        ctx, mark, tiles = self._ctx, self._mark, self._tiles
+        splat = self._splats(target, *defines)
         for p in (mark, tiles):
             p.read(8, finished=target.color)  # a unit that `splat` does not use
             p.set(enough=1 - TRANSMITTANCE_MIN)

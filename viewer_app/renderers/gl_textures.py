@@ -32,6 +32,8 @@ class Target:
         self.marking = ctx.framebuffer([], self._marks)
         """For marking. The colour texture is not in it, so that it can be read meanwhile."""
         self.tiling = ctx.framebuffer([self.tiles])
+        self.counting = ctx.framebuffer([self.color])
+        """For adding up, whatever is finished."""
 
     def clear(self) -> None:
         """Transparent black, nothing finished."""
@@ -40,7 +42,8 @@ class Target:
         self.framebuffer.depth_mask = False
 
     def release(self) -> None:
-        for held in (self.framebuffer, self.marking, self.tiling, self._marks, self.color, self.depth, self.tiles):
+        for held in (self.framebuffer, self.marking, self.tiling, self.counting, self._marks, self.color, self.depth,
+                     self.tiles):
             if held is not None:
                 held.release()
 

@@ -11,19 +11,24 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from viewer_app.renderers.gl_compositor import Pass, keep_freed_memory
+from viewer_app.renderers.base import AMBIENT, BODY_SIGMAS, LIGHT, RING_INSIDE, RING_PX, RenderOptions
+from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes, keep_freed_memory, point_reach
 from viewer_app.renderers.gl_textures import Fields, Layers
 from viewer_app.renderers.tile_lists import TILE, Chunks
 
 if TYPE_CHECKING:
     import moderngl
 
+    from viewer_app.renderers.base import Paint
     from viewer_app.renderers.gl_compositor import Stages
 
 LIST_BITS = 12
 """log2 of the entries in a row of the texture that holds the lists; `tile_lists.BUDGET` of them make 512 rows."""
 PARTS = 8
 """Outputs of walk.frag: one for each pixel of a fragment, which is 2 pixels wide and 4 high."""
+
+
+_PROJECTED: dict[str, tuple[int, str]] = {"form": (4, "f4"), "light": (4, "u4"), "depth": (1, "f4"), "box": (2, "i4")}
 
 
 class TileCompositor:
@@ -36,10 +41,10 @@ class TileCompositor:
         keep_freed_memory()
         self._list_bits = min(LIST_BITS, ctx.info["GL_MAX_TEXTURE_SIZE"].bit_length() - 1)
         self._slot_bits = (ctx.info["GL_MAX_TEXTURE_SIZE"] // 4).bit_length() - 1
-        self.projection = Pass(ctx, "fullscreen.vert", "project.frag", "TILES")
-        self._gather = Pass(ctx, "fullscreen.vert", "gather.frag")
+        self.projection = Passes(ctx, "fullscreen.vert", "project.frag", "TILES")
+        self._gather = Passes(ctx, "fullscreen.vert", "gather.frag")
         self._unfinished = Pass(ctx, "fullscreen.vert", "unfinished.frag")
-        self._walks: dict[tuple[str, ...], Pass] = {}
+        self._walks = Passes(ctx, "fullscreen.vert", "walk.frag")
         self._lists = Fields(ctx)
         self._room = 1
         """Entries that the lists' texture holds: it only grows, so that it is seldom made anew."""
@@ -49,51 +54,70 @@ class TileCompositor:
         self._size = 0, 0
         self._grid = 0, 0
         """Tiles of the picture across and down."""
-        self._depth = False
+        self._options = RenderOptions()
+        self._near = 0.0
 
-    def reserve(self, columns: int, rows: int) -> moderngl.Framebuffer:
-        if self._projected is None or self._projected.size != (columns, rows):
+    def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
+        formats = _PROJECTED | (BODIES if paint == "ellipsoids" else {})
+        if self._projected is None or (self._projected.size, list(self._projected.textures)) != (
+                (columns, rows), list(formats)):
             if self._projected is not None:
                 self._projected.release()
-            self._projected = Layers(self._ctx, (columns, rows), form=(4, "f4"), light=(4, "u4"), depth=(1, "f4"),
-                                     box=(2, "i4"))
+            self._projected = Layers(self._ctx, (columns, rows), **formats)
         return self._projected.framebuffer
 
-    def begin(self, size: tuple[int, int], depth: bool) -> moderngl.Framebuffer:
+    def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
         if size != self._size:
             self._release_layers()
-        self._size, self._depth = size, depth
+        self._size, self._options = size, options
         self._grid = -(-size[0] // TILE), -(-size[1] // TILE)
         return self._target("color").framebuffer
 
-    def draw(self, visible: int) -> tuple[moderngl.Texture, moderngl.Texture | None]:
-        # Depth takes a walk of its own: there are not more than eight outputs.
-        kinds = ["color", "depth"] if self._depth else ["color"]
+    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+        self._near = near
+        bodies = self._options.paint == "ellipsoids"
+        # Depth takes a walk of its own: there are not more than eight outputs. The nearest surfaces bring theirs along.
+        pictures = ["color", "depth"] if self._options.depth else ["color"]
+        kinds = ["color"] if bodies else pictures
         chunks = None
         if visible:
             with self._stages("bin"):
                 chunks = Chunks(self._boxes(visible), self._grid)
         latest = self._walk_all(chunks, kinds) if chunks is not None else None
         with self._stages("draw"):
-            for kind in kinds:
+            for kind in pictures:
                 target = self._target(kind).framebuffer
                 target.use()
                 if latest is None:
                     target.clear()
+                elif bodies:
+                    self._shade(kind, latest)
                 else:
-                    self._gather.read(**self._parts(kind, latest).textures)
-                    self._gather.set(across=self._grid[0], slot_bits=self._slot_bits)
-                    self._gather.fill()
-        return self._picture("color"), self._picture("depth") if self._depth else None
+                    self._gathered(self._gather(), self._parts(kind, latest)).fill()
+        return self._picture("color"), self._picture("depth") if self._options.depth else None
+
+    def _gathered(self, gather: Pass, parts: Layers) -> Pass:
+        gather.read_used(**parts.textures)
+        gather.set(across=self._grid[0], slot_bits=self._slot_bits)
+        return gather
+
+    def _shade(self, kind: str, latest: int) -> None:
+        """Of the surfaces that the walk found: their colours, or their depth."""
+        assert self._projected is not None
+        gather = self._gathered(self._gather("BODIES", *(["DEPTH"] if kind == "depth" else [])),
+                                self._parts("color", latest))
+        gather.read_used(PARTS, **self._projected.textures)
+        gather.set_used(bits=self._projected.size[0].bit_length() - 1, body_sigmas=BODY_SIGMAS, towards_light=LIGHT,
+                        ambient=AMBIENT)
+        gather.fill()
 
     def release(self) -> None:
         self._release_layers()
         self._lists.release()
-        for held in (self.projection, self._gather, self._unfinished, self._projected, *self._walks.values()):
+        for held in (self.projection, self._gather, self._unfinished, self._projected, self._walks):
             if held is not None:
                 held.release()
         self._projected = None
-        self._walks.clear()
 
     def _boxes(self, visible: int) -> np.ndarray:
         """(visible, 2) int32 from the projection, which this waits for; see `Chunks`."""
@@ -122,7 +146,7 @@ class TileCompositor:
                 for kind in kinds:
                     self._walk(kind, latest)
             latest = 0 if latest is None else 1 - latest
-            if chunks.remaining:
+            if chunks.remaining and self._options.paint not in ("ellipsoids", "overdraw"):
                 with self._stages("draw"):
                     unfinished = self._read_unfinished(self._parts("color", latest))
                 with self._stages("bin"):
@@ -131,17 +155,19 @@ class TileCompositor:
     def _walk(self, kind: str, latest: int | None) -> None:
         assert self._projected is not None
         defines = (*(["DEPTH"] if kind == "depth" else []), *(["RESUME"] if latest is not None else []))
-        if defines not in self._walks:
-            self._walks[defines] = Pass(self._ctx, "fullscreen.vert", "walk.frag", *defines)
-        walk, projected = self._walks[defines], self._projected.textures
-        walk.read(lists=self._lists["lists"], ranges=self._lists["ranges"], form=projected["form"],
-                  light=projected["light"], **({"depth": projected["depth"]} if kind == "depth" else {}))
+        options, projected = self._options, self._projected.textures
+        if options.paint != "overdraw" or kind == "color":  # its depth is that of colour
+            defines = *DEFINES[options.paint], *defines
+        walk = self._walks(*(name for name in defines if name != "NORMALS"))
+        walk.read_used(lists=self._lists["lists"], ranges=self._lists["ranges"], **projected)
+        walk.set_used(z_near=self._near, body_sigmas=BODY_SIGMAS, ring_px=RING_PX, ring_inside=RING_INSIDE,
+                      point_reach=point_reach(options))
         across, down = self._grid
         walk.set(list_bits=self._list_bits, bits=self._projected.size[0].bit_length() - 1, across=across,
                  tiles=across * down, slot_bits=self._slot_bits)
         if latest is not None:
             before = self._parts(kind, latest).textures.values()
-            walk.read(5, **{f"before{i}": texture for i, texture in enumerate(before)})
+            walk.read(6, **{f"before{i}": texture for i, texture in enumerate(before)})
         self._parts(kind, 0 if latest is None else 1 - latest).framebuffer.use()
         walk.fill()
 

@@ -162,8 +162,8 @@ def _selected(a: Activated, options: RenderOptions) -> tuple[Activated, np.ndarr
     if options.selection == EVERYTHING:
         return a, np.zeros(len(a), bool)
     shown, marked = selected(a.scene(), a.kept, options)
-    arrays = (x[shown] for x in (a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN))
-    return Activated(*arrays, a.sh_degree, a.skipped), marked[shown]
+    arrays = [x[shown] for x in (a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN)]
+    return Activated(*arrays, sh_degree=a.sh_degree, skipped=a.skipped), marked[shown]
 
 
 def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.ndarray | None = None) -> Projected:
@@ -317,9 +317,10 @@ def blend(projected: Projected | None, width: int, height: int,
         hit = there & (alpha >= ALPHA_MIN) & ~done
         before = transmittance[box]
         after = before * (1 - alpha)
-        ends = hit & (after <= TRANSMITTANCE_MIN)  # this pixel stops before this Gaussian
+        ends = hit & (after <= TRANSMITTANCE_MIN)
         done |= ends
-        hit &= ~ends
+        if options.paint not in ("rings", "points"):  # this pixel stops before this Gaussian
+            hit &= ~ends
         sums[box] += np.where(hit, alpha * before, 0)[..., None] * rgbz
         np.copyto(before, after, where=hit)
     return sums, transmittance

@@ -3,8 +3,9 @@
 // over all cores and lanes of every implementation. Its results lie in drawing order, so that the draw, whose vertex
 // stage a software rasteriser runs on one core, reads memory in sequence.
 // The rules are those of gsplat 1.5.3 (ProjectionEWA3DGSFused.cu, Utils.cuh, SphericalHarmonicsCUDA.cu).
+// NORMALS, BODIES, RINGS, POINTS, OVERDRAW: for another paint than colour (`RenderOptions.paint`).
 
-uniform isampler2D order;     // which Gaussian comes when
+uniform isampler2D order;     // which Gaussian comes when; from 2^30 on it is marked
 uniform sampler2D gaussians;  // four texels side by side each: mean relative to the scene's origin and opacity,
                               // unit quaternion wxyz, standard deviations, sh0
 uniform sampler2D shN;        // K-1 texels side by side per Gaussian
@@ -28,6 +29,14 @@ uniform float eps_2d;
 uniform float covariance_max;
 uniform int model;             // 0 pinhole, 1 ortho, 2 fisheye
 uniform bool antialiased;
+uniform float scale;           // of standard deviations
+uniform vec3 mark_color;       // mixed into those that are marked
+uniform float body_sigmas;
+uniform float point_reach;     // where a point ends, pixels from its centre
+
+#if defined(BODIES) || defined(RINGS) || defined(POINTS)
+#define SHAPED
+#endif
 
 #ifdef TILES
 layout(location = 0) out vec4 out_form;   // centre in pixels; l11, l12 of the inverse covariance's Cholesky factor
@@ -43,6 +52,17 @@ const float TWO_TO_MINUS_109 = 1.5407439555097887e-33;
 layout(location = 0) out vec4 out_place;  // centre in pixels, camera z, opacity
 layout(location = 1) out vec4 out_shape;  // major half axis (1 sigma, pixels), minor sigma, radius in sigmas
 layout(location = 2) out vec4 out_color;
+#endif
+#ifdef BODIES  // numbers of the surface by `reference_paints.Bodies`: slope, thickness, then the rows of its normals
+#ifdef TILES
+layout(location = 4) out vec4 out_body0;
+layout(location = 5) out vec4 out_body1;
+layout(location = 6) out vec4 out_body2;
+#else
+layout(location = 3) out vec4 out_body0;
+layout(location = 4) out vec4 out_body1;
+layout(location = 5) out vec4 out_body2;
+#endif
 #endif
 
 mat3 rotation_of(vec4 q) {
@@ -100,8 +120,11 @@ void main() {
 #else
     out_place = out_shape = out_color = vec4(0.0);
 #endif
+#ifdef BODIES
+    out_body0 = out_body1 = out_body2 = vec4(0.0);
+#endif
     if (slot.y * columns + slot.x >= count) return;
-    int index = texelFetch(order, slot, 0).r;
+    int entry = texelFetch(order, slot, 0).r, index = entry & 0x3fffffff;
     ivec2 at = ivec2(index % packed_columns * 4, index / packed_columns);
     vec4 mean = texelFetch(gaussians, at, 0);
 
@@ -109,14 +132,20 @@ void main() {
     if (!(p.z >= z_near && p.z <= z_far)) return;
     vec3 s = texelFetch(gaussians, at + ivec2(2, 0), 0).xyz;
     mat3 m = rotation * rotation_of(texelFetch(gaussians, at + ivec2(1, 0), 0));
+#ifdef NORMALS
+    vec3 shortest = s.x <= s.y && s.x <= s.z ? m[0] : s.y <= s.z ? m[1] : m[2];
+#endif
+    s *= scale;
     m = mat3(m[0] * s.x, m[1] * s.y, m[2] * s.z);  // m m^T is the covariance in camera space
 
     // The Jacobian's rows times m: a square root of the projected covariance. Working with it instead of the
     // covariance keeps the determinant of thin Gaussians exact (Cauchy-Binet: it is |row_x x row_y|^2).
     vec3 mx = vec3(m[0].x, m[1].x, m[2].x), my = vec3(m[0].y, m[1].y, m[2].y), mz = vec3(m[0].z, m[1].z, m[2].z);
-    vec3 row_x, row_y;
+    vec3 row_x, row_y, jacobian_x, jacobian_y;
     vec2 c;
     if (model == 1) {
+        jacobian_x = vec3(focal.x, 0.0, 0.0);
+        jacobian_y = vec3(0.0, focal.y, 0.0);
         row_x = focal.x * mx;
         row_y = focal.y * my;
         c = focal * p.xy + center;
@@ -127,10 +156,14 @@ void main() {
         float x2 = p.x * p.x + EPS, y2 = p.y * p.y, x2y2 = x2 + y2, inverse = 1.0 / (x2y2 + p.z * p.z);
         float across = angle(from_axis, p.z) / from_axis / x2y2, along = p.z * inverse / x2y2;
         float mixed = p.x * p.y * (along - across);
+        jacobian_x = focal.x * vec3(x2 * along + y2 * across, mixed, -p.x * inverse);
+        jacobian_y = focal.y * vec3(mixed, y2 * along + x2 * across, -p.y * inverse);
         row_x = focal.x * ((x2 * along + y2 * across) * mx + mixed * my - p.x * inverse * mz);
         row_y = focal.y * (mixed * mx + (y2 * along + x2 * across) * my - p.y * inverse * mz);
     } else {
         vec2 slope = clamp(p.xy / p.z, limit_low, limit_high);
+        jacobian_x = focal.x / p.z * vec3(1.0, 0.0, -slope.x);
+        jacobian_y = focal.y / p.z * vec3(0.0, 1.0, -slope.y);
         row_x = focal.x / p.z * (mx - slope.x * mz);
         row_y = focal.y / p.z * (my - slope.y * mz);
         c = focal * (p.xy / p.z) + center;
@@ -144,17 +177,37 @@ void main() {
     if (!(xx + yy < covariance_max)) return;
 
     float opacity = mean.w;
+#ifndef SHAPED
     if (antialiased) opacity *= sqrt(det_sharp / det);
+#endif
     if (!(opacity >= 1.0 / 255.0)) return;
+#ifdef POINTS
+    vec2 half_box = vec2(point_reach);
+    if (any(lessThan(c, vec2(0.0))) || any(greaterThanEqual(c, size))) return;
+#else
+#ifdef SHAPED
+    float radius = body_sigmas;
+#else
     float radius = sqrt(2.0 * log(255.0 * opacity));
+#endif
     vec2 half_box = radius * sqrt(vec2(xx, yy));
+#endif
     if (!(all(greaterThan(c + half_box, vec2(0.0))) && all(lessThan(c - half_box, size)))) return;
 
+#ifdef NORMALS
+    vec3 rgb = 0.5 + 0.5 * (dot(shortest, model == 1 ? vec3(0.0, 0.0, 1.0) : p) > 0.0 ? -shortest : shortest);
+#elif defined(OVERDRAW)
+    vec3 rgb = vec3(1.0);
+#else
     vec3 rgb = 0.2820947917738781 * texelFetch(gaussians, at + ivec2(3, 0), 0).rgb;
     // From the camera to the mean, in world axes.
     if (sh_degree > 0) rgb += view_dependent(index, transpose(rotation) * normalize(p));
 
     rgb = max(rgb + 0.5, 0.0);
+#endif
+#ifndef OVERDRAW
+    if (entry >= 0x40000000) rgb = 0.5 * (rgb + mark_color);
+#endif
 
 #ifdef TILES
     ivec2 low = ivec2(max(ceil(c - half_box - 0.5 - MARGIN), 0.0));
@@ -166,11 +219,21 @@ void main() {
     out_box = ivec2(low.y * row + low.x, sides.y << 16 | sides.x);
     // alpha is exp2(log2 opacity - |l d|^2) at an offset of d pixels: l^T l is the inverse covariance times
     // log2(e)/2. A square root again, which stays exact for needles whose conic would cancel.
+#ifdef POINTS
+    out_form = vec4(c, 1.0, 0.0);
+    float l22 = 1.0;
+#elif defined(SHAPED)  // in standard deviations
+    out_form = vec4(c, sqrt(yy / det), -xy / sqrt(yy * det));
+    float l22 = 1.0 / sqrt(yy);
+#else
     out_form = vec4(c, SQRT_HALF_LOG2_E * vec2(sqrt(yy / det), -xy / sqrt(yy * det)));
+    float l22 = SQRT_HALF_LOG2_E / sqrt(yy);
+#endif
     uvec3 light = (floatBitsToUint(min(rgb, 16383.0) * TWO_TO_MINUS_109) + 8u) >> 4 << 8;
     uint fade = min(uint(max(-log2(opacity), 0.0) * 2097152.0 + 0.5), 0xffffffu);
-    out_light = uvec4(floatBitsToUint(SQRT_HALF_LOG2_E / sqrt(yy)), light | (uvec3(fade) >> uvec3(16, 8, 0) & 0xffu));
+    out_light = uvec4(floatBitsToUint(l22), light | (uvec3(fade) >> uvec3(16, 8, 0) & 0xffu));
     out_depth = p.z;
+    vec2 whiten_0 = out_form.zw, whiten_1 = vec2(0.0, l22);
 #else
     // Eigenvectors of [[xx, xy], [xy, yy]], each formula on the side where nothing cancels.
     float d = 0.5 * (xx - yy);
@@ -180,7 +243,23 @@ void main() {
     axis = root > 0.0 ? normalize(axis) : vec2(1.0, 0.0);
 
     out_place = vec4(c, p.z, opacity);
+#ifdef POINTS
+    out_shape = vec4(point_reach, 0.0, point_reach, 1.0);
+#else
     out_shape = vec4(sqrt(major) * axis, sqrt(det / major), radius);
+#endif
     out_color = vec4(rgb, 1.0);
+    vec2 whiten_0 = axis / sqrt(major), whiten_1 = vec2(-axis.y, axis.x) / sqrt(det / major);
+#endif
+#ifdef BODIES
+    vec2 together = vec2(dot(row_x, mz), dot(row_y, mz));
+    vec2 rise = vec2(dot(whiten_0, together), dot(whiten_1, together));
+    float thickness = sqrt(max(dot(mz, mz) - dot(rise, rise), 0.0));
+    vec3 side_0 = whiten_0.x * jacobian_x + whiten_0.y * jacobian_y;
+    vec3 side_1 = whiten_1.x * jacobian_x + whiten_1.y * jacobian_y;
+    vec3 front = rise.x * side_0 + rise.y * side_1 - vec3(0.0, 0.0, 1.0);
+    out_body0 = vec4(rise, thickness, front.x);
+    out_body1 = vec4(front.yz, thickness * side_0.xy);
+    out_body2 = thickness * vec4(side_0.z, side_1);
 #endif
 }

@@ -14,6 +14,13 @@ uniform float small;                  // radius in pixels up to which a triangle
 out vec2 v_sigmas;                    // position in standard deviations along the ellipse's axes
 flat out vec4 v_color;                // rgb, opacity
 flat out float v_depth;
+#ifdef RINGS
+flat out vec2 v_axes;                 // standard deviations along them, pixels
+#endif
+#ifdef BODIES
+uniform sampler2D body0, body1, body2;
+flat out vec4 v_body0, v_body1, v_body2;
+#endif
 
 const int TILE = 16;
 // Beyond this the whole picture is taken: corners far outside it would cost precision.
@@ -42,6 +49,14 @@ void main() {
     v_color = vec4(texelFetch(color, at, 0).rgb, p.w);
     v_depth = p.z;
     v_sigmas = vec2(0.0);
+#ifdef RINGS
+    v_axes = vec2(max(length(s.xy), 1e-20), max(s.z, 1e-20));
+#endif
+#ifdef BODIES
+    v_body0 = texelFetch(body0, at, 0);
+    v_body1 = texelFetch(body1, at, 0);
+    v_body2 = texelFetch(body2, at, 0);
+#endif
     gl_Position = NOWHERE;
     if (s.w <= 0.0) return;           // the projection found nothing to draw
     float major = length(s.xy), reach = s.w * major;
