@@ -32,5 +32,7 @@ class Desk:
     """What is remembered for the next time."""
     scale: float = 1.0
     """Pixels per point."""
+    exact: bool = False
+    """Whether what is drawn now is to be kept, so that nothing may stand in for the true picture."""
     name: str = ""
     """What is shown is called: part of the names of what is remembered of it, and of files."""

@@ -20,7 +20,11 @@ def keep_picture(seat: Seat) -> None:
         return
     slot, view = found
     with seat.catalogue.guard(slot):
-        view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
+        view.desk.exact = True
+        try:
+            view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
+        finally:
+            view.desk.exact = False
         if seat.panel is not None:
             seat.panel.draw_over(screen.framebuffer, view.over, screen.scale)
         entry = slot.entry

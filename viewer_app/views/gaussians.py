@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 
     from viewer_app.cameras import Camera
     from viewer_app.events import Event
+    from viewer_app.governor import Governor
     from viewer_app.renderers.base import Renderer
     from viewer_app.state import Color
     from viewer_app.views._gaussians.look import Look
+    from viewer_app.views._gaussians.motion import Motion
     from viewer_app.views._gaussians.navigate import Navigate
     from viewer_app.views._gaussians.tool import Tool
     from viewer_app.views.base import KeyHelp, Section, Value, View
@@ -73,6 +75,7 @@ class GaussianView:
         self.desk = Desk()
         """What it may ask of whoever shows it."""
         self.tools = make_tools(self)
+        self._motion: Motion = self.tools["motion"]  # type: ignore[assignment]
         self.content.views.append(self)
         if self.content.facts is not None:
             self.begin()
@@ -138,6 +141,20 @@ class GaussianView:
         return self.content.renderer.wants_gpu
 
     @property
+    def light(self) -> bool:
+        """Whether its next picture takes the GPU no longer than laying one on the screen does."""
+        return self.content.facts is not None and self._motion.light
+
+    @property
+    def governor(self) -> Governor:
+        return self._work.governor
+
+    @property
+    def coarse(self) -> float:
+        """The resolution, up to 1, that pictures have while the camera moves, by what they took."""
+        return self._coarse
+
+    @property
     def moving(self) -> bool:
         """Whether somebody moved the camera just now."""
         return time.monotonic() - self._moved_at < _REST
@@ -187,19 +204,21 @@ class GaussianView:
         content = self.content
         scene = content.facts
         assert scene is not None
+        size, options, camera = (rect.width, rect.height), self.options, self._current_camera(rect)
+        if self._motion.render(camera, options):
+            self._scale = self._motion.scale
+            return
         if content.awaited:
             return
-        size = rect.width, rect.height
-        scale = min(self._coarse, self._work.governor.scale("scene", size)) if self.moving else 1.0
-        camera = self._current_camera(rect)
+        moving = self.moving and not self.desk.exact
+        scale = min(self._coarse, self.governor.scale("scene", size)) if moving else 1.0
         if scale < 1.0:
             camera = camera.resized(*scaled(size, scale))
-        options = self.options
         wanted = camera.key, options, content.loads
         picture = self.picture
+        self._scale = scale
         if picture.source is not None and wanted == picture.of:
             return
-        self._scale = scale
         if (ms := picture.render(camera, options, wanted)) is not None:
             self._adapt(ms)
 
@@ -242,7 +261,8 @@ class GaussianView:
         if content.facts is not None:
             self._render(rect)
         self._told = content.loads
-        self.picture.draw(framebuffer, rect, self.background, self.settings.show)
+        towards = self._motion.towards if content.facts is not None else None
+        self.picture.draw(framebuffer, rect, self.background, self.settings.show, towards)
 
         for tool in self.tools.values():
             tool.draw(framebuffer, rect)

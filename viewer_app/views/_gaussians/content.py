@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ipc.errors import SharingError
 from ipc.interop.base import fragment_head
-from viewer_app.errors import ViewerError
+from viewer_app.errors import RendererError, ViewerError
 from viewer_app.memory.model import Snapshot
 from viewer_app.renderers.choose import make_renderer
 from viewer_app.scene import GaussianScene
@@ -43,6 +46,21 @@ _BACKGROUND_PERIOD = 1.0
 """Seconds between looks at a background colour that lies on a GPU, which wait for it."""
 
 
+@dataclass
+class Begun:
+    """A picture that the GPU is drawing, and that nobody waits for."""
+
+    picture: Any
+    """It has `done` and `brought` (`GsplatPicture`)."""
+    place: ScenePicture
+    """Where it is going to be shown."""
+    camera: Camera
+    of: tuple[object, ...]
+    """As `ScenePicture.of`."""
+    reads: bool
+    """Whether the scene is read in one go with it."""
+
+
 class GaussianContent:
     """Scenes on a GPU are read where they lie if the renderer can, in one go with the picture that shows them first:
     such a frame is held until that picture is done. If it was overwritten meanwhile, the picture is never shown.
@@ -68,6 +86,8 @@ class GaussianContent:
         self.player: Player | None = None
         """What was recorded of it, and whether something of that is shown."""
         self.on_gpu = False
+        self.begun: Begun | None = None
+        """What is being drawn for later, one picture at a time."""
         self.stopwatch = Stopwatch()
         self._ctx = ctx
         self._work = work
@@ -173,6 +193,7 @@ class GaussianContent:
 
         What everybody shows stays, in `place` as well as long as it does not become the new picture.
         """
+        self.land(wait=True)
         renderer, work = self.renderer, ("scene", camera.width, camera.height)
         if len(self.views) > 1 or self._torn:
             self._make_room(place)
@@ -186,6 +207,38 @@ class GaussianContent:
                 picture = renderer.render(camera, options)
         self._timed_before, self._timed = self._timed, work
         return picture
+
+    def begin(self, place: ScenePicture, camera: Camera, options: RenderOptions,
+              wanted: tuple[object, ...]) -> Picture | None:
+        """As `render`, with depth, for `place` to become what is `wanted` when it is done; nothing is awaited. Returns
+        the picture of a renderer that cannot do so, to be shown as ever."""
+        self.land(wait=True)
+        reads = self._loading is not None
+        picture = self.render(place, camera, options)
+        bring = getattr(picture, "bring", None)
+        if bring is None:
+            return picture
+        bring()
+        self.begun = Begun(picture, place, camera, wanted, reads)
+        self._work.flush()
+        self.account()
+        self.has_looked()  # only begins to look
+        return None
+
+    def land(self, *, wait: bool = False) -> bool:
+        """Have the picture that was begun shown in its place from now on, if it is done. Whether that came to pass."""
+        begun = self.begun
+        if begun is None or not (wait or begun.picture.done):
+            return False
+        self.begun = None
+        whole = not begun.reads or self.is_read()
+        brought = begun.picture.brought() if whole else None
+        if brought is None:
+            return False
+        begun.place.become(brought[0], begun.camera, begun.of, lent=True)
+        begun.place.surface.take(brought[1])
+        begun.place.known = begun.place.landed = True
+        return True
 
     def _make_room(self, place: ScenePicture) -> None:
         """The renderer is about to draw: have copied what lies in its memory and must not be lost.
@@ -246,6 +299,7 @@ class GaussianContent:
     def tick(self) -> None:
         """Do what could wait, once however many views ask for it; `loads` says whether anything is to be seen."""
         self._work.collect()
+        self.land()
         if self.renderer.tick():
             self.loads += 1
             self._check_renderer()
@@ -257,6 +311,7 @@ class GaussianContent:
         """A renderer in whose place another one came has taken its pictures with it."""
         if self.renderer.name != self._drawn_by:
             self._drawn_by = self.renderer.name
+            self.begun = None
             for view in self.views:
                 view.picture.lose()
 
@@ -264,6 +319,7 @@ class GaussianContent:
         """As `View.leave`."""
         for view in self.views:
             view.in_use = False
+        self.land(wait=True)
         if self.renderer.pending:
             self.renderer.read()
         self.is_read()
@@ -273,6 +329,9 @@ class GaussianContent:
         if view not in self.views:
             return
         self.views.remove(view)
+        if self.begun is not None and self.begun.place is view.picture:
+            with suppress(RendererError, SharingError):  # of a GPU that has failed: there is nothing to be shown
+                self.land(wait=True)
         if self.views:
             return
         frame, self._loading = self._loading, None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import moderngl
 
 from viewer_app.views._gaussians.copy import PictureCopy
 from viewer_app.views._gaussians.depth import DepthPicture
+from viewer_app.views._gaussians.reprojection import Surface, Warp
 from viewer_app.views.base import Stopwatch
 
 if TYPE_CHECKING:
@@ -35,12 +37,21 @@ class ScenePicture:
         """What is seen in it: the camera's key, how it was drawn, which scene (`GaussianContent.loads`)."""
         self.lent = False
         """Whether it lies where the renderer draws next."""
+        self.seen: Camera | None = None
+        """The camera that sees it."""
+        self.known = False
+        """Whether `surface` is this picture's."""
+        self.landed = False
+        """Whether it has come since somebody asked, without having been waited for."""
+        self.surface = Surface(ctx)
+        """Where the things in it are."""
         self.depth = DepthPicture(ctx)
         self.stopwatch = Stopwatch()
         self._ctx = ctx
         self._content = content
         self._work = work
         self._copy: PictureCopy | None = None
+        self._warp = Warp(ctx)
 
     def render(self, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> float | None:
         """Become the picture that is `wanted`, which these make. Milliseconds that it took; None if nobody had to draw
@@ -48,7 +59,8 @@ class ScenePicture:
         content = self._content
         several = len(content.views) > 1
         if several and (twin := content.lent(wanted)) is not None:
-            self.source, self.of, self.lent = twin.source, wanted, True
+            assert twin.source is not None
+            self.become(twin.source, camera, wanted, lent=True)
             return None
         cuda, watch = content.renderer.wants_gpu, self.stopwatch
         with watch("render"):
@@ -62,17 +74,35 @@ class ScenePicture:
                 if options.depth:
                     self.depth.undo()
                 return None
-        self.source, self.of, self.lent = source, wanted, not options.depth
+        self.become(source, camera, wanted, lent=not options.depth)
         if not several and self._copy is not None:
             self._copy.close()
             self._copy = None
         return watch.ms["render"] + content.gpu_ms(camera)
 
+    def become(self, source: PixelSource, camera: Camera, of: tuple[object, ...], *, lent: bool) -> None:
+        """Be this picture from now on, of which nothing but the colours is known."""
+        self.source, self.seen, self.of, self.lent, self.known = source, camera, of, lent, False
+
+    def render_later(self, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> None:
+        """As `render`, with depth as well, but the picture comes when it is done (`GaussianContent.land`): until then
+        it is what it was. At once where the renderer draws with OpenGL, which waits for nothing either."""
+        content = self._content
+        with self.stopwatch("render"):
+            picture = content.begin(self, camera, replace(options, depth=True), wanted)
+        if picture is None or not content.is_read():
+            return
+        self.become(picture.source(), camera, wanted, lent=True)
+        color, depth = getattr(picture, "color", None), getattr(picture, "depth", None)
+        if color is not None and depth is not None:
+            self.surface.take_textures(color, depth)
+            self.known = True
+
     def tensor(self, camera: Camera, options: RenderOptions, background: Color) -> torch.Tensor | None:
         """What `draw` lays over the background, of colours, as uint8 (H, W, 3) on the GPU; None where it was not CUDA
         that drew. Only this: what was shown is there no more, and nothing is yet."""
         content = self._content
-        self.source, self.of, self.lent = None, (), False
+        self._be_none()
         picture = content.render(self, camera, options)
         content.account()
         content.has_looked()  # only begins to look, while CUDA draws
@@ -94,23 +124,39 @@ class ScenePicture:
     def lose(self) -> None:
         """What was lent is there no more."""
         if self.lent:
-            self.source, self.of, self.lent = None, (), False
+            self._be_none()
+
+    def _be_none(self) -> None:
+        self.source, self.seen, self.of, self.lent, self.known = None, None, (), False, False
 
     def drop(self) -> None:
         """Be none, until it is rendered again."""
-        self.source, self.of, self.lent = None, (), False
+        self._be_none()
         if self._copy is not None:
             self._copy.close()
             self._copy = None
+        self.forget_motion()
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, background: Color, show: str) -> None:
-        """Lay it over a background of RGB in [0, 1]. `show`: as `GaussianSettings.show`."""
+    def forget_motion(self) -> None:
+        """Give back what is needed to move it only. Idempotent."""
+        self.known = False
+        self.surface.close_grid()
+        self._warp.drop()
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, background: Color, show: str,
+             towards: tuple[Camera, float] | None = None) -> None:
+        """Lay it over a background of RGB in [0, 1]. `show`: as `GaussianSettings.show`. `towards`: move it to this
+        camera, of the size of `rect`; and how far away from the one that sees it the scene is on the whole."""
         viewport = rect.viewport(framebuffer.height)
         framebuffer.use()
         source = self.source
         if source is None:
             framebuffer.clear(*background, 1.0, viewport=viewport)
             return
+        if towards is not None and self.seen is not None:
+            with self._work("warp", rect.width, rect.height):
+                source = self._warp.take(source, self.surface if self.known else None, self.seen, *towards)
+            framebuffer.use()
         # One that is smaller than its place on the screen is smoothed.
         smooth = ("SMOOTH",) if source.size != (rect.width, rect.height) else ()
         array = self._content.vertex_array((*source.defines, *smooth))
@@ -129,4 +175,6 @@ class ScenePicture:
     def close(self) -> None:
         """Give back everything. Idempotent."""
         self.drop()
+        self.surface.close()
+        self._warp.close()
         self.depth.close()

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from viewer_app.views.gaussians import GaussianView
 
 _TOOLS: dict[str, str] = {
-    "look": "Look", "inspect": "Inspect", "filter": "Filter", "history": "History", "navigate": "Navigate",
+    "look": "Look", "frustums": "Frustums", "inspect": "Inspect", "filter": "Filter", "history": "History",
+    "navigate": "Navigate", "motion": "Motion",
 }
 """The module of each tool and its class, in the order in which events are offered to them."""
 
