@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
-_RANK = {"gaussians": 0, "memory": 2}
+_RANK = {"gaussians": 0, "memory": 2, "scalars": 2}
 """What is drawn first when no stream is named; 1 for other kinds."""
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import numpy as np
+    from imgui_bundle import ImVec4
+
 _MODERN = hasattr(imgui.Style, "font_scale_dpi")
 """Dear ImGui 1.92 and later rasterise glyphs when they are first drawn, at the size they are drawn in."""
 
@@ -79,3 +82,31 @@ def set_font(style: imgui.Style, file: Path | None, size: float, scale: float) -
         fonts.add_font_from_file_ttf(str(file), round(size * scale), None, **ranges)
     if imgui.get_io().backend_renderer_name:
         imgui.backends.opengl3_destroy_device_objects()  # the next frame makes them anew, with the new glyphs
+
+
+def plot_line(label: str, xs: np.ndarray, ys: np.ndarray, color: ImVec4, weight: float) -> None:
+    """A line of a plot of ImPlot's, `weight` pixels thick; arrays are (N,) float64."""
+    from imgui_bundle import implot
+
+    if _MODERN:
+        implot.plot_line(label, xs, ys, implot.Spec(line_color=color, line_weight=weight))
+        return
+    old: Any = implot
+    old.push_style_color(old.Col_.line.value, color)
+    old.push_style_var(old.StyleVar_.line_weight.value, weight)
+    implot.plot_line(label, xs, ys)
+    old.pop_style_var()
+    old.pop_style_color()
+
+
+def plot_band(label: str, xs: np.ndarray, low: np.ndarray, high: np.ndarray, color: ImVec4) -> None:
+    """The area between two lines of a plot of ImPlot's; arrays are (N,) float64."""
+    from imgui_bundle import implot
+
+    if _MODERN:
+        implot.plot_shaded(label, xs, low, high, implot.Spec(fill_color=color))
+        return
+    old: Any = implot
+    old.push_style_color(old.Col_.fill.value, color)
+    implot.plot_shaded(label, xs, low, high)
+    old.pop_style_color()

@@ -129,6 +129,26 @@ class PairSettings:
 
 
 @dataclass
+class ScalarsSettings:
+    """How numbers over the course of a training are shown."""
+
+    across: Literal["step", "time", "clock"] = "step"
+    """What the horizontal axis counts: steps, time since the beginning, or the time of day."""
+    smoothing: float = 0.6
+    """How much of a smoothed value comes from those before it, 0 to less than 1."""
+    log_across: bool = False
+    """Whether the horizontal axis is logarithmic."""
+    log_up: bool = False
+    """Whether the vertical axes are."""
+    outliers: bool = False
+    """Whether the vertical axes go as far as the farthest values."""
+    columns: int = 0
+    """Plots side by side; 0: as many as there is room for."""
+    background: Color = (0.062, 0.067, 0.078)
+    """Before anything is plotted, RGB in [0, 1]."""
+
+
+@dataclass
 class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
@@ -136,6 +156,7 @@ class ViewSettings:
     gaussians: GaussianSettings = field(default_factory=GaussianSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    scalars: ScalarsSettings = field(default_factory=ScalarsSettings)
     pair: PairSettings = field(default_factory=PairSettings)
 
 
