@@ -26,9 +26,9 @@ def camera_from_text(text: str, width: int, height: int) -> Camera:
     Raises:
         CameraError: the text describes no camera.
     """
-    text = text.strip()
     if len(text) > FILE_LIMIT:
         raise CameraError(f"camera: a text of {len(text):,} characters is no camera; {FILE_LIMIT:,} are the most")
+    text = text.strip()
     if not text.startswith("{"):
         seen = f", not {text.split(chr(10))[0][:40]!r}" if text else "; there is no text to paste"
         raise CameraError(f"camera: a JSON object is needed{seen}")

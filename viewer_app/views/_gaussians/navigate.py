@@ -48,9 +48,9 @@ class Navigate(Tool):
         KeyHelp("Camera", "O", "Orbit or fly"),
         KeyHelp("Camera", "F", "See the whole scene"),
         KeyHelp("Camera", "R", "Upright; once more: as at first"),
-        KeyHelp("Bookmarks", "1 to 9", "Go there"),
-        KeyHelp("Bookmarks", "Shift + 1 to 9", "Keep this camera"),
-        KeyHelp("Bookmarks", "Ctrl + C, Ctrl + V", "Copy the camera, paste one"),
+        KeyHelp("Camera", "1 to 9", "Go to a bookmark"),
+        KeyHelp("Camera", "Shift + 1 to 9", "Keep a bookmark"),
+        KeyHelp("Camera", "Ctrl + C, Ctrl + V", "Copy the camera, paste one"),
     )
 
     def __init__(self, view: GaussianView) -> None:
@@ -58,12 +58,14 @@ class Navigate(Tool):
         self.flying = Flying()
         self.looks = False
         """Whether a drag looks around, as one flies."""
+        self.numbers = False
+        """Whether the panel's fold of numbers is open."""
         self._copying = False
         """Whether the camera has to go to the clipboard, which is imgui's to do."""
         self._flight: tuple[Flight, Camera | None, Orbit] | None = None
         """The way, the camera at its end if it has to be exactly that, and the orbit that it moves."""
         self._picker = Picker(view)
-        self._gizmo = Gizmo(self)
+        self.gizmo = Gizmo(self)
         self._viewmats: np.ndarray | None = None
         self._up_is_known = False
         self._outside = False
@@ -223,7 +225,7 @@ class Navigate(Tool):
             self._outside = True
             return None
         self._outside = False
-        if (taken := self._gizmo.handle(event, rect)) is not None:
+        if (taken := self.gizmo.handle(event, rect)) is not None:
             return taken
         if isinstance(event, (PointerPress, Wheel, Pinch)):
             self._flight = None
@@ -300,7 +302,7 @@ class Navigate(Tool):
         if self._copying:
             self._copying = False
             self.copy()
-        return self._gizmo.draw(rect, scale)
+        return self.gizmo.draw(rect, scale)
 
     def sections(self) -> Sequence[Section]:
         from viewer_app.views._gaussians.navigate_panel import panel

@@ -31,10 +31,20 @@ class Gizmo:
         """Which of `_AXES` the pointer is over."""
         self._pressed = False
 
+    @property
+    def shown(self) -> bool:
+        """Whether the user wants it; remembered for the next time."""
+        return self._navigate.view.desk.memo.get("axes") is not False
+
+    @shown.setter
+    def shown(self, shown: bool) -> None:
+        self._navigate.view.desk.memo.put("axes", None if shown else False)
+
     def _middle(self, rect: Rect) -> tuple[float, float, float] | None:
         """(x, y, pixels per point); None where there is no room, or nothing to be seen."""
         scale = self._navigate.view.desk.scale
-        if min(rect.width, rect.height) < _LEAST * scale or self._navigate.view.content.facts is None:
+        small = min(rect.width, rect.height) < _LEAST * scale
+        if small or not self.shown or self._navigate.view.content.facts is None:
             return None
         reach = (_RADIUS + _DOT + _MARGIN) * scale
         return rect.x + rect.width - reach, rect.y + reach, scale

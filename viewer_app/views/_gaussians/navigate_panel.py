@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
+from viewer_app import theme
 from viewer_app import widgets as ui
 from viewer_app.cameras import DEFAULT_FOV, FAR, look_at
 from viewer_app.errors import CameraError
@@ -28,9 +29,33 @@ _LIMITS = 1e-3, 1e4
 def panel(navigate: Navigate) -> bool:
     """Draw it; True when the picture changes."""
     changed = _buttons(navigate) | _lens(navigate) | _up(navigate) | _bookmarks(navigate)
-    if imgui.tree_node_ex("Numbers", imgui.TreeNodeFlags_.span_avail_width | imgui.TreeNodeFlags_.no_tree_push_on_open):
-        changed |= _numbers(navigate)
+    navigate.numbers = _fold("Numbers", navigate.numbers, "Position, near and far, and so on: to be read and typed")
+    if navigate.numbers:
+        changed |= _numbers(navigate) | _axes(navigate)
     return changed
+
+
+def _fold(label: str, opened: bool, tip: str) -> bool:
+    """A quiet line that opens and closes what follows; whether it is open from now on."""
+    left, line = imgui.get_cursor_screen_pos(), imgui.get_text_line_height()
+    pressed, _ = imgui.selectable(f"##fold {label}", False, 0, ImVec2(0, line))
+    imgui.set_item_tooltip(tip)
+    opened ^= pressed
+    color, r = theme.u32(theme.DIM), 0.22 * line
+    x, y = left.x + 0.35 * line, left.y + line / 2
+    a, b, c = ((-r, -r / 2), (r, -r / 2), (0, r)) if opened else ((-r / 2, -r), (r, 0), (-r / 2, r))
+    draw = imgui.get_window_draw_list()
+    draw.add_triangle_filled(ImVec2(x + a[0], y + a[1]), ImVec2(x + b[0], y + b[1]), ImVec2(x + c[0], y + c[1]), color)
+    draw.add_text(ImVec2(round(left.x + 0.9 * line), left.y), color, label)
+    return opened
+
+
+def _axes(navigate: Navigate) -> bool:
+    """Whether the axes of the world are seen in the corner; remembered."""
+    before = navigate.gizmo.shown
+    if (shown := ui.check("Show axes", before)) != before:
+        navigate.gizmo.shown = shown
+    return shown != before
 
 
 def _buttons(navigate: Navigate) -> bool:
