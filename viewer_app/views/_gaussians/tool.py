@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import moderngl
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _TOOLS: dict[str, str] = {
     "look": "Look", "frustums": "Frustums", "inspect": "Inspect", "filter": "Filter", "history": "History",
+    "path": "PathTool",
     "navigate": "Navigate", "motion": "Motion",
 }
 """The module of each tool and its class, in the order in which events are offered to them."""
@@ -45,6 +47,10 @@ class Tool:
         """Take a user's event over the picture in `rect`. None: it is not for this tool; otherwise whether the picture
         has to be drawn again."""
         return None
+
+    def dropped(self, file: Path) -> bool:
+        """A file was dropped over the picture. True: it was for this tool."""
+        return False
 
     def tick(self, now: float) -> bool:
         """What time brings, in each turn of the loop (`time.monotonic()`); True when the picture has to be drawn again.

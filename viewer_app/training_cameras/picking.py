@@ -1,0 +1,60 @@
+"""Which camera's frustum lies under a pixel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from viewer_app.cameras import Camera
+    from viewer_app.training_cameras.model import CameraSet
+
+
+def project(camera: Camera, points: np.ndarray) -> np.ndarray:
+    """(..., 3) points of the world to (..., 2) pixels of a camera's picture; NaN for what lies behind it."""
+    p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    with np.errstate(all="ignore"):
+        if camera.model == "pinhole":
+            at = p[..., :2] / p[..., 2:]
+        elif camera.model == "ortho":
+            at = p[..., :2]
+        else:
+            off = np.linalg.norm(p[..., :2], axis=-1, keepdims=True)
+            at = p[..., :2] * np.where(off > 1e-9, np.arctan2(off, p[..., 2:]) / off, 1 / p[..., 2:])
+        at = at * camera.K[[0, 1], [0, 1]] + camera.K[[0, 1], [2, 2]]
+    return np.where(p[..., 2:] > camera.near, at, np.nan)
+
+
+class Outlines:
+    """Where the frustums of cameras lie on the screen, kept while nobody moves."""
+
+    def __init__(self) -> None:
+        self._of: CameraSet | None = None
+        self._key: tuple[object, ...] = ()
+        self._corners = np.empty((0, 4, 2))
+        self._centres = np.empty((0, 2))
+        self._depths = np.empty(0)
+
+    def at(self, cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float) -> int | None:
+        """The nearest camera whose picture, at `depth` in front of it, or whose centre, within `reach` pixels, lies
+        under a pixel of `camera`'s picture."""
+        key = camera.key, depth
+        if key != self._key or cameras is not self._of:
+            self._key, self._of = key, cameras
+            e, count = cameras.extents * depth, len(cameras)
+            local = np.stack([e[:, [0, 1]], e[:, [2, 1]], e[:, [2, 3]], e[:, [0, 3]]], 1)
+            local = np.concatenate([local, np.full((count, 4, 1), depth)], 2)
+            turn = np.where(cameras.fine[:, None, None], cameras.viewmats[:, :3, :3], np.eye(3))
+            self._corners = project(camera, local @ turn + cameras.positions[:, None])
+            self._centres = project(camera, cameras.positions)
+            self._depths = np.linalg.norm(cameras.positions - camera.position, axis=1)
+        off = self._corners - (x, y)
+        ahead = np.roll(off, -1, 1)
+        turns = off[..., 0] * ahead[..., 1] - off[..., 1] * ahead[..., 0]
+        with np.errstate(invalid="ignore"):
+            inside = (turns > 0).all(1) | (turns < 0).all(1)
+            inside |= (np.abs(self._centres - (x, y)) <= reach).all(1)
+            inside &= cameras.fine & (self._depths > 0.4 * depth)  # not the one in which somebody stands
+        found = np.flatnonzero(inside)
+        return int(found[np.argmin(self._depths[found])]) if len(found) else None

@@ -1,0 +1,189 @@
+"""What one sees and presses of a training's cameras: names over the picture, the bar below it, the panel's part."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, imgui
+
+from viewer_app import theme
+from viewer_app import widgets as ui
+from viewer_app.training_cameras.picking import project
+from viewer_app.views._gaussians.frustums_through import HOWS
+
+if TYPE_CHECKING:
+    from viewer_app.controls import Rect
+    from viewer_app.training_cameras.content import CamerasContent
+    from viewer_app.views._gaussians.frustums import Frustums
+
+_FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
+          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse
+          | imgui.WindowFlags_.no_nav)
+_TIPS = {"render": "Only what is rendered", "photo": "The photograph over it",
+         "wipe": "The photograph right of a line that you drag", "side": "Both, side by side",
+         "error": "How far they are apart: black is equal"}
+_WIDE, _MEDIUM = 760.0, 430.0
+"""Points of width from which all is in the bar, and from which all but words is."""
+
+
+def name(tool: Frustums, content: CamerasContent, number: int, rect: Rect, scale: float) -> None:
+    """What the camera under the pointer is called, beside it."""
+    camera, cameras = tool.view.camera(rect), content.cameras
+    assert cameras is not None
+    if camera is None:
+        return
+    x, y = project(camera, cameras.positions[number])
+    if math.isfinite(x) and math.isfinite(y):
+        _tag(cameras.called(number), rect.x + x + 10 * scale, rect.y + y + 10 * scale, rect, scale)
+
+
+def over(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> None:
+    """What stands over the picture while one looks through a camera."""
+    through = tool.through
+    if through.photo(content) is None:
+        if through.how != "render":
+            text = content.photos.trouble(through.index or 0) or "The photograph is on its way"
+            place = through.place(rect)
+            _tag(text, place.x + 12 * scale, place.y + 12 * scale, rect, scale)
+        return
+    if through.how == "wipe":
+        through.divider.over(through.place(rect), scale, ("Render", "Photo"))
+    elif through.how == "side":
+        place = through.sides(rect)
+        for text, x in (("Render", place.x), ("Photo", place.x + place.width / 2)):
+            _tag(text, x + 12 * scale, place.y + 12 * scale, rect, scale)
+
+
+def _tag(text: str, x: float, y: float, rect: Rect, scale: float) -> None:
+    """Words on a dark ground, inside the picture."""
+    draw, size, pad = imgui.get_background_draw_list(), imgui.calc_text_size(text), 7 * scale
+    x = max(min(x, rect.x + rect.width - size.x - 2 * pad), rect.x)
+    y = max(min(y, rect.y + rect.height - size.y - pad), rect.y)
+    draw.add_rect_filled(ImVec2(round(x), round(y)), ImVec2(round(x + size.x + 2 * pad), round(y + size.y + pad)),
+                         theme.u32(theme.BAR, 0.85), 5 * scale)
+    draw.add_text(ImVec2(round(x + pad), round(y + pad / 2)), theme.u32(theme.TEXT), text)
+
+
+def bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> bool:
+    """The strip below the picture while one looks through a camera. True when a picture has to follow."""
+    imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
+    imgui.set_next_window_size(ImVec2(rect.width, rect.height))
+    imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(10 * scale, 0))
+    imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
+    imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(theme.BAR))
+    opened = imgui.begin(f"##cameras {id(tool)}", None, _FLAGS)[0]
+    imgui.pop_style_color()
+    imgui.pop_style_var(2)
+    try:
+        return opened and _bar(tool, content, rect, scale)
+    finally:
+        imgui.end()
+
+
+def _bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> bool:
+    through, changed = tool.through, False
+    wide, medium = rect.width >= _WIDE * scale, rect.width >= _MEDIUM * scale
+    gap = 6 * scale
+    imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
+    for label, by, tip in (("<", -1, "The camera before (Page up)"), (">", 1, "The camera after (Page down)")):
+        if imgui.button(label, ImVec2(26 * scale, 0)):
+            tool.step(by)
+            changed = True
+        imgui.set_item_tooltip(tip)
+        imgui.same_line(0, gap)
+    if medium and content.cameras is not None and through.index is not None:
+        imgui.align_text_to_frame_padding()
+        called = content.cameras.called(through.index)
+        room = (220 if wide else 110) * scale
+        while len(called) > 4 and imgui.calc_text_size(called).x > room:
+            called = called[:-4] + "..."
+        imgui.text(called)
+        imgui.same_line(0, 2 * gap)
+    imgui.set_next_item_width(112 * scale)
+    before = through.how
+    keys = list(HOWS)
+    _, index = imgui.combo("##how", keys.index(through.how), list(HOWS.values()))
+    through.how = keys[index]
+    imgui.set_item_tooltip(_TIPS[through.how])
+    changed |= through.how != before
+    if medium and through.how in ("photo", "error"):
+        imgui.same_line(0, gap)
+        imgui.set_next_item_width(110 * scale)
+        changed |= _amount(tool)
+    words = _psnr(through.psnr)
+    leave = imgui.calc_text_size("Leave").x + 2 * imgui.get_style().frame_padding.x
+    right = rect.width - 10 * scale - leave
+    if words and medium:
+        imgui.same_line(right - imgui.calc_text_size(words).x - 3 * gap)
+        imgui.align_text_to_frame_padding()
+        imgui.text(words)
+        imgui.set_item_tooltip("Peak signal-to-noise ratio of the whole photograph and what is rendered at its size")
+    imgui.same_line(right)
+    if imgui.button("Leave"):
+        tool.leave()
+        changed = True
+    imgui.set_item_tooltip("Back to where you were (Escape)")
+    return changed
+
+
+def _amount(tool: Frustums) -> bool:
+    """A slider for what the chosen way to look has to be told."""
+    through = tool.through
+    if through.how == "photo":
+        edited, value = imgui.slider_float("##opacity", through.opacity * 100, 0.0, 100.0, "Opacity %.0f%%")
+        through.opacity = value / 100 if edited else through.opacity
+    else:
+        edited, value = imgui.slider_float("##gain", through.gain, 1.0, 32.0, "Error x %.1f",
+                                           imgui.SliderFlags_.logarithmic)
+        through.gain = value if edited else through.gain
+    return edited
+
+
+def _psnr(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "Equal" if math.isinf(value) else f"PSNR {value:.2f} dB"
+
+
+def panel(tool: Frustums, content: CamerasContent) -> bool:
+    """The panel's part; True when a picture has to follow."""
+    through, cameras = tool.through, content.cameras
+    assert cameras is not None
+    before = tool.shown, tool.pictures, tool.size, tool.following
+    tool.shown = ui.check("Show", tool.shown)
+    if tool.shown:
+        if cameras.photos or any(cameras.paths):
+            tool.pictures = ui.check("Photos", tool.pictures)
+        tool.size = ui.slider("Size", tool.size, (0.1, 10.0), "%.2f", reset=1.0)
+    if content.current is not None:
+        following = ui.check("Follow", tool.following)
+        imgui.set_item_tooltip(f"Look through the camera that is trained with, now {content.current}")
+        if following != tool.following:
+            tool.follow(following)
+    changed = before != (tool.shown, tool.pictures, tool.size, tool.following)
+    ui.row("Camera")
+    index = -1 if through.index is None else through.index
+    edited, value = imgui.input_int("##camera", index, 1, 10, imgui.InputTextFlags_.enter_returns_true)
+    imgui.set_item_tooltip(f"Look through this one, 0 to {len(cameras) - 1}")
+    if edited and value != index and 0 <= value < len(cameras):
+        tool.following = False
+        tool.enter(value)
+        changed = True
+    if through.index is None:
+        return changed
+    how = through.how
+    through.how = ui.choice("Compare", through.how, HOWS)
+    changed |= how != through.how
+    if through.how == "photo":
+        opacity = ui.slider("Opacity", through.opacity, (0.0, 1.0), "%.2f", reset=1.0)
+        changed |= opacity != through.opacity
+        through.opacity = opacity
+    elif through.how == "error":
+        gain = ui.slider("Error x", through.gain, (1.0, 32.0), "%.1f", reset=4.0)
+        changed |= gain != through.gain
+        through.gain = gain
+    if words := _psnr(through.psnr):
+        ui.row("PSNR")
+        imgui.text(words.removeprefix("PSNR "))
+    return changed
