@@ -119,11 +119,16 @@ class Together:
         return self._merge(scenes)
 
     def _found(self) -> tuple[tuple[object, ...], list[tuple[GaussianView, Part]]] | None:
-        """What is to be merged, by what it is known by, and the views that have it. None while it is not all there."""
+        """What is to be merged, by what it is known by, and the views that have it. None while it is not all there: at
+        first until each scene has come that will come, so that all of it is framed."""
         of: list[object] = []
         views: list[tuple[GaussianView, Part]] = []
         for part in self.parts:
-            if not part.visible or (view := self._view(part)) is None or view.content.facts is None:
+            if not part.visible:
+                continue
+            if (view := self._view(part)) is None or view.content.facts is None:
+                if self._of is None and self._is_to_come(part):
+                    return None
                 continue
             content = view.content
             if content.renderer.pending:
@@ -136,6 +141,10 @@ class Together:
             of.append((part, part.placement, content, content.loads))
             views.append((view, part))
         return tuple(of), views
+
+    def _is_to_come(self, part: Part) -> bool:
+        slot = self._catalogue.slots.get(part.key)
+        return slot is not None and slot.entry.alive and not (slot.entry.fault or slot.entry.fault_of_source)
 
     def _merge(self, views: Sequence[tuple[GaussianView, Part]]) -> bool:
         scenes = [(view.content.renderer.scene(), part.placement, part.pivot) for view, part in views]
@@ -186,7 +195,12 @@ class Together:
     def ask(self) -> None: ...
 
     def feed(self, view: View) -> bool:
-        if self._ready is None or not view.update(self._ready):
+        content = getattr(view, "content", None)
+        if self._ready is None or content is None:
+            return False
+        if self._held is not None and self._held.on_gpu and content.renderer.reading:
+            return False  # its memory would be used again
+        if not view.update(self._ready):
             return False
         self._held, self._ready = self._ready, None
         return True

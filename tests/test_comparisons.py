@@ -1,0 +1,386 @@
+"""Streams and files that are compared: one picture split by a line, their difference, several scenes in one."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from scene_files import ply_columns, truth, write_ply
+from test_viewer import Viewer
+
+from viewer_app.app import AppOptions
+from viewer_app.comparing.pair_view import PairView
+from viewer_app.comparing.together import Together
+from viewer_app.comparing.turning import STAYS, Placement
+from viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
+from viewer_app.screens.offscreen import OffscreenScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Processes
+
+    from viewer_app.state import Entry
+
+SIZE = 500, 320
+SPLATS = """
+import sys, time, torch, splatview
+n, name = int(sys.argv[1]), sys.argv[2]
+g = torch.Generator().manual_seed(n)
+splats = {"means": torch.randn(n, 3, generator=g), "quats": torch.randn(n, 4, generator=g),
+          "scales": torch.full((n, 3), -2.0), "opacities": torch.full((n,), 3.0),
+          "sh0": torch.rand(n, 1, 3, generator=g), "shN": torch.zeros(n, 0, 3)}
+splatview.publish(splats, name)
+print("published", flush=True)
+for line in sys.stdin:
+    splats = {k: v[: int(line)] for k, v in splats.items()}
+    splatview.publish(splats, name)
+"""
+"""Arguments: number of Gaussians, the stream's name. Each line of the input: publish so many of them."""
+
+
+class House:
+    """A viewer with files of scenes a, b, c and pictures p, q."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        self.files = [make(folder, name) for name in names]
+        self.app = Viewer(OffscreenScreen(*SIZE), AppOptions(files=tuple(self.files), max_fps=500, panel=False))
+        self.keys = {name: str(file.absolute()) for name, file in zip(names, self.files, strict=True)}
+        for entry in self.app.state.entries:
+            exactly(entry)
+        self.app.do()
+        if names:
+            self.app.until(lambda: all(e.progress is None for e in self.app.state.entries))
+
+    @property
+    def pane(self) -> Any:
+        return self.app.seat.panes.active
+
+    @property
+    def comparisons(self) -> Any:
+        return self.app.catalogue.comparisons
+
+    def show(self, name: str) -> Any:
+        """Have it shown alone; its view."""
+        self.app.seat.select(self.keys[name])
+        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
+        return self.pane.view
+
+    def pair(self, first: str, second: str) -> PairView:
+        self.show(first)
+        self.comparisons.pair(self.pane, self.keys[second])
+        view = self.pane.view
+        assert isinstance(view, PairView)
+        self.app.until(lambda: len(view.views) == 2)
+        return view
+
+    def together(self, *names: str) -> Together:
+        self.show(names[0])
+        for name in names[1:]:
+            self.comparisons.together(self.pane, self.keys[name])
+        exactly(self.pane.entry)
+        source = self.pane.slot.source
+        assert isinstance(source, Together)
+        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
+        return source
+
+    def picture(self) -> np.ndarray:
+        """(H, W, 3) int: what is seen, once nothing moves any more."""
+        source = self.pane.slot.source
+        if isinstance(source, Together):
+            self.app.turn()
+            self.app.until(lambda: source._thread is None and not source.has_news())
+        self.app.seat.mark()
+        self.app.do()
+        return self.app.picture()
+
+    def alone(self, name: str, like: Any) -> np.ndarray:
+        """The picture of one scene, from where `like`, another view of Gaussians, looks."""
+        view = self.show(name)
+        view.like(like)
+        self.app.seat.mark()
+        self.app.do()
+        return self.app.picture()
+
+
+def exactly(entry: Entry) -> None:
+    """No picture of it is coarse, or another one that was moved."""
+    entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
+
+
+def make(folder: Path, name: str) -> Path:
+    if name in "pq":
+        file = folder / f"{name}.png"
+        Image.fromarray(np.random.default_rng(ord(name)).integers(0, 256, (40, 60, 3), np.uint8)).save(file)
+        return file
+    if name == "ab":
+        a, b = (ply_columns(truth(200, seed=ord(n))) for n in "ab")
+        return write_ply(folder / "ab.ply", {key: np.concatenate([a[key], b[key]]) for key in a})
+    return write_ply(folder / f"{name}.ply", ply_columns(truth(200, seed=ord(name))))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
+    made: list[House] = []
+
+    def build(*names: str) -> House:
+        made.append(House(tmp_path, *names))
+        return made[-1]
+
+    yield build
+    for one in made:
+        error = one.app.screen.ctx.error
+        one.app.close()
+        assert error == "GL_NO_ERROR"
+    assert not [t for t in threading.enumerate() if t.name == "merge scenes"]
+
+
+# -- two in one picture ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("p", "q")])
+def test_each_side_of_the_line_is_what_it_is_alone(house: Callable[..., House], names: tuple[str, str]) -> None:
+    h = house(*names)
+    view = h.pair(*names)
+    split, line = h.picture(), view.divider.x(h.app.seat.layout())
+    first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
+    assert (first != second).any()
+    np.testing.assert_array_equal(split[:, :line], first[:, :line])
+    np.testing.assert_array_equal(split[:, line:], second[:, line:])
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("p", "q")])
+@pytest.mark.parametrize("x", [100, 400])
+def test_what_is_moved_on_one_side_moves_on_both(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
+    h = house(*names)
+    view = h.pair(*names)
+    before = h.picture()
+    h.app.do(Wheel(x, 100, 2.0), PointerPress(x, 100), PointerMove(x + 30, 140), PointerRelease(x + 30, 140))
+    after, line = h.picture(), view.divider.x(h.app.seat.layout())
+    assert (after != before).any()
+    assert line == SIZE[0] // 2
+    first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
+    np.testing.assert_array_equal(after[:, :line], first[:, :line])
+    np.testing.assert_array_equal(after[:, line:], second[:, line:])
+
+
+def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    before = h.picture()
+    h.app.do(PointerMove(250, 100), PointerPress(250, 100), PointerMove(120, 160), PointerRelease(120, 160))
+    after = h.picture()
+    assert view.divider.x(h.app.seat.layout()) == 120
+    assert view.settings.at == pytest.approx(120 / SIZE[0])
+    np.testing.assert_array_equal(after[:, :120], before[:, :120])
+    np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
+    assert (after[:, 120:250] != before[:, 120:250]).any()
+
+
+def test_the_difference_to_itself_is_nothing(house: Callable[..., House], tmp_path: Path) -> None:
+    h = house("a", "b")
+    copy = tmp_path / "copy.ply"
+    copy.write_bytes(h.files[0].read_bytes())
+    h.app.catalogue.open_file(copy)
+    h.keys["copy"] = str(copy)
+    h.app.until(lambda: all(e.progress is None for e in h.app.state.entries))
+    view = h.pair("a", "copy")
+    view.settings.how = "difference"
+    assert h.picture().max() <= 4
+    h.app.until(lambda: view.psnr is not None)
+    assert "no difference" in view.details
+    other = h.pair("a", "b")
+    other.settings.how = "difference"
+    assert h.picture().max() > 200
+    h.app.until(lambda: other.psnr is not None)
+    assert any(line.startswith("PSNR") for line in other.details)
+
+
+def test_how_things_are_shown_is_tied_only_if_wanted(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    first, second = view.views
+    first.settings.show = "alpha"  # type: ignore[attr-defined]
+    h.picture()
+    assert second.settings.show == "alpha"  # type: ignore[attr-defined]
+    view.settings.alike = False
+    h.picture()
+    second.settings.show = "color"  # type: ignore[attr-defined]
+    h.picture()
+    assert first.settings.show == "alpha"  # type: ignore[attr-defined]
+
+
+def test_the_same_two_are_one_entry_and_it_goes_with_either(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    h.pair("a", "b")
+    key = h.pane.key
+    h.pair("b", "a")
+    assert h.pane.key == key
+    assert [e.group for e in h.app.state.entries].count("Compare") == 1
+    h.app.catalogue.forget(h.keys["b"])
+    h.app.until(lambda: len(h.app.state.entries) == 1)
+    assert h.show("a").details
+
+
+def test_what_cannot_be_compared_is_said(house: Callable[..., House]) -> None:
+    h = house("a", "p")
+    h.show("a")
+    for do in (h.comparisons.pair, h.comparisons.together):
+        do(h.pane, h.keys["p"])
+        do(h.pane, h.keys["a"])
+    assert len(h.app.state.entries) == 2
+    assert [text for _, text in h.app.state.toasts] == [
+        "a.ply and p.png are not of one kind: nothing to compare", "Only scenes can be put together"]
+
+
+def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monkeypatch: pytest.MonkeyPatch) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    broken = view.views[1]
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("this one is broken")
+
+    monkeypatch.setattr(broken, "draw", fail)
+    h.picture()
+    assert h.app.catalogue.slots[h.keys["b"]].entry.fault == "this one is broken"
+    assert not h.pane.slot.entry.fault
+    whole = h.picture()
+    np.testing.assert_array_equal(whole, h.alone("a", view.views[0]))
+
+
+# -- several in one picture --------------------------------------------------------------------------------------------
+
+
+def test_together_they_are_one_scene(house: Callable[..., House]) -> None:
+    h = house("a", "b", "ab")
+    h.together("a", "b")
+    together = h.picture()
+    np.testing.assert_allclose(together, h.alone("ab", h.pane.view), atol=1)
+
+
+def test_each_is_seen_or_not(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    source = h.together("a", "b")
+    both, look = h.picture(), h.pane.view
+    source.parts[1].visible = False
+    only = h.picture()
+    assert (only != both).any()
+    assert look.details[0] == "200 Gaussians"
+    source.parts[0].visible = False
+    assert h.picture().max() == 0
+    source.parts[0].visible = source.parts[1].visible = True
+    np.testing.assert_array_equal(h.picture(), both)
+    np.testing.assert_allclose(only, h.alone("a", look), atol=1)
+
+
+def test_each_is_put_where_one_likes(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    source = h.together("a", "b")
+    before = h.picture()
+    source.parts[0].visible = False
+    source.parts[1].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
+    moved = h.picture()
+    source.parts[1].placement = STAYS
+    assert (h.picture() != moved).any()
+    source.parts[0].visible = True
+    np.testing.assert_array_equal(h.picture(), before)
+
+
+def test_scenes_come_and_go(house: Callable[..., House]) -> None:
+    h = house("a", "b", "c")
+    source = h.together("a", "b")
+    assert h.pane.entry.name == "a.ply + b.ply"
+    h.comparisons.together(h.pane, h.keys["c"])
+    h.app.until(lambda: h.pane.view.details[0] == "600 Gaussians")
+    assert h.pane.entry.name == "a.ply + b.ply + c.ply"
+    assert [e.group for e in h.app.state.entries].count("Compare") == 1
+    h.app.catalogue.forget(h.keys["b"])
+    h.app.until(lambda: h.pane.view.details[0] == "400 Gaussians")
+    source.remove(source.parts[0])
+    h.app.until(lambda: h.pane.view.details[0] == "200 Gaussians")
+    h.app.catalogue.forget(h.keys["c"])
+    h.app.until(lambda: len(h.app.state.entries) == 1)
+    assert h.show("a").details[0] == "200 Gaussians"
+
+
+def test_a_pair_of_one_with_several(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    h.together("a", "b")
+    h.keys["both"] = h.pane.key
+    view = h.pair("a", "both")
+    assert sorted(v.details[0] for v in view.views) == ["200 Gaussians", "400 Gaussians"]
+
+
+def test_closed_in_the_middle_it_gives_back_everything(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    h.show("a")
+    h.comparisons.together(h.pane, h.keys["b"])
+    h.app.turn()
+    h.app.catalogue.forget(h.pane.key)
+    h.app.do()
+    for name in "ab":
+        assert h.show(name).details[0] == "200 Gaussians"
+        assert h.picture().max() > 60
+    assert not h.comparisons.slots
+
+
+# -- live streams ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["together", "pair"])
+def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Callable[..., House], processes: Processes,
+                                                                     how: str) -> None:
+    h = house("a")
+    program = processes.code(SPLATS, "300", "splats")
+    h.app.until(lambda: len(h.app.state.entries) == 2)
+    entry = next(e for e in h.app.state.entries if e.name == "splats")
+    stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
+    h.show("a")
+    h.app.until(lambda: not stream.opened)
+    getattr(h.comparisons, how)(h.pane, entry.key)
+
+    def counts() -> list[str]:
+        view = h.pane.view
+        views = view.views if isinstance(view, PairView) else [] if view is None else [view]
+        return [v.details[0] for v in views if not v.empty]
+
+    h.app.until(lambda: counts() == (["500 Gaussians"] if how == "together" else ["200 Gaussians", "300 Gaussians"]))
+    assert program.stdin is not None
+    program.stdin.write("100\n")
+    program.stdin.flush()
+    h.app.until(lambda: counts() == (["300 Gaussians"] if how == "together" else ["200 Gaussians", "100 Gaussians"]))
+    h.show("a")
+    h.app.until(lambda: not stream.opened)
+
+
+# -- panes -------------------------------------------------------------------------------------------------------------
+
+
+def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    h.show("a")
+    h.comparisons.beside(h.pane, h.keys["b"])
+    panes = list(h.app.seat.panes)
+    h.app.until(lambda: all(pane.view is not None and not pane.view.empty for pane in panes))
+    h.app.do()
+
+    def cameras() -> list[bytes]:
+        h.app.do()
+        return [pane.view.camera().viewmat.tobytes() for pane in panes]  # type: ignore[union-attr]
+
+    assert len(set(cameras())) == 1
+    for pane in panes:
+        before = cameras()
+        x, y = pane.rect.x + 40, pane.rect.y + 60
+        h.app.do(PointerPress(x, y), PointerMove(x + 25, y + 10), PointerRelease(x + 25, y + 10))
+        assert len(set(cameras())) == 1
+        assert cameras() != before
+    h.comparisons.tie(h.app.seat, False)
+    h.app.do(Wheel(panes[0].rect.x + 40, panes[0].rect.y + 60, 3.0))
+    assert len(set(cameras())) == 2
