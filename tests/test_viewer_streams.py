@@ -118,6 +118,13 @@ def test_pausing_a_run(viewer: Viewer, processes: Processes) -> None:
         end = time.monotonic() + 0.3
         while time.monotonic() < end:
             viewer.turn()
+    viewer.until(lambda: viewer.state.shown.waits == 2)  # type: ignore[union-attr]
+    for _ in range(2):
+        viewer.seat._obey(Asked(pause="step"))
+        viewer.until(lambda n=before: viewer.state.shown.version > n)  # type: ignore[union-attr]
+        viewer.until(lambda: viewer.state.shown.waits == 2)  # type: ignore[union-attr]
+        before += 1
+    assert viewer.state.shown.version == before  # type: ignore[union-attr]
     viewer.seat._obey(Asked(pause=False))
     viewer.until(lambda: viewer.state.shown.version > before + 3)  # type: ignore[union-attr]
 

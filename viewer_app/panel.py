@@ -17,6 +17,7 @@ from viewer_app.heads import draw_heads
 from viewer_app.help import KEYS, draw_help
 from viewer_app.overlay import draw_overlay, draw_toasts
 from viewer_app.phrases import latency_phrases, status_phrases
+from viewer_app.run_controls import draw_run_controls
 from viewer_app.status_line import draw_status
 from viewer_app.stream_list import draw_list
 from viewer_app.widgets import colored, gap, wrapped
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from viewer_app.events import Event
+    from viewer_app.run_controls import Wish
     from viewer_app.shown import Shown
     from viewer_app.state import State
 
@@ -53,8 +55,8 @@ class Asked:
     """The key of the entry to show."""
     close: str | None = None
     """The key of the file to forget."""
-    pause: bool | None = None
-    """Whether the run of what is shown should pause."""
+    pause: Wish | None = None
+    """Whether the run of what is shown should pause, go on, or take a step."""
     follow: str | None = None
     """The name of somebody to follow, or no longer to follow."""
     copied: str | None = None
@@ -278,10 +280,7 @@ class Panel:
                     wrapped(line, theme.DIM)
             if entry is not None and entry.paused is not None:
                 gap(self._scale * 6)
-                words = "Resume the run" if entry.paused else "Pause the run"
-                if imgui.button(words, ImVec2(-1, 0)):
-                    asked.pause = not entry.paused
-                imgui.set_item_tooltip("A run pauses where its script calls splatview.wait_while_paused()")
+                asked.pause = draw_run_controls(entry)
             self._others(state, asked)
             for notice in state.notices:
                 gap(self._scale * 6)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ipc import RemoteStream, Subscriber
     from viewer_app.recorder.player import Player
     from viewer_app.recorder.recorder import Recorder, Tape
+    from viewer_app.run_controls import Wish
     from viewer_app.state import Entry
     from viewer_app.views.base import Value, View
 
@@ -144,7 +145,8 @@ class StreamSource:
         entry.fault_of_source = stream.fault or stream.run.refused or ""
         entry.note = "" if entry.alive else "ended"
         entry.paused = stream.run.paused if entry.alive else None
-        now = entry.alive, entry.kind, entry.fault_of_source, entry.paused
+        entry.waits = stream.run.waits
+        now = entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits
         changed, self._last = now != self._last, now
         if self._recorder is not None and stream.kind == "gaussians":
             self._record(self._recorder)
@@ -252,9 +254,12 @@ class StreamSource:
             self.trouble = trouble if isinstance(trouble, str) else ""
         return taken
 
-    def set_paused(self, paused: bool) -> None:
-        """Press or release the run's pause button."""
-        self.stream.run.set_paused(paused)
+    def set_paused(self, paused: Wish) -> None:
+        """Press or release the run's pause button, or let a paused run take a step."""
+        if paused == "step":
+            self.stream.run.step()
+        else:
+            self.stream.run.set_paused(paused)
 
     @property
     def path(self) -> str:

@@ -184,6 +184,8 @@ class Entry:
     """Why its data cannot be had, or an empty text."""
     paused: bool | None = None
     """Whether its run is asked to pause; None for what cannot be."""
+    waits: int = 0
+    """Whether the run minds that: 0: its script has never asked; 1: it asks now and then; 2: it waits now."""
     progress: float | None = None
     """0 to 1 while it loads."""
     settings: ViewSettings = field(default_factory=ViewSettings)
