@@ -40,7 +40,7 @@ class Tie:
         moved = False
         for kind in KINDS:
             same = [view for view in views if view.kind == kind]
-            if len(same) > 1:
+            if same:
                 moved |= self._pull(same)
         for view in list(self._known):
             if view not in views:
