@@ -96,7 +96,7 @@ class Flying:
         self._velocity = wanted + lag * fade
         if not self._held and np.abs(self._velocity).max() < _STILL * max(self.speed, 1e-3):
             moved = moved + self._velocity * _SOFT  # what would be left of the way
-            self._velocity = np.zeros(5)
+            self._velocity, self._then = np.zeros(5), None  # the next key counts from when it is pressed
         return moved
 
     def let_go(self) -> None:

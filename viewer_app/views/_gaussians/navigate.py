@@ -62,8 +62,10 @@ class Navigate(Tool):
         """Whether the panel's fold of numbers is open."""
         self._copying = False
         """Whether the camera has to go to the clipboard, which is imgui's to do."""
-        self._flight: tuple[Flight, Camera | None, Orbit] | None = None
-        """The way, the camera at its end if it has to be exactly that, and the orbit that it moves."""
+        self._flight: tuple[Flight, Camera | None] | None = None
+        """The way, and the camera at its end if it has to be exactly that."""
+        self._there: np.ndarray | None = None
+        """The rotation that it gave the orbit last. Another one: somebody has put the camera elsewhere."""
         self._picker = Picker(view)
         self.gizmo = Gizmo(self)
         self._viewmats: np.ndarray | None = None
@@ -327,23 +329,26 @@ class Navigate(Tool):
     def _go(self, end: Orbit, seconds: float, camera: Camera | None) -> None:
         view = self.view
         view.go_on_from_here()
-        self._flight = Flight(view.orbit.copy(), end, seconds), camera, view.orbit
+        self._flight = Flight(view.orbit.copy(), end, seconds), camera
+        self._there = view.orbit.rotation
         view.moved()
 
     def _fly(self, now: float) -> bool:
         if self._flight is None:
             return False
-        view, (flight, camera, orbit) = self.view, self._flight
-        if view.orbit is not orbit or not view.framed or view.fixed:  # somebody else has put the camera elsewhere
+        view, (flight, camera) = self.view, self._flight
+        if view.orbit.rotation is not self._there or not view.framed:
             self._flight = None
             return False
         there = flight.at(now)
         if there is None:
             self._flight = None
-        orbit.look_like(flight.end if there is None else there)
+            if camera is not None:
+                view.use_camera(camera, flight.end.target)
+                return True
+        view.orbit.look_like(there or flight.end)
+        self._there = view.orbit.rotation
         view.moved()
-        if there is None and camera is not None:
-            view.use_camera(camera, flight.end.target)
         return True
 
     def _move(self, now: float) -> bool:
