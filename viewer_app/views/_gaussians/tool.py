@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from viewer_app.views.gaussians import GaussianView
 
 _TOOLS: dict[str, str] = {
-    "look": "Look", "frustums": "Frustums", "inspect": "Inspect", "filter": "Filter", "history": "History",
-    "path": "PathTool",
-    "navigate": "Navigate", "motion": "Motion",
+    "look": "Look", "frustums": "Frustums", "crop": "Crop", "inspect": "Inspect", "filter": "Filter",
+    "history": "History", "path": "PathTool", "navigate": "Navigate", "motion": "Motion",
 }
 """The module of each tool and its class, in the order in which events are offered to them."""
 
