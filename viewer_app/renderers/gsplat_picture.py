@@ -27,9 +27,9 @@ class GsplatPicture:
 
     def __init__(self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions) -> None:
         """Drawn straight into what OpenGL reads, float16; as float32 tensors where there is no OpenGL context, or
-        depth, which is divided by alpha, is wanted too."""
+        depth, which is divided by alpha, is wanted too, or numbers that are no colours."""
         self._renderer, self._camera, self._options = renderer, camera, options
-        self._shown = None if options.depth else renderer._target(camera)
+        self._shown = None if options.depth or options.paint == "overdraw" else renderer._target(camera)
         clock = renderer._clocks["render"]
         stream = renderer._stream
         with renderer._reading:  # only now: getting the target may have waited for OpenGL

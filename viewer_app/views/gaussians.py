@@ -262,7 +262,7 @@ class GaussianView:
             self._render(rect)
         self._told = content.loads
         towards = self._motion.towards if content.facts is not None else None
-        self.picture.draw(framebuffer, rect, self.background, self.settings.show, towards)
+        self.picture.draw(framebuffer, rect, self.background, self.settings, towards)
 
         for tool in self.tools.values():
             tool.draw(framebuffer, rect)

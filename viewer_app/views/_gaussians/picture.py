@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import moderngl
 
+from viewer_app import color_maps
 from viewer_app.views._gaussians.copy import PictureCopy
 from viewer_app.views._gaussians.depth import DepthPicture
 from viewer_app.views._gaussians.reprojection import Surface, Warp
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from viewer_app.controls import Rect
     from viewer_app.gpu_work import GpuWork
     from viewer_app.renderers.base import RenderOptions
-    from viewer_app.state import Color
+    from viewer_app.state import Color, GaussianSettings
     from viewer_app.views._gaussians.content import GaussianContent
 
-_SHOW = {"color": 0, "depth": 1, "alpha": 2}
+_SHOW = {"color": 0, "depth": 1, "overdraw": 1, "alpha": 2}
 
 
 class ScenePicture:
@@ -69,12 +70,14 @@ class ScenePicture:
             if cuda:
                 content.account()
             content.has_looked()  # only begins to look, while CUDA draws
-            source = self.depth.source(picture, wanted) if options.depth else picture.source()
+            counts = options.paint == "overdraw"
+            mapped = options.depth or counts
+            source = self.depth.source(picture, wanted, counts=counts) if mapped else picture.source()
             if not content.is_read():
-                if options.depth:
+                if mapped:
                     self.depth.undo()
                 return None
-        self.become(source, camera, wanted, lent=not options.depth)
+        self.become(source, camera, wanted, lent=not mapped)
         if not several and self._copy is not None:
             self._copy.close()
             self._copy = None
@@ -143,10 +146,10 @@ class ScenePicture:
         self.surface.close_grid()
         self._warp.drop()
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, background: Color, show: str,
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, background: Color, settings: GaussianSettings,
              towards: tuple[Camera, float] | None = None) -> None:
-        """Lay it over a background of RGB in [0, 1]. `show`: as `GaussianSettings.show`. `towards`: move it to this
-        camera, of the size of `rect`; and how far away from the one that sees it the scene is on the whole."""
+        """Lay it over a background of RGB in [0, 1], as the settings say. `towards`: move it to this camera, of the
+        size of `rect`; and how far away from the one that sees it the scene is on the whole."""
         viewport = rect.viewport(framebuffer.height)
         framebuffer.use()
         source = self.source
@@ -165,7 +168,10 @@ class ScenePicture:
         program["u_size"] = rect.width, rect.height
         program["u_height"] = float(framebuffer.height)
         program["u_background"] = background
-        program["u_show"] = _SHOW.get(show, 0)
+        program["u_show"] = how = _SHOW.get(settings.show, 0)
+        if how == 1:
+            program["u_range"] = self.depth.shown_range(settings)
+            program["u_map"].write(color_maps.table(settings.color_map).tobytes())  # type: ignore[union-attr]
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         source.bind(program)
         framebuffer.viewport = viewport

@@ -1,5 +1,5 @@
 // Lays a rendered picture over the background. ipc/interop/shaders/fetch.glsl comes first: `stored` gives
-// premultiplied colour and alpha; for depth: depth in [0, 1] and alpha. SMOOTH: the picture has another size than its
+// premultiplied colour and alpha; for what is shown by a colour map: a number and alpha. SMOOTH: the picture has another size than its
 // place on the screen. COPY: nothing but the picture's values, pixel by pixel.
 #ifdef COPY
 
@@ -13,17 +13,17 @@ uniform vec2 u_corner;        // of the rectangle on the screen, in pixels from 
 uniform vec2 u_size;
 uniform float u_height;       // of the framebuffer
 uniform vec3 u_background;
-uniform int u_show;           // 0 colour, 1 depth, 2 alpha
+uniform int u_show;           // 0 colour, 1 the first channel by the colour map, 2 alpha
+uniform vec2 u_range;         // what is at both ends of the map
+const int KNOTS = 33;
+uniform vec3 u_map[KNOTS];
 out vec4 f_color;
 
-// The Turbo colour map (Mikhailov, Google 2019), polynomial fit by Ruofei Du, Apache-2.0.
-vec3 turbo(float x) {
-    vec4 v4 = vec4(1.0, x, x * x, x * x * x);
-    vec2 v2 = v4.zw * v4.z;
-    return vec3(
-        dot(v4, vec4(0.13572138, 4.61539260, -42.66032258, 132.13108234)) + dot(v2, vec2(-152.94239396, 59.28637943)),
-        dot(v4, vec4(0.09140261, 2.19418839, 4.84296658, -14.18503333)) + dot(v2, vec2(4.27729857, 2.82956604)),
-        dot(v4, vec4(0.10667330, 12.64194608, -60.58204836, 110.36276771)) + dot(v2, vec2(-89.90310912, 27.34824973)));
+// A number in [0, 1] by the colour map, straight between its knots.
+vec3 mapped(float x) {
+    float at = clamp(x, 0.0, 1.0) * float(KNOTS - 1);
+    int knot = min(int(at), KNOTS - 2);
+    return mix(u_map[knot], u_map[knot + 1], at - float(knot));
 }
 
 // The picture at a point of it, in its pixels. By hand, since memory that is read in place has no filters.
@@ -44,7 +44,7 @@ void main() {
     vec4 c = picture(at * vec2(source_size()) / u_size);
     float alpha = clamp(c.a, 0.0, 1.0);
     vec3 color = c.rgb;
-    if (u_show == 1) color = clamp(turbo(clamp(c.r, 0.0, 1.0)), 0.0, 1.0) * alpha;
+    if (u_show == 1) color = mapped((c.r - u_range.x) / max(u_range.y - u_range.x, 1e-12)) * alpha;
     if (u_show == 2) {
         f_color = vec4(vec3(alpha), 1.0);
         return;
