@@ -16,8 +16,11 @@ from viewer_app.app import AppOptions
 from viewer_app.comparing.pair_view import PairView
 from viewer_app.comparing.together import Together
 from viewer_app.comparing.turning import STAYS, Placement
+from viewer_app.errors import ViewerError
 from viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
 from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.state import PairSettings
+from viewer_app.views.base import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,6 +114,11 @@ class House:
 def exactly(entry: Entry) -> None:
     """No picture of it is coarse, or another one that was moved."""
     entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
+
+
+def exactly_shown(view: Any) -> None:
+    """The same of a view."""
+    view.settings.coarse_ms, view.settings.reproject = math.inf, False
 
 
 def make(folder: Path, name: str) -> Path:
@@ -213,6 +221,49 @@ def test_how_things_are_shown_is_tied_only_if_wanted(house: Callable[..., House]
     second.settings.show = "color"  # type: ignore[attr-defined]
     h.picture()
     assert first.settings.show == "alpha"  # type: ignore[attr-defined]
+
+
+def test_somebody_else_sees_it_from_elsewhere_or_follows(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    mine = h.picture()
+    h.app.do(Wheel(100, 100, 3.0), PointerMove(250, 100), PointerPress(250, 100), PointerMove(90, 100),
+             PointerRelease(90, 100))
+    moved, rect = h.picture(), h.app.seat.layout()
+    other = view.beside(PairSettings())
+    try:
+        framebuffer = h.app.screen.framebuffer
+
+        def drawn() -> np.ndarray:
+            other.draw(framebuffer, rect)
+            return h.app.picture()
+
+        for side in other.views:
+            exactly_shown(side)
+        np.testing.assert_array_equal(drawn(), mine)
+        other.like(view)
+        np.testing.assert_array_equal(drawn(), moved)
+        with pytest.raises(ViewerError, match="gaussians"):
+            other.like(view.views[0])
+    finally:
+        other.close()
+    np.testing.assert_array_equal(h.picture(), moved)
+
+
+def test_a_pair_is_a_view(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    h.picture()
+    for name in [n for n in vars(View) if not n.startswith("_")]:
+        assert hasattr(view, name), name
+    assert not view.empty and not view.busy and not view.stale
+    assert all(isinstance(ms, float) for ms in view.timings.values())
+    assert all(isinstance(line, str) for line in (*view.details, *view.extras, *view.path, view.readout))
+    view.leave()
+    view.drop()
+    assert h.picture().max() > 60
+    view.close()
+    view.close()
 
 
 def test_the_same_two_are_one_entry_and_it_goes_with_either(house: Callable[..., House]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _REACH = 7.0
 """Points to either side of the line that take hold of it."""
-_KEPT = 0.02
+KEPT = 0.02
 """Share of the width that stays on either side, so that the line can be taken again."""
 _KNOB = 11.0
 """Points: the radius of what shows that the line can be dragged."""
@@ -50,7 +50,7 @@ class Divider:
                 return True
             case PointerMove() if self._offset is not None:
                 at = (event.x - self._offset - rect.x) / max(rect.width, 1)
-                before, self.at = self.at, min(max(at, _KEPT), 1 - _KEPT)
+                before, self.at = self.at, min(max(at, KEPT), 1 - KEPT)
                 return self.at != before
             case PointerMove():
                 before, self.over_it = self.over_it, self._near(event.x, event.y, rect, scale)

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
 from viewer_app.comparing.compositor import PairCompositor
-from viewer_app.comparing.divider import Divider
+from viewer_app.comparing.divider import KEPT, Divider
 from viewer_app.comparing.tie import Tie
 from viewer_app.desk import Desk
 from viewer_app.errors import ViewerError
@@ -18,6 +18,7 @@ from viewer_app.views.base import KeyHelp, Section
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import moderngl
 
@@ -69,8 +70,9 @@ class PairView:
     kind: ClassVar[str] = "pair"
 
     def __init__(self, ctx: moderngl.Context, settings: PairSettings, work: GpuWork, catalogue: Catalogue,
-                 keys: tuple[str, str]) -> None:
-        """`keys`: of the entries, whose data somebody else has fed to their views (`Comparisons`)."""
+                 keys: tuple[str, str], beside: PairView | None = None) -> None:
+        """`keys`: of the entries, whose data somebody else has fed to their views (`Comparisons`). `beside`: another
+        user's view of the same two."""
         self.settings = settings
         self.catalogue = catalogue
         self.desk = Desk()
@@ -88,15 +90,17 @@ class PairView:
         """The side in which a drag has begun."""
         self._measure_at = math.inf
         self._measuring = False
+        self._family: list[PairView] = [] if beside is None else beside._family
+        self._family.append(self)
 
     def beside(self, settings: PairSettings) -> PairView:
-        return PairView(self._ctx, settings, self._work, self.catalogue, (self.sides[0].key, self.sides[1].key))
+        keys = self.sides[0].key, self.sides[1].key
+        return PairView(self._ctx, settings, self._work, self.catalogue, keys, self)
 
     def like(self, other: View) -> None:
         if not isinstance(other, PairView):
             raise ViewerError(f"compare: a view of {other.kind} cannot be followed")
         self.settings.take(other.settings)
-        self.divider.at = other.divider.at
         for mine, theirs in zip(self.sides, other.sides, strict=True):
             view, leader = mine.view, theirs.view
             if view is not None and leader is not None and view.kind == leader.kind:
@@ -122,21 +126,26 @@ class PairView:
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         s, views = self.settings, [side.view for side in self.sides]
         self._tie.settings = s.alike
+        self.divider.at = min(max(s.at, KEPT), 1 - KEPT)
         here = [view for view in views if view is not None]
         if self._used and len(here) == 2:  # who is used leads where both are new
             here.reverse()
-        self._tie.pull(here)
         if None in views:
+            self._tie.pull(here)
             self._draw_one(framebuffer, rect, views)
             return
         dtype = "f4" if s.how == "difference" else "f1"
+        targets = [self._pair.target(i, framebuffer.width, framebuffer.height, dtype) for i in (0, 1)]
+        if not getattr(here[0], "framed", True):  # it chooses its camera when it is drawn
+            with self.sides[self._used].guard():
+                here[0].draw(targets[self._used], rect)
+        self._tie.pull(here)
         drawn = 0
-        for i, side in enumerate(self.sides):
-            target = self._pair.target(i, framebuffer.width, framebuffer.height, dtype)
+        for side, view, target in zip(self.sides, views, targets, strict=True):
             with side.guard():
-                if (view := views[i]) is not None:
-                    view.draw(target, rect)
-                    drawn += 1
+                assert view is not None
+                view.draw(target, rect)
+                drawn += 1
         if drawn < 2:
             framebuffer.use()
             framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
@@ -210,6 +219,10 @@ class PairView:
                 with other.guard():
                     again |= target.handle(event, rect)
         return again
+
+    def dropped(self, file: Path) -> bool:
+        view = self._leads
+        return view is not None and view.dropped(file)
 
     def _under(self, x: float, rect: Rect) -> int:
         """The side at a column of the screen."""
@@ -298,7 +311,8 @@ class PairView:
         return any(view.moving for view in self.views)
 
     def leave(self) -> None:
-        self._pair.drop()
+        for view in self._family:
+            view._pair.drop()
 
     def drop(self) -> None:
         self._pair.drop()
@@ -307,6 +321,8 @@ class PairView:
                 view.drop()
 
     def close(self) -> None:
+        if self in self._family:
+            self._family.remove(self)
         self._pair.close()
         for side in self.sides:
             self.catalogue.leave(side)  # type: ignore[arg-type]

@@ -57,6 +57,8 @@ class Together:
         self._ready: GaussianScene | None = None
         self._held: GaussianScene | None = None
         """What the view took last: on a GPU it may still be read."""
+        self._failed = False
+        """Whether the last merging did."""
         self._thread: threading.Thread | None = None
         self._came: list[GaussianScene | str] = []
         """What the thread made, or why it could not."""
@@ -108,6 +110,7 @@ class Together:
                 return False
             self._thread = None
             came = self._came.pop()
+            self._failed = isinstance(came, str)
             if isinstance(came, str):
                 raise ViewerError(f"together: {came}")
             self._ready = came
@@ -159,7 +162,9 @@ class Together:
             return merged(moved, smooth, device)
 
         if device is not None:
+            self._failed = True
             self._ready = make()
+            self._failed = False
             return True
 
         def run() -> None:
@@ -182,7 +187,9 @@ class Together:
     def refresh(self, entry: Entry) -> bool:
         return False
 
-    def open(self) -> None: ...
+    def open(self) -> None:
+        if self._failed:  # who looks again tries again
+            self._of = None
 
     def release(self) -> None: ...
 
