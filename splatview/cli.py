@@ -1,4 +1,4 @@
-"""The command line. `serve`, `shot` and `memory` are the viewer program's; the rest is answered here.
+"""The command line. `serve`, `shot`, `video` and `memory` are the viewer program's; the rest is answered here.
 
 The viewer is started as a program, never imported: nothing that draws can come near a training script.
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _VIEWER = {
     "serve": "show running trainings, or files, in a window or in browsers",
     "shot": "draw one stream or file into a PNG; needs no screen and no running viewer",
+    "video": "film a scene along a camera path, into an mp4 or a folder of PNGs",
     "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",
 }
 _OWN = {

@@ -1,4 +1,4 @@
-"""The viewer's three commands and their options; what `--help` prints comes from here."""
+"""The viewer's commands and their options; what `--help` prints comes from here."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class Shot:
     """JSON, or a file that holds it: {"viewmat": 4x4, "K": 3x3} (world to camera, OpenCV axes) or
     {"position": [x,y,z], "look_at": [x,y,z]} with optional "up", "fov". Default: the scene seen whole."""
     background: Annotated[str, tyro.conf.arg(metavar="R,G,B")] = "0,0,0"
-    """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1. Default: black."""
+    """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1; or transparent. Default: black."""
 
     def execute(self) -> None:
         from viewer_app.screens.base import parse_size
@@ -293,13 +293,64 @@ class Shot:
         print(f"{self.out}: {width} x {height}")
 
 
+@dataclass(frozen=True)
+class Video:
+    """A film of a scene along a camera path, as an mp4 or a folder of PNGs. Needs no display and no running viewer.
+
+    Once around what a training run shows:   splatview video turn.mp4
+
+    A file, along a path of the viewer's or of nerfstudio's:   splatview video fly.mp4 scene.ply --path path.json
+
+    For an editor, transparent:   splatview video frames/ scene.ply --path path.json --background transparent
+
+    Paths are made in the viewer (the panel's part "Path"), in the format that nerfstudio's viewer writes and
+    ns-render reads.
+    """
+
+    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """NAME.mp4, which appears whole or not at all, or a folder for PNGs."""
+    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None
+    """A scene. Default: a stream of a run, as it is when this begins."""
+    path: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
+    """The camera path. Default: once around the scene, in 8 seconds."""
+    stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """The stream to film. Default: the only one, or the first."""
+    run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
+    """The run that publishes it: its id, the beginning of it, its name or its process id."""
+    size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
+    """Width and height. Default: the path's own, or 1280x720."""
+    fps: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
+    """Pictures a second. Default: the path's own, or 30."""
+    seconds: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
+    """How long the film is. Default: as long as the path takes."""
+    background: Annotated[str, tyro.conf.arg(metavar="R,G,B")] = "0,0,0"
+    """R,G,B as fractions or as 0 to 255, or transparent. Default: black."""
+
+    def execute(self) -> None:
+        from viewer_app.errors import ViewerError
+        from viewer_app.screens.base import parse_size
+        from viewer_app.shot import parse_background
+        from viewer_app.video import VideoOptions, film
+
+        _check_environment("video")
+        for name, value, most in (("fps", self.fps, 1000), ("seconds", self.seconds, 3600)):
+            if value is not None and not 0 < value <= most:
+                raise ViewerError(f"video: --{name} is {value:g}, not a number over 0 up to {most}")
+        count = film(VideoOptions(
+            self.out, self.file, self.path, self.stream, self.run,
+            None if self.size is None else parse_size(self.size), self.fps, self.seconds,
+            parse_background(self.background)))
+        print(f"{self.out}: {count} pictures")
+
+
 Command = Union[
     Annotated[Serve, tyro.conf.subcommand("serve")],
     Annotated[Shot, tyro.conf.subcommand("shot")],
+    Annotated[Video, tyro.conf.subcommand("video")],
     Annotated[Memory, tyro.conf.subcommand("memory")],
 ]
 
 
-def parse(args: list[str]) -> Serve | Shot | Memory:
+def parse(args: list[str]) -> Serve | Shot | Video | Memory:
     """The command that these arguments name. Prints help or what is wrong and exits, as command lines do."""
     return tyro.cli(Command, prog="splatview", args=args, description="A window into a running PyTorch process.")  # type: ignore[arg-type,return-value]

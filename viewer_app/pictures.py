@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from viewer_app.errors import FileError
 
-if TYPE_CHECKING:
-    import numpy as np
-
 
 def save_png(pixels: np.ndarray, path: Path) -> None:
-    """Write (H, W, 3) uint8 as a PNG. Whoever opens the file sees the old picture or the new one, never a part.
+    """Write (H, W, 3) uint8, or (H, W, 4) with alpha, as a PNG. Whoever opens the file sees the old picture or the new
+    one, never a part.
 
     Raises FileError when it cannot be written.
     """
@@ -24,7 +23,7 @@ def save_png(pixels: np.ndarray, path: Path) -> None:
     try:
         fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent)
         with os.fdopen(fd, "wb") as f:
-            Image.fromarray(pixels).save(f, "PNG", compress_level=4)
+            Image.fromarray(np.ascontiguousarray(pixels)).save(f, "PNG", compress_level=4)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # a temporary file is its owner's alone

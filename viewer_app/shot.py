@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ipc.errors import SharingError
 from viewer_app.errors import FileError, ViewerError
@@ -18,12 +18,15 @@ from viewer_app.sources import make_subscriber
 from viewer_app.still import Look, Still, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from ipc import Frame
     from viewer_app.state import Color
     from viewer_app.views.base import Value
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class ShotOptions:
     """Width and height in pixels; None: a picture's own, 1280x720 for others."""
     camera: str | None = None
     """JSON or the name of a file that holds it; None: the scene seen whole."""
-    background: Color = (0.0, 0.0, 0.0)
-    """RGB in [0, 1]."""
+    background: Color | None = (0.0, 0.0, 0.0)
+    """RGB in [0, 1]; None: transparent, without what is drawn over an image."""
     timeout: float = 10.0
     """Seconds to wait for the stream's first frame."""
 
@@ -74,10 +77,37 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
 
 def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
     screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
-    subscriber = make_subscriber(screen.ctx, options.run, client="shot")
     try:
-        deadline = time.monotonic() + options.timeout
-        stream = Finder(subscriber, "shot").find(options.stream, options.run, deadline)
+        return newest(screen, "shot", options, lambda kind, frame, overlays: _draw(screen, kind, frame, options,
+                                                                                   overlays))
+    finally:
+        screen.close()
+
+
+class Asked(Protocol):
+    """Which stream is meant, and how long to wait for it."""
+
+    @property
+    def stream(self) -> str | None: ...
+
+    @property
+    def run(self) -> str | None: ...
+
+    @property
+    def timeout(self) -> float: ...
+
+
+def newest(screen: OffscreenScreen, who: str, asked: Asked,
+           use: Callable[[str, Frame, Sequence[Frame]], T | None]) -> T:
+    """What `use` makes of the newest frame of a stream, of its kind and of the overlays that lie over it. It is asked
+    again with the next one when it returns None: the frame was overwritten meanwhile.
+
+    `who` stands at the beginning of messages. Raises ViewerError when there is no such stream, or nothing comes of it.
+    """
+    subscriber = make_subscriber(screen.ctx, asked.run, client=who)
+    try:
+        deadline = time.monotonic() + asked.timeout
+        stream = Finder(subscriber, who).find(asked.stream, asked.run, deadline)
         stream.open()
         while True:
             subscriber.poll()
@@ -87,20 +117,19 @@ def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
                     try:
                         with ExitStack() as stack:
                             overlays = [stack.enter_context(o) for o in newest_overlays(subscriber, stream)]
-                            size = _draw(screen, frame.kind, frame, options, overlays)
+                            made = use(frame.kind, frame, overlays)
                     except SharingError as e:
                         if not frame.on_gpu:
-                            raise ViewerError(f"shot: {e}") from e
-                        size = None
+                            raise ViewerError(f"{who}: {e}") from e
+                        made = None
                         stream.refuse(str(e))  # it may come in another way
-                if size is not None:
-                    return size
+                if made is not None:
+                    return made
             if time.monotonic() >= deadline:
-                raise why_nothing(stream, "shot", options.timeout)
+                raise why_nothing(stream, who, asked.timeout)
             time.sleep(0.005)
     finally:
         subscriber.close()
-        screen.close()
 
 
 def _draw(screen: OffscreenScreen, kind: str, value: Value, options: ShotOptions,
@@ -111,22 +140,29 @@ def _draw(screen: OffscreenScreen, kind: str, value: Value, options: ShotOptions
         size = still.prepare(value, Look(options.size, options.camera, options.background))
         if size is None:
             return None
-        still.draw(size, overlays)
-        pixels = screen.pixels()
+        if options.background is None:
+            pixels = still.see_through(size)
+        else:
+            still.draw(size, overlays)
+            pixels = screen.pixels()[..., :3]
         if not still.whole():
             return None
-        save_png(pixels[..., :3], options.out)
+        save_png(pixels, options.out)
         return size
     finally:
         still.close()
 
 
-def parse_background(text: str) -> Color:
-    """RGB in [0, 1] from "R,G,B": fractions, or 0 to 255 if any is over 1. Raises ViewerError otherwise."""
+def parse_background(text: str) -> Color | None:
+    """RGB in [0, 1] from "R,G,B": fractions, or 0 to 255 if any is over 1; None for "transparent". Raises ViewerError
+    otherwise."""
+    if text.strip().lower() in ("transparent", "none"):
+        return None
     try:
         r, g, b = (float(part) for part in text.split(","))
     except ValueError:
-        raise ViewerError(f"background: {text!r} is not R,G,B, such as 0.1,0.2,0.3 or 25,50,75") from None
+        raise ViewerError(f"background: {text!r} is not R,G,B, such as 0.1,0.2,0.3 or 25,50,75, nor "
+                          "transparent") from None
     top = 255.0 if max(r, g, b) > 1 else 1.0
     if not all(0 <= c <= top for c in (r, g, b)):  # refuses NaN as well
         raise ViewerError(f"background: {text!r} is out of range: three numbers from 0 to 1, or from 0 to 255")

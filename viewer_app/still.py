@@ -21,6 +21,8 @@ from viewer_app.views.image import ImageView
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import moderngl
+    import numpy as np
     import torch
 
     from ipc import Frame
@@ -83,7 +85,7 @@ class Still:
         if look.camera is not None and self._kind != "gaussians":
             raise CameraError(f"{self._who}: a picture takes no {self._camera}; leave it out")
         size = look.size or DEFAULT_SIZE
-        if self._kind in ("snapshot", "memory"):
+        if self._kind in ("snapshot", "memory", "scalars"):
             from viewer_app.plots import draw_plot
 
             assert value is not None
@@ -131,10 +133,32 @@ class Still:
 
             draw_overlay_frame(framebuffer, view, rect, overlays, panel=panel)
 
+    @property
+    def view(self) -> GaussianView | ImageView | None:
+        """What draws it; None of plots, and before `prepare`."""
+        return self._view
+
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
         """The same as a tensor, (H, W, 3) uint8, top row first, for what torch's current stream does next. None where
         CUDA does not draw: then it is for `draw`."""
         return self._view.tensor(*size) if isinstance(self._view, GaussianView) else None
+
+    def see_through(self, size: tuple[int, int]) -> np.ndarray:
+        """What was prepared over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha.
+
+        Raises ViewerError for what covers all of its background.
+        """
+        from viewer_app.paths.film import see_through
+
+        view = self._view
+        if view is None:
+            raise ViewerError(f"{self._who}: a picture of kind {self._kind} cannot be transparent; leave that out")
+
+        def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
+            view.settings.background = background
+            view.draw(framebuffer, Rect(0, 0, *size))
+
+        return see_through(self._screen.ctx, size, draw)
 
     def whole(self) -> bool:
         """Whether what was drawn since `prepare` is one version; asked when the GPU has drawn it."""

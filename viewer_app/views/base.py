@@ -17,6 +17,7 @@ from viewer_app.desk import Desk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     import moderngl
     import numpy as np
@@ -131,6 +132,11 @@ class View(Protocol):
         """Take a user's event over `rect`; True when the picture has to be drawn again."""
         ...
 
+    def dropped(self, file: Path) -> bool:
+        """A file was dropped over its picture. True: it is a part of what is shown, a camera path for instance, and is
+        not to be opened by itself."""
+        ...
+
     def tick(self, now: float) -> bool:
         """Called at every turn of the loop with `time.monotonic()`; True when the picture has to be drawn again.
 
@@ -215,6 +221,9 @@ class Simple:
     @property
     def sections(self) -> Sequence[Section]:
         return ()
+
+    def dropped(self, file: Path) -> bool:
+        return False
 
 
 PICTURE_KEYS = (

@@ -25,6 +25,7 @@ from viewer_app.views.base import CANVAS_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import moderngl
     import torch
@@ -173,6 +174,15 @@ class GaussianView:
         """Whether it is seen with exactly a camera that was given, which nobody has moved yet."""
         return self._camera is not None
 
+    @property
+    def ctx(self) -> moderngl.Context:
+        """What it draws with."""
+        return self._ctx
+
+    def in_motion(self) -> None:
+        """The camera moves, though nobody's hand does: for now, smooth goes before sharp."""
+        self._moved_at = time.monotonic()
+
     def moved(self) -> None:
         """The user has moved `orbit`: look from there."""
         self._camera = self._seen_in = None
@@ -295,6 +305,9 @@ class GaussianView:
             if (again := tool.handle(event, rect)) is not None:
                 return again
         return False
+
+    def dropped(self, file: Path) -> bool:
+        return any(tool.dropped(file) for tool in self.tools.values())
 
     def go_on_from_here(self) -> None:
         """Before the camera of somebody who was followed until now is moved: begin where that is."""

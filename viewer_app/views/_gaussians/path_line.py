@@ -1,0 +1,81 @@
+"""A camera path as it lies in the scene: a line, its key frames as small cameras, where the playhead is."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from imgui_bundle import ImVec2, imgui
+
+from viewer_app import theme
+from viewer_app.cameras import focal_length
+from viewer_app.paths.path import CameraPath, _matrix, positions
+
+if TYPE_CHECKING:
+    from viewer_app.cameras import Camera
+    from viewer_app.controls import Rect
+    from viewer_app.paths.path import Key
+
+_STEPS = 24
+"""Points of the line between two keys."""
+_SIZE = 0.06
+"""Of the small cameras, against the way from one to the next."""
+
+
+def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen: int | None, time: float) -> None:
+    """Over the picture that `camera` shows in `rect`."""
+    draw = imgui.get_background_draw_list()
+    line = _line(tuple(path.keys), path.loop, path.smooth)
+    at = project(line, camera, rect)
+    color = theme.u32(theme.ACCENT, 0.9)
+    for a, b in pairwise(at):
+        if np.isfinite(a).all() and np.isfinite(b).all():
+            draw.add_line(ImVec2(*a), ImVec2(*b), color, 1.5 * scale)
+    step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
+    for i, key in enumerate(path.keys):
+        _small_camera(key, camera, rect, scale, float(step) * _SIZE or 0.05, i == chosen)
+    if path.keys:
+        here = project(path.at(time, 16, 16).position[None], camera, rect)[0]
+        if np.isfinite(here).all():
+            draw.add_circle_filled(ImVec2(*here), 4.5 * scale, theme.u32(theme.TEXT), 20)
+            draw.add_circle(ImVec2(*here), 4.5 * scale, theme.u32(theme.BAR), 20, 1.2 * scale)
+
+
+def _small_camera(key: Key, camera: Camera, rect: Rect, scale: float, size: float, chosen: bool) -> None:
+    half = 0.5 / focal_length(min(key.fov, 120.0), 1)
+    corners = np.array([[0, 0, 0], [-1.4 * half, -half, 1], [1.4 * half, -half, 1], [1.4 * half, half, 1],
+                        [-1.4 * half, half, 1]]) * size
+    at = project(corners @ _matrix(key.rotation).T + key.position, camera, rect)
+    if not np.isfinite(at).all():
+        return
+    color = theme.u32(theme.TEXT if chosen else theme.ACCENT)
+    draw, width = imgui.get_background_draw_list(), (2.2 if chosen else 1.2) * scale
+    for i in range(4):
+        draw.add_line(ImVec2(*at[0]), ImVec2(*at[1 + i]), color, width)
+        draw.add_line(ImVec2(*at[1 + i]), ImVec2(*at[1 + (i + 1) % 4]), color, width)
+
+
+def project(points: np.ndarray, camera: Camera, rect: Rect) -> np.ndarray:
+    """(N, 2) pixels of the screen where points (N, 3) of the world are seen; NaN behind the camera."""
+    p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    z = p[:, 2:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if camera.model == "ortho":
+            flat = p[:, :2]
+        elif camera.model == "fisheye":
+            r = np.linalg.norm(p[:, :2], axis=1, keepdims=True)
+            flat = np.where(r > 1e-9, p[:, :2] / np.maximum(r, 1e-9), 0.0) * np.arctan2(r, z)
+        else:
+            flat = p[:, :2] / z
+    xy = flat * [camera.K[0, 0], camera.K[1, 1]] + camera.K[:2, 2]
+    xy = xy * [rect.width / camera.width, rect.height / camera.height] + [rect.x, rect.y]
+    return np.where(z > camera.near, xy, np.nan)
+
+
+@lru_cache(maxsize=8)
+def _line(keys: tuple[Key, ...], loop: bool, smooth: bool) -> np.ndarray:
+    path = CameraPath(list(keys), loop, smooth)
+    return positions(path, min(_STEPS * max(len(keys) - 1 + loop, 1), 2000) + 1) if len(keys) > 1 else (
+        np.stack([key.position for key in keys]) if keys else np.zeros((0, 3)))
