@@ -1,151 +1,21 @@
-"""Streams and files that are compared: one picture split by a line, their difference, several scenes in one."""
+"""Two streams or files in one picture, split by a line or as their difference; and panes that are tied."""
 
 from __future__ import annotations
 
-import math
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from PIL import Image
-from scene_files import ply_columns, truth, write_ply
-from test_viewer import Viewer
+from comparison_cases import SIZE, House, exactly_shown, house_fixture  # noqa: F401
 
-from viewer_app.app import AppOptions
-from viewer_app.comparing.pair_view import PairView
-from viewer_app.comparing.together import Together
-from viewer_app.comparing.turning import STAYS, Placement
 from viewer_app.errors import ViewerError
 from viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.state import PairSettings
 from viewer_app.views.base import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
-
-    from conftest import Processes
-
-    from viewer_app.state import Entry
-
-SIZE = 500, 320
-SPLATS = """
-import sys, time, torch, splatview
-n, name = int(sys.argv[1]), sys.argv[2]
-g = torch.Generator().manual_seed(n)
-splats = {"means": torch.randn(n, 3, generator=g), "quats": torch.randn(n, 4, generator=g),
-          "scales": torch.full((n, 3), -2.0), "opacities": torch.full((n,), 3.0),
-          "sh0": torch.rand(n, 1, 3, generator=g), "shN": torch.zeros(n, 0, 3)}
-splatview.publish(splats, name)
-print("published", flush=True)
-for line in sys.stdin:
-    splats = {k: v[: int(line)] for k, v in splats.items()}
-    splatview.publish(splats, name)
-"""
-"""Arguments: number of Gaussians, the stream's name. Each line of the input: publish so many of them."""
-
-
-class House:
-    """A viewer with files of scenes a, b, c and pictures p, q."""
-
-    def __init__(self, folder: Path, *names: str) -> None:
-        self.files = [make(folder, name) for name in names]
-        self.app = Viewer(OffscreenScreen(*SIZE), AppOptions(files=tuple(self.files), max_fps=500, panel=False))
-        self.keys = {name: str(file.absolute()) for name, file in zip(names, self.files, strict=True)}
-        for entry in self.app.state.entries:
-            exactly(entry)
-        self.app.do()
-        if names:
-            self.app.until(lambda: all(e.progress is None for e in self.app.state.entries))
-
-    @property
-    def pane(self) -> Any:
-        return self.app.seat.panes.active
-
-    @property
-    def comparisons(self) -> Any:
-        return self.app.catalogue.comparisons
-
-    def show(self, name: str) -> Any:
-        """Have it shown alone; its view."""
-        self.app.seat.select(self.keys[name])
-        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
-        return self.pane.view
-
-    def pair(self, first: str, second: str) -> PairView:
-        self.show(first)
-        self.comparisons.pair(self.pane, self.keys[second])
-        view = self.pane.view
-        assert isinstance(view, PairView)
-        self.app.until(lambda: len(view.views) == 2)
-        return view
-
-    def together(self, *names: str) -> Together:
-        self.show(names[0])
-        for name in names[1:]:
-            self.comparisons.together(self.pane, self.keys[name])
-        exactly(self.pane.entry)
-        source = self.pane.slot.source
-        assert isinstance(source, Together)
-        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
-        return source
-
-    def picture(self) -> np.ndarray:
-        """(H, W, 3) int: what is seen, once nothing moves any more."""
-        source = self.pane.slot.source
-        if isinstance(source, Together):
-            self.app.turn()
-            self.app.until(lambda: source._thread is None and not source.has_news())
-        self.app.seat.mark()
-        self.app.do()
-        return self.app.picture()
-
-    def alone(self, name: str, like: Any) -> np.ndarray:
-        """The picture of one scene, from where `like`, another view of Gaussians, looks."""
-        view = self.show(name)
-        view.like(like)
-        self.app.seat.mark()
-        self.app.do()
-        return self.app.picture()
-
-
-def exactly(entry: Entry) -> None:
-    """No picture of it is coarse, or another one that was moved."""
-    entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
-
-
-def exactly_shown(view: Any) -> None:
-    """The same of a view."""
-    view.settings.coarse_ms, view.settings.reproject = math.inf, False
-
-
-def make(folder: Path, name: str) -> Path:
-    if name in "pq":
-        file = folder / f"{name}.png"
-        Image.fromarray(np.random.default_rng(ord(name)).integers(0, 256, (40, 60, 3), np.uint8)).save(file)
-        return file
-    if name == "ab":
-        a, b = (ply_columns(truth(200, seed=ord(n))) for n in "ab")
-        return write_ply(folder / "ab.ply", {key: np.concatenate([a[key], b[key]]) for key in a})
-    return write_ply(folder / f"{name}.ply", ply_columns(truth(200, seed=ord(name))))
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[Callable[..., House]]:
-    made: list[House] = []
-
-    def build(*names: str) -> House:
-        made.append(House(tmp_path, *names))
-        return made[-1]
-
-    yield build
-    for one in made:
-        error = one.app.screen.ctx.error
-        one.app.close()
-        assert error == "GL_NO_ERROR"
-    assert not [t for t in threading.enumerate() if t.name == "merge scenes"]
 
 
 # -- two in one picture ------------------------------------------------------------------------------------------------
@@ -303,111 +173,6 @@ def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monke
     assert not h.pane.slot.entry.fault
     whole = h.picture()
     np.testing.assert_array_equal(whole, h.alone("a", view.views[0]))
-
-
-# -- several in one picture --------------------------------------------------------------------------------------------
-
-
-def test_together_they_are_one_scene(house: Callable[..., House]) -> None:
-    h = house("a", "b", "ab")
-    h.together("a", "b")
-    together = h.picture()
-    np.testing.assert_allclose(together, h.alone("ab", h.pane.view), atol=1)
-
-
-def test_each_is_seen_or_not(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    source = h.together("a", "b")
-    both, look = h.picture(), h.pane.view
-    source.parts[1].visible = False
-    only = h.picture()
-    assert (only != both).any()
-    assert look.details[0] == "200 Gaussians"
-    source.parts[0].visible = False
-    assert h.picture().max() == 0
-    source.parts[0].visible = source.parts[1].visible = True
-    np.testing.assert_array_equal(h.picture(), both)
-    np.testing.assert_allclose(only, h.alone("a", look), atol=1)
-
-
-def test_each_is_put_where_one_likes(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    source = h.together("a", "b")
-    before = h.picture()
-    source.parts[0].visible = False
-    source.parts[1].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
-    moved = h.picture()
-    source.parts[1].placement = STAYS
-    assert (h.picture() != moved).any()
-    source.parts[0].visible = True
-    np.testing.assert_array_equal(h.picture(), before)
-
-
-def test_scenes_come_and_go(house: Callable[..., House]) -> None:
-    h = house("a", "b", "c")
-    source = h.together("a", "b")
-    assert h.pane.entry.name == "a.ply + b.ply"
-    h.comparisons.together(h.pane, h.keys["c"])
-    h.app.until(lambda: h.pane.view.details[0] == "600 Gaussians")
-    assert h.pane.entry.name == "a.ply + b.ply + c.ply"
-    assert [e.group for e in h.app.state.entries].count("Compare") == 1
-    h.app.catalogue.forget(h.keys["b"])
-    h.app.until(lambda: h.pane.view.details[0] == "400 Gaussians")
-    source.remove(source.parts[0])
-    h.app.until(lambda: h.pane.view.details[0] == "200 Gaussians")
-    h.app.catalogue.forget(h.keys["c"])
-    h.app.until(lambda: len(h.app.state.entries) == 1)
-    assert h.show("a").details[0] == "200 Gaussians"
-
-
-def test_a_pair_of_one_with_several(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    h.together("a", "b")
-    h.keys["both"] = h.pane.key
-    view = h.pair("a", "both")
-    assert sorted(v.details[0] for v in view.views) == ["200 Gaussians", "400 Gaussians"]
-
-
-def test_closed_in_the_middle_it_gives_back_everything(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    h.show("a")
-    h.comparisons.together(h.pane, h.keys["b"])
-    h.app.turn()
-    h.app.catalogue.forget(h.pane.key)
-    h.app.do()
-    for name in "ab":
-        assert h.show(name).details[0] == "200 Gaussians"
-        assert h.picture().max() > 60
-    assert not h.comparisons.slots
-
-
-# -- live streams ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["together", "pair"])
-def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Callable[..., House], processes: Processes,
-                                                                     how: str) -> None:
-    h = house("a")
-    program = processes.code(SPLATS, "300", "splats")
-    h.app.until(lambda: len(h.app.state.entries) == 2)
-    entry = next(e for e in h.app.state.entries if e.name == "splats")
-    stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
-    h.show("a")
-    h.app.until(lambda: not stream.opened)
-    getattr(h.comparisons, how)(h.pane, entry.key)
-
-    def counts() -> list[str]:
-        view = h.pane.view
-        views = view.views if isinstance(view, PairView) else [] if view is None else [view]
-        return [v.details[0] for v in views if not v.empty]
-
-    h.app.until(lambda: counts() == (["500 Gaussians"] if how == "together" else ["200 Gaussians", "300 Gaussians"]))
-    assert program.stdin is not None
-    program.stdin.write("100\n")
-    program.stdin.flush()
-    h.app.until(lambda: counts() == (["300 Gaussians"] if how == "together" else ["200 Gaussians", "100 Gaussians"]))
-    h.show("a")
-    h.app.until(lambda: not stream.opened)
 
 
 # -- panes -------------------------------------------------------------------------------------------------------------
