@@ -8,6 +8,7 @@ from typing import Literal
 from viewer_app.selecting import EVERYTHING, Selection
 
 Color = tuple[float, float, float]
+Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"]
 
 BACKDROP: Color = (0.075, 0.08, 0.09)
 """What surrounds a picture in the viewer."""
@@ -51,7 +52,7 @@ class GaussianSettings:
     """scene: as the scene was trained."""
     sh_degree: int | None = None
     """Highest degree of spherical harmonics to show; None: the scene's own."""
-    show: Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"] = "color"
+    show: Show = "color"
     scale: float = 1.0
     """Multiplies the Gaussians' sizes."""
     point_px: float = 3.0
