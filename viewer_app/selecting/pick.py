@@ -32,7 +32,7 @@ _MOST = 8192
 """Gaussians over one pixel that are looked at on a GPU, the nearest ones: the pixel is opaque long before as a rule."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hit:
     """What is seen in a pixel."""
 

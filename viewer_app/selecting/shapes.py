@@ -35,8 +35,8 @@ def axes_of(degrees: Any) -> tuple[Vector, Vector, Vector]:
 def angles_of(box: Box) -> Vector:
     """The inverse, within -180 to 180, -90 to 90 and -180 to 180 degrees."""
     (xx, xy, xz), (_, _, yz), (_, _, zz) = box.axes
-    return (math.degrees(math.atan2(yz, zz)), math.degrees(math.asin(min(max(-xz, -1.0), 1.0))),
-            math.degrees(math.atan2(xy, xx)))
+    x, y, z = math.atan2(yz, zz), math.asin(min(max(-xz, -1.0), 1.0)), math.atan2(xy, xx)
+    return math.degrees(x) + 0.0, math.degrees(y) + 0.0, math.degrees(z) + 0.0  # never -0
 
 
 def fitted(means: np.ndarray, weights: np.ndarray | None = None) -> tuple[Box, Sphere]:
@@ -124,15 +124,15 @@ def place(camera: Camera, point: Any) -> tuple[float, float] | None:
 def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
     """(M, 2) pixels: a sphere's outline; None where the camera is inside, or it lies behind."""
     center = camera.viewmat[:3, :3] @ np.array(sphere.center) + camera.viewmat[:3, 3]
-    distance = float(np.linalg.norm(center))
+    far = float(np.linalg.norm(center))
     turn = np.linspace(0, 2 * math.pi, 72, endpoint=False)
     if camera.model == "ortho":
         sight, middle, radius = np.array([0.0, 0.0, 1.0]), center, sphere.radius
     else:
-        if distance <= sphere.radius:
+        if far <= sphere.radius:
             return None
-        sight = center / distance
-        share = 1 - (sphere.radius / distance) ** 2  # where its tangents from the camera touch it
+        sight = center / far
+        share = 1 - (sphere.radius / far) ** 2  # where its tangents from the camera touch it
         middle, radius = center * share, sphere.radius * math.sqrt(share)
     right = np.cross(sight, [0.0, 1.0, 0.0] if abs(sight[1]) < 0.9 else [1.0, 0.0, 0.0])
     right /= np.linalg.norm(right)
@@ -166,6 +166,14 @@ def beside(camera: Camera, at: tuple[float, float], point: np.ndarray) -> np.nda
     forward = camera.viewmat[2, :3]
     step = float(direction @ forward)
     return None if step < _FLAT else begin + direction * (float((point - begin) @ forward) / step)
+
+
+def distance(camera: Camera, at: tuple[float, float], point: np.ndarray) -> float:
+    """How far the line of sight through a pixel passes `point`, world units: the radius of a sphere there whose edge is
+    seen at the pixel."""
+    begin, direction = ray(camera, *at)
+    off = point - begin
+    return float(np.linalg.norm(off - (off @ direction) * direction))
 
 
 def with_face(box: Box, face: tuple[int, int], by: float) -> Box:

@@ -22,7 +22,7 @@ _OUTLINE = 2.0
 _CORNERS = 48
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Values:
     """Of one Gaussian of one version of a scene, activated."""
 

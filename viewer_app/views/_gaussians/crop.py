@@ -85,13 +85,10 @@ class Crop(Tool):
             found = [(face, shapes.place(camera, p)) for face, p in zip(shapes.FACES, faces, strict=True)]
         if (shape := self.box or self.sphere) is not None:
             found.append(("center", shapes.place(camera, shape.center)))
-        if self.sphere is not None:
-            found.append(("radius", shapes.place(camera, self._rim(camera, self.sphere))))
+        if self.sphere is not None and (rim := shapes.silhouette(self.sphere, camera)) is not None:
+            x, y = rim[int(np.argmax(rim[:, 0]))].tolist()
+            found.append(("radius", (x, y)))
         return [(handle, at) for handle, at in found if at is not None]
-
-    def _rim(self, camera: Camera, sphere: Sphere) -> np.ndarray:
-        """Where the radius is taken hold of: to the right of the middle, as one sees it."""
-        return np.array(sphere.center) + sphere.radius * camera.viewmat[0, :3]
 
     def _under(self, x: float, y: float, rect: Rect) -> Handle | None:
         camera = self.view.camera(rect)
@@ -152,9 +149,7 @@ class Crop(Tool):
             if before is not None and now is not None:
                 self.set(shapes.with_face(grab.box, grab.handle, now - before))
         elif grab.sphere is not None:
-            now = shapes.beside(camera, at, center)
-            if now is not None:
-                self.set(replace(grab.sphere, radius=max(float(np.linalg.norm(now - center)), 1e-6)))
+            self.set(replace(grab.sphere, radius=max(shapes.distance(camera, at, center), 1e-6)))
         return True
 
     # -- what is seen ------------------------------------------------------------------------------------------

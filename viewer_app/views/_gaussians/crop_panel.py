@@ -72,10 +72,12 @@ def panel(tool: Crop) -> bool:
         return False
     new: Box | Sphere = replace(shape, outside=ui.choice("Keep", shape.outside, {False: "Inside", True: "Outside"}))
     size = max(new.half) if isinstance(new, Box) else new.radius
-    new = replace(new, center=_three("Centre", new.center, size / 200, "World units. Drag, or Ctrl + click to type"))
+    fmt = f"%.{min(max(2 - math.floor(math.log10(size)), 0), 9)}f"
+    new = replace(new, center=_three("Centre", new.center, size / 200, "World units. Drag, or Ctrl + click to type",
+                                     fmt=fmt))
     if isinstance(new, Box):
         a, b, c = (2 * h for h in new.half)
-        edge = _three("Size", (a, b, c), size / 200, "Lengths of its edges, world units", least=1e-6)
+        edge = _three("Size", (a, b, c), size / 200, "Lengths of its edges, world units", least=1e-6, fmt=fmt)
         if edge != (a, b, c):
             new = replace(new, half=(edge[0] / 2, edge[1] / 2, edge[2] / 2))
         angles = shapes.angles_of(new)

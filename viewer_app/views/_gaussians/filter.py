@@ -106,10 +106,11 @@ class Filter(Tool):
     def details(self) -> Sequence[str]:
         if not self.filters:
             return []
-        statistics = self.statistics
-        current = statistics is not None and self._counted is not None and not self._counter.busy and (
-            self._counted[1] == replace(self.view.settings.selection, marked=()))
-        return [f"{statistics.chosen:,} of them shown" if statistics is not None and current else "filtered"]
+        selection, statistics = replace(self.view.settings.selection, marked=()), self.statistics
+        counted = self._counted is not None and self._counted[1] == selection and not self._counter.busy
+        if statistics is not None and counted:
+            return [f"{statistics.chosen:,} of them shown"]
+        return ["filtered"] if replace(selection, box=None, sphere=None) != EVERYTHING else []
 
     def close(self) -> None:
         self._counter.forget()
