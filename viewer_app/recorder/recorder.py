@@ -35,6 +35,9 @@ _GAP = 1.0
 """Seconds between two snapshots at least."""
 _SHARE = 0.05
 """Of a processor, what taking them may cost; and of the viewer's share of the GPU."""
+_QUIET = 5.0
+"""Seconds without a new version, or three times what lay between the last two, after which the last one is taken: as a
+rule it is what the training came to."""
 _TROUBLE_GAP = 10.0
 """Seconds until it is tried again after it has failed."""
 _PATIENCE = 10.0
@@ -157,6 +160,23 @@ class _Taking:
                                      file=self.file)
 
 
+class _Pace:
+    """How soon versions follow each other, to tell when no more come."""
+
+    def __init__(self) -> None:
+        self.quiet = False
+        """Whether there was none for long."""
+        self._version = 0
+        self._since, self._period = math.inf, 0.0
+
+    def is_quiet(self, version: int, now: float) -> bool:
+        if version != self._version:
+            self._period = max(now - self._since, 0.0)
+            self._version, self._since = version, now
+        self.quiet = now - self._since >= max(_QUIET, 3 * self._period)
+        return self.quiet
+
+
 class Tape:
     """Records one stream. Belongs to the loop's thread."""
 
@@ -176,6 +196,7 @@ class Tape:
         self._due_version = 0.0
         self._not_before = 0.0
         self._taken_at = -math.inf
+        self._pace = _Pace()
         self._per_version = 0.0
         """Steps that a version is on after the one before; 0: not known yet."""
         self._written: threading.Event | None = None
@@ -189,6 +210,7 @@ class Tape:
         """Another run goes on with the stream: its versions count from 1."""
         self.finish()
         self._version, self._taken, self._due_version, self._not_before = 0, None, 0.0, 0.0
+        self._pace = _Pace()
         self.player.has_live = True
 
     def allow(self, limit: int) -> None:
@@ -209,6 +231,9 @@ class Tape:
 
     def _is_due(self, stream: RemoteStream, now: float) -> bool:
         version = stream.version
+        if self._pace.is_quiet(version, now) and self._taken is not None and version > self._taken[0]:
+            self._version = min(self._version, version - 1)  # also if it was looked at already
+            return now >= self._not_before
         if version <= self._version:
             return False
         if not stream.run.alive or self._taken is None:
@@ -231,7 +256,7 @@ class Tape:
         try:
             step = frame.meta.get("step")
             step = int(step) if isinstance(step, (int, float)) and math.isfinite(step) else frame.version
-            if stream.run.alive and not self._enough(frame.version, step):
+            if not (self._pace.quiet or self._enough(frame.version, step)) and stream.run.alive:
                 return
             taking = self._prepare(stream, frame, step, background)
             if taking is None:
