@@ -18,6 +18,7 @@ from viewer_app.memo import Memo
 from viewer_app.overlays import Overlays
 from viewer_app.sources import FileSource, StreamSource, file_source
 from viewer_app.state import Entry
+from viewer_app.training_cameras.companion import TrainingCameras
 from viewer_app.views import make_view
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Catalogue:
         """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
         self.companions = Companions(self)
         self.overlays = Overlays(self)
+        self.cameras = TrainingCameras(self)
         self.comparisons = Comparisons(self, ctx, work, wake)
         self._first: str | None = None
         """What a new seat shows: the first file, if there were files before there was anybody."""
@@ -136,7 +138,7 @@ class Catalogue:
     def watched(self) -> list[Slot]:
         """What is shown by anybody, if only in the panel."""
         keys = {pane.key: None for pane in self.panes} | {
-            s.entry.key: None for s in (*self.companions.slots, *self.comparisons.slots)}
+            s.entry.key: None for s in (*self.companions.slots, *self.comparisons.slots, *self.cameras.slots)}
         return [self.slots[key] for key in keys if key in self.slots]
 
     def view(self, pane: Pane) -> View | None:
@@ -257,6 +259,7 @@ class Catalogue:
             if pane.key is None or pane.by_itself:
                 self._choose(pane)
         self.companions.update()
+        self.cameras.update()
         news = self.comparisons.update()
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news
         return self.overlays.update(now) or news
@@ -290,6 +293,7 @@ class Catalogue:
             view is not None and (view.busy or now < self._next_version(slot, view))) and any(
                 pane.takes(now) for pane in self.panes
                 if pane.key == slot.entry.key or self.companions.seen_by(pane, slot)
+                or self.cameras.seen_by(pane, slot)
                 or self.comparisons.seen_by(pane, slot))
 
     def _next_version(self, slot: Slot, view: View) -> float:

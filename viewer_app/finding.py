@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
-_RANK = {"gaussians": 0, "memory": 2, "scalars": 2}
+_RANK = {"gaussians": 0, "memory": 2, "scalars": 2, "cameras": 2}
 """What is drawn first when no stream is named; 1 for other kinds."""
 
 
@@ -46,7 +46,7 @@ class Finder:
             self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
                 r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
             found = [s for r in runs for s in r.streams.values()
-                     if name in (None, s.name) and s.kind in KINDS]
+                     if name in (None, s.name) and s.kind in KINDS and not s.info.over]
             told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + _SETTLE for r in runs)
             if found and (told or now > settled):
                 return min(found[::-1], key=lambda s: _RANK.get(s.kind, 1))  # the newest run's first

@@ -28,7 +28,7 @@ def match_streams(catalogue: Catalogue) -> None:
     for stream in there:
         if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
             continue
-        if stream.kind in PARTS:
+        if stream.kind in PARTS or stream.info.over:
             continue
         slot = _ended_like(catalogue, stream)
         if slot is not None and isinstance(slot.source, StreamSource):

@@ -28,7 +28,7 @@ def draw_plot(screen: OffscreenScreen, kind: str, value: Value, size: tuple[int,
 
     Args:
         screen: is made as large as the picture.
-        kind: "snapshot", "memory" or "scalars".
+        kind: "snapshot", "memory", "scalars" or "cameras".
         value: a Snapshot, or a frame of a stream.
         size: width and height in pixels.
 

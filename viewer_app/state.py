@@ -150,6 +150,21 @@ class ScalarsSettings:
 
 
 @dataclass
+class CamerasSettings:
+    """How the cameras of a training are shown by themselves."""
+
+    size: float = 1.0
+    """How large they are drawn, times what fits."""
+    background: Color = (0.062, 0.067, 0.078)
+    """Behind them, RGB in [0, 1]."""
+
+    def take(self, other: CamerasSettings) -> None:
+        """Be what another one is."""
+        for name, value in vars(other).items():
+            setattr(self, name, value)
+
+
+@dataclass
 class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
@@ -158,6 +173,7 @@ class ViewSettings:
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     scalars: ScalarsSettings = field(default_factory=ScalarsSettings)
+    cameras: CamerasSettings = field(default_factory=CamerasSettings)
     pair: PairSettings = field(default_factory=PairSettings)
 
 

@@ -85,7 +85,7 @@ class Still:
         if look.camera is not None and self._kind != "gaussians":
             raise CameraError(f"{self._who}: a picture takes no {self._camera}; leave it out")
         size = look.size or DEFAULT_SIZE
-        if self._kind in ("snapshot", "memory", "scalars"):
+        if self._kind in ("snapshot", "memory", "scalars", "cameras"):
             from viewer_app.plots import draw_plot
 
             assert value is not None

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 class _User(Protocol):
     """Whoever looks."""
 
+    def wake(self) -> None:
+        """Have the loop turn soon. From any thread."""
+        ...
+
 
 class CamerasContent:
     """Lives until the last of those who use it is gone."""
@@ -34,7 +38,7 @@ class CamerasContent:
         self.changes = 0
         """Counts what came: cameras, photographs, which one is trained with."""
         self.meta: dict[str, object] = {}
-        self.photos = PhotoStore()
+        self.photos = PhotoStore(self._wake)
         self.drawing = FrustumDrawing(ctx, work)
         self.small = True
         """Whether small photographs are wanted."""
@@ -50,6 +54,10 @@ class CamerasContent:
             self._users.remove(user)
             if not self._users:
                 self.close()
+
+    def _wake(self) -> None:
+        for user in list(self._users):
+            user.wake()
 
     @property
     def closed(self) -> bool:

@@ -12,6 +12,8 @@ import numpy as np
 from viewer_app.cameras import MODELS, bounds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from viewer_app.cameras import Camera
     from viewer_app.controls import Rect
     from viewer_app.gpu_work import GpuWork
@@ -46,6 +48,44 @@ class Look:
     pictures: bool = True
     opacity: float = 0.9
     """Of the photographs."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where small photographs lie in rows, in pixels."""
+
+    columns: int
+    cell: tuple[float, float]
+    """A photograph with the gap beside and below it."""
+    gap: float
+    scroll: float = 0.0
+    """What is above the upper edge."""
+
+    def seen(self, height: int, count: int) -> tuple[int, int]:
+        """The first camera of `count` that is seen in this height, and how many are."""
+        top = max(int((self.scroll - self.gap) / self.cell[1]), 0)
+        bottom = int((self.scroll + height) / self.cell[1]) + 1
+        first = min(top * self.columns, count)
+        return first, min(bottom * self.columns, count) - first
+
+    def height(self, count: int) -> float:
+        """Of all of them."""
+        return -(-count // self.columns) * self.cell[1] + self.gap
+
+    def place(self, number: int) -> tuple[float, float, float, float]:
+        """x, y, width and height of one, from the upper left of what is seen."""
+        row, column = divmod(number, self.columns)
+        return (column * self.cell[0] + self.gap, row * self.cell[1] + self.gap - self.scroll,
+                self.cell[0] - self.gap, self.cell[1] - self.gap)
+
+    def at(self, x: float, y: float, count: int) -> int | None:
+        """Which one lies under a pixel."""
+        column, row = int((x - self.gap) // self.cell[0]), int((y + self.scroll - self.gap) // self.cell[1])
+        number = row * self.columns + column
+        if not (0 <= column < self.columns and row >= 0 and number < count):
+            return None
+        left, top, width, height = self.place(number)
+        return number if left <= x < left + width and top <= y < top + height else None
 
 
 def side_of(count: int) -> int:
@@ -160,7 +200,30 @@ class FrustumDrawing:
                 self._render("lines", values, 60, len(cameras))
         finally:
             ctx.disable(moderngl.BLEND)
-            ctx.blend_func = moderngl.DEFAULT_BLENDING
+            ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
+
+    def draw_gallery(self, framebuffer: moderngl.Framebuffer, rect: Rect, grid: Grid, ground: Sequence[float]) -> None:
+        """Draw the small photographs in rows, as many as are seen in `rect`. `ground`: RGB of what has not come."""
+        cameras = self._cameras
+        if cameras is None or self._table is None:
+            return
+        first, count = grid.seen(rect.height, len(cameras))
+        if count < 1:
+            return
+        framebuffer.use()
+        framebuffer.viewport = rect.viewport(framebuffer.height)
+        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
+        self._table.use(0)
+        if self._atlas is not None:
+            self._atlas.use(1)
+        values: dict[str, Any] = {
+            "u_size": (rect.width, rect.height), "u_cell": grid.cell, "u_gap": grid.gap, "u_scroll": grid.scroll,
+            "u_columns": grid.columns, "u_first": first, "u_ground": tuple(ground), "u_cameras": 0, "u_atlas": 1,
+            "u_per_row": ATLAS // self._side, "u_side": float(self._side),
+            "u_levels": float(min(_LEVELS, self._side.bit_length() - 1)),
+        }
+        with self._work("frustums", rect.width, rect.height, count):
+            self._render("gallery", values, 6, count)
 
     def _render(self, which: str, values: dict[str, Any], vertices: int, count: int) -> None:
         array = self._array(which)
@@ -186,10 +249,12 @@ class FrustumDrawing:
     def _array(self, which: str) -> moderngl.VertexArray:
         if which not in self._arrays:
             folder = files("viewer_app.training_cameras")
-            text = folder.joinpath("common.glsl").read_text() + folder.joinpath(f"{which}.glsl").read_text()
+            common = "uniform int u_per_row;\n" if which == "gallery" else folder.joinpath("common.glsl").read_text()
+            text = common + folder.joinpath(f"{which}.glsl").read_text()
             program = self._ctx.program(vertex_shader=f"#version 330\n#define VERTEX\n{text}",
                                         fragment_shader=f"#version 330\n{text}")
-            self._arrays[which] = self._ctx.vertex_array(program, [(self._order, "1i/i", "a_camera")])
+            content = [] if which == "gallery" else [(self._order, "1i/i", "a_camera")]
+            self._arrays[which] = self._ctx.vertex_array(program, content)
         return self._arrays[which]
 
     def _release_table(self) -> None:

@@ -90,6 +90,13 @@ class CameraSet:
         width, height = self.sizes[number]
         return Camera(viewmat, K, int(width), int(height))
 
+    def outline(self, number: int, depth: float) -> np.ndarray:
+        """(5, 3) the centre of one of them and the corners of its picture at `depth`, in the world."""
+        x0, y0, x1, y1 = self.extents[number] * depth
+        local = np.array([(0, 0, 0), (x0, y0, depth), (x1, y0, depth), (x1, y1, depth), (x0, y1, depth)])
+        turn = self.viewmats[number, :3, :3] if self.fine[number] else np.eye(3)
+        return local @ turn + self.positions[number]
+
     def path(self, number: int) -> str:
         return self.paths[number] if number < len(self.paths) else ""
 

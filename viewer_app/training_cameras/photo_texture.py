@@ -20,6 +20,7 @@ uniform vec2 u_size;
 out vec4 f_color;
 void main() {
     vec2 at = (gl_FragCoord.xy - u_corner) / u_size;
+    if (min(at.x, at.y) < 0.0 || max(at.x, at.y) > 1.0) discard;
     f_color = vec4(texture(u_photo, vec2(at.x, 1.0 - at.y)).rgb, 1.0);
 }
 """
@@ -47,8 +48,9 @@ class PhotoTexture:
         self._texture.build_mipmaps()
         self._photo = photo
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        """Draw it into a part of a framebuffer, every pixel of it once: smoothed, but as it is in its own size."""
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, clip: Rect | None = None) -> None:
+        """Draw it into a part of a framebuffer, every pixel of it once: smoothed, but as it is in its own size. `clip`:
+        where anything is drawn at all; None: in `rect`."""
         texture = self._texture
         if texture is None:
             return
@@ -63,7 +65,7 @@ class PhotoTexture:
         texture.use(0)
         program["u_photo"] = 0
         framebuffer.use()
-        framebuffer.viewport = viewport
+        framebuffer.viewport = (clip or rect).viewport(framebuffer.height)
         self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         self._array.render(moderngl.TRIANGLES, vertices=3)
 

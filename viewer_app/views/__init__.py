@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _VIEWS = {"image": ("image", "ImageView"), "gaussians": ("gaussians", "GaussianView"),
           "memory": ("memory", "MemoryView"),
-          "scalars": ("scalars", "ScalarsView"),
+          "scalars": ("scalars", "ScalarsView"), "cameras": ("cameras", "CamerasView"),
           "snapshot": ("snapshot", "SnapshotView")}
 KINDS = tuple(_VIEWS)
 """The kinds of streams that can be shown."""

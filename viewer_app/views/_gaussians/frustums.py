@@ -79,6 +79,10 @@ class Frustums(Tool):
         content = self._content
         return None if content is None or content.closed or content.cameras is None else content
 
+    def wake(self) -> None:
+        """Something came, in another thread."""
+        self.view.desk.wake()
+
     def use(self, content: CamerasContent | None) -> None:
         """These are the scene's cameras from now on."""
         if content is self._content:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from viewer_app import theme
 from viewer_app import widgets as ui
 from viewer_app.training_cameras.picking import project
+from viewer_app.views._cameras_words import tag
 from viewer_app.views._gaussians.frustums_through import HOWS
 
 if TYPE_CHECKING:
@@ -33,9 +35,10 @@ def name(tool: Frustums, content: CamerasContent, number: int, rect: Rect, scale
     assert cameras is not None
     if camera is None:
         return
-    x, y = project(camera, cameras.positions[number])
-    if math.isfinite(x) and math.isfinite(y):
-        _tag(cameras.called(number), rect.x + x + 10 * scale, rect.y + y + 10 * scale, rect, scale)
+    points = project(camera, cameras.outline(number, tool.depth))
+    if np.isfinite(points).all():
+        (x, _), (_, y) = points.min(0), points.max(0)
+        tag(cameras.called(number), rect.x + x, rect.y + y + 6 * scale, rect, scale)
 
 
 def over(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> None:
@@ -45,24 +48,14 @@ def over(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> N
         if through.how != "render":
             text = content.photos.trouble(through.index or 0) or "The photograph is on its way"
             place = through.place(rect)
-            _tag(text, place.x + 12 * scale, place.y + 12 * scale, rect, scale)
+            tag(text, place.x + 12 * scale, place.y + 12 * scale, rect, scale)
         return
     if through.how == "wipe":
         through.divider.over(through.place(rect), scale, ("Render", "Photo"))
     elif through.how == "side":
         place = through.sides(rect)
         for text, x in (("Render", place.x), ("Photo", place.x + place.width / 2)):
-            _tag(text, x + 12 * scale, place.y + 12 * scale, rect, scale)
-
-
-def _tag(text: str, x: float, y: float, rect: Rect, scale: float) -> None:
-    """Words on a dark ground, inside the picture."""
-    draw, size, pad = imgui.get_background_draw_list(), imgui.calc_text_size(text), 7 * scale
-    x = max(min(x, rect.x + rect.width - size.x - 2 * pad), rect.x)
-    y = max(min(y, rect.y + rect.height - size.y - pad), rect.y)
-    draw.add_rect_filled(ImVec2(round(x), round(y)), ImVec2(round(x + size.x + 2 * pad), round(y + size.y + pad)),
-                         theme.u32(theme.BAR, 0.85), 5 * scale)
-    draw.add_text(ImVec2(round(x + pad), round(y + pad / 2)), theme.u32(theme.TEXT), text)
+            tag(text, x + 12 * scale, place.y + 12 * scale, rect, scale)
 
 
 def bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> bool:
