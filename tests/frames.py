@@ -67,3 +67,24 @@ def memory_frame(rows: torch.Tensor | None = None, **more: Any) -> Frame:
 def gaussian_frame(tensors: dict[str, torch.Tensor] | None = None, **more: Any) -> Frame:
     meta = {"color": "sh", "activated": False, "sh_degree": 0, "antialiased": False} | more
     return frame_of("gaussians", cloud() if tensors is None else tensors, **meta)
+
+
+def scalar_rows(n: int = 400, seed: int = 0) -> dict[str, torch.Tensor]:
+    """(n, 7) float64 by name: a loss that falls, a count that grows, and a rare measure."""
+    noise = torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    steps = torch.arange(n, dtype=torch.float64)
+
+    def rows(value: torch.Tensor, every: int = 1) -> torch.Tensor:
+        found = torch.stack([steps, 1.7e9 + 0.05 * steps, value, value, value, 0 * steps + 1, 0 * steps], dim=1)
+        return found[::every].contiguous()
+
+    return {"loss": rows(torch.exp(-steps / 100) + 0.1 + 0.02 * noise), "parts/count": rows(1000 + 3 * steps),
+            "parts/rare": rows(20 + 0.01 * steps, 50)}
+
+
+def scalars_frame(rows: dict[str, torch.Tensor] | None = None, **more: Any) -> Frame:
+    rows = scalar_rows() if rows is None else rows
+    tensors = {"rows": torch.cat([*rows.values()]),
+               "ends": torch.tensor([len(r) for r in rows.values()]).cumsum(0).to(torch.int32),
+               "names": torch.tensor([*"".join(f"{name}\0" for name in rows).encode()], dtype=torch.uint8)}
+    return frame_of("scalars", tensors, **more)

@@ -75,8 +75,8 @@ def test_the_memory_lies_beside_the_scene_that_causes_it(viewer: Viewer, trainer
     viewer.until(lambda: shows(viewer, "render") and has_strip(viewer))  # the scene is shown first, not the memory
     strip = viewer.catalogue.companions.strip(viewer.seat.shown)  # type: ignore[arg-type]
     assert strip is not None
-    newest = strip.history.end
-    viewer.until(lambda: viewer.catalogue.companions.strip(viewer.seat.shown).history.end > newest + 1)  # type: ignore
+    newest = strip.parts[0].history.end  # type: ignore[union-attr]
+    viewer.until(lambda: viewer.catalogue.companions.strip(viewer.seat.shown).parts[0].history.end > newest + 1)  # type: ignore
     viewer.do(Key("h"), Key("h", pressed=False))  # without the panel nobody sees it
     viewer.until(lambda: not readers(viewer))
     assert has_strip(viewer)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from beside_cases import LOOKS, VALUES, Look, alone, counted, opened, part, settings
 from frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
-from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
+from view_cases import RECT, WRITTEN, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 from ipc.interop.glapi import GL
 from viewer_app.controls import Rect
@@ -36,7 +36,7 @@ def opengl_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[kind for kind in KINDS if kind not in WRITTEN])
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from viewer_app.controls import Rect
+from viewer_app.panel import Panel
 from viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 W, H = 64, 48
 RECT = Rect(0, 0, W, H)
+WRITTEN = ("scalars",)
+"""The kinds whose picture is what is written over it."""
 
 
 @pytest.fixture(scope="module")
@@ -45,4 +48,9 @@ def shown(view: View, screen: OffscreenScreen, rect: Rect | None = None) -> np.n
         assert time.monotonic() < end
         view.wait(1.0)  # type: ignore[attr-defined]
         view.draw(screen.framebuffer, rect)
+    if view.kind in WRITTEN:
+        panel = Panel()
+        for _ in range(2):  # words find their places
+            panel.draw_over(screen.framebuffer, lambda _, scale: view.over(rect, scale), 1.0)
+        panel.close()
     return screen.pixels()[..., :3].astype(int)

@@ -1,10 +1,12 @@
-"""The memory of runs beside the scenes that cause it: whose is open when, and the full snapshots that come of it."""
+"""What runs say of themselves beside the scenes they are about, their memory and what they log: whose is open when, and
+the full snapshots of memory that come of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ipc.taken import find, last_words
+from viewer_app.scalars.counts import Counts, on_steps_of
 from viewer_app.sources import StreamSource
 
 if TYPE_CHECKING:
@@ -13,55 +15,81 @@ if TYPE_CHECKING:
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.memory_strip import Strip
     from viewer_app.pane import Pane
+    from viewer_app.strips import CurveStrip, Strips
 
 PERIOD = 0.5
-"""Seconds between two looks at memory that is seen only in the panel."""
+"""Seconds between two looks at what is seen only in the panel."""
+KINDS = ("scalars", "memory")
+"""The kinds of streams that go with others of their run, in the order in which the panel has them."""
 _DYING = 60.0
 """Seconds before a run's end within which it ran out of memory because of which it ended."""
 
 
 class Companions:
-    """Which streams of memory are open though nobody has selected them."""
+    """Which streams of these kinds are open though nobody has selected them."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.slots: list[Slot] = []
         self._catalogue = catalogue
         self._ended: set[str] = set()
         """Runs that were asked for their last words."""
+        self._counts = Counts()
+        self._counted = 0
 
-    def of(self, slot: Slot | None) -> Slot | None:
-        """The memory of the run whose stream an entry shows, if that shows something else."""
-        if slot is None or not isinstance(slot.source, StreamSource) or slot.entry.kind == "memory":
-            return None
+    def of(self, slot: Slot | None) -> list[Slot]:
+        """What goes with the stream that an entry shows: one of each kind at most; nothing, if that is such itself."""
+        if slot is None or not isinstance(slot.source, StreamSource) or slot.entry.kind in KINDS:
+            return []
         run = slot.source.stream.run
-        return next((s for s in self._catalogue.slots.values() if s.entry.kind == "memory"
-                     and isinstance(s.source, StreamSource) and s.source.stream.run is run), None)
+        found = {s.entry.kind: s for s in reversed(self._catalogue.slots.values()) if s.entry.kind in KINDS
+                 and isinstance(s.source, StreamSource) and s.source.stream.run is run}
+        return [found[kind] for kind in KINDS if kind in found]
 
     def seen_by(self, pane: Pane, slot: Slot) -> bool:
         """Whether the panel tells of this entry, beside what it shows."""
-        return slot in self.slots and pane.has_panel and self.of(self._catalogue.shown(pane)) is slot
+        return slot in self.slots and pane.has_panel and slot in self.of(self._catalogue.shown(pane))
 
-    def strip(self, slot: Slot) -> Strip | None:
-        """What the panel shows of the memory beside an entry."""
-        beside = self.of(slot)
-        if beside is None or beside.entry.fault:
-            return None
-        content = getattr(beside.view, "content", None)
-        if content is None or content.history is None:
-            return None
-        from viewer_app.memory_strip import Strip
+    def strip(self, slot: Slot) -> Strips | None:
+        """What the panel shows of a run beside an entry."""
+        from viewer_app.strips import Strips
 
-        return Strip(beside.entry.key, content.history, content.about)
+        found = {s.entry.kind: s for s in self.of(slot) if not s.entry.fault}
+        parts = [part for part in (self._curves(slot, found.get("scalars")), _memory(found.get("memory")))
+                 if part is not None]
+        return Strips(parts) if parts else None
+
+    def _curves(self, slot: Slot, beside: Slot | None) -> CurveStrip | None:
+        from viewer_app.strips import strip_of
+
+        content = None if beside is None else getattr(beside.view, "content", None)
+        count = self._counts.of(slot.source.stream) if isinstance(slot.source, StreamSource) else None
+        key = beside.entry.key if beside is not None and content is not None else ""
+        return strip_of(content.curves if content is not None else None, count, key)
+
+    def _count(self) -> None:
+        """Take down how many Gaussians there are, and have it plotted beside what their runs log."""
+        catalogue = self._catalogue
+        self._counts.look(catalogue.subscriber.streams)
+        if self._counts.changes == self._counted:
+            return
+        self._counted = self._counts.changes
+        catalogue.rate_changes += 1
+        for slot in catalogue.slots.values():
+            content = getattr(slot.view, "content", None)
+            if slot.entry.kind != "scalars" or content is None or not isinstance(slot.source, StreamSource):
+                continue
+            streams = slot.source.stream.run.streams.values()
+            curves = [c for s in streams if s.kind == "gaussians" and (c := self._counts.of(s)) is not None]
+            if curves and content.curves.all:
+                content.show_beside({"Gaussians": [on_steps_of(c, content.curves.clock) for c in curves]})
 
     def update(self) -> None:
         """Open what is seen from now on, let go of what is not, and open the full snapshots that somebody waits for."""
         catalogue = self._catalogue
-        memories = [s for s in catalogue.slots.values() if s.entry.kind == "memory"]
-        if not memories:
-            self.slots.clear()
+        self._count()
+        if not self.slots and not any(s.entry.kind in KINDS for s in catalogue.slots.values()):
             return
-        found = {id(s): s for pane in catalogue.panes if pane.has_panel
-                 if (s := self.of(catalogue.shown(pane))) is not None}
+        found = {id(s): s for pane in catalogue.panes if pane.has_panel for s in self.of(catalogue.shown(pane))}
         before, self.slots = self.slots, list(found.values())
         for slot in self.slots:
             if slot not in before:
@@ -69,8 +97,8 @@ class Companions:
         for slot in before:
             if slot not in self.slots:
                 catalogue.let_go(slot)
-        for slot in memories:
-            if isinstance(slot.source, StreamSource):
+        for slot in list(catalogue.slots.values()):
+            if slot.entry.kind == "memory" and isinstance(slot.source, StreamSource):
                 self._snapshots(slot, slot.source)
 
     def _snapshots(self, slot: Slot, source: StreamSource) -> None:
@@ -96,3 +124,12 @@ class Companions:
             catalogue.open_file(path, pane)
         elif pane is not None:
             pane.select(str(path))
+
+
+def _memory(slot: Slot | None) -> Strip | None:
+    content = None if slot is None else getattr(slot.view, "content", None)
+    if slot is None or content is None or content.history is None:
+        return None
+    from viewer_app.memory_strip import Strip
+
+    return Strip(slot.entry.key, content.history, content.about)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
-    from imgui_bundle import ImVec4
+    from imgui_bundle import ImVec2, ImVec4
 
 _MODERN = hasattr(imgui.Style, "font_scale_dpi")
 """Dear ImGui 1.92 and later rasterise glyphs when they are first drawn, at the size they are drawn in."""
@@ -110,3 +110,12 @@ def plot_band(label: str, xs: np.ndarray, low: np.ndarray, high: np.ndarray, col
     old.push_style_color(old.Col_.fill.value, color)
     implot.plot_shaded(label, xs, low, high)
     old.pop_style_color()
+
+
+def polyline(draw: imgui.ImDrawList, points: list[ImVec2], color: int, thickness: float) -> None:
+    """A line through points, in pixels."""
+    if _MODERN:
+        draw.add_polyline(points, color, thickness, 0)
+    else:
+        old: Any = draw
+        old.add_polyline(points, color, 0, thickness)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.controls import Rect
-    from viewer_app.memory_strip import Strip
     from viewer_app.state import Entry
+    from viewer_app.strips import Strips
     from viewer_app.views.base import KeyHelp, Section, View
 
 
@@ -35,8 +35,8 @@ class Shown:
     empty: bool = True
     troubles: list[str] = field(default_factory=list)
     """What publishers say that is wrong with what is shown."""
-    strip: Strip | None = None
-    """The memory of the run that it is a stream of."""
+    strip: Strips | None = None
+    """What the run says of itself that it is a stream of: what it logs, its memory."""
     rect: Rect | None = None
     """Where it was drawn; None: all of the picture."""
     number: int = -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,34 @@ class Columns:
     high: np.ndarray
     broken: np.ndarray
     """(B,): where something was not finite."""
+
+    @cached_property
+    def band(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """x, low, high of the area between the extremes, which is as thin as the curve where nothing was for a while;
+        None where they are the curve."""
+        if not (self.high > self.low).any():
+            return None
+        apart = np.diff(self.x)
+        gaps = np.flatnonzero(apart > 6 * np.median(apart)) if len(apart) > 8 else np.empty(0, np.intp)
+        at = np.repeat(gaps + 1, 2)
+        ends = np.stack([gaps, gaps + 1], axis=1).ravel()
+        return (np.insert(self.x, at, self.x[ends]), np.insert(self.low, at, self.value[ends]),
+                np.insert(self.high, at, self.value[ends]))
+
+
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Round numbers for a logarithmic axis that covers less than two powers of ten; none where it covers more."""
+    if not 0 < low < high or high / low > 100:
+        return []
+    found = [m * 10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+             for m in (1, 2, 5)]
+    found = [value for value in found if low <= value <= high]
+    if len(found) >= 3:
+        return found
+    step = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(step))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= step)
+    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,8 @@ class Curves:
     all: Sequence[Curve] = ()
     """In the order in which they were first logged."""
     trouble: str = ""
+    said: float | None = None
+    """The newest step, as its metadata say."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What else its metadata say."""
 
@@ -105,6 +107,8 @@ class Curves:
     @property
     def step(self) -> float:
         """The newest step."""
+        if self.said is not None:
+            return self.said
         return float(max(self.all, key=lambda curve: float(curve["time"][-1]))["step"][-1])
 
     @cached_property
@@ -155,5 +159,7 @@ def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
     if len(set(names)) < len(names):
         raise ViewerError("scalars: two series of one name")
     others = {key: value for key, value in meta.items() if key not in ("trouble", "step")}
+    step = meta.get("step")
+    said = float(step) if isinstance(step, (int, float)) and abs(step) <= _MOST_STEP else None
     return Curves([Curve.of(name, rows[a:b]) for name, a, b in zip(names, starts, ends, strict=True)],
-                  meta.get("trouble", ""), others)
+                  meta.get("trouble", ""), said, others)

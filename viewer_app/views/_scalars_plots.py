@@ -10,7 +10,8 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
 from viewer_app import imgui_compat, theme
-from viewer_app.scalars.columns import Axis, Columns, columns, limits
+from viewer_app.scalars.columns import Axis, Columns, columns, limits, ticks
+from viewer_app.scalars.words import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,15 +39,6 @@ def color_of(number: int) -> ImVec4:
     """The colour of a plot's curve of this number, for the theme in use."""
     colors = _ON_LIGHT if theme.PANEL.x > 0.5 else _ON_DARK
     return ImVec4(*colors[number % len(colors)], 1.0)
-
-
-def value_text(value: float) -> str:
-    """A value in few figures."""
-    if not math.isfinite(value):
-        return "NaN" if value != value else "infinite" if value > 0 else "-infinite"
-    if value == int(value) and 1000 <= abs(value) < 1e12:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
 
 
 class Plots:
@@ -79,6 +71,7 @@ class Plots:
         imgui.set_next_window_size(ImVec2(rect.width, rect.height))
         pointer, view.pointer = view.pointer, None
         seen, window = (view.across, dict(view.up)), view.window()
+        imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
         if imgui.begin(f"plots##{id(view)}", None, _WINDOW)[0]:
             plots = view.content.plots
             room = imgui.get_content_region_avail()
@@ -99,6 +92,7 @@ class Plots:
                 imgui.end_group()
             imgui.pop_style_var()
         imgui.end()
+        imgui.pop_style_var()
         return view.pointer != pointer or seen != (view.across, view.up)
 
     def _plot(self, name: str, curves: Sequence[Curve], size: ImVec2, window: tuple[float, float],
@@ -122,6 +116,8 @@ class Plots:
             implot.setup_axis_scale(_X, implot.Scale_.log10.value)
         if s.log_up:
             implot.setup_axis_scale(_Y, implot.Scale_.log10.value)
+            if at := ticks(low, high):
+                implot.setup_axis_ticks(_Y, at, [f"{value:g}" for value in at], False)
         if s.across == "time":
             implot.setup_axis_format(_X, "%g " + view.unit[1][:3].rstrip("su") if view.unit[0] > 1 else "%g s")
         implot.setup_axis_links(_X, *x)
@@ -148,26 +144,34 @@ class Plots:
 
     def _columns_of(self, curve: Curve, axis: Axis) -> Sequence[Columns]:
         s = self._view.settings
-        key = id(curve), axis, s.across, s.smoothing
+        weight = self._smoothing(curve)
+        key = id(curve), axis, s.across, weight
         found = self._columns.get(key)
         if found is None:
-            smooth = self._view.content.smooth(curve, s.smoothing)
+            smooth = self._view.content.smooth(curve, weight)
             found = self._columns[key] = curve, columns(curve, self._view.x_of(curve), smooth, axis)
         return found[1]
+
+    def _smoothing(self, curve: Curve) -> float:
+        """Only what was logged is smoothed."""
+        return self._view.settings.smoothing if curve in self._view.content.curves.all else 0.0
 
     def _curve(self, curve: Curve, parts: Sequence[Columns], color: ImVec4, alone: bool) -> None:
         """The values, faint where they are smoothed, and over them the smoothed curve."""
         s, label = self._view.settings, f"##{curve.name}" if alone else curve.name.partition("/")[2] or curve.name
-        raw = s.smoothing > 0
+        raw = self._smoothing(curve) > 0
+        floor = max(implot.get_plot_limits().y.min, 1e-300)
         for part in parts:
             if not len(part.x):
                 continue
-            low, high, value, smooth = part.low, part.high, part.value, part.smooth
+            value, smooth = part.value, part.smooth
             if s.log_up:  # what is not over 0 has no place there
-                low, high, value, smooth = (np.where(v > 0, v, np.nan) for v in (low, high, value, smooth))
-                low = np.where(np.isnan(low), value, low)
-            if (part.high > part.low).any():
-                imgui_compat.plot_band(label, part.x, low, high, _faint(color, 0.20))
+                value, smooth = (np.where(v > 0, v, np.nan) for v in (value, smooth))
+            if (band := part.band) is not None:
+                x, low, high = band
+                if s.log_up:
+                    low, high = np.maximum(low, floor), np.maximum(high, floor)
+                imgui_compat.plot_band(label, x, low, high, _faint(color, 0.20))
             imgui_compat.plot_line(label, part.x, value, _faint(color, 0.38 if raw else 1.0),
                                    (1.0 if raw else 1.6) * self._scale)
             if raw:
@@ -205,10 +209,11 @@ class Plots:
             if not lines:
                 stamp = time.strftime("%H:%M:%S", time.localtime(float(curve["time"][row])))
                 lines.append((f"step {curve['step'][row]:,.12g}   {stamp}", theme.DIM))
-            smooth = float(view.content.smooth(curve, view.settings.smoothing)[row])
+            weight = self._smoothing(curve)
+            smooth = float(view.content.smooth(curve, weight)[row])
             value = float(curve["value"][row])
             text = value_text(value)
-            if view.settings.smoothing > 0:
+            if weight > 0:
                 text = f"{value_text(smooth)}   ({text})"
             name = curve.name.partition("/")[2] or curve.name
             lines.append((text if len(curves) == 1 else f"{name}  {text}", color_of(i)))

@@ -254,12 +254,12 @@ class ScalarsView(Steady, Simple):
 
     @property
     def extras(self) -> list[str]:
-        kept = sum(len(curve) for curve in self.content.curves.all)
-        return [f"{kept:,} rows kept of them"] if kept else []
+        return []
 
     @property
     def path(self) -> list[str]:
-        return []
+        kept = sum(len(curve) for curve in self.content.curves.all)
+        return [f"{kept:,} points"] if kept else []
 
     @property
     def timings(self) -> dict[str, float]:
