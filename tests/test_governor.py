@@ -293,3 +293,80 @@ def test_it_says_what_it_used(governor: Governor, clock: Clock) -> None:
 def test_sizes_are_never_nothing() -> None:
     assert scaled((1000, 500), 0.5) == (500, 250)
     assert scaled((20, 10), 0.35) == (16, 10)
+
+
+# -- pictures on the screen that show a scene's last one moved --------------------------------------------------
+
+
+def motion(governor: Governor, clock: Clock, seconds: float, costs: dict[str, float]) -> tuple[int, int]:
+    """How many pictures on the screen, and how many of the scene, a viewer draws that wants 60 of them a second."""
+    displays = scenes = 0
+    for name, ms in costs.items():
+        governor.took((name, *SIZE), ms)
+    end, due = clock.now + seconds, clock.now
+    while clock.now < end:
+        for name, ms in costs.items():
+            governor.took((name, *SIZE), ms)
+        if clock.now >= max(due, governor.next_display()):
+            governor.begin_picture()
+            due = max(due + 1 / 60, clock.now - 1 / 60)
+            if governor.next_picture() <= clock.now:
+                governor.gives(("scene", *SIZE), "cuda")
+                scenes += 1
+            for name in costs:
+                if name != "scene":
+                    governor.gives((name, *SIZE), "opengl")
+            displays += 1
+        clock.now += 0.001
+    return displays, scenes
+
+
+@pytest.mark.parametrize("scene", [1.5, 4.0, 20.0, 80.0])
+def test_what_a_scene_costs_does_not_hold_back_the_screen(governor: Governor, clock: Clock, scene: float) -> None:
+    costs = {"scene": scene, "warp": 0.3, "panel": 0.1}
+    motion(governor, clock, 2.0, costs)
+    displays, scenes = motion(governor, clock, 20.0, costs)
+    assert displays >= 59 * 20
+    left = 100.0 * 20 - displays * (0.4 + SWITCH)
+    assert scenes * (scene + SWITCH) == pytest.approx(left, rel=0.15, abs=1.2 * scene)  # all of the share is used
+
+
+def test_the_screen_does_not_take_all_of_the_share(governor: Governor, clock: Clock) -> None:
+    costs = {"scene": 4.0, "warp": 5.0}
+    motion(governor, clock, 2.0, costs)
+    displays, scenes = motion(governor, clock, 20.0, costs)
+    spent = displays * (5.0 + SWITCH), scenes * (4.0 + SWITCH)
+    assert sum(spent) <= 100.0 * 20 * 1.05
+    assert spent[0] == pytest.approx(60.0 * 20, rel=0.1)
+    assert scenes >= 5 * 20
+
+
+def test_a_scene_is_affordable_or_not(governor: Governor) -> None:
+    assert governor.affords("scene", SIZE)  # nothing is known
+    governor.took(("scene", *SIZE), 0.9)
+    assert governor.affords("scene", SIZE)
+    governor._samples.clear()
+    governor.took(("scene", *SIZE), 2.5)
+    assert not governor.affords("scene", SIZE)
+    governor.shared = False
+    assert governor.affords("scene", SIZE)
+
+
+def test_what_is_moved_along_is_drawn_as_large_as_time_allows(governor: Governor, clock: Clock) -> None:
+    assert governor.scale_later("scene", SIZE) == 1.0
+    governor.took(("scene", *SIZE), 3.0)
+    assert governor.scale_later("scene", SIZE) == 1.0
+    governor._samples.clear()
+    governor.took(("scene", *SIZE), 9.0)
+    assert 0.5 <= governor.scale_later("scene", SIZE) < 1.0
+    governor._samples.clear()
+    governor.took(("scene", *SIZE), 500.0)
+    assert governor.scale_later("scene", SIZE) == 0.5
+    governor.shared = False
+    assert governor.scale_later("scene", SIZE) == 1.0
+
+
+def test_without_a_limit_nothing_is_held_back_on_the_screen_either(governor: Governor, clock: Clock) -> None:
+    governor.shared = False
+    displays, scenes = motion(governor, clock, 2.0, {"scene": 50.0, "warp": 5.0})
+    assert displays == scenes >= 118

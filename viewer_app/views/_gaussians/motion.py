@@ -70,7 +70,8 @@ class Motion(Tool):
     def _applies(self, camera: Camera, options: RenderOptions) -> bool:
         view = self.view
         picture, s = view.picture, view.settings
-        if not (s.reproject and view.moving and s.show in _SHOWS) or view.desk.exact:
+        moves = view.moving or view.content.awaited  # what was moved stays there until a true picture can be had
+        if not (s.reproject and moves and s.show in _SHOWS) or view.desk.exact:
             return False
         if picture.source is None or picture.seen is None or not _alike(picture.of[1], options):
             return False
