@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from viewer_app.state import Entry
 
 _SCALES = (0.01, 100.0)
+_LOGARITHMIC = imgui.SliderFlags_.logarithmic | imgui.SliderFlags_.always_clamp
+_FOLD = (imgui.TreeNodeFlags_.span_avail_width | imgui.TreeNodeFlags_.frame_padding
+         | imgui.TreeNodeFlags_.no_tree_push_on_open)  # what is behind it has the whole width
 
 
 def section_of(comparisons: Comparisons, slot: Slot, pane: Pane) -> Section | None:
@@ -116,13 +119,16 @@ def _part(part: Part, name: str, entry: Entry | None, remove: Callable[[], None]
     part.visible = imgui.checkbox("##visible", part.visible)[1]
     imgui.set_item_tooltip("Whether this scene is seen")
     imgui.same_line()
-    opened = imgui.tree_node_ex(f"{name}###place", imgui.TreeNodeFlags_.span_avail_width.value)
+    imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(0, imgui.get_style().frame_padding.y))
+    opened = imgui.tree_node_ex(f"{name}###place", _FOLD)
+    imgui.pop_style_var()
     imgui.set_item_tooltip(f"{name}, {entry.group}: where it is put" if entry is not None else "Where it is put")
     if opened:
         p = part.placement
-        move = _triple("Move", p.move, 0.01, "%.3f", "World units along x, y and z")
+        move = _triple("Move", p.move, part.radius / 300, "%.4g", "World units along x, y and z")
         turn = _triple("Turn", p.turn, 0.5, "%.1f", "Degrees around x, then y, then z, about its own middle")
-        scale = ui.slider("Scale", p.scale, _SCALES, "%.3g x", reset=1.0)
+        ui.row("Scale")
+        scale = imgui.slider_float("##Scale", p.scale, *_SCALES, "%.3g x", _LOGARITHMIC)[1]
         part.placement = _checked(p, move, turn, scale)
         pressed = ui.buttons("", ["Reset", "Remove"], ["Back to where it came from",
                                                        "Out of this picture; its entry stays in the list"])
@@ -130,7 +136,6 @@ def _part(part: Part, name: str, entry: Entry | None, remove: Callable[[], None]
             part.placement = STAYS
         elif pressed == 1:
             remove()
-        imgui.tree_pop()
         imgui.dummy(ImVec2(0, 0.2 * imgui.get_font_size()))
     return (part.visible, part.placement) != before
 

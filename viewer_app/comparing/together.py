@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from viewer_app.cameras import bounds
 from viewer_app.comparing.merging import merged
 from viewer_app.comparing.turning import STAYS, Placement, placed
 from viewer_app.desk import Desk
@@ -37,6 +38,8 @@ class Part:
     placement: Placement = STAYS
     pivot: np.ndarray | None = None
     """What it is turned and scaled around: the middle of the scene when it was first seen."""
+    radius: float = 1.0
+    """How large it was then, in world units."""
     desk: Desk = field(default_factory=Desk)
 
 
@@ -140,7 +143,7 @@ class Together:
             if content.busy or content.stale:  # a whole one is to come
                 return None
             if part.pivot is None and content.sight is not None:
-                part.pivot = content.sight.middle
+                part.pivot, part.radius = bounds(content.sight.means, content.sight.weights)
             of.append((part, part.placement, content, content.loads))
             views.append((view, part))
         return tuple(of), views
