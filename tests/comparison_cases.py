@@ -28,9 +28,9 @@ SIZE = 500, 320
 class House:
     """A viewer with files of scenes a, b, c and pictures p, q."""
 
-    def __init__(self, folder: Path, *names: str) -> None:
+    def __init__(self, folder: Path, *names: str, panel: bool = False) -> None:
         self.files = [make(folder, name) for name in names]
-        self.app = Viewer(OffscreenScreen(*SIZE), AppOptions(files=tuple(self.files), max_fps=500, panel=False))
+        self.app = Viewer(OffscreenScreen(*SIZE), AppOptions(files=tuple(self.files), max_fps=500, panel=panel))
         self.keys = {name: str(file.absolute()) for name, file in zip(names, self.files, strict=True)}
         for entry in self.app.state.entries:
             exactly(entry)
@@ -114,8 +114,8 @@ def make(folder: Path, name: str) -> Path:
 def house_fixture(tmp_path: Path) -> Iterator[Callable[..., House]]:
     made: list[House] = []
 
-    def build(*names: str) -> House:
-        made.append(House(tmp_path, *names))
+    def build(*names: str, panel: bool = False) -> House:
+        made.append(House(tmp_path, *names, panel=panel))
         return made[-1]
 
     yield build

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from comparison_cases import SIZE, House, exactly_shown, house_fixture  # noqa: F401
 
+from viewer_app.comparing.compositor import HOWS
 from viewer_app.errors import ViewerError
 from viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
+from viewer_app.panel import Asked
 from viewer_app.state import PairSettings
 from viewer_app.views.base import View
 
@@ -200,3 +203,54 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     h.comparisons.tie(h.app.seat, False)
     h.app.do(Wheel(panes[0].rect.x + 40, panes[0].rect.y + 60, 3.0))
     assert len(set(cameras())) == 2
+
+
+# -- the panel ---------------------------------------------------------------------------------------------------------
+
+
+def draw_sections(h: House) -> list[str]:
+    """Draw every part of the panel, opened, as often as it takes to come to rest; their titles."""
+    panel = h.app.seat.panel
+    assert panel is not None
+    slot, view = h.pane.slot, h.pane.view
+    sections = h.comparisons.sections(slot, view)
+    panel._folds |= {section.title: True for section in sections}
+    before = [(p.visible, p.placement) for p in getattr(slot.source, "parts", ())]
+    for _ in range(3):
+        h.app.seat.mark()
+        h.app.do()
+    assert not slot.entry.fault
+    assert before == [(p.visible, p.placement) for p in getattr(slot.source, "parts", ())]
+    return [section.title for section in sections]
+
+
+def test_the_panel_says_what_can_be_compared_and_how(house: Callable[..., House]) -> None:
+    h = house("a", panel=True)
+    h.show("a")
+    assert draw_sections(h) == []  # nothing to compare it with
+    h = house("a", "b", "c", "p", "q", panel=True)
+    for name in ("a", "p"):
+        h.show(name)
+        assert draw_sections(h) == ["Compare"]
+    h.show("a")
+    h.app.seat._obey(Asked(compare=("together", h.keys["b"])))
+    h.app.until(lambda: h.pane.view is not None and not h.pane.view.empty)
+    assert draw_sections(h) == ["Scenes"]
+    h.show("a")
+    h.app.seat._obey(Asked(compare=("pair", h.keys["b"])))
+    view = h.pane.view
+    h.app.until(lambda: len(view.views) == 2)
+    for how in HOWS:
+        if how != "side":
+            view.settings.how = how
+            before = replace(view.settings)
+            draw_sections(h)
+            assert view.settings == before
+
+
+def test_what_is_chosen_in_the_panel_is_done_before_the_next_picture(house: Callable[..., House]) -> None:
+    h = house("a", "b", panel=True)
+    h.show("a")
+    h.comparisons.soon(lambda: h.comparisons.together(h.pane, h.keys["b"]))
+    assert h.pane.key == h.keys["a"]
+    h.app.until(lambda: h.pane.entry.group == "Compare")
