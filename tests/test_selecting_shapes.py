@@ -62,11 +62,13 @@ def test_behind_the_camera_nothing_is_seen() -> None:
     camera = looking_at_origin()
     behind = camera.position - camera.viewmat[2, :3]
     assert shapes.place(camera, behind) is None
-    assert shapes.path(camera, behind, behind - camera.viewmat[2, :3]) is None
-    cut = shapes.path(camera, behind + camera.viewmat[0, :3], np.zeros(3))
-    assert cut is not None and np.isfinite(cut).all()
+    begins = np.array([behind, behind + camera.viewmat[0, :3], [0.0, 0, 0]])
+    ends = np.array([behind - camera.viewmat[2, :3], [0.0, 0, 0], behind + camera.viewmat[1, :3]])
+    hidden, there, back = shapes.paths(camera, begins, ends)
+    assert hidden is None and there is not None and back is not None
+    assert np.isfinite(there).all() and np.isfinite(back).all()
     seen = shapes.place(camera, np.zeros(3))
-    np.testing.assert_allclose(cut[-1], seen)
+    np.testing.assert_allclose([there[-1], back[0]], [seen, seen])
 
 
 @pytest.mark.parametrize("model", MODELS)

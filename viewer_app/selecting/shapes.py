@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 FACES = tuple((axis, side) for axis in range(3) for side in (-1, 1))
 """Of a box: which axis, and which end of it."""
+_SIDES = np.array([[side if i == axis else 0 for i in range(3)] for axis, side in FACES], np.float64)
+_CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], np.float64)
+_EDGES = np.array([(i, i | bit, *(2 * axis + ((i >> (2 - axis)) & 1) for axis in range(3) if 4 >> axis != bit))
+                   for bit in (4, 2, 1) for i in range(8) if not i & bit])
+"""(12, 4): two corners, and the two faces that meet there."""
 _LEAST = 1e-4
 """Of the longest edge: no other becomes shorter by dragging."""
 _BENT = 24
@@ -59,45 +64,40 @@ def fitted(means: np.ndarray, weights: np.ndarray | None = None) -> tuple[Box, S
 
 def face_centers(box: Box) -> np.ndarray:
     """(6, 3), in the order of `FACES`."""
-    return np.array([np.array(box.center) + side * box.half[axis] * np.array(box.axes[axis]) for axis, side in FACES])
+    return np.array(box.center) + _SIDES @ (np.array(box.half)[:, None] * np.array(box.axes))
 
 
 def edges(box: Box, camera: Camera) -> list[tuple[np.ndarray, bool]]:
     """Its twelve edges as they are seen: each (M, 2) pixels from the picture's corner, and whether it belongs to a side
     that faces the camera. What lies behind the camera is left out."""
-    center, half, axes = (np.array(v, np.float64) for v in (box.center, box.half, box.axes))
-    position = camera.position
-    seen = {(axis, side): _faces(center + side * half[axis] * axes[axis], side * axes[axis], position, camera)
-            for axis, side in FACES}
-    out = []
-    for axis in range(3):
-        others = [i for i in range(3) if i != axis]
-        for s in (-1, 1):
-            for t in (-1, 1):
-                middle = center + s * half[others[0]] * axes[others[0]] + t * half[others[1]] * axes[others[1]]
-                line = path(camera, middle - half[axis] * axes[axis], middle + half[axis] * axes[axis])
-                if line is not None:
-                    out.append((line, seen[others[0], s] or seen[others[1], t]))
-    return out
+    spans = np.array(box.half)[:, None] * np.array(box.axes)
+    corners = np.array(box.center) + _CORNERS @ spans
+    normals = _SIDES @ np.array(box.axes)
+    faces: Any
+    if camera.model == "ortho":
+        faces = normals @ camera.viewmat[2, :3] < 0
+    else:
+        faces = (normals * (np.array(box.center) + _SIDES @ spans - camera.position)).sum(axis=1) < 0
+    lines = paths(camera, corners[_EDGES[:, 0]], corners[_EDGES[:, 1]])
+    fronts = faces[_EDGES[:, 2:]].any(axis=1).tolist()
+    return [(line, front) for line, front in zip(lines, fronts, strict=True) if line is not None]
 
 
-def _faces(point: np.ndarray, normal: np.ndarray, position: np.ndarray, camera: Camera) -> bool:
-    sight = camera.viewmat[2, :3] if camera.model == "ortho" else point - position
-    return float(normal @ sight) < 0
-
-
-def path(camera: Camera, begin: np.ndarray, end: np.ndarray) -> np.ndarray | None:
-    """(M, 2) pixels: a straight piece of the world in the picture; None where it lies behind the camera."""
-    a, b = (camera.viewmat[:3, :3] @ p + camera.viewmat[:3, 3] for p in (begin, end))
+def paths(camera: Camera, begins: np.ndarray, ends: np.ndarray) -> list[np.ndarray | None]:
+    """Of each of M straight pieces of the world, (M, 3) and (M, 3), what is seen in the picture, (K, 2) pixels; None
+    where it lies behind the camera."""
+    rotation, translation = camera.viewmat[:3, :3], camera.viewmat[:3, 3]
+    a, b = begins @ rotation.T + translation, ends @ rotation.T + translation
     near = max(camera.near, 1e-6)
-    if a[2] < near and b[2] < near:
-        return None
-    if a[2] < near:
-        a = b + (a - b) * (b[2] - near) / (b[2] - a[2])
-    elif b[2] < near:
-        b = a + (b - a) * (a[2] - near) / (a[2] - b[2])
+    behind = (a[:, 2] < near) & (b[:, 2] < near)
+    with np.errstate(all="ignore"):  # of those that are parallel to the picture, which are not cut
+        cut = ((near - a[:, 2]) / (b[:, 2] - a[:, 2]))[:, None]
+        at = a + (b - a) * cut
+    a, b = np.where(a[:, 2:] < near, at, a), np.where(b[:, 2:] < near, at, b)
+    a[behind] = b[behind] = (0.0, 0.0, 1.0)
     share = np.linspace(0, 1, _BENT + 1 if camera.model == "fisheye" else 2)[:, None]
-    return seen_at(camera, a + (b - a) * share)
+    seen = seen_at(camera, (a[:, None] + (b - a)[:, None] * share).reshape(-1, 3)).reshape(len(a), len(share), 2)
+    return [None if hidden else line for hidden, line in zip(behind.tolist(), seen, strict=True)]
 
 
 def seen_at(camera: Camera, p: np.ndarray) -> np.ndarray:
@@ -112,13 +112,18 @@ def seen_at(camera: Camera, p: np.ndarray) -> np.ndarray:
     return uv * [camera.K[0, 0], camera.K[1, 1]] + camera.K[:2, 2]
 
 
+def places(camera: Camera, points: np.ndarray) -> list[tuple[float, float] | None]:
+    """Where points (M, 3) of the world are seen, pixels from the picture's corner; None for those behind the camera."""
+    p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    behind = p[:, 2] < max(camera.near, 1e-6)
+    p[behind] = (0.0, 0.0, 1.0)
+    return [None if hidden else (x, y) for hidden, (x, y) in zip(behind.tolist(), seen_at(camera, p).tolist(),
+                                                                 strict=True)]
+
+
 def place(camera: Camera, point: Any) -> tuple[float, float] | None:
-    """Where a point of the world is seen, pixels from the picture's corner; None behind the camera."""
-    p = camera.viewmat[:3, :3] @ np.asarray(point, np.float64) + camera.viewmat[:3, 3]
-    if p[2] < max(camera.near, 1e-6):
-        return None
-    x, y = seen_at(camera, p[None])[0].tolist()
-    return x, y
+    """As `places`, of one."""
+    return places(camera, np.asarray(point, np.float64)[None])[0]
 
 
 def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:

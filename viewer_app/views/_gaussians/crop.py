@@ -79,12 +79,13 @@ class Crop(Tool):
 
     def handles(self, camera: Camera) -> list[tuple[Handle, tuple[float, float]]]:
         """Those that are seen, and where: pixels from the picture's corner."""
-        found: list[tuple[Handle, tuple[float, float] | None]] = []
+        if (shape := self.box or self.sphere) is None:
+            return []
+        names: list[Handle] = ["center"]
+        points = np.array([shape.center])
         if self.box is not None:
-            faces = shapes.face_centers(self.box)
-            found = [(face, shapes.place(camera, p)) for face, p in zip(shapes.FACES, faces, strict=True)]
-        if (shape := self.box or self.sphere) is not None:
-            found.append(("center", shapes.place(camera, shape.center)))
+            names, points = [*shapes.FACES, *names], np.concatenate([shapes.face_centers(self.box), points])
+        found = list(zip(names, shapes.places(camera, points), strict=True))
         if self.sphere is not None and (rim := shapes.silhouette(self.sphere, camera)) is not None:
             x, y = rim[int(np.argmax(rim[:, 0]))].tolist()
             found.append(("radius", (x, y)))

@@ -4,6 +4,7 @@ part "Filter"."""
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from viewer_app.controls import Rect
+    from viewer_app.views._gaussians.filter_panel import Histogram
     from viewer_app.views.gaussians import GaussianView
 
 _PERIOD = 0.5
 """Seconds between two counts of a live scene."""
+_SHARE = 0.05
+"""Of the loop's time that may go into having the scene."""
 
 
 class Filter(Tool):
@@ -37,10 +41,13 @@ class Filter(Tool):
         self.export = Export(view)
         self.drag: tuple[str, float] | None = None
         """While a range is drawn: of which quantity, and the end that stays, counted in bins."""
+        self.drawn: dict[str, Histogram] = {}
+        """What the panel keeps of the last count, by the name of the quantity."""
         self._counter: Aside[Statistics] = Aside("statistics")
         self._counted: tuple[int, Selection] | None = None
         """What was counted last, or is being counted: which scene (`GaussianContent.loads`), and by which selection."""
-        self._counted_at = -math.inf
+        self._next = -math.inf
+        """When a new version is counted at the earliest."""
         self._shown = False
 
     def limits(self, quantity: Quantity) -> tuple[float, float]:
@@ -82,13 +89,14 @@ class Filter(Tool):
         if content.facts is None or self._counter.busy or (content.loads, selection) == self._counted:
             return
         chosen_anew = self._counted is not None and self._counted[1] != selection
-        if not chosen_anew and now - self._counted_at < _PERIOD:
+        if not chosen_anew and now < self._next:
             return
-        self._counted, self._counted_at = (content.loads, selection), now
+        self._counted, begin = (content.loads, selection), time.monotonic()
         try:
             self._counter.ask(count_later(content.renderer.scene(), selection), self.view.desk.wake)
         except RendererError:
-            return  # the picture says so
+            pass  # the picture says so
+        self._next = now + max(_PERIOD, (time.monotonic() - begin) / _SHARE)
 
     def over(self, rect: Rect, scale: float) -> bool:
         self._shown = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,7 +60,8 @@ def panel(tool: Filter) -> bool:
 def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -> bool:
     """One histogram with the numbers of its range. True when that changed."""
     label, fmt, tip = _WORDS[quantity.name]
-    first, last = (0, quantity.bins) if statistics is None else statistics.used(quantity)
+    histogram = None if statistics is None else _histogram(tool, statistics, quantity)
+    first, last = (0, quantity.bins) if histogram is None else histogram.used
     changed = _numbers(tool, quantity, (first, last), (label, fmt, tip))
     scale = imgui.get_font_size() / theme.FONT_SIZE
     corner, width, height = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, _HEIGHT * scale
@@ -70,8 +72,8 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
     hovered = imgui.is_item_hovered(imgui.HoveredFlags_.for_tooltip.value) and not imgui.is_item_active()
     draw = imgui.get_window_draw_list()
     draw.add_rect_filled(corner, ImVec2(corner.x + width, corner.y + height), theme.u32(theme.BAR), 3 * scale)
-    if statistics is not None:
-        _bars(statistics, quantity, (first, last), corner, ImVec2(width, height))
+    if statistics is not None and histogram is not None:
+        _bars(histogram, quantity, corner, ImVec2(width, height))
         if hovered:
             imgui.set_tooltip(_about(statistics, quantity, first + (imgui.get_mouse_pos().x - corner.x) / width
                                      * (last - first), (last - first) / _BARS))
@@ -150,20 +152,39 @@ def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int
     return True
 
 
-def _bars(statistics: Statistics, quantity: Quantity, used: tuple[int, int], corner: ImVec2, size: ImVec2) -> None:
-    """All in grey, those that are chosen over them. Heights are square roots, so that few are seen beside many."""
-    counts = [np.sqrt(_grouped(part, used)).astype(np.float32) for part in statistics.counts[quantity.name]]
-    top = float(counts[0].max(initial=0.0)) or 1.0
-    clear = ImVec4(0, 0, 0, 0)
-    imgui.push_style_color(imgui.Col_.frame_bg, clear)
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """What is drawn of one quantity, worked out once for each count."""
+
+    of: Statistics
+    used: tuple[int, int]
+    """The first and the last bin."""
+    heights: tuple[np.ndarray, np.ndarray]
+    """Of the bars, all and chosen ones: square roots, so that few are seen beside many."""
+    top: float
+
+
+def _histogram(tool: Filter, statistics: Statistics, quantity: Quantity) -> Histogram:
+    held = tool.drawn.get(quantity.name)
+    if held is None or held.of is not statistics:
+        used = statistics.used(quantity)
+        every, chosen = (np.sqrt(_grouped(part, used)).astype(np.float32) for part in statistics.counts[quantity.name])
+        held = Histogram(statistics, used, (every, chosen), 1.08 * (float(every.max(initial=0.0)) or 1.0))
+        tool.drawn[quantity.name] = held
+    return held
+
+
+def _bars(histogram: Histogram, quantity: Quantity, corner: ImVec2, size: ImVec2) -> None:
+    """All in grey, those that are chosen over them."""
+    imgui.push_style_color(imgui.Col_.frame_bg, ImVec4(0, 0, 0, 0))
     imgui.push_style_var(imgui.StyleVar_.frame_padding.value, ImVec2(0, 0))
     back = imgui.get_cursor_screen_pos()
-    for values, color in zip(counts, (theme.FIELD_DOWN, theme.ACCENT), strict=True):
+    for values, color in zip(histogram.heights, (theme.FIELD_DOWN, theme.ACCENT), strict=True):
         imgui.set_cursor_screen_pos(corner)
         imgui.push_style_color(imgui.Col_.plot_histogram, color)
         imgui.push_style_color(imgui.Col_.plot_histogram_hovered, color)
         # The button, which came first, has the pointer.
-        imgui.plot_histogram(f"##bars {quantity.name}", values, 0, None, 0.0, 1.08 * top, size)
+        imgui.plot_histogram(f"##bars {quantity.name}", values, 0, None, 0.0, histogram.top, size)
         imgui.pop_style_color(2)
     imgui.pop_style_var()
     imgui.pop_style_color()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
@@ -30,6 +31,8 @@ _STILL = 4.0
 """Points that the pointer may move between press and release of a click."""
 _PERIOD = 0.5
 """Seconds between looks at the values of a live scene."""
+_SHARE = 0.05
+"""Of the loop's time that may go into having the scene."""
 _VERSIONS = 240
 """Of which the values are remembered."""
 _CARD_WIDTH, _CARD_LINES = 250, 6
@@ -58,7 +61,7 @@ class Inspect(Tool):
         self._picker = Picker(view)
         self._reader: Aside[tuple[int, Values]] = Aside("values")
         self._read = (-1, -math.inf)
-        """The last scene (`GaussianContent.loads`) whose values were asked for, and when."""
+        """The last scene (`GaussianContent.loads`) whose values were asked for, and when the next may be."""
         self._press: tuple[float, float] | None = None
         self._shown = self._card = False
         """Whether the panel's part is seen; whether the card lies over the picture."""
@@ -133,16 +136,17 @@ class Inspect(Tool):
     def _look(self, now: float) -> None:
         """Ask for the values in a new scene, once in a while."""
         loads = self.view.content.loads
-        if loads == self._read[0] or now - self._read[1] < _PERIOD or self._reader.busy:
+        if loads == self._read[0] or now < self._read[1] or self._reader.busy or self.index is None:
             return
-        self._read = loads, now
+        begin, index = time.monotonic(), self.index
         try:
             scene = self.view.content.renderer.scene()
+            if index < len(scene):
+                tell = values_later(scene, index, loads)
+                self._reader.ask(lambda: (index, tell()), self.view.desk.wake)
         except RendererError:
-            return  # the picture says so
-        if self.index is not None and self.index < len(scene):
-            index, tell = self.index, values_later(scene, self.index, loads)
-            self._reader.ask(lambda: (index, tell()), self.view.desk.wake)
+            pass  # the picture says so
+        self._read = loads, now + max(_PERIOD, (time.monotonic() - begin) / _SHARE)
 
     # -- what is seen ------------------------------------------------------------------------------------------
 

@@ -102,8 +102,9 @@ def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:
     side = imgui.get_text_line_height()
     at, color = imgui.get_cursor_screen_pos(), values.color
     imgui.dummy(ImVec2(side, side))
-    imgui.get_window_draw_list().add_rect_filled(at, ImVec2(at.x + side, at.y + side),
-                                                 theme.u32(ImVec4(*color, 1.0)), 3 * side / 15)
+    draw, end = imgui.get_window_draw_list(), ImVec2(at.x + side, at.y + side)
+    draw.add_rect_filled(at, end, theme.u32(ImVec4(*color, 1.0)), 3 * side / 15)
+    draw.add_rect(at, end, theme.u32(theme.DIM, 0.6), 3 * side / 15)
     imgui.same_line()
     imgui.text_unformatted("  ".join(f"{v:.2f}" for v in color))
     if tool.hit is not None and tool.hit.index == tool.index:
