@@ -104,4 +104,4 @@ def snapped(up: np.ndarray, degrees: float = 4.0) -> np.ndarray:
     axis = int(np.argmax(np.abs(up)))
     if abs(up[axis]) < np.cos(np.radians(degrees)):
         return up
-    return np.sign(up[axis]) * np.eye(3)[axis]
+    return np.sign(up[axis]) * np.eye(3)[axis] + 0.0  # no -0

@@ -145,9 +145,10 @@ def _numbers(navigate: Navigate) -> bool:
     orbit = view.orbit
     changed = False
     position, target = orbit.position, orbit.target
-    moved, place = _vector("Position", position)
-    aimed, aim = _vector("Looks at", target)
-    turned, up = _vector("Up##numbers", orbit.up)
+    digits = min(max(2 - math.floor(math.log10(orbit.distance)), 0), 8)
+    moved, place = _vector("Position", position, digits)
+    aimed, aim = _vector("Looks at", target, digits)
+    turned, up = _vector("Up##numbers", orbit.up, 2)
     if moved or aimed or turned:
         try:
             viewmat = look_at(place, aim, up)
@@ -180,10 +181,10 @@ def _numbers(navigate: Navigate) -> bool:
     return changed
 
 
-def _vector(label: str, value: np.ndarray) -> tuple[bool, np.ndarray]:
-    name = label.split("##")[0]
-    ui.row(name)
-    edited, new = imgui.input_float3(f"##{label}", [float(v) for v in value], "%.3g")
+def _vector(label: str, value: np.ndarray, digits: int) -> tuple[bool, np.ndarray]:
+    """Three numbers with so many digits after the point; whether somebody has typed."""
+    ui.row(label.split("##")[0])
+    edited, new = imgui.input_float3(f"##{label}", [float(v) + 0.0 for v in value], f"%.{digits}f")
     return edited, np.array(list(new)[:3], np.float64) if edited else value
 
 
