@@ -210,3 +210,18 @@ def test_light_and_dark_are_remembered(make: Callable[..., Viewer]) -> None:
 def test_a_grid_of_what_one_likes_to_look_at(count: int, size: tuple[int, int], expected: tuple[int, int]) -> None:
     assert grid(count, *size) == expected
     assert GAP > 0
+
+
+def test_pictures_are_kept_as_shown_and_with_nothing_behind(make: Callable[..., Viewer], tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Ctrl + S; of the active pane alone."""
+    monkeypatch.chdir(tmp_path)
+    viewer = make(("red",))
+    viewer.do(Key("s", mods=frozenset({"ctrl"})))
+    viewer.do(Key("s", mods=frozenset({"ctrl", "shift"})))
+    with Image.open(tmp_path / "red-2.png") as shown, Image.open(tmp_path / "red-3.png") as through:
+        assert (shown.size, shown.mode, through.mode) == (SIZE, "RGB", "RGBA")
+        assert shown.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == COLORS["red"]
+        assert through.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == (*COLORS["red"], 255)
+        assert through.getpixel((2, 2)) == (0, 0, 0, 0)  # beside the picture
+    assert seen(viewer) == [COLORS["red"]]

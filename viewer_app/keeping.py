@@ -9,11 +9,18 @@ from viewer_app.controls import Rect
 from viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
+    import moderngl
+    import numpy as np
+
+    from viewer_app.screens.base import Screen
     from viewer_app.seat import Seat
+    from viewer_app.state import Color
+    from viewer_app.views.base import View
 
 
-def keep_picture(seat: Seat) -> None:
-    """Hand the user what the active pane's view shows, as large as the screen."""
+def keep_picture(seat: Seat, *, transparent: bool = False) -> None:
+    """Hand the user what the active pane's view shows, as large as the screen: of images and plots with what is written
+    over them, of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
     pane, screen = seat.panes.active, seat.screen
     found = pane.working()
     if found is None or found[1].empty:
@@ -22,15 +29,44 @@ def keep_picture(seat: Seat) -> None:
     with seat.catalogue.guard(slot):
         view.desk.exact = True
         try:
-            view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
+            pixels = _see_through(view, screen) if transparent else _as_shown(seat, view, screen)
         finally:
             view.desk.exact = False
-        if seat.panel is not None:
-            seat.panel.draw_over(screen.framebuffer, view.over, screen.scale)
         entry = slot.entry
         name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
         try:
-            screen.keep(screen.pixels()[..., :3], name)
+            screen.keep(pixels, name)
         except ViewerError as e:
             seat.notice(str(e))
     seat.mark()
+
+
+def _as_shown(seat: Seat, view: View, screen: Screen) -> np.ndarray:
+    view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
+    if seat.panel is not None:
+        seat.panel.draw_over(screen.framebuffer, view.over, screen.scale)
+    return screen.pixels()[..., :3]
+
+
+def _see_through(view: View, screen: Screen) -> np.ndarray:
+    """(H, W, 4); of what covers all of its background, that."""
+    from viewer_app.paths.film import see_through
+
+    settings = getattr(view, "settings", None)
+    if not hasattr(settings, "background"):
+        view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
+        return screen.pixels()
+    before, alpha = settings.background, getattr(settings, "alpha", None)  # type: ignore[union-attr]
+
+    def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
+        settings.background = background  # type: ignore[union-attr]
+        view.draw(framebuffer, Rect(0, 0, *screen.size))
+
+    try:
+        if alpha is not None:
+            settings.alpha = "background"  # type: ignore[union-attr]
+        return see_through(screen.ctx, screen.size, draw)
+    finally:
+        settings.background = before  # type: ignore[union-attr]
+        if alpha is not None:
+            settings.alpha = alpha  # type: ignore[union-attr]

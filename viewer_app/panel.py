@@ -20,10 +20,10 @@ from viewer_app.phrases import latency_phrases, status_phrases
 from viewer_app.run_controls import draw_run_controls
 from viewer_app.status_line import draw_status
 from viewer_app.stream_list import draw_list
-from viewer_app.widgets import colored, gap, wrapped
+from viewer_app.widgets import buttons, colored, gap, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     import moderngl
@@ -69,6 +69,8 @@ class Asked:
     """What to do with the pane of this number."""
     arrange: Literal["grid", "tabs"] | None = None
     """How the panes are to lie."""
+    keep: Literal["shown", "transparent"] | None = None
+    """A picture to keep."""
     light: bool | None = None
     """Whether the panel is to be light."""
     changed: bool = False
@@ -107,6 +109,10 @@ class Panel:
         if self._styled != (scale, self._light):
             self._styled = scale, self._light
             theme.apply(scale)
+
+    def open_folds(self, titles: Iterable[str]) -> None:
+        """Have these parts open, by their titles."""
+        self._folds |= dict.fromkeys(titles, True)
 
     def layout(self, size: tuple[int, int], scale: float, panel_open: bool) -> Rect:
         """The part of the screen that is left for the picture."""
@@ -278,6 +284,11 @@ class Panel:
             if entry is not None and shown.details and self._fold("Details"):
                 for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
                     wrapped(line, theme.DIM)
+            if entry is not None and not shown.empty and self._fold("Picture", tip="What is shown, without the panel"):
+                pressed = buttons("Keep", ["As shown", "Transparent"], [
+                    "Into the current folder, or as a download (Ctrl + S)",
+                    "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
+                asked.keep = None if pressed is None else ("shown", "transparent")[pressed]
             if entry is not None and entry.paused is not None:
                 gap(self._scale * 6)
                 asked.pause = draw_run_controls(entry)

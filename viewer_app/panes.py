@@ -6,12 +6,14 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from viewer_app.controls import Rect
+from viewer_app.events import Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from viewer_app.pane import Pane
 from viewer_app.state import PaneHead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from viewer_app.events import Event
     from viewer_app.panel import Asked
     from viewer_app.seat import Seat
 
@@ -35,6 +37,8 @@ class Panes:
         """Whether the active one is seen alone."""
         self._seat = seat
         self._active = 0
+        self._over: Pane | None = None
+        """Where the pointer is."""
         self._there = False
         self._tried: frozenset[str] = frozenset()
 
@@ -192,6 +196,30 @@ class Panes:
             x, y, width = area.x + left, area.y + top, max(right - left, 1)
             out.append((pane, Rect(x, y, width, header), Rect(x, y + header, width, max(bottom - top - header, 1))))
         return out
+
+    def meant(self, event: Event, area: Rect) -> Pane:
+        """The pane that an event is for: where the pointer is, or where a drag began; of keys the active one."""
+        seen = self.seen
+        if (held := next((pane for pane in seen if pane.captured), None)) is not None:
+            return held
+        places = self.places(area, self._seat.screen.scale)
+        for pane, _, rect in places:
+            pane.rect = rect
+        if isinstance(event, (PointerMove, PointerPress, PointerRelease, Wheel, Pinch)):
+            for pane, _, rect in places:
+                if rect.contains(event.x, event.y):
+                    if self._over is not None and self._over is not pane and self._over in seen:
+                        self._over.take(PointerLeave(), False)
+                    self._over = pane
+                    return pane
+        if isinstance(event, PointerLeave) and self._over is not None and self._over in seen:
+            return self._over
+        return self.active
+
+    def boards(self, area: Rect) -> Sequence[Rect]:
+        """Where imgui's windows lie over the panes, and the strips above them."""
+        heads = [head for _, head, _ in self.places(area, self._seat.screen.scale)] if self.headed else []
+        return [*heads, *(board for pane in self.seen for board in pane.boards())]
 
     # -- remembering -------------------------------------------------------------------------------------------
 

@@ -20,15 +20,10 @@ from viewer_app.events import (
     Expose,
     FileDrop,
     Key,
-    Pinch,
-    PointerLeave,
-    PointerMove,
     PointerPress,
-    PointerRelease,
     Resize,
     Screenshot,
     Text,
-    Wheel,
 )
 from viewer_app.following import Following
 from viewer_app.governor import after
@@ -39,7 +34,7 @@ from viewer_app.sources import StreamSource, entries_of
 from viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.gpu_work import GpuWork
@@ -107,7 +102,6 @@ class Seat(Following):
         self._rates_seen = 0
         self._say_at = 0.0
         self._hover_at = math.inf
-        self._over: Pane | None = None
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
@@ -219,10 +213,10 @@ class Seat(Following):
                 keep_picture(self)
                 return
         area = self.area()
-        pane = self._meant(event, area)
+        pane = self.panes.meant(event, area)
         ours = changed = False
         if self.panel is not None:
-            ours, changed = self.panel.handle(event, area, self.screen.clipboard, self._boards(area))
+            ours, changed = self.panel.handle(event, area, self.screen.clipboard, self.panes.boards(area))
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = time.monotonic() + _HOVER
@@ -233,29 +227,15 @@ class Seat(Following):
                 self.state.panel_open = not self.state.panel_open
                 self.mark(SETTLE)
             return
+        if isinstance(event, Key) and event.pressed and event.name == "s" and "ctrl" in event.mods and not ours:
+            keep_picture(self, transparent="shift" in event.mods)
+            return
         if self.state.help or (isinstance(event, Text) and event.text == "?" and not ours):
             self._help(event)
         if isinstance(event, PointerPress) and not ours:
             self.panes.activate(pane)
         if pane.take(event, ours) and self.leader is not None:
             self.unfollow()
-
-    def _meant(self, event: Event, area: Rect) -> Pane:
-        """The pane that an event is for: where the pointer is, or where a drag began; of keys the active one."""
-        seen = self.panes.seen
-        if (held := next((pane for pane in seen if pane.captured), None)) is not None:
-            return held
-        places = self.panes.places(area, self.screen.scale)
-        for pane, _, rect in places:
-            pane.rect = rect
-        if isinstance(event, (PointerMove, PointerPress, PointerRelease, Wheel, Pinch)):
-            for pane, _, rect in places:
-                if rect.contains(event.x, event.y):
-                    if self._over is not pane and self._over in seen:
-                        self._over.take(PointerLeave(), False)
-                    self._over = pane
-                    return pane
-        return self._over if isinstance(event, PointerLeave) and self._over in seen else self.panes.active
 
     def rearranged(self) -> None:
         """Other panes than before, or elsewhere: what the panel says of them."""
@@ -273,15 +253,14 @@ class Seat(Following):
             self.state.help = shown
             self.mark(SETTLE)
 
-    def _boards(self, area: Rect) -> Sequence[Rect]:
-        """Where imgui's windows lie over the panes, and the strips above them."""
-        heads = [head for _, head, _ in self.panes.places(area, self.screen.scale)] if self.panes.headed else []
-        return [*heads, *(board for pane in self.panes.seen for board in pane.boards())]
-
     def drop(self, paths: Iterable[str]) -> None:
-        """Open files, and show the last of them."""
+        """Open files, and show the last of them; some are for what is shown."""
         for path in entries_of(map(Path, paths)):
-            self.catalogue.open_file(path, self.panes.active)
+            found = self.panes.active.working()
+            if found is not None and found[1].dropped(path):
+                self.mark(SETTLE)
+            else:
+                self.catalogue.open_file(path, self.panes.active)
 
     def area(self) -> Rect:
         """The part of the screen that the pictures have."""
@@ -373,6 +352,8 @@ class Seat(Following):
         if asked.follow is not None:
             self._follow_named(asked.follow)
         self.panes.obey(asked)
+        if asked.keep is not None:
+            keep_picture(self, transparent=asked.keep == "transparent")
         if asked.light is not None:
             self.state.light = asked.light
             self.desk.memo.put("light", asked.light)

@@ -100,7 +100,7 @@ class Screen(Protocol):
         ...
 
     def keep(self, picture: np.ndarray, name: str) -> None:
-        """Hand the user a picture, (H, W, 3) uint8, top row first, to keep as `name`.png: a file in the current folder,
+        """Hand the user a picture, (H, W, 3 or 4) uint8, top row first, to keep as `name`.png: a file in the current folder,
         or a download. Raises FileError when it cannot be written."""
         ...
 

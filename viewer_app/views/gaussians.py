@@ -279,6 +279,8 @@ class GaussianView:
             tool.draw(framebuffer, rect)
 
     def over(self, rect: Rect, scale: float) -> bool:
+        if self.desk.exact:  # a picture to keep has nothing on it that only helps to look
+            return False
         again = False
         for tool, place in self._bars(rect, scale):
             again |= tool.bar(place, scale)

@@ -1,0 +1,109 @@
+"""What the viewer's interface costs a frame: panel, status line and what tools draw, over the same frame without it.
+
+A file of 20,000 Gaussians at rest on a screen of 1280x720 that nobody sees: its picture is drawn once, so that a frame
+is laying it on the screen and drawing the interface. Every frame is waited for; frames with the interface and without
+it take turns. "as it opens" has those parts of the panel open that are open at first.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from viewer_app.app import App, AppOptions
+from viewer_app.events import PointerMove
+from viewer_app.files.write_ply import write_ply
+from viewer_app.renderers.gl import SOFTWARE
+from viewer_app.scene import GaussianScene
+from viewer_app.screens.offscreen import OffscreenScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIZE = 1280, 720
+COUNT, ROUNDS, BLOCK = 20_000, 40, 5
+SOFTWARE_MS, GPU_MS = 8.0, 1.5
+"""Milliseconds to stay below, on a software rasteriser and on a GPU."""
+
+
+def scene_file(folder: Path, count: int, seed: int = 0) -> Path:
+    """A ball of so many Gaussians of SH degree 3, as a file."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(count, 3)).astype(np.float32)
+    size = 0.006 * (1e6 / count) ** (1 / 3)
+    scene = GaussianScene(
+        means, rng.normal(size=(count, 4)).astype(np.float32),
+        np.exp(rng.normal(np.log(size), 0.4, (count, 3))).astype(np.float32),
+        rng.uniform(0.1, 0.95, count).astype(np.float32), rng.normal(size=(count, 3)).astype(np.float32) * 0.5,
+        rng.normal(size=(count, 15, 3)).astype(np.float32) * 0.05, activated=True)
+    return write_ply(scene, folder / f"scene-{seed}.ply")[0]
+
+
+def opened(files: tuple[Path, ...], size: tuple[int, int]) -> App:
+    """A viewer that shows the first of these, all of them read."""
+    app = App(OffscreenScreen(*size), AppOptions(files=files, gpu_budget=1.0))
+    end = time.monotonic() + 300
+    while app.state.shown is None or any(e.progress is not None for e in app.state.entries) or app.seat.dirty:
+        app.turn()
+        if time.monotonic() > end:
+            raise RuntimeError("the scenes were not read within 300 s")
+    return app
+
+
+def run() -> list[dict[str, str]]:
+    with tempfile.TemporaryDirectory(prefix="sv-interface-") as folder:
+        app = opened((scene_file(Path(folder), COUNT),), SIZE)
+        try:
+            return [_measure(app, "as it opens", False), _measure(app, "every part open", True)]
+        finally:
+            app.close()
+
+
+def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
+    seat, ctx = app.seat, app.screen.ctx
+    pane, panel = seat.panes.active, seat.panel
+    found = pane.working()
+    assert panel is not None
+    assert found is not None
+    if everything:
+        panel.open_folds(["View", *(section.title for section in found[1].sections), "Details"])
+    rect, moves = seat.layout(), 0
+
+    def whole() -> None:
+        nonlocal moves
+        moves += 1
+        seat.take(PointerMove(rect.x + 100 + moves % 200, rect.y + 200))
+        seat.draw()
+        ctx.finish()
+
+    def bare() -> None:
+        pane.draw(app.screen.framebuffer, rect)
+        ctx.finish()
+
+    for _ in range(10):
+        whole()
+    times: dict[str, list[float]] = {"with": [], "without": []}
+    for _ in range(ROUNDS):
+        for name, draw in (("with", whole), ("without", bare)):
+            for _ in range(BLOCK):
+                times[name].append(_timed(draw))
+    both = {name: statistics.median(t) for name, t in times.items()}
+    software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+    whole()
+    assert (app.screen.pixels()[:, : rect.x, :3].std(axis=(0, 1)) > 1).all(), "no panel was drawn"
+    cost = both["with"] - both["without"]
+    return {"panel": what, "frame, ms": f"{both['with']:.2f}", "without interface": f"{both['without']:.2f}",
+            "interface, ms": f"{cost:.2f}", "target": f"{SOFTWARE_MS if software else GPU_MS}",
+            "95% of frames within, ms": f"{np.percentile(times['with'], 95):.2f}",
+            "screen": str(ctx.info["GL_RENDERER"]).split(" (")[0]}
+
+
+def _timed(draw: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    draw()
+    return (time.perf_counter() - begin) * 1e3
