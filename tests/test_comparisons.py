@@ -205,6 +205,23 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     assert len(set(cameras())) == 2
 
 
+def test_a_pair_can_be_tied_to_a_pane(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    pair = h.pair("a", "b")
+    h.comparisons.beside(h.pane, h.keys["a"])
+    first, other = h.app.seat.panes
+    h.app.until(lambda: other.view is not None and not other.view.empty)
+    for pane in (first, other, first):
+        before = other.view.camera().viewmat  # type: ignore[union-attr]
+        h.app.do(Wheel(pane.rect.x + 30, pane.rect.y + 60, 2.0))
+        h.app.seat.mark()
+        h.app.do()
+        after = other.view.camera().viewmat  # type: ignore[union-attr]
+        assert (after != before).any()
+        for view in pair.views:
+            np.testing.assert_array_equal(view.camera().viewmat, after)  # type: ignore[attr-defined]
+
+
 # -- the panel ---------------------------------------------------------------------------------------------------------
 
 

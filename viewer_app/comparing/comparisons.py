@@ -193,8 +193,10 @@ class Comparisons:
         if (tie := self._ties.get(seat)) is None:
             return
         active = seat.panes.active
-        views = [view for pane in sorted(seat.panes.seen, key=lambda p: p is not active)
-                 if (view := pane.view) is not None and not view.empty]
+        views: list[View] = []
+        for pane in sorted(seat.panes.seen, key=lambda p: p is not active):
+            view = pane.view
+            views += view.views if isinstance(view, PairView) else [] if view is None or view.empty else [view]
         tie.pull(views)
 
     # -- the panel -----------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Divider:
         x, middle, radius = float(self.x(rect)), rect.y + rect.height / 2, _KNOB * scale
         draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
         color = theme.u32(theme.ACCENT if self.over_it else theme.TEXT)
-        draw.add_line(ImVec2(x, rect.y), ImVec2(x, rect.y + rect.height), theme.u32(theme.BAR, 0.6), 3 * scale)
+        draw.add_line(ImVec2(x, rect.y), ImVec2(x, rect.y + rect.height), theme.u32(theme.BAR, 0.9), 4 * scale)
         draw.add_line(ImVec2(x, rect.y), ImVec2(x, rect.y + rect.height), color, max(1.5 * scale, 1.0))
         draw.add_circle_filled(ImVec2(x, middle), radius, theme.u32(theme.BAR, 0.92), 32)
         draw.add_circle(ImVec2(x, middle), radius, color, 32, max(1.5 * scale, 1.0))
