@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from imgui_bundle import imgui
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -112,10 +112,10 @@ def plot_band(label: str, xs: np.ndarray, low: np.ndarray, high: np.ndarray, col
     old.pop_style_color()
 
 
-def polyline(draw: imgui.ImDrawList, points: list[ImVec2], color: int, thickness: float) -> None:
+def polyline(draw: imgui.ImDrawList, points: Sequence[ImVec2], color: int, thickness: float) -> None:
     """A line through points, in pixels."""
     if _MODERN:
-        draw.add_polyline(points, color, thickness, 0)
+        draw.add_polyline([*points], color, thickness, 0)
     else:
         old: Any = draw
         old.add_polyline(points, color, 0, thickness)

@@ -206,15 +206,18 @@ class ScalarsView(Steady, Simple):
         return again
 
     def panel(self) -> bool:
+        from imgui_bundle import imgui
+
         from viewer_app import widgets as ui
 
         s, before = self.settings, replace(self.settings)
         s.across = ui.choice("Across", s.across, {"step": "Steps", "time": "Time since start", "clock": "By the clock"})
         s.smoothing = ui.slider("Smoothing", s.smoothing, (0.0, _MOST_SMOOTH), "%.3g", reset=0.6)
-        s.log_up = ui.choice("Scale", s.log_up, {False: "Linear", True: "Logarithmic"})
+        s.log_up = ui.choice("Vertical", s.log_up, {False: "Linear", True: "Logarithmic"})
         if s.across != "clock":
-            s.log_across = ui.choice("Axis", s.log_across, {False: "Linear", True: "Logarithmic"})
+            s.log_across = ui.choice("Horizontal", s.log_across, {False: "Linear", True: "Logarithmic"})
         s.outliers = ui.check("Outliers", s.outliers)
+        imgui.set_item_tooltip("Whether plots are as high as the values that stand out most")
         s.columns = ui.choice("Columns", s.columns, {0: "Automatic", 1: "1", 2: "2", 3: "3", 4: "4"})
         if (s.across, s.log_across) != (before.across, before.log_across):
             self.across = None
