@@ -73,6 +73,8 @@ class History(Tool):
         player = self.view.content.player
         seen = player, player.changes if player is not None else 0
         changed, self._seen = seen != self._seen, seen
+        if changed and player is not None and player.playing:
+            self.view.in_motion()
         return changed
 
     def bar_height(self) -> float:
@@ -86,4 +88,7 @@ class History(Tool):
 
         if self._bar is None:
             self._bar = Bar(f"history {id(self)}")
-        return self._bar.draw(player, rect, scale)
+        changed = self._bar.draw(player, rect, scale)
+        if changed and player.position is not None:
+            self.view.in_motion()
+        return changed
