@@ -364,6 +364,25 @@ def test_published_cameras_say_what_is_up_before_the_ground_does(screen: Offscre
     fresh.close()
 
 
+def test_cameras_that_come_later_turn_what_nobody_has_moved(screen: OffscreenScreen) -> None:
+    poses = np.stack([look_at((3 * math.cos(a), 3 * math.sin(a), 1.0), (0, 0, 0), (0, 0, 1)) for a in range(6)])
+    for moved in (False, True):
+        fresh = GaussianView(screen.ctx)
+        fresh.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
+        shown(fresh, screen, RECT)
+        if moved:
+            fresh.handle(Wheel(200, 100, 1), RECT)
+        before = viewmat(fresh)
+        fresh.tools["navigate"].cameras(poses)  # type: ignore[attr-defined]
+        fresh.tools["navigate"].cameras(poses)  # type: ignore[attr-defined]
+        np.testing.assert_allclose(fresh.orbit.up, (0, 0, 1), atol=1e-9)
+        if moved:
+            np.testing.assert_array_equal(viewmat(fresh), before)
+        else:
+            assert viewmat(fresh)[1, 2] < -0.5  # z is up in the picture
+        fresh.close()
+
+
 # -- bookmarks and the clipboard -----------------------------------------------------------------------------------
 
 
@@ -445,3 +464,21 @@ def test_the_axes_leave_small_pictures_alone(view: GaussianView, navigate: Navig
     assert view.desk.memo.get("axes") is False
     navigate.gizmo.shown = True
     assert navigate.gizmo._middle(RECT) is not None
+
+
+def test_the_axes_are_seen_but_not_in_pictures_to_keep(view: GaussianView, screen: OffscreenScreen) -> None:
+    panel = Panel()
+
+    def drawn() -> np.ndarray:
+        shown(view, screen, RECT)
+        panel.draw_over(screen.framebuffer, lambda _, scale: view.over(RECT, scale), 1.0)
+        return screen.pixels()[..., :3].astype(int)
+
+    try:
+        bare = shown(view, screen, RECT)
+        np.testing.assert_array_equal(drawn()[:150, :300], bare[:150, :300])
+        assert np.abs(drawn() - bare)[10:130, 300:420].max() > 100
+        view.desk.exact = True
+        np.testing.assert_array_equal(drawn(), bare)
+    finally:
+        panel.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _LEVEL = 1e-3
 """Radians of roll that nobody sees."""
+_SAME = 0.9976
+"""Cosine of an angle, 4 degrees, by which two directions upward may differ."""
 
 
 class Navigate(Tool):
@@ -69,7 +71,10 @@ class Navigate(Tool):
         self._picker = Picker(view)
         self.gizmo = Gizmo(self)
         self._viewmats: np.ndarray | None = None
-        self._up_is_known = False
+        self._up_by: Literal["", "scene", "cameras", "user"] = ""
+        """Who said what is up."""
+        self._moved = False
+        """Whether the user has moved the camera."""
         self._outside = False
 
     # -- what others may ask -----------------------------------------------------------------------------------
@@ -92,7 +97,8 @@ class Navigate(Tool):
         self._go(end, seconds, None)
 
     def stop(self) -> None:
-        """Stay here, whatever was under way."""
+        """Stay here, whatever was under way: the user takes the camera."""
+        self._moved = True
         self._flight = None
         self.flying.stop()
         self._picker.forget()
@@ -104,20 +110,22 @@ class Navigate(Tool):
 
     def cameras(self, viewmats: np.ndarray) -> None:
         """Somebody published the cameras of the scene, (N, 4, 4) world to camera: they say what is up, unless the user
-        has said so."""
+        has said so. A scene that is seen as at first is turned upright."""
         before, self._viewmats = self._viewmats, viewmats
-        if self._up_is_known or before is not None:
+        up = up_of_cameras(viewmats) if before is None and self._up_by != "user" else None
+        if up is None:
             return
-        if (up := up_of_cameras(viewmats)) is not None:
-            self._up_is_known = True
-            self.view.orbit.up = snapped(up)
+        self._up_by, up = "cameras", snapped(up)
+        if float(up @ self.view.orbit.up) < _SAME:
+            self.view.orbit.up = up
+            if not (self._moved or self.view.fixed):
+                self.view.frame()
 
     def first_up(self) -> np.ndarray:
         """(3,) what is up when the scene is seen for the first time: as cameras say, or the ground it stands on, else
         as it was."""
-        if not self._up_is_known and (up := self.detected_up()) is not None:
-            self._up_is_known = True
-            self.view.orbit.up = up
+        if not self._up_by and (up := self.detected_up()) is not None:
+            self._up_by, self.view.orbit.up = "scene", up
         return self.view.orbit.up
 
     def detected_up(self) -> np.ndarray | None:
@@ -130,7 +138,7 @@ class Navigate(Tool):
 
     def set_up(self, up: np.ndarray) -> None:
         """The user says what is up."""
-        self._up_is_known = True
+        self._up_by = "user"
         self.stop()
         self.view.go_on_from_here()
         self.view.orbit.set_up(up)
@@ -243,6 +251,7 @@ class Navigate(Tool):
             return True
         if not view.orbit.handle(event, rect):
             return None
+        self._moved = True
         view.moved()
         return True
 
@@ -314,7 +323,7 @@ class Navigate(Tool):
     def like(self, other: Tool) -> None:
         assert isinstance(other, Navigate)
         self.stop()
-        self._up_is_known, self._viewmats = other._up_is_known, other._viewmats
+        self._up_by, self._viewmats, self._moved = other._up_by, other._viewmats, other._moved
 
     def close(self) -> None:
         self._picker.forget()
@@ -365,5 +374,6 @@ class Navigate(Tool):
             orbit.move((step[:3] + up * step[3]) * orbit.distance)
             if step[4]:
                 orbit.roll(float(step[4]))
+            self._moved = True
             view.moved()
         return True

@@ -83,7 +83,7 @@ class Gizmo:
     def draw(self, rect: Rect, scale: float) -> bool:
         """Draw it with imgui."""
         middle = self._middle(rect)
-        if middle is None:
+        if middle is None or self._navigate.view.desk.exact:  # pictures to keep are of the scene alone
             return False
         from imgui_bundle import ImVec2, ImVec4, imgui
 
