@@ -20,6 +20,7 @@ from viewer_app.panel import Panel
 from viewer_app.selecting import Box, Sphere, shapes
 from viewer_app.selecting.pick import pick
 from viewer_app.selecting.statistics import QUANTITIES
+from viewer_app.state import GaussianSettings
 from viewer_app.views._gaussians.crop import Crop
 from viewer_app.views._gaussians.filter import Filter
 from viewer_app.views._gaussians.inspect import Inspect
@@ -39,7 +40,7 @@ T = TypeVar("T", bound="Tool")
 
 @pytest.fixture
 def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
-    made = GaussianView(screen.ctx)
+    made = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))
     assert made.update(gaussian_frame())
     shown(made, screen)
     yield made

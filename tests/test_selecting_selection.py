@@ -6,10 +6,12 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
+import torch
 from renderer_cases import Chance, random_scene, scene
 
 from viewer_app.renderers.activation import activate
-from viewer_app.scene import GaussianScene
+from viewer_app.scene import FIELDS, GaussianScene
 from viewer_app.selecting import EVERYTHING, HIDDEN, MARKED, Box, Selection, Sphere, largest_scale, sh_energy
 
 
@@ -69,3 +71,23 @@ def test_marks_go_with_the_rest() -> None:
     flags = Selection(opacity=(0.5, 1.0), marked=(0, 2, 77)).flags(given)
     assert np.asarray(flags).tolist() == [HIDDEN | MARKED, 0, MARKED, 0]
     assert np.asarray(flags).dtype == np.uint8
+
+
+@pytest.mark.parametrize("selection", [
+    EVERYTHING, Selection(opacity=(0.3, 0.8), marked=(1, 5, 9999)), Selection(scale=(0.02, 0.1)),
+    Selection(marked=tuple(range(0, 2000, 7))), Selection(sh_energy=(1.0, 4.0)),
+    Selection(box=Box(half=(1, 2, 0.7)), sphere=Sphere(radius=1.4, outside=True)),
+], ids=["everything", "opacity", "scale", "many marks", "energy", "crop"])
+def test_tensors_are_chosen_as_arrays_are(selection: Selection) -> None:
+    given = activated()
+    tensors = replace(given, **{name: torch.from_numpy(np.array(getattr(given, name))) for name in FIELDS})
+    flags = selection.flags(tensors)
+    assert isinstance(flags, torch.Tensor) and flags.dtype == torch.uint8
+    # The order of sums may differ in the last bit.
+    assert (flags.numpy() != np.asarray(selection.flags(given))).sum() <= 1
+
+
+def test_tensors_without_harmonics_have_no_energy() -> None:
+    given = scene([[0, 0, 0], [1, 0, 0]])
+    tensors = replace(given, **{name: torch.from_numpy(np.array(getattr(given, name))) for name in FIELDS})
+    assert sh_energy(tensors).tolist() == [0, 0]

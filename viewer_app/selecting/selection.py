@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 HIDDEN, MARKED = 1, 2
 """Bits of `Selection.flags`: not drawn; drawn in a colour of its own."""
 
+_FEW = 16
+
 Vector = tuple[float, float, float]
 
 
@@ -85,8 +87,11 @@ class Selection:
                 hidden = hidden | part.excludes(scene.means)
         flags = hidden.byte() if scene.on_gpu else hidden.astype("uint8")
         there = [i for i in self.marked if i < len(scene)]
-        if there:
+        if len(there) > _FEW:
             flags[there] |= MARKED
+        else:
+            for i in there:  # so that no indices have to come to the GPU
+                flags[i] |= MARKED
         return flags
 
 
@@ -108,7 +113,9 @@ def sh_energy(scene: GaussianScene) -> Any:
     """(N,) the sum of squares of each Gaussian's coefficients of degrees 1 to 3, all channels."""
     rest: Any = scene.shN
     if scene.on_gpu:
-        return rest.square().sum((1, 2))
+        import torch
+
+        return torch.linalg.vector_norm(rest, dim=(1, 2)).square()  # squares of all of them would take as much again
     import numpy as np
 
     return np.einsum("nkc,nkc->n", rest, rest)

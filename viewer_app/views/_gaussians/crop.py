@@ -69,6 +69,7 @@ class Crop(Tool):
         settings = self.view.settings
         settings.selection = replace(settings.selection, box=shape if isinstance(shape, Box) else None,
                                      sphere=shape if isinstance(shape, Sphere) else None)
+        self.view.in_motion()  # it is dragged as a rule
 
     def fitted(self) -> tuple[Box, Sphere]:
         """Around what can be seen of the scene."""

@@ -57,6 +57,7 @@ class Filter(Tool):
         """Draw only those whose value lies between, both included."""
         settings = self.view.settings
         settings.selection = replace(settings.selection, **{quantity.name: (min(low, high), max(low, high))})
+        self.view.in_motion()  # it is dragged as a rule
 
     def reset(self, quantity: Quantity | None = None) -> None:
         """Draw all again, whatever this quantity; None: whatever hides some of them, a crop included."""

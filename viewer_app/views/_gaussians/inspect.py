@@ -117,7 +117,12 @@ class Inspect(Tool):
 
     def tick(self, now: float) -> bool:
         again = False
-        if (picked := self._picker.take()) is not None:
+        try:
+            picked = self._picker.take()
+        except MemoryError:
+            self.view.desk.say("There is not enough memory to find what lies there")
+            return True
+        if picked is not None:
             self.choose(None if picked.hit is None else picked.hit.index, picked.hit)
             again = True
         if self.index is None:
