@@ -1,0 +1,107 @@
+"""Recording scenes that lie on a GPU: packed there, copied without anybody waiting for it, and shown again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from renderer_cases import Chance, random_scene
+from test_recorder_viewer import GROWING
+from test_viewer import Viewer
+
+import viewer_app.recorder.packed as packing
+from viewer_app.app import AppOptions
+from viewer_app.recorder.options import RecordOptions
+from viewer_app.recorder.packed import layout, pack
+from viewer_app.scene import FIELDS, GaussianScene
+from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.sources import StreamSource
+
+if TYPE_CHECKING:
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+ON_GPU = GROWING.replace("torch, splatview\n", "torch, splatview\ntorch.set_default_device('cuda')\n").replace(
+    "torch.Generator()", "torch.Generator('cuda')")
+"""The same program, its tensors on the GPU."""
+
+
+def both(n: int) -> tuple[GaussianScene, GaussianScene]:
+    host = random_scene(5, Chance(n=n))
+    return host, replace(host, **{name: torch.from_numpy(np.array(getattr(host, name))).cuda() for name in FIELDS})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_gpu_packs_as_the_host_does(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    monkeypatch.setattr(packing, "_CHUNK_GPU", 3000)  # several rounds, the last one short
+    _, device = both(10_000)
+    device = replace(device, **{name: getattr(device, name).to(dtype) for name in FIELDS})
+    wanted = pack(device.to_host()).arrays
+    made = pack(device, (0.5, 0.25, 1.0), torch.cuda.Stream())
+    assert made.background == (0.5, 0.25, 1.0)
+    assert made.gpu_ms > 0
+    for name, (shape, kind) in layout(10_000, device.shN.shape[1], device.activated).items():
+        array = made.arrays[name]
+        assert (array.shape, array.dtype) == (shape, kind)
+        if kind.kind == "f":
+            np.testing.assert_allclose(array, wanted[name], rtol=2e-3, atol=1e-6)
+        else:
+            assert np.abs(array.astype(int) - wanted[name].astype(int)).max(initial=0) <= 1
+
+
+def test_what_is_written_after_it_began_is_waited_for() -> None:
+    """The stream that reads waits for the data, whatever the scene's own is at."""
+    _, device = both(200_000)
+    late, wanted = torch.cuda.Stream(), device.means.clone() + 1
+    side, event = torch.cuda.Stream(), torch.cuda.Event()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(late):
+        torch.cuda._sleep(200_000_000)
+        device.means.add_(1)
+        event.record()
+    side.wait_event(event)
+    np.testing.assert_array_equal(pack(device, None, side).arrays["means"], wanted.cpu().numpy())
+
+
+def test_a_training_on_a_gpu_is_recorded_and_seen_again(processes: Processes) -> None:
+    viewer = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=500, record=RecordOptions(every=20)))
+    try:
+        program = processes.code(ON_GPU, "0", "4000", "0.01")
+
+        def source() -> StreamSource | None:
+            assert program.poll() is None, program.communicate()
+            found = [s.source for s in viewer.catalogue.slots.values() if s.entry.name == "splats"]
+            return found[0] if found and isinstance(found[0], StreamSource) else None
+
+        def recorded(count: int) -> bool:
+            there = source()
+            return there is not None and there.tape is not None and len(there.tape.recording) >= count
+
+        viewer.until(lambda: recorded(6))
+        there = source()
+        assert there is not None and there.tape is not None
+        tape = there.tape
+        for one in tape.recording.snapshots:
+            assert one.count == 100 + one.step // 10
+            scene = one.scene()
+            assert len(scene) == one.count
+            np.testing.assert_allclose(np.linalg.norm(scene.means, axis=1), 2, atol=1e-4)
+        assert tape.trouble == ""
+        view = viewer.seat.view
+        assert view is not None
+        content = view.content  # type: ignore[attr-defined]
+        for place in (0, 3, 1):
+            count = tape.recording.snapshots[place].count
+            tape.player.seek(place)
+            viewer.until(lambda count=count: content.facts is not None and content.facts.count == count)
+        before = len(tape.recording)
+        viewer.until(lambda: recorded(before + 2))  # and it goes on meanwhile
+        newest = tape.recording.snapshots[-1].count
+        tape.player.live()
+        viewer.until(lambda: content.facts.count > newest)
+    finally:
+        viewer.close()
