@@ -1,0 +1,211 @@
+"""Smooth motion: 1M Gaussians, 1920x1080, the last picture moved to the camera while the next one is not drawn yet.
+
+"picture": the error of what is shown against a true render of the same camera, along a drag of which every fourth
+picture is drawn (15 of 60 a second), over the pictures between, without a rim of a twentieth of the width. "stale" is
+the error if the last picture only stood still. "cost": what the parts take the GPU, by themselves. "beside training":
+a viewer in its own process whose camera is dragged all the time, with and without smooth motion, against the same
+training without a viewer just before and just after.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+import splatview
+from benchmarks.gpu import require_gpu, tried
+from benchmarks.gpu.clocks import until
+from benchmarks.gpu.load import Training, train
+from benchmarks.gpu.scenes import ORBIT, SIZE, ball, intrinsics, viewmat
+from benchmarks.gpu.smooth_driver import VARIABLE
+from benchmarks.gpu.viewer import Viewer
+from viewer_app.cameras import Camera
+from viewer_app.controls import Orbit, Rect
+from viewer_app.renderers.base import RenderOptions
+from viewer_app.scene import GaussianScene
+from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.state import GaussianSettings
+from viewer_app.views.gaussians import GaussianView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.gpu.load import Pace
+
+PICTURES, EVERY = 120, 4
+"""Pictures of the path, and every how many-th is drawn."""
+RIM = SIZE[0] // 20
+WITH, WITHOUT = 4.0, 2.0
+"""Seconds that are measured with a viewer, and without one before and after."""
+COSTS = 60
+"""How often each part is timed."""
+
+
+def run() -> list[dict[str, str]]:
+    require_gpu()
+    rows = tried("picture", _pictures)
+    torch.cuda.empty_cache()
+    return rows + tried("beside training", _beside)
+
+
+# -- the picture's error and what it costs -----------------------------------------------------------------------
+
+
+def _pictures() -> list[dict[str, str]]:
+    raw = ball(1_000_000)
+    scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0], raw["shN"])
+    screen = OffscreenScreen(*SIZE)
+    view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))
+    try:
+        assert view.update(scene)
+        view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
+        view.draw(screen.framebuffer, Rect(0, 0, *SIZE))
+        rows = [_error(screen, view, name, path) for name, path in _paths(view.orbit).items()]
+        return [*rows, _costs(screen, view)]
+    finally:
+        view.close()
+        screen.close()
+
+
+def _paths(orbit: Orbit) -> dict[str, Iterator[Camera]]:
+    """Drags at the speed of a hand: cameras of 60 pictures a second."""
+    def along(move: Callable[[Orbit, float], None]) -> Iterator[Camera]:
+        moved = orbit.copy()
+        for i in range(PICTURES):
+            move(moved, math.cos(2 * math.pi * i / PICTURES))
+            yield moved.camera(*SIZE)
+
+    height = SIZE[1]
+    return {"orbit, 60 degrees/s": along(lambda o, s: o.orbit(math.radians(s), math.radians(s / 5))),
+            "pan, 1 height/s": along(lambda o, s: o.pan(s * height / 60, 0.0, height)),
+            "nearer, 50 %/s": along(lambda o, s: o.dolly(1 - s / 120, SIZE[0] / 2, height / 2, Rect(0, 0, *SIZE)))}
+
+
+def _error(screen: OffscreenScreen, view: GaussianView, name: str, path: Iterator[Camera]) -> dict[str, str]:
+    picture, options = view.picture, view.options
+    moved_db: list[float] = []
+    stale_db: list[float] = []
+    cameras = list(path)
+    for first in range(0, len(cameras), EVERY):
+        camera, *between = cameras[first:first + EVERY]
+        picture.render_later(camera, options, (camera.key, options, view.content.loads))
+        view.content.land(wait=True)
+        assert picture.known, "the picture has no depth"
+        last = _shown(screen, view, None)
+        for camera, moved in [(camera, _shown(screen, view, camera)) for camera in between]:
+            true = _true(view, camera)
+            moved_db.append(_psnr(moved, true))
+            stale_db.append(_psnr(last, true))
+    return {"what": f"picture: {name}", "dB, median": f"{statistics.median(moved_db):.1f}",
+            "dB, worst": f"{min(moved_db):.1f}", "dB, stale": f"{statistics.median(stale_db):.1f}"}
+
+
+def _shown(screen: OffscreenScreen, view: GaussianView, towards: Camera | None) -> np.ndarray:
+    rect = Rect(0, 0, *SIZE)
+    view.picture.draw(screen.framebuffer, rect, (0.0, 0.0, 0.0), view.settings,
+                      None if towards is None else (towards, view.orbit.distance))
+    return screen.pixels()[RIM:-RIM, RIM:-RIM, :3].astype(np.float32)
+
+
+def _true(view: GaussianView, camera: Camera) -> np.ndarray:
+    pixels = view.content.renderer.render(camera, RenderOptions(depth=False)).pixels()
+    return (pixels.color[RIM:-RIM, RIM:-RIM] * 255).clip(0, 255)
+
+
+def _psnr(a: np.ndarray, b: np.ndarray) -> float:
+    return float(20 * np.log10(255 / max(np.sqrt(np.mean((a - b) ** 2)), 1e-6)))
+
+
+def _costs(screen: OffscreenScreen, view: GaussianView) -> dict[str, str]:
+    """Milliseconds of the GPU, waited for."""
+    content, picture, rect = view.content, view.picture, Rect(0, 0, *SIZE)
+    orbit, options = view.orbit.copy(), view.options
+
+    def camera() -> Camera:
+        orbit.orbit(0.003, 0.0)
+        return orbit.camera(*SIZE)
+
+    def finish() -> None:
+        torch.cuda.synchronize()
+        screen.ctx.finish()
+
+    def plain() -> None:
+        picture.render(it := camera(), options, (it.key, options, content.loads))
+
+    def later() -> None:
+        picture.render_later(it := camera(), options, (it.key, options, content.loads))
+        content.land(wait=True)
+
+    def compose() -> None:
+        picture.draw(screen.framebuffer, rect, (0.0, 0.0, 0.0), view.settings)
+
+    def warp() -> None:
+        picture.draw(screen.framebuffer, rect, (0.0, 0.0, 0.0), view.settings, (camera(), orbit.distance))
+
+    row = {"what": "cost, ms: finished, one at a time"}
+    for name, do in (("render", plain), ("with depth, brought", later), ("lay on the screen", compose),
+                     ("move and lay", warp)):
+        times = []
+        for _ in range(COSTS):
+            finish()
+            begin = time.perf_counter()
+            do()
+            finish()
+            times.append((time.perf_counter() - begin) * 1e3)
+        row[name] = f"{statistics.median(times):.2f}"
+    return row
+
+
+# -- beside a training -------------------------------------------------------------------------------------------
+
+
+def _beside() -> list[dict[str, str]]:
+    training = Training()
+    train(training, 1.5)
+    without = [train(training, WITHOUT)]
+    rows = []
+    try:
+        splatview.publish(training.scene, step=training.steps)
+        for what, smooth, options in (("budget 0.1, smooth motion", True, ("--gpu-budget", "0.1")),
+                                      ("budget 0.1, without", False, ("--gpu-budget", "0.1")),
+                                      ("budget 1, smooth motion", True, ("--gpu-budget", "1")),
+                                      ("budget 1, without", False, ("--gpu-budget", "1"))):
+            rows += tried(what, lambda what=what, smooth=smooth, options=options: [
+                _with_viewer(training, what, smooth, options, without)])
+    finally:
+        splatview.close()
+    return rows
+
+
+def _with_viewer(training: Training, what: str, smooth: bool, options: tuple[str, ...],
+                 without: list[Pace]) -> dict[str, str]:
+    def publish(_: int = 0) -> None:
+        splatview.publish(training.scene, step=training.steps)
+
+    def step() -> None:
+        training.step()
+        publish()
+
+    env = {VARIABLE: "1" if smooth else "0"}
+    with Viewer(*options, "--max-fps", "60", env=env, program="benchmarks.gpu.smooth_driver") as viewer:
+        viewer.ready(step)
+        viewer.ask("closer", distance=ORBIT)
+        until("the viewer to come closer", lambda: abs(viewer.ask("state")["distance"] - ORBIT) < 0.01, 10, step)
+        viewer.ask("hands", how="drag")
+        train(training, 1.2, publish)  # until speeds have settled
+        viewer.ask("begin")
+        pace = train(training, WITH, publish)
+        report = viewer.ask("report")
+    without.append(train(training, WITHOUT))
+    ratio = pace.rate / ((without[-2].rate + without[-1].rate) / 2)
+    sizes = ", ".join(f"{size} ({count})" for size, count in report["sizes"])
+    share = report["gpu_share"]
+    return {"what": f"beside training: {what}", "training speed": f"{ratio:.3f} ({pace.rate:.1f} steps/s)",
+            "images/s": f"{report['pictures_s']:.1f}", "of the scene/s": f"{report['moved_s']:.1f}",
+            "their size": sizes, "longest gap, ms": f"{report['gap_ms']:.0f}",
+            "GPU share by itself": "no limit" if share is None else f"{share:.0%}"}
