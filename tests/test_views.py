@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
+from frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples, scalar_rows, scalars_frame
 from snapshot_cases import small_snapshot
+from training_camera_cases import cameras_frame
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 import viewer_app.views
@@ -30,13 +31,17 @@ SAMPLES: dict[str, Callable[..., Any]] = {
     "image": lambda **more: image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(1)), **more),
     "gaussians": lambda **more: gaussian_frame(**more),
     "memory": lambda **more: memory_frame(**more),
+    "scalars": lambda **more: scalars_frame(**more),
     "snapshot": lambda: small_snapshot(0),
+    "cameras": lambda **more: cameras_frame(**more),
 }
 OTHERS: dict[str, Callable[..., Any]] = {
     "image": lambda **more: image_frame(torch.zeros(7, 9, dtype=torch.uint8), **more),
     "gaussians": lambda **more: gaussian_frame(cloud(50, seed=3), **more),
     "memory": lambda **more: memory_frame(memory_samples(50, 1.0), **more),
+    "scalars": lambda **more: scalars_frame(scalar_rows(90, 1), **more),
     "snapshot": lambda: small_snapshot(1),
+    "cameras": lambda **more: cameras_frame(3, distance=2.0, **more),
 }
 STREAMS = [kind for kind in KINDS if kind != "snapshot"]
 """The kinds of which trainers publish frames."""
@@ -159,4 +164,4 @@ def test_close_is_idempotent(view: View) -> None:
 
 def test_other_kinds_have_no_view(screen: OffscreenScreen) -> None:
     with pytest.raises(ViewerError, match="legal are image, gaussians"):
-        make_view("scalars", screen.ctx, ViewSettings())
+        make_view("thoughts", screen.ctx, ViewSettings())

@@ -10,6 +10,7 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
 from viewer_app import imgui_compat, theme
+from viewer_app.controls import ZOOM_STEP
 from viewer_app.scalars.columns import Axis, Columns, columns, limits, ticks
 from viewer_app.scalars.words import value_text
 
@@ -82,6 +83,8 @@ class Plots:
             title = imgui.get_text_line_height_with_spacing()
             height = min(max((room.y - (gap.y + title) * rows) / rows, _LOW * scale), max(_HIGH * scale, room.y * 0.6))
             _style(scale)
+            wheel = min(abs(imgui.get_io().mouse_wheel), 10.0)  # ImPlot asks only which way it turned
+            implot.get_input_map().zoom_rate = 0.5 * (ZOOM_STEP**wheel - 1)
             imgui.push_style_var(imgui.StyleVar_.item_spacing, ImVec2(gap.x, imgui.get_style().item_spacing.y))
             for i, (name, curves) in enumerate(plots.items()):
                 if i % across:
