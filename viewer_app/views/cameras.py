@@ -336,7 +336,7 @@ class CamerasView(Steady, Simple):
         cameras, number = self._cameras, self.hovered
         if cameras is None or number is None or number >= len(cameras) or not cameras.fine[number]:
             return ""
-        x, y, z = cameras.positions[number]
+        x, y, z = cameras.positions[number].round(6) + 0.0
         return f"{cameras.called(number)}   at {x:.3g}, {y:.3g}, {z:.3g}"
 
     @property

@@ -56,6 +56,8 @@ class Frustums(Tool):
         """How large frustums are, times what fits."""
         self.hovered: int | None = None
         """The camera under the pointer."""
+        self.last = 0
+        """The camera that was looked through last."""
         self.following = False
         """Whether one looks through the camera that is trained with."""
         self.through = Through(view)
@@ -105,7 +107,9 @@ class Frustums(Tool):
     def enter(self, index: int, seconds: float | None = None) -> None:
         """Look through a camera; one that there is not, or that is none, says so."""
         content = self.content
-        if content is not None and not self.through.enter(content, index, seconds):
+        if content is not None and self.through.enter(content, index, seconds):
+            self.last = index
+        elif content is not None and self.view.content.facts is not None:
             self.view.desk.say(f"Camera {index} is no camera: its matrix is no pose")
         self.hovered, self._dirty = None, True
 

@@ -155,17 +155,16 @@ def panel(tool: Frustums, content: CamerasContent) -> bool:
         if following != tool.following:
             tool.follow(following)
     changed = before != (tool.shown, tool.pictures, tool.size, tool.following)
-    ui.row("Camera")
-    index = -1 if through.index is None else through.index
-    edited, value = imgui.input_int("##camera", index, 1, 10, imgui.InputTextFlags_.enter_returns_true)
-    imgui.set_item_tooltip(f"Look through this one, 0 to {len(cameras) - 1}")
-    if edited and value != index and 0 <= value < len(cameras):
+    ui.row("Look through")
+    edited, value = imgui.input_int("##camera", tool.last, 1, 10, imgui.InputTextFlags_.enter_returns_true)
+    imgui.set_item_tooltip(f"The number of a camera, 0 to {len(cameras) - 1}, and Enter")
+    if edited and value != through.index and 0 <= value < len(cameras):
         tool.following = False
         tool.enter(value)
         changed = True
-    if through.index is None:
+    if through.index is None or tool.view.rect.width >= _MEDIUM * tool.view.desk.scale:
         return changed
-    how = through.how
+    how = through.how  # for which the bar has no room
     through.how = ui.choice("Compare", through.how, HOWS)
     changed |= how != through.how
     if through.how == "photo":

@@ -1,0 +1,80 @@
+"""The cameras of a training over its scene: click one to look through it, at the photograph and what is rendered.
+
+Run `splatview serve` in another terminal, before or after this.
+
+A ball of Gaussians is fitted to photographs of a ball: their colours learn, so that the PSNR that the viewer shows of
+each photograph rises. The photographs are computed, ray by ray.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+
+import torch
+
+import splatview
+
+COUNT, WIDTH, HEIGHT = 24, 320, 240
+
+
+def cameras() -> tuple[torch.Tensor, torch.Tensor]:
+    """(N, 4, 4) world to camera in OpenCV axes, in a ring around the ball, and (3, 3) intrinsics."""
+    views = torch.eye(4).repeat(COUNT, 1, 1)
+    for i in range(COUNT):
+        turn, height = 2 * math.pi * i / COUNT, 0.8 * math.sin(3 * 2 * math.pi * i / COUNT)
+        position = torch.tensor([3.5 * math.sin(turn), height, 3.5 * math.cos(turn)])
+        forward = -position / position.norm()
+        right = torch.linalg.cross(forward, torch.tensor([0.0, -1.0, 0.0]))
+        right = right / right.norm()
+        views[i, :3, :3] = torch.stack([right, torch.linalg.cross(forward, right), forward])
+        views[i, :3, 3] = -views[i, :3, :3] @ position
+    return views, torch.tensor([[300.0, 0, WIDTH / 2], [0, 300, HEIGHT / 2], [0, 0, 1]])
+
+
+def color_of(normals: torch.Tensor) -> torch.Tensor:
+    """RGB in [0, 1] of the ball's surface."""
+    stripes = 0.5 + 0.5 * torch.sin(9 * normals[..., 1:2])
+    return (0.5 + 0.45 * normals) * (0.55 + 0.45 * stripes)
+
+
+def photograph(view: torch.Tensor, K: torch.Tensor) -> torch.Tensor:
+    """(H, W, 3) what a camera sees of the ball, on black."""
+    y, x = torch.meshgrid(torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5, indexing="ij")
+    rays = torch.stack([(x - K[0, 2]) / K[0, 0], (y - K[1, 2]) / K[1, 1], torch.ones_like(x)], -1)
+    rays = torch.nn.functional.normalize(rays, dim=-1) @ view[:3, :3]
+    position = -view[:3, :3].T @ view[:3, 3]
+    middle = (rays * position).sum(-1)
+    inside = middle**2 - position.dot(position) + 1
+    hit = position + (-middle - inside.clamp(min=0).sqrt())[..., None] * rays
+    return torch.where((inside > 0)[..., None], color_of(hit), 0.0)
+
+
+def main(steps: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    normals = torch.nn.functional.normalize(torch.randn(20_000, 3, generator=generator), dim=1)
+    splats = {
+        "means": 0.985 * normals, "quats": torch.tensor([1.0, 0, 0, 0]).repeat(len(normals), 1),
+        "scales": torch.full((len(normals), 3), math.log(0.015)), "opacities": torch.full((len(normals),), 4.0),
+        "sh0": torch.zeros(len(normals), 1, 3), "shN": torch.zeros(len(normals), 0, 3),
+    }
+    views, K = cameras()
+    photos = torch.stack([photograph(view, K) for view in views])
+    splatview.publish_cameras(views, K, WIDTH, HEIGHT, photos)
+    wanted = (color_of(normals) - 0.5) / 0.28209479177387814
+    for step in range(steps):
+        camera = step // 20 % COUNT
+        splatview.publish_cameras(current=camera)
+        position = -views[camera, :3, :3].T @ views[camera, :3, 3]
+        seen = (normals @ position > 1)[:, None]  # what lies on this camera's side of the ball
+        splats["sh0"] = splats["sh0"] + 0.02 * torch.where(seen, wanted - splats["sh0"][:, 0], 0.0)[:, None]
+        splatview.publish(splats, "ball", step=step)
+        splatview.wait_while_paused()
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=10_000, help="steps to train")
+    main(parser.parse_args().steps)
