@@ -63,17 +63,13 @@ def up_of_scene(points: np.ndarray, weights: np.ndarray | None = None) -> np.nda
         return None
     points = (points - middle) / radius
     points = points[np.linalg.norm(points, axis=1) < 2.5]
-    best, share = None, _GROUND
     random = np.random.default_rng(0)
     few = points[random.choice(len(points), min(len(points), _FEW), replace=False)]
-    for a, b, c in few[random.integers(len(few), size=(_TRIES, 3))]:
-        normal = np.cross(b - a, c - a)
-        length = np.linalg.norm(normal)
-        if length < 1e-3:
-            continue
-        found = _ground(few, normal / length, float(normal @ a / length))
-        if found is not None and found[0] > share:
-            share, best = found
+    a, b, c = few[random.integers(len(few), size=(_TRIES, 3))].transpose(1, 0, 2)
+    normals = np.cross(b - a, c - a)
+    lengths = np.linalg.norm(normals, axis=1)
+    normals, a = normals[lengths > 1e-3] / lengths[lengths > 1e-3, None], a[lengths > 1e-3]
+    best = _ground(few, normals, (normals * a).sum(axis=1))
     if best is None:
         return None
     normal, offset = best
@@ -86,17 +82,19 @@ def up_of_scene(points: np.ndarray, weights: np.ndarray | None = None) -> np.nda
     return normal
 
 
-def _ground(points: np.ndarray, normal: np.ndarray, offset: float) -> tuple[float, tuple[np.ndarray, float]] | None:
-    """The share of the points that a plane holds, and the plane, its normal away from it; None if as much lies below it
-    as above it: nothing stands on it."""
-    height = points @ normal - offset
-    inside = np.abs(height) < _THICK
-    above, below = int((height >= _THICK).sum()), int((height <= -_THICK).sum())
-    if below > above:
-        normal, offset, above, below = -normal, -offset, below, above
-    if below > 0.25 * above:
+def _ground(points: np.ndarray, normals: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, float] | None:
+    """Which of these planes holds most of the points, with its normal away from it; None if none holds enough, or as
+    much lies below it as above it: nothing stands on it."""
+    heights = points @ normals.T - offsets
+    above, below = (heights >= _THICK).sum(axis=0), (heights <= -_THICK).sum(axis=0)
+    most, least = np.maximum(above, below), np.minimum(above, below)
+    inside = 1 - (most + least) / len(points)
+    share = np.where(least <= 0.25 * most, inside * (1 - least / np.maximum(most, 1)), 0.0)
+    if not len(share) or share.max() <= _GROUND:
         return None
-    return float(inside.mean()) * (1 - below / max(above, 1)), (normal, offset)
+    best = int(np.argmax(share))
+    sign = 1.0 if above[best] >= below[best] else -1.0
+    return sign * normals[best], sign * float(offsets[best])
 
 
 def snapped(up: np.ndarray, degrees: float = 4.0) -> np.ndarray:

@@ -183,10 +183,15 @@ class Sight:
         weights = np.where(self.opacities > _VISIBLE, self.opacities, 0.0)  # NaN counts as invisible
         return weights if weights.any() else None
 
+    @functools.cached_property
+    def bounds(self) -> tuple[np.ndarray, float]:
+        """The middle (3,) of what can be seen, and its radius."""
+        return bounds(self.means, self.weights)
+
     @property
     def middle(self) -> np.ndarray:
         """(3,) the middle of what can be seen."""
-        return bounds(self.means, self.weights)[0]
+        return self.bounds[0]
 
     def camera(self, width: int, height: int, up: Any) -> Camera:
         """The camera from which the scene is seen whole, in the middle of the picture.
@@ -199,7 +204,7 @@ class Sight:
     def seen_along(self, rotation: np.ndarray, fov: float, width: int, height: int) -> Camera:
         """As `camera`, but in the direction in which another one looks: `rotation` (3, 3) is its world to camera, `fov`
         its vertical angle in degrees."""
-        center, radius = bounds(self.means, self.weights)
+        center, radius = self.bounds
         half = math.radians(fov) / 2
         half = min(half, math.atan(math.tan(half) * width / height))
         distance = radius / math.sin(half)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,17 @@ _LEAST = 260.0
 _COLORS = (0.90, 0.36, 0.38), (0.45, 0.72, 0.30), (0.30, 0.56, 0.93)
 """Of x, y and z, as everybody paints them; over pictures, so the same in dark and light."""
 _AXES = tuple((axis, sign) for axis in range(3) for sign in (1, -1))
+_ENDS = np.array([np.eye(3)[axis] * sign for axis, sign in _AXES]).T
+_DARK = 0.05, 0.05, 0.06
+"""Of the letters on them."""
+
+
+@functools.lru_cache(maxsize=512)
+def _color(rgb: tuple[float, float, float], percent: int) -> int:
+    """A colour for imgui's draw lists, so opaque."""
+    from imgui_bundle import ImVec4, imgui
+
+    return imgui.color_convert_float4_to_u32(ImVec4(*rgb, percent / 100))
 
 
 class Gizmo:
@@ -30,6 +42,8 @@ class Gizmo:
         self._over: int | None = None
         """Which of `_AXES` the pointer is over."""
         self._pressed = False
+        self._letters: tuple[float, list[tuple[float, float]]] = (0.0, [])
+        """The scale, and half the extents of X, Y and Z in pixels."""
 
     @property
     def shown(self) -> bool:
@@ -52,8 +66,8 @@ class Gizmo:
     def _dots(self, middle: tuple[float, float, float]) -> np.ndarray:
         """(6, 3) x and y in pixels and depth, those of `_AXES`."""
         x, y, scale = middle
-        ends = self._navigate.view.orbit.rotation @ np.array([np.eye(3)[a] * s for a, s in _AXES]).T
-        return np.stack([x + ends[0] * _RADIUS * scale, y + ends[1] * _RADIUS * scale, ends[2]], axis=1)
+        dots = (self._navigate.view.orbit.rotation @ _ENDS).T
+        return dots * [_RADIUS * scale, _RADIUS * scale, 1] + [x, y, 0]
 
     def _hit(self, x: float, y: float, rect: Rect) -> int | None:
         middle = self._middle(rect)
@@ -85,30 +99,28 @@ class Gizmo:
         middle = self._middle(rect)
         if middle is None or self._navigate.view.desk.exact:  # pictures to keep are of the scene alone
             return False
-        from imgui_bundle import ImVec2, ImVec4, imgui
+        from imgui_bundle import ImVec2, imgui
 
         from viewer_app import imgui_compat, theme
 
-        draw, dots = imgui.get_background_draw_list(), self._dots(middle)
+        draw, dots = imgui.get_background_draw_list(), self._dots(middle).tolist()
         at, size = ImVec2(middle[0], middle[1]), _DOT * scale
         if self._over is not None:
             draw.add_circle_filled(at, (_RADIUS + _DOT + 4) * scale, theme.u32(theme.BAR, 0.5), 48)
         with imgui_compat.font_size(11.0):
-            for i in np.argsort(-dots[:, 2]):
+            if self._letters[0] != scale:
+                self._letters = scale, [(e.x / 2, e.y / 2) for e in map(imgui.calc_text_size, "XYZ")]
+            for i in sorted(range(len(dots)), key=lambda i: -dots[i][2]):
                 (axis, sign), (x, y, depth) = _AXES[i], dots[i]
-                near = 0.72 - 0.28 * float(depth)
-                color = ImVec4(_COLORS[axis][0], _COLORS[axis][1], _COLORS[axis][2], 1.0)
-                to = ImVec2(float(x), float(y))
+                near, color, to = round(72 - 28 * depth), _COLORS[axis], ImVec2(x, y)
                 if sign > 0:
-                    draw.add_line(at, to, theme.u32(color, near), 2.0 * scale)
-                    draw.add_circle_filled(to, size, theme.u32(color, near), 20)
-                    text = "XYZ"[axis]
-                    extent = imgui.calc_text_size(text)
-                    draw.add_text(ImVec2(round(to.x - extent.x / 2), round(to.y - extent.y / 2)),
-                                  imgui.color_convert_float4_to_u32(ImVec4(0.05, 0.05, 0.06, 0.95)), text)
+                    draw.add_line(at, to, _color(color, near), 2.0 * scale)
+                    draw.add_circle_filled(to, size, _color(color, near), 20)
+                    half = self._letters[1][axis]
+                    draw.add_text(ImVec2(round(x - half[0]), round(y - half[1])), _color(_DARK, 95), "XYZ"[axis])
                 else:
-                    draw.add_circle_filled(to, size * 0.72, theme.u32(color, 0.35 * near), 20)
-                    draw.add_circle(to, size * 0.72, theme.u32(color, 0.9 * near), 20, 1.2 * scale)
+                    draw.add_circle_filled(to, size * 0.72, _color(color, round(0.35 * near)), 20)
+                    draw.add_circle(to, size * 0.72, _color(color, round(0.9 * near)), 20, 1.2 * scale)
                 if i == self._over:
-                    draw.add_circle(to, size + 2 * scale, theme.u32(ImVec4(1, 1, 1, 1), 0.9), 24, 1.5 * scale)
+                    draw.add_circle(to, size + 2 * scale, _color((1.0, 1.0, 1.0), 90), 24, 1.5 * scale)
         return False

@@ -1,0 +1,99 @@
+"""The list of keys: complete, and inside the screen whatever its size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from viewer_app import help as keys
+from viewer_app.controls import Rect
+from viewer_app.help import KEYS, draw_help
+from viewer_app.panel import Panel
+from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.views.base import KeyHelp
+from viewer_app.views.gaussians import GaussianView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def screen() -> Iterator[OffscreenScreen]:
+    made = OffscreenScreen(64, 48)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lines(screen: OffscreenScreen) -> list[KeyHelp]:
+    """What is said over a scene, which has the most keys."""
+    view = GaussianView(screen.ctx)
+    try:
+        return [*view.keys, *KEYS]
+    finally:
+        view.close()
+
+
+def drawn(screen: OffscreenScreen, size: tuple[int, int], scale: float, picture: Rect,
+          lines: list[KeyHelp]) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of what it covers of the screen."""
+    screen.resize(*size, scale)
+    screen.framebuffer.clear(1.0, 1.0, 1.0)
+    panel = Panel(scale)
+    try:
+        for _ in range(2):  # letters are made in the first
+            screen.framebuffer.clear(1.0, 1.0, 1.0)
+            panel.draw_over(screen.framebuffer, lambda _, s: bool(draw_help(picture, s, lines)), scale)
+    finally:
+        panel.close()
+    rows, columns = np.nonzero((screen.pixels()[..., :3] < 250).any(axis=2))
+    return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1
+
+
+@pytest.mark.parametrize(("size", "scale"), [
+    ((1280, 800), 1.0), ((2560, 1440), 2.0), ((900, 620), 1.0), ((700, 480), 1.0), ((780, 1400), 2.0),
+])
+def test_it_fits_into_any_screen(screen: OffscreenScreen, lines: list[KeyHelp], size: tuple[int, int],
+                                 scale: float) -> None:
+    picture = Rect(min(round(280 * scale), size[0] // 2), 0, 0, 0)
+    picture = Rect(picture.x, 0, size[0] - picture.x, size[1] - round(26 * scale))
+    left, top, right, bottom = drawn(screen, size, scale, picture, lines)
+    assert left > 0 and top > 0 and right < size[0] and bottom < size[1]
+    assert right - left > 200 and bottom - top > 200
+    if size[0] >= 1280 * scale:  # in a large one it is in the middle of the picture, and leaves the panel alone
+        assert left > picture.x
+        assert abs((left + right) / 2 - (picture.x + picture.width / 2)) < 3
+
+
+def test_a_tiny_screen_is_no_fault(screen: OffscreenScreen, lines: list[KeyHelp]) -> None:
+    assert drawn(screen, (120, 90), 1.0, Rect(0, 0, 120, 90), lines)[2] <= 120
+    assert drawn(screen, (600, 400), 1.0, Rect(0, 0, 600, 400), lines[:1])[2] < 600
+
+
+def test_groups_come_together_and_the_camera_first() -> None:
+    lines = [KeyHelp("Scene", "A", "a"), KeyHelp("Camera", "B", "b"), KeyHelp("Scene", "C", "c"), *KEYS]
+    groups = keys._grouped(lines)
+    assert [name for name, _ in groups] == ["Camera", "Scene", "Viewer"]
+    assert [line.keys for line in groups[1][1]] == ["A", "C"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
+def test_columns_keep_the_order_and_lose_nothing(screen: OffscreenScreen, lines: list[KeyHelp], count: int) -> None:
+    panel = Panel()
+    found: list[list[keys._Column]] = []
+    try:
+        panel.draw_over(screen.framebuffer, lambda _, s: bool(found.append(keys._columns(keys._grouped(lines), count))),
+                        1.0)
+    finally:
+        panel.close()
+    columns = found[0]
+    assert 1 <= len(columns) <= count
+    assert [group for column in columns for group in column.groups] == keys._grouped(lines)
+
+
+def test_no_key_is_said_twice_for_two_things(lines: list[KeyHelp]) -> None:
+    """But for Escape, which ends whatever there is to end."""
+    said = [line.keys for line in lines if line.keys != "Escape"]
+    assert len(said) == len(set(said))
