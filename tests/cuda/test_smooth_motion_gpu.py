@@ -1,0 +1,170 @@
+"""Smooth motion on a GPU: pictures that come with their depth while nobody waits, and are moved to the camera."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from patience import PATIENCE
+from renderer_cases import read_source
+from view_cases import shown
+
+from viewer_app.cameras import Camera, intrinsics, look_at
+from viewer_app.controls import Rect
+from viewer_app.events import PointerMove, PointerPress
+from viewer_app.governor import Governor
+from viewer_app.gpu_work import GpuWork
+from viewer_app.renderers.base import FAINT, RenderOptions
+from viewer_app.renderers.gsplat import GsplatRenderer
+from viewer_app.scene import GaussianScene
+from viewer_app.screens.offscreen import OffscreenScreen
+from viewer_app.state import GaussianSettings
+from viewer_app.views.gaussians import GaussianView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.cuda
+W, H = 640, 480
+RECT = Rect(0, 0, W, H)
+FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+
+
+@pytest.fixture(name="screen")
+def screen_fixture() -> Iterator[OffscreenScreen]:
+    screen = OffscreenScreen(W, H)
+    yield screen
+    error = screen.ctx.error
+    screen.close()
+    assert error == "GL_NO_ERROR"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever moves the camera rests when the test says so."""
+    monkeypatch.setattr("viewer_app.views.gaussians._REST", 1e6)
+
+
+def ball(n: int = 20_000) -> GaussianScene:
+    """Small Gaussians on a ball, which hide what lies behind them."""
+    g = torch.Generator().manual_seed(0)
+    means = torch.nn.functional.normalize(torch.randn(n, 3, generator=g), dim=-1)
+    rgb = 0.5 + 0.45 * torch.sin(6 * means + torch.arange(3))
+    made = GaussianScene(means.cuda(), torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1).cuda(),
+                         torch.full((n, 3), 0.02).cuda(), torch.full((n,), 0.95).cuda(),
+                         ((rgb - 0.5) / 0.28209479).cuda(), torch.empty(n, 0, 3).cuda(), activated=True, sh_degree=0)
+    torch.cuda.synchronize()
+    return made
+
+
+def psnr(a: np.ndarray, b: np.ndarray) -> float:
+    return 20 * math.log10(255 / max(float(np.sqrt(np.mean((a - b) ** 2.0))), 1e-9))
+
+
+def test_a_picture_is_brought_to_opengl_with_its_depth(screen: OffscreenScreen,
+                                                       wait_until: Callable[..., object]) -> None:
+    renderer = GsplatRenderer(screen.ctx)
+    try:
+        renderer.load(ball())
+        for i in range(6):  # the last ones from a graph, in memory that was used before
+            camera = Camera(look_at((0.2 * i, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+            picture = renderer.render(camera, RenderOptions(depth=True))
+            picture.bring()
+            wait_until(lambda picture=picture: picture.done)
+            brought = picture.brought()
+            if brought is None:  # it had too little room: that is said once
+                assert i == 0
+                continue
+            values, depth = (read_source(screen.ctx, source) for source in brought)
+            p = picture.pixels()
+            assert p.depth is not None
+            np.testing.assert_allclose(values, np.dstack([p.color, p.alpha]), atol=2e-3)
+            there = p.alpha > 2 * FAINT
+            assert there.mean() > 0.1
+            np.testing.assert_allclose(depth[..., 0][there], (p.depth / np.maximum(p.alpha, 1e-6))[there], rtol=1e-4)
+            assert not depth[..., 0][p.alpha < FAINT / 2].any()
+    finally:
+        renderer.close()
+
+
+def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenScreen) -> None:
+    now = [100.0]
+    governor = Governor(0.02, clock=lambda: now[0])
+    governor.shared = True
+    work = GpuWork(screen.ctx, governor)
+    view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf), work=work,
+                        renderer=GsplatRenderer(screen.ctx))
+    still = GaussianView(screen.ctx, GaussianSettings(reproject=False, coarse_ms=math.inf),
+                         renderer=GsplatRenderer(screen.ctx))
+    try:
+        for v in (view, still):
+            v.update(ball())
+            v.use_camera(FRONT)
+            shown(v, screen)
+        governor.took(("scene", W, H), 5.0)
+        view.handle(PointerPress(300, 200, "right"), RECT)
+        known, x, end = False, 300.0, time.monotonic() + PATIENCE
+        while not known:  # the first picture with depth comes
+            assert time.monotonic() < end
+            now[0] += 1.0
+            x += 0.5
+            view.handle(PointerMove(x, 200), RECT)
+            shown(view, screen)
+            view.tick(time.monotonic())
+            known = view.picture.known
+        for _ in range(40):
+            governor.gives(("scene", W, H), "cuda")  # nothing is drawn for some time
+        view.content.land(wait=True)
+        seen = shown(view, screen)
+        of = view.picture.of
+        view.handle(PointerMove(x + 12, 200), RECT)
+        moved = shown(view, screen)
+        assert view.light
+        assert view.picture.of == of
+        camera = view.camera()
+        assert camera is not None
+        still.use_camera(camera)
+        true = shown(still, screen)
+        assert psnr(moved, true) > 33
+        assert psnr(moved, true) > psnr(seen, true) + 8
+        view._moved_at = -math.inf
+        assert view.tick(time.monotonic())
+        assert psnr(shown(view, screen), true) > 50
+    finally:
+        view.close()
+        still.close()
+        work.close()
+
+
+def test_several_who_move_at_once(screen: OffscreenScreen) -> None:
+    """Each sees what it looks at, whatever the renderer is doing for whom."""
+    governor = Governor(1.0)
+    work = GpuWork(screen.ctx, governor)
+    first = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf), work=work,
+                         renderer=GsplatRenderer(screen.ctx))
+    views = [first, first.beside(GaussianSettings(coarse_ms=math.inf))]
+    try:
+        first.update(ball())
+        for v, side in zip(views, (-1, 1), strict=True):
+            v.use_camera(Camera(look_at((4 * side, 0, 0.2), (0, 0, 0)), intrinsics(50, W, H), W, H))
+            shown(v, screen)
+            v.handle(PointerPress(300, 200, "right"), RECT)
+        governor.cost = lambda work: 20.0  # type: ignore[method-assign]  # each is drawn for later
+        for i in range(1, 30):
+            for v in views:
+                v.handle(PointerMove(300 + 2 * i, 200), RECT)
+                shown(v, screen)
+                v.tick(time.monotonic())
+        moved = [shown(v, screen) for v in views]
+        for v, pixels in zip(views, moved, strict=True):
+            v._moved_at = -math.inf
+            assert psnr(pixels, shown(v, screen)) > 28
+        assert psnr(moved[0], moved[1]) < 25
+    finally:
+        for v in views:
+            v.close()
+        work.close()
