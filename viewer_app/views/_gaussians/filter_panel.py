@@ -179,7 +179,7 @@ def _bars(histogram: Histogram, quantity: Quantity, corner: ImVec2, size: ImVec2
     imgui.push_style_color(imgui.Col_.frame_bg, ImVec4(0, 0, 0, 0))
     imgui.push_style_var(imgui.StyleVar_.frame_padding.value, ImVec2(0, 0))
     back = imgui.get_cursor_screen_pos()
-    for values, color in zip(histogram.heights, (theme.FIELD_DOWN, theme.ACCENT), strict=True):
+    for values, color in zip(histogram.heights, (theme.GONE, theme.ACCENT), strict=True):
         imgui.set_cursor_screen_pos(corner)
         imgui.push_style_color(imgui.Col_.plot_histogram, color)
         imgui.push_style_color(imgui.Col_.plot_histogram_hovered, color)
