@@ -170,6 +170,7 @@ def _loop(training: Training, tell: Progress, stop: _Stop) -> float | None:
         if report.step % PREVIEW_EVERY == 0 or report.step == training.options.steps:
             _publish_render(training, preview, report.step)
         share = max(0.05, 1 / report.step)  # views differ: show a running mean
+        splatview.log(report.step, loss=report.loss, psnr=report.psnr)
         loss, psnr = loss + share * (report.loss - loss), psnr + share * (report.psnr - psnr)
         tell("train", step=report.step, of=training.options.steps, loss=loss, psnr=psnr, gaussians=report.count)
     return training.evaluate()
