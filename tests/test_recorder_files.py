@@ -26,8 +26,8 @@ from viewer_app.recorder.files import (
 from viewer_app.recorder.options import RecordOptions
 from viewer_app.recorder.packed import layout, pack
 from viewer_app.recorder.recording import Recording, Snapshot
-from viewer_app.recorder.source import RecordedSource
-from viewer_app.sources import FileSource, entries_of, file_source
+from viewer_app.recorder.source import RecordedSource, entries_of, file_source
+from viewer_app.sources import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

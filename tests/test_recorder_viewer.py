@@ -16,8 +16,9 @@ from viewer_app.app import AppOptions
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
 from viewer_app.recorder.files import read_index, streams_in
 from viewer_app.recorder.options import RecordOptions
+from viewer_app.recorder.source import entries_of, file_source
 from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.sources import StreamSource, entries_of, file_source
+from viewer_app.sources import StreamSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,8 @@ from viewer_app.gpu_memory import GpuMemory
 from viewer_app.matching import first_choice, match_streams
 from viewer_app.memo import Memo
 from viewer_app.overlays import Overlays
-from viewer_app.sources import FileSource, StreamSource, file_source
+from viewer_app.recorder.source import file_source
+from viewer_app.sources import FileSource, StreamSource
 from viewer_app.state import Entry
 from viewer_app.training_cameras.companion import TrainingCameras
 from viewer_app.views import make_view

@@ -51,8 +51,8 @@ class _Viewer:
             _check_runs_can_be_found()
         from viewer_app.app import App, AppOptions
         from viewer_app.memo import Memo, memo_file
+        from viewer_app.recorder.source import entries_of, file_source
         from viewer_app.screens.base import parse_size
-        from viewer_app.sources import entries_of, file_source
 
         size = parse_size(self.size)
         begun = tuple(file_source(path) for path in entries_of(files))  # they are read while the screen is being opened

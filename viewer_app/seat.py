@@ -30,7 +30,8 @@ from viewer_app.governor import after
 from viewer_app.keeping import keep_picture
 from viewer_app.panes import Panes
 from viewer_app.phrases import caption_of
-from viewer_app.sources import StreamSource, entries_of
+from viewer_app.recorder.source import entries_of
+from viewer_app.sources import StreamSource
 from viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ipc.ways import WAYS
 from viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
     import moderngl
@@ -293,24 +293,6 @@ def _gpu_name(uuid: str) -> str:
         index = device_of(uuid)
         _names[uuid] = "" if index is None else str(torch.cuda.get_device_name(index))
     return _names.get(uuid, "")
-
-
-def entries_of(paths: Iterable[Path]) -> list[Path]:
-    """What is to be opened of these: in the place of a folder with recordings each stream's in it."""
-    from viewer_app.recorder.files import streams_in
-
-    return [entry for path in paths for entry in (path.is_dir() and streams_in(path)) or [path]]
-
-
-def file_source(path: Path) -> FileSource:
-    """What begins to read a file, or a folder with what was recorded of a stream."""
-    from viewer_app.recorder.files import is_recording
-
-    if is_recording(path):
-        from viewer_app.recorder.source import RecordedSource
-
-        return RecordedSource(path)
-    return FileSource(path)
 
 
 class FileSource:

@@ -6,16 +6,27 @@ import time
 from typing import TYPE_CHECKING
 
 from viewer_app.errors import FileError
+from viewer_app.recorder.files import is_recording, streams_in
 from viewer_app.recorder.player import Player
 from viewer_app.recorder.recording import Recording
 from viewer_app.sources import FileSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from viewer_app.state import Entry
     from viewer_app.views.base import View
+
+
+def entries_of(paths: Iterable[Path]) -> list[Path]:
+    """What is to be opened of these: in the place of a folder with recordings each stream's in it."""
+    return [entry for path in paths for entry in (path.is_dir() and streams_in(path)) or [path]]
+
+
+def file_source(path: Path) -> FileSource:
+    """What begins to read a file, or a folder with what was recorded of a stream."""
+    return RecordedSource(path) if is_recording(path) else FileSource(path)
 
 
 class RecordedSource(FileSource):
