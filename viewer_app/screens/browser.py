@@ -147,17 +147,16 @@ class BrowserScreen:
         """The page is gone."""
         self._closed = True
         self.wake()
-        self._wake_loop()
 
     # -- in any thread ---------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
         """Another picture may be taken."""
         self.wake()
-        self._wake_loop()
 
     def wake(self) -> None:
         self._mailbox.wake()
+        self._wake_loop()  # which sleeps elsewhere: it polls this screen only in passing
 
     # -- in the thread that draws ----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The axes of the world in a corner of the picture; a click looks along one."""
+"""The axes of the world in the lower left corner of the picture; a click looks along one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class Gizmo:
         if small or not self.shown or self._navigate.view.content.facts is None:
             return None
         reach = (_RADIUS + _DOT + _MARGIN) * scale
-        return rect.x + rect.width - reach, rect.y + reach, scale
+        bars = sum(tool.bar_height() for tool in self._navigate.view.tools.values()) * scale
+        return rect.x + reach, rect.y + rect.height - bars - reach, scale
 
     def _dots(self, middle: tuple[float, float, float]) -> np.ndarray:
         """(6, 3) x and y in pixels and depth, those of `_AXES`."""
