@@ -223,8 +223,7 @@ def test_what_is_filtered_is_counted_and_not_drawn(view: GaussianView, panel: Pa
 
     def counted() -> bool:
         see(view, panel, screen, "Filter")
-        return tool.statistics is not None and not tool._counter.busy and tool._counted is not None and (
-            tool._counted[1] == replace(view.settings.selection, marked=()))
+        return tool.chosen_by == replace(view.settings.selection, marked=())
 
     wait_until(counted)
     assert tool.statistics is not None

@@ -38,12 +38,14 @@ class Filter(Tool):
         super().__init__(view)
         self.statistics: Statistics | None = None
         """The newest that are known."""
+        self.chosen_by: Selection | None = None
+        """The selection by which they were counted."""
         self.export = Export(view)
         self.drag: tuple[str, float] | None = None
         """While a range is drawn: of which quantity, and the end that stays, counted in bins."""
         self.drawn: dict[str, Histogram] = {}
         """What the panel keeps of the last count, by the name of the quantity."""
-        self._counter: Aside[Statistics] = Aside("statistics")
+        self._counter: Aside[tuple[Selection, Statistics]] = Aside("statistics")
         self._counted: tuple[int, Selection] | None = None
         """What was counted last, or is being counted: which scene (`GaussianContent.loads`), and by which selection."""
         self._next = -math.inf
@@ -79,7 +81,7 @@ class Filter(Tool):
         except MemoryError:
             come = None  # there will be another one
         if come is not None:
-            self.statistics, again = come, again or self._shown
+            (self.chosen_by, self.statistics), again = come, again or self._shown
         if self._shown:
             self._count(now)
         return again
@@ -94,7 +96,8 @@ class Filter(Tool):
             return
         self._counted, begin = (content.loads, selection), time.monotonic()
         try:
-            self._counter.ask(count_later(content.renderer.scene(), selection), self.view.desk.wake)
+            tell = count_later(content.renderer.scene(), selection)
+            self._counter.ask(lambda: (selection, tell()), self.view.desk.wake)
         except RendererError:
             pass  # the picture says so
         self._next = now + max(_PERIOD, (time.monotonic() - begin) / _SHARE)
@@ -116,8 +119,7 @@ class Filter(Tool):
         if not self.filters:
             return []
         selection, statistics = replace(self.view.settings.selection, marked=()), self.statistics
-        counted = self._counted is not None and self._counted[1] == selection and not self._counter.busy
-        if statistics is not None and counted:
+        if statistics is not None and self.chosen_by == selection:
             return [f"{statistics.chosen:,} of them shown"]
         return ["filtered"] if replace(selection, box=None, sphere=None) != EVERYTHING else []
 
