@@ -23,12 +23,15 @@ from viewer_app.renderers.kernels import frame
 from viewer_app.renderers.kernels.capacity import SLOTS_MAX, Capacity
 from viewer_app.renderers.kernels.frame import TILE, Kind, Parameters, Scene, draw
 from viewer_app.renderers.reference import ReferenceRenderer
+from viewer_app.selecting import EVERYTHING
 
 if TYPE_CHECKING:
     from viewer_app.cameras import Camera
     from viewer_app.scene import GaussianScene
 
-KERNELS = {"set_frame": False, "shade": True, "fill": False, "gather": False, "pack": False, "blend": True}
+KERNELS = {"set_frame": False, "choose": False, "shade": True, "shade_as": True, "bodies": False, "fill": False,
+           "gather": False, "pack": False, "blend": True, "blend_bodies": True, "blend_rings": True,
+           "blend_points": True, "blend_overdraw": True}
 ALPHA_MIN = 1 / 255
 
 
@@ -53,7 +56,7 @@ class GsplatRules:
         p = means.double() @ R.T + t
         f, c, size = K.diagonal()[:2], K[:2, 2], torch.tensor([width, height], dtype=torch.float64)
         beyond = 0.15 * size / f
-        slope = torch.minimum(torch.maximum(p[:, :2] / p[:, 2:], -(c / f + 2 * beyond)), (size - c) / f + 2 * beyond)
+        slope = torch.minimum(torch.maximum(p[:, :2] / p[:, 2:], -(c / f + beyond)), (size - c) / f + beyond)
         J = torch.zeros(len(p), 2, 3, dtype=torch.float64)
         J[:, 0, 0], J[:, 1, 1] = f[0] / p[:, 2], f[1] / p[:, 2]
         J[:, :, 2] = -f * slope / p[:, 2:]
@@ -131,20 +134,25 @@ class Drawn:
 
 def drawn(own: OnCpu, scene: GaussianScene, camera: Camera, options: RenderOptions, *, slots: int = 4096,
           dtype: torch.dtype = torch.float32, exact: bool = True) -> Drawn:
-    """`exact`: the rasteriser is the stand-in for gsplat's, otherwise the viewer's."""
+    """`exact`: the rasteriser is the stand-in for gsplat's, otherwise the viewer's. The scene is activated if anything
+    is selected."""
     t = {k: torch.from_numpy(np.array(getattr(scene, k))) for k in ("means", "quats", "scales", "opacities")}
     if not scene.activated:
         t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
     sh = torch.cat([torch.from_numpy(scene.sh0)[:, None], torch.from_numpy(scene.shN)], 1).contiguous()
-    tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:])
+    flags = None if options.selection == EVERYTHING else torch.from_numpy(np.asarray(options.selection.flags(scene)))
+    tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:], flags=flags)
     tensors.check(torch.device("cpu"))
     rgba = torch.full((camera.height, camera.width, 4), 7, dtype=dtype)
     depth = torch.full((camera.height, camera.width), 7.0) if options.depth else None
     needed, parameters = torch.full((1,), -1), torch.zeros(ctypes.sizeof(Parameters) // 4)
-    own.launch("set_frame", 1, 64, Parameters.of(camera, rgba, depth, needed.data_ptr()), parameters)
+    settings = Parameters.of(camera, rgba, depth, needed.data_ptr())
+    settings.draw_as(options)
+    own.launch("set_frame", 1, 64, settings, parameters)
     degree = tensors.degree if options.sh_degree is None else options.sh_degree
     kind = Kind(camera.width, camera.height, camera.model, camera.near, camera.far, options.mode == "antialiased",
-                options.depth, degree, rgba.element_size(), slots, exact)
+                options.depth, degree, rgba.element_size(), slots, exact, options.paint, flags is not None,
+                options.scale != 1.0)
     rules = GsplatRules()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Kind, "key_type", own.defines["KEY"])  # both kinds are tried with small pictures

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,6 +70,8 @@ class FrameGraph:
         self._own("short")
         self.exact = exact
         self._scene: Scene | None = None
+        self._flags: torch.Tensor | None = None
+        """Those that graphs know."""
         self._capacity = Capacity()
         with torch.cuda.device(self._device):
             self._parameters = torch.zeros(ctypes.sizeof(Parameters) // 4, device=self._device)
@@ -122,8 +125,19 @@ class FrameGraph:
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._seen.clear()
+            self._flags = None
             self._capacity.at_least(len(means))
         self._scene = scene
+
+    def select(self, flags: torch.Tensor | None) -> None:
+        """See `Frame.select`. The same storage again, or none, keeps the graphs."""
+        if self._scene is None or flags is self._scene.flags:
+            return
+        if flags is not None:
+            if self._flags is not None and self._flags.data_ptr() != flags.data_ptr():
+                self._drop_graphs()
+            self._flags = flags
+        self._scene = replace(self._scene, flags=flags)
 
     def render(self, camera: Camera, options: RenderOptions,
                rgba: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -172,6 +186,7 @@ class FrameGraph:
             self._sees = ()
             self._settings.look(camera)
             self._sees = key
+        self._settings.draw_as(options)
         self._settings.go_to(rgba, depth, self._needed_at + 8 * place)
         self._needed_array[place] = _UNKNOWN
         kind = self._kind(scene, camera, key, options, rgba.element_size())
@@ -191,11 +206,13 @@ class FrameGraph:
               element_size: int) -> Kind:
         """`key`: the camera's."""
         degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
-        wanted = key, options, degree, element_size, self._capacity.slots, self.exact
+        selected = scene.flags is not None
+        wanted = key, options, degree, element_size, self._capacity.slots, self.exact, selected
         if self._last_kind is None or self._last_kind[0] != wanted:
             self._last_kind = wanted, Kind(
                 camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
-                options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots, self.exact)
+                options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots, self.exact,
+                options.paint, selected, options.scale != 1.0)
         return self._last_kind[1]
 
     def overflowed(self) -> bool:

@@ -60,6 +60,8 @@ class GsplatRenderer:
         self.dtype = PRECISIONS[precision]
         self._plainly = ""
         """Why gsplat draws by itself."""
+        self._instead = ""
+        """Why it is something else that was drawn."""
         self._torch = torch
         self._ctx = ctx
         self._plain = plain
@@ -127,8 +129,8 @@ class GsplatRenderer:
     def note(self) -> str:
         """Why drawing is slower than it could be; "" where it is not."""
         if self._plainly or self._closed:
-            return self._plainly
-        return "; ".join(filter(None, (self._frame.failure, self._gaussians.note)))
+            return self._instead or self._plainly
+        return "; ".join(filter(None, (self._frame.failure, self._gaussians.note, self._instead)))
 
     @property
     def bridge(self) -> str:
@@ -250,8 +252,9 @@ class GsplatRenderer:
             viewmat = camera.viewmat.copy()
             viewmat[:3, 3] += viewmat[:3, :3] @ origin
             camera = replace(camera, viewmat=viewmat)
+        flags = self._lending.flags(options.selection)
         try:
-            return self._frame.render(camera, options, target)
+            return self._draw_with(self._frame, flags, camera, options, target)
         except (RendererError, RuntimeError, ValueError) as e:
             if isinstance(self._frame, self._plain_kind) or isinstance(e, self._torch.cuda.OutOfMemoryError):
                 raise
@@ -259,7 +262,13 @@ class GsplatRenderer:
             self._frame.close()
             self._frame = self._plain_kind(self.device)
             self._show_frame()
-            return self._frame.render(camera, options, target)
+            return self._draw_with(self._frame, flags, camera, options, target)
+
+    def _draw_with(self, frame: Frame, flags: torch.Tensor | None, camera: Camera, options: RenderOptions,
+                   target: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        frame.select(flags)
+        options, self._instead = self._possible(frame, options)
+        return frame.render(camera, options, target)
 
     def _overflowed(self) -> bool:
         self._reading.wait()
@@ -304,7 +313,7 @@ class GsplatRenderer:
         if device == self._device:
             return
         from viewer_app.renderers.gpu_stream import OnStream
-        from viewer_app.renderers.gsplat_frame import PlainFrame, make_frame
+        from viewer_app.renderers.gsplat_frame import PlainFrame, make_frame, possible
         from viewer_app.renderers.gsplat_lending import Lending
         from viewer_app.renderers.gsplat_reading import Reading
         from viewer_app.renderers.gsplat_scene import DeviceGaussians
@@ -322,7 +331,7 @@ class GsplatRenderer:
             self._gaussians = DeviceGaussians(device, plain=self._plain)
             self._lending = Lending(self._gaussians, self._stream)
             self._frame, self._plainly = (PlainFrame(device), "") if self._plain else make_frame(device)
-            self._plain_kind = PlainFrame
+            self._plain_kind, self._possible = PlainFrame, possible
             self._show_frame()
 
     def _show_frame(self) -> None:

@@ -5,16 +5,22 @@ Same interface as `frame_graph.FrameGraph`, which takes its place where the view
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
-from viewer_app.renderers.base import EPS_2D
+from viewer_app.errors import RendererError
+from viewer_app.renderers.base import EPS_2D, MARK_COLOR
+from viewer_app.selecting import HIDDEN, MARKED
 
 if TYPE_CHECKING:
     from viewer_app.cameras import Camera
     from viewer_app.renderers.base import RenderOptions
+
+PLAIN_PAINTS = "color", "normals"
+"""What `PlainFrame` can draw."""
 
 
 class Frame(Protocol):
@@ -26,6 +32,11 @@ class Frame(Protocol):
     def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
              sh0: torch.Tensor, shN: torch.Tensor) -> None:
         """The scene from now on: (N, 3), (N, 4), (N, 3), (N,), (N, 3), (N, K-1, 3), float32. Nothing is copied."""
+        ...
+
+    def select(self, flags: torch.Tensor | None) -> None:
+        """(N,) uint8 as `Selection.flags` gives them, for the frames from now on: `RenderOptions.selection` is not
+        looked at. Not copied. None, and after `load` in other places: all are drawn, none stands out."""
         ...
 
     def render(self, camera: Camera, options: RenderOptions,
@@ -48,15 +59,22 @@ class PlainFrame:
         self._device = device
         self.failure = ""
         self._scene: tuple[torch.Tensor, ...] | None = None
+        self._flags: torch.Tensor | None = None
         self._degree = 0
 
     def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
              sh0: torch.Tensor, shN: torch.Tensor) -> None:
         self._degree = {0: 0, 3: 1, 8: 2, 15: 3}[shN.shape[1]]
         self._scene = means, quats, scales, opacities, _together(sh0, shN)
+        self._flags = None
+
+    def select(self, flags: torch.Tensor | None) -> None:
+        self._flags = flags
 
     def render(self, camera: Camera, options: RenderOptions,
                rgba: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if options.paint not in PLAIN_PAINTS:
+            raise RendererError(f"gsplat by itself does not draw {options.paint!r}; it draws {', '.join(PLAIN_PAINTS)}")
         size = camera.height, camera.width
         if rgba is None:
             rgba = torch.empty((*size, 4), dtype=torch.float32, device=self._device)
@@ -65,8 +83,14 @@ class PlainFrame:
         from gsplat import rasterization
 
         means, quats, scales, opacities, colors = self._scene
-        degree = self._degree if options.sh_degree is None else min(options.sh_degree, self._degree)
+        degree: int | None = self._degree if options.sh_degree is None else min(options.sh_degree, self._degree)
         viewmat, K = _upload(camera, self._device)
+        if self._flags is not None or options.paint == "normals":
+            colors, degree = self._colors(options, viewmat[0], camera.model == "ortho", degree), None
+        if self._flags is not None:
+            opacities = opacities.masked_fill((self._flags & HIDDEN).bool(), 0.0)
+        if options.scale != 1.0:
+            scales = scales * options.scale
         picture, alphas, _ = rasterization(
             means, quats, scales, opacities, colors, viewmat, K, camera.width, camera.height, near_plane=camera.near,
             far_plane=camera.far, eps2d=EPS_2D, sh_degree=degree, packed=False,
@@ -75,11 +99,44 @@ class PlainFrame:
         rgba[..., 3:].copy_(alphas[0])
         return rgba, picture[0, ..., 3].contiguous() if options.depth else None
 
+    def _colors(self, options: RenderOptions, viewmat: torch.Tensor, ortho: bool, degree: int) -> torch.Tensor:
+        """(N, 3) RGB: normals or what spherical harmonics make, with marks."""
+        from gsplat import quat_scale_to_covar_preci, spherical_harmonics
+
+        assert self._scene is not None
+        means, quats, scales, _, colors = self._scene
+        rotation = viewmat[:3, :3]
+        if options.paint == "normals":
+            shortest = torch.nn.functional.one_hot(scales.argmin(-1), 3).to(scales.dtype)
+            # n n^T is what is left of a covariance with this axis only: of it, the column with the largest entry is n.
+            covariance: Any = quat_scale_to_covar_preci(quats, shortest, True, False, False)[0]
+            column = covariance.diagonal(dim1=1, dim2=2).argmax(-1)
+            n = covariance.gather(2, column[:, None, None].expand(-1, 3, 1))[..., 0]
+            n = torch.nn.functional.normalize(n, dim=-1) @ rotation.T
+            towards = n[:, 2] if ortho else (n * (means @ rotation.T + viewmat[:3, 3])).sum(-1)
+            rgb = 0.5 + 0.5 * torch.where(towards[:, None] > 0, -n, n)
+        else:
+            position = -rotation.T @ viewmat[:3, 3]
+            rgb = (spherical_harmonics(degree, means - position, colors) + 0.5).clamp_min(0.0)
+        if self._flags is not None:
+            marked = (self._flags & MARKED).bool()[:, None]
+            rgb = torch.where(marked, (rgb + rgb.new_tensor(MARK_COLOR)) / 2, rgb)
+        return rgb
+
     def overflowed(self) -> bool:
         return False
 
     def close(self) -> None:
-        self._scene = None
+        self._scene = self._flags = None
+
+
+def possible(frame: Frame, options: RenderOptions) -> tuple[RenderOptions, str]:
+    """What this frame can draw instead of what it cannot, and why; "" where it can."""
+    if not isinstance(frame, PlainFrame) or options.paint in PLAIN_PAINTS:
+        return options, ""
+    return replace(options, paint="color"), (
+        f"gsplat by itself does not draw {options.paint!r}, so colour is shown; it draws {', '.join(PLAIN_PAINTS)}; "
+        "SPLATVIEW_RENDERER=gl draws all of them")
 
 
 def make_frame(device: torch.device) -> tuple[Frame, str]:

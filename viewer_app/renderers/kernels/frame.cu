@@ -17,6 +17,12 @@ typedef long long i64;
 
 constexpr int TILE = 16;             // pixels a side
 constexpr float ALPHA_MIN = 1.0f / 255.0f;
+// What is drawn of a Gaussian, and the numbers of it: `RenderOptions.paint` and base.py.
+enum Paint { COLOR, NORMALS, BODIES, RINGS, POINTS, OVERDRAW };
+constexpr float BODY_SIGMAS = 2.0f, RING_PX = 1.5f, RING_INSIDE = 0.06f, AMBIENT = 0.25f;
+__device__ const float MARK_COLOR[3] = {1.0f, 0.25f, 0.85f};
+__device__ const float LIGHT[3] = {-0.4f, -0.6f, -0.69282032f};
+constexpr int HIDDEN = 1, MARKED = 2;  // bits of `Selection.flags`
 constexpr KEY NO_TILE = sizeof(KEY) == 2 ? 0x7fff : 0x7fffffff;  // sorts behind every tile
 
 // What changes from frame to frame. Mirrored by `Parameters` in frame.py.
@@ -24,6 +30,8 @@ struct Frame {
     float viewmat[16];               // world to camera, by rows
     float intrinsics[9];             // K by rows
     float position[3];               // of the camera in the world
+    float scale;                     // of standard deviations, where Gaussians are scaled
+    float point_reach;               // where points end, pixels from their centre
     u64 rgba;                        // where the picture goes: height, width, 4
     u64 depth;                       // float height, width; 0: not wanted
     u64 needed;                      // i64: how many pairs the frame has, in pinned host memory
@@ -35,6 +43,14 @@ struct __align__(16) Footprint {
     float a, b, c;                   // conic: sigma = (a dx^2 + c dy^2) / 2 + b dx dy
     float opacity;
     u16 x0, y0, x1, y1;              // box of tiles, ends excluded
+};
+
+// The surface of a Gaussian drawn as a body: see `Bodies` in reference_paints.py.
+struct __align__(16) Body {
+    float l11, l12, l22, thickness;  // whitening, by rows, of an offset in pixels
+    float slope[2];
+    float normals[9];                // rows
+    float unused;
 };
 
 struct Span { int begin, end; };     // tile columns, end excluded
@@ -128,12 +144,61 @@ extern "C" __global__ void set_frame(const Frame frame, Frame *out) {
     if (i < sizeof(Frame) / 4) ((u32 *)out)[i] = ((const u32 *)&frame)[i];
 }
 
-// One thread per Gaussian, blocks of 128. `counts`: how many tiles; `keys`: depth, or infinity out of sight.
-extern "C" __global__ void __launch_bounds__(128) shade(
+// What `shade` needs to know for anything but colours of all Gaussians.
+struct Other {
+    int paint, ortho, width, height;  // of the picture
+    const u8 *flags;                 // of each Gaussian, or null
+    const float *quats, *scales;
+};
+
+// The camera's view of a direction.
+__device__ void turned(const float *viewmat, const float *v, float *out) {
+    for (int r = 0; r < 3; ++r) out[r] = viewmat[4 * r] * v[0] + viewmat[4 * r + 1] * v[1] + viewmat[4 * r + 2] * v[2];
+}
+
+// The axes of a Gaussian in the world: columns.
+__device__ void axes_of(const float *q, float *out) {
+    const float scale = rsqrtf(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]);
+    const float w = q[0] * scale, x = q[1] * scale, y = q[2] * scale, z = q[3] * scale;
+    out[0] = 1 - 2 * (y * y + z * z), out[1] = 2 * (x * y - w * z), out[2] = 2 * (x * z + w * y);
+    out[3] = 2 * (x * y + w * z), out[4] = 1 - 2 * (x * x + z * z), out[5] = 2 * (y * z - w * x);
+    out[6] = 2 * (x * z - w * y), out[7] = 2 * (y * z + w * x), out[8] = 1 - 2 * (x * x + y * y);
+}
+
+// The shortest axis of Gaussian `i` as a colour.
+__device__ void normal_color(const Frame *frame, const Other &other, const float *means, int i, float *rgb) {
+    const float *const s = other.scales + 3 * (i64)i, *const V = frame->viewmat;
+    const int k = s[0] <= s[1] && s[0] <= s[2] ? 0 : s[1] <= s[2] ? 1 : 2;
+    float axes[9], p[3], n[3];
+    axes_of(other.quats + 4 * (i64)i, axes);
+    const float axis[3] = {axes[k], axes[3 + k], axes[6 + k]};
+    turned(V, axis, n);
+    turned(V, means + 3 * (i64)i, p);
+    for (int c = 0; c < 3; ++c) p[c] += V[4 * c + 3];
+    const float towards = other.ortho ? n[2] : n[0] * p[0] + n[1] * p[1] + n[2] * p[2];
+    for (int c = 0; c < 3; ++c) rgb[c] = 0.5f + (towards > 0.0f ? -0.5f : 0.5f) * n[c];
+}
+
+// What is drawn of Gaussians that are not drawn by their density. False: nothing.
+__device__ bool reshape(Footprint &f, const Frame *frame, const Other &other, const float *mean, int tiles_x,
+                        int tiles_y) {
+    if (other.paint == BODIES || other.paint == RINGS) f.opacity = ALPHA_MIN * expf(0.5f * BODY_SIGMAS * BODY_SIGMAS);
+    if (other.paint != POINTS) return true;
+    if (!(mean[0] >= 0.0f && mean[0] < other.width && mean[1] >= 0.0f && mean[1] < other.height)) return false;
+    const float reach = frame->point_reach, steep = -2.0f * __logf(ALPHA_MIN) / (reach * reach);
+    const float conic[3] = {steep, 0.0f, steep};
+    const int radius[2] = {(int)reach + 1, (int)reach + 1};
+    f = footprint(mean, conic, radius, 1.0f, tiles_x, tiles_y);
+    return true;
+}
+
+// See `shade`. MORE: what `other` says.
+template <bool MORE>
+__device__ void shaded(
     int n, const Frame *frame, const float *means, const float *opacities, const float *compensations,
     const float *sh0, i64 sh0_stride, const float *shN, i64 shN_stride, int degree, const int *radii,
     const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, int channels,
-    Footprint *footprints, float *keys, i64 *counts, float *colors, float *weights) {
+    Footprint *footprints, float *keys, i64 *counts, float *colors, float *weights, const Other &other) {
     __shared__ float staged[128 * 45];
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     const int first = i - threadIdx.x % 32;
@@ -141,8 +206,10 @@ extern "C" __global__ void __launch_bounds__(128) shade(
     float opacity = 0.0f;
     if (i < n && radii[2 * i] > 0 && radii[2 * i + 1] > 0) {
         opacity = opacities[i] * (compensations ? compensations[i] : 1.0f);
-        const Footprint f = footprint(means2d + 2 * i, conics + 3 * i, radii + 2 * i, opacity, tiles_x, tiles_y);
-        for (int row = f.y0; row < f.y1; ++row) {
+        Footprint f = footprint(means2d + 2 * i, conics + 3 * i, radii + 2 * i, opacity, tiles_x, tiles_y);
+        bool there = true;
+        if constexpr (MORE) there = reshape(f, frame, other, means2d + 2 * i, tiles_x, tiles_y);
+        for (int row = f.y0; row < f.y1 && there; ++row) {
             const Span span = row_span(f, row);
             count += max(span.end - span.begin, 0);
         }
@@ -161,6 +228,16 @@ extern "C" __global__ void __launch_bounds__(128) shade(
     __syncwarp();
     if (!count) return;
     if (weights) weights[i] = opacity;
+    float *const rgb = colors + (i64)i * channels;
+    if (channels == 4) rgb[3] = depths[i];
+    if constexpr (MORE) {
+        if (other.paint == NORMALS) {
+            normal_color(frame, other, means, i, rgb);
+            if (other.flags && other.flags[i] & MARKED)
+                for (int c = 0; c < 3; ++c) rgb[c] = 0.5f * (rgb[c] + MARK_COLOR[c]);
+            return;
+        }
+    }
     float x = means[3 * i] - frame->position[0], y = means[3 * i + 1] - frame->position[1];
     float z = means[3 * i + 2] - frame->position[2];
     const float scale = rsqrtf(x * x + y * y + z * z);
@@ -168,9 +245,106 @@ extern "C" __global__ void __launch_bounds__(128) shade(
     const float *const rest = mine + threadIdx.x % 32 * pitch;
     for (int c = 0; c < 3; ++c) {
         const float value = harmonics(degree, x, y, z, sh0[i * sh0_stride + c], rest + c);
-        colors[(i64)i * channels + c] = fmaxf(value + 0.5f, 0.0f);
+        rgb[c] = fmaxf(value + 0.5f, 0.0f);
+        if constexpr (MORE)
+            if (other.flags && other.flags[i] & MARKED) rgb[c] = 0.5f * (rgb[c] + MARK_COLOR[c]);
     }
-    if (channels == 4) colors[(i64)i * 4 + 3] = depths[i];
+}
+
+// One thread per Gaussian, blocks of 128. `counts`: how many tiles; `keys`: depth, or infinity out of sight.
+extern "C" __global__ void __launch_bounds__(128) shade(
+    int n, const Frame *frame, const float *means, const float *opacities, const float *compensations,
+    const float *sh0, i64 sh0_stride, const float *shN, i64 shN_stride, int degree, const int *radii,
+    const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, int channels,
+    Footprint *footprints, float *keys, i64 *counts, float *colors, float *weights) {
+    shaded<false>(n, frame, means, opacities, compensations, sh0, sh0_stride, shN, shN_stride, degree, radii, means2d,
+                  conics, depths, tiles_x, tiles_y, channels, footprints, keys, counts, colors, weights, Other());
+}
+
+// The same for another paint, or with marks. `quats`, `scales`: as they are, not scaled.
+extern "C" __global__ void __launch_bounds__(128) shade_as(
+    int n, const Frame *frame, const float *means, const float *opacities, const float *compensations,
+    const float *sh0, i64 sh0_stride, const float *shN, i64 shN_stride, int degree, const int *radii,
+    const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, int channels,
+    Footprint *footprints, float *keys, i64 *counts, float *colors, float *weights, int paint, int ortho, int width,
+    int height, const u8 *flags, const float *quats, const float *scales) {
+    const Other other = {paint, ortho, width, height, flags, quats, scales};
+    shaded<true>(n, frame, means, opacities, compensations, sh0, sh0_stride, shN, shN_stride, degree, radii, means2d,
+                 conics, depths, tiles_x, tiles_y, channels, footprints, keys, counts, colors, weights, other);
+}
+
+// What gsplat is to project, one thread per Gaussian: opacity 0 of what is hidden, 1 of what can be seen at all if
+// opacity counts no further (`shaped`); and scales times the frame's, if they are asked for.
+extern "C" __global__ void choose(int n, const Frame *frame, const float *opacities, const float *scales,
+                                  const u8 *flags, int shaped, float *out_opacities, float *out_scales) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const float opacity = opacities[i];
+    const bool hidden = flags && flags[i] & HIDDEN;
+    out_opacities[i] = hidden ? 0.0f : !shaped ? opacity : opacity >= ALPHA_MIN ? 1.0f : 0.0f;
+    if (out_scales)
+        for (i64 k = 3 * (i64)i; k < 3 * (i64)i + 3; ++k) out_scales[k] = scales[k] * frame->scale;
+}
+
+// The surfaces of those that are seen, one thread per Gaussian. `model`: 0 pinhole, 1 ortho, 2 fisheye; `blur` as
+// gsplat's eps2d.
+extern "C" __global__ void bodies(int n, const Frame *frame, const float *means, const float *quats,
+                                  const float *scales, const i64 *counts, int model, int width, int height, float blur,
+                                  Body *out) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n || counts[i] == 0) return;
+    const float *const V = frame->viewmat, *const K = frame->intrinsics;
+    const float fx = K[0], fy = K[4], cx = K[2], cy = K[5];
+    float p[3], axes[9], m[3][3];  // by rows of the camera's axes, columns of the Gaussian's
+    turned(V, means + 3 * (i64)i, p);
+    for (int c = 0; c < 3; ++c) p[c] += V[4 * c + 3];
+    axes_of(quats + 4 * (i64)i, axes);
+    for (int k = 0; k < 3; ++k) {
+        const float s = scales[3 * (i64)i + k];
+        const float axis[3] = {axes[k] * s, axes[3 + k] * s, axes[6 + k] * s};
+        float column[3];
+        turned(V, axis, column);
+        for (int r = 0; r < 3; ++r) m[r][k] = column[r];
+    }
+    float J[2][3] = {{fx, 0.0f, 0.0f}, {0.0f, fy, 0.0f}};
+    if (model == 0) {
+        const float beyond_x = 0.15f * width / fx, beyond_y = 0.15f * height / fy;
+        J[0][0] = fx / p[2], J[1][1] = fy / p[2];
+        J[0][2] = -J[0][0] * clamped(p[0] / p[2], -(cx / fx + beyond_x), (width - cx) / fx + beyond_x);
+        J[1][2] = -J[1][1] * clamped(p[1] / p[2], -(cy / fy + beyond_y), (height - cy) / fy + beyond_y);
+    } else if (model == 2) {
+        const float tiny = 1e-7f, from_axis = sqrtf(p[0] * p[0] + p[1] * p[1]) + tiny;
+        const float x2 = p[0] * p[0] + tiny, y2 = p[1] * p[1], inverse = 1.0f / (x2 + y2 + p[2] * p[2]);
+        const float across = atan2f(from_axis, p[2]) / from_axis / (x2 + y2), along = p[2] * inverse / (x2 + y2);
+        const float mixed = p[0] * p[1] * (along - across);
+        J[0][0] = fx * (x2 * along + y2 * across), J[0][1] = fx * mixed, J[0][2] = -fx * p[0] * inverse;
+        J[1][0] = fy * mixed, J[1][1] = fy * (y2 * along + x2 * across), J[1][2] = -fy * p[1] * inverse;
+    }
+    float row[2][3];
+    for (int r = 0; r < 2; ++r)
+        for (int k = 0; k < 3; ++k) row[r][k] = J[r][0] * m[0][k] + J[r][1] * m[1][k] + J[r][2] * m[2][k];
+    float xx = 0.0f, xy = 0.0f, yy = 0.0f, zz = 0.0f, rise_x = 0.0f, rise_y = 0.0f, det = 0.0f;
+    for (int k = 0; k < 3; ++k) {
+        xx += row[0][k] * row[0][k], xy += row[0][k] * row[1][k], yy += row[1][k] * row[1][k];
+        zz += m[2][k] * m[2][k], rise_x += row[0][k] * m[2][k], rise_y += row[1][k] * m[2][k];
+        const int a = (k + 1) % 3, b = (k + 2) % 3;
+        const float crossed = row[0][a] * row[1][b] - row[0][b] * row[1][a];
+        det += crossed * crossed;  // by Cauchy and Binet: exact for thin ones as well
+    }
+    det += blur * (xx + yy) + blur * blur;
+    yy += blur;
+    Body body;
+    body.l11 = sqrtf(yy / det), body.l12 = -xy / sqrtf(yy * det), body.l22 = 1.0f / sqrtf(yy);
+    body.slope[0] = body.l11 * rise_x + body.l12 * rise_y, body.slope[1] = body.l22 * rise_y;
+    body.thickness = sqrtf(fmaxf(zz - body.slope[0] * body.slope[0] - body.slope[1] * body.slope[1], 0.0f));
+    for (int c = 0; c < 3; ++c) {
+        const float first = body.l11 * J[0][c] + body.l12 * J[1][c], second = body.l22 * J[1][c];
+        body.normals[c] = body.slope[0] * first + body.slope[1] * second - (c == 2 ? 1.0f : 0.0f);
+        body.normals[3 + c] = body.thickness * first;
+        body.normals[6 + c] = body.thickness * second;
+    }
+    body.unused = 0.0f;
+    out[i] = body;
 }
 
 // `order`: Gaussians by depth; `sorted_counts`: their tiles; `ends`: the running sum of those. Threads: as many as
@@ -244,7 +418,8 @@ extern "C" __global__ void pack(int pixels, int channels, int bytes, const float
 // gsplat's rasteriser (RasterizeToPixels3DGSFwd.cu), a block of 256 per tile. Each warp has 8 x 4 pixels of its own
 // and leaves out what does not show there: a small Gaussian shows in few of a tile's eight. `starts`: of each part, in
 // the order of depth, `pitch` apart. `colors`: n, 4 with depth.
-extern "C" __global__ void __launch_bounds__(256) blend(
+template <int PAINT>
+__device__ void blended(
     int width, int height, int tiles_x, int bytes, int parts, int pitch, const int *starts, const int *ids,
     const Footprint *footprints, const float4 *colors, const Frame *frame) {
     __shared__ float4 geometry[256], conics[256], tints[256];
@@ -254,6 +429,8 @@ extern "C" __global__ void __launch_bounds__(256) blend(
     const float px = (float)column + 0.5f, py = (float)row + 0.5f;
     const bool inside = column < width && row < height;
     bool done = !inside;
+    [[maybe_unused]] int many = 0;
+    [[maybe_unused]] bool hides = false;  // of a count: what lies behind is there, but not seen
     float T = 1.0f, red = 0.0f, green = 0.0f, blue = 0.0f, depth = 0.0f;
     int part = 0, begin = starts[blockIdx.x], end = starts[blockIdx.x + 1];
     while (!__all_sync(0xffffffffu, done)) {
@@ -283,11 +460,32 @@ extern "C" __global__ void __launch_bounds__(256) blend(
         for (int t = 0; t < count && !done; ++t) {
             const float4 xy_opacity = geometry[first + t], conic = conics[first + t];
             const float dx = xy_opacity.x - px, dy = xy_opacity.y - py;
-            const float sigma = 0.5f * (conic.x * dx * dx + conic.z * dy * dy) + conic.y * dx * dy;
-            const float alpha = fminf(0.999f, xy_opacity.z * __expf(-sigma));
-            if (sigma < 0.0f || alpha < ALPHA_MIN) continue;
+            float alpha;
+            if constexpr (PAINT == POINTS) {
+                alpha = fminf(0.999f, clamped(frame->point_reach - sqrtf(dx * dx + dy * dy), 0.0f, 1.0f));
+                if (alpha < ALPHA_MIN) continue;
+            } else {
+                const float sigma = 0.5f * (conic.x * dx * dx + conic.z * dy * dy) + conic.y * dx * dy;
+                if constexpr (PAINT == RINGS) {
+                    const float m = sqrtf(2.0f * fmaxf(sigma, 0.0f));
+                    if (m > BODY_SIGMAS) continue;
+                    const float x = conic.x * dx + conic.y * dy, y = conic.y * dx + conic.z * dy;
+                    const float inwards = (BODY_SIGMAS - m) * m / fmaxf(sqrtf(x * x + y * y), 1e-12f);
+                    const float line = clamped(fminf(inwards, RING_PX + 1.0f - inwards), 0.0f, 1.0f);
+                    alpha = fminf(0.999f, fmaxf(line, RING_INSIDE));
+                } else {
+                    alpha = fminf(0.999f, xy_opacity.z * __expf(-sigma));
+                    if (sigma < 0.0f || alpha < ALPHA_MIN) continue;
+                }
+            }
             const float next = T * (1.0f - alpha);
-            if (next <= 1e-4f) {
+            if constexpr (PAINT == OVERDRAW) {
+                ++many;
+                hides = hides || next <= 1e-4f;
+                if (hides) continue;
+            } else if constexpr (PAINT == RINGS || PAINT == POINTS) {
+                done = next <= 1e-4f;  // after it: these are all but opaque
+            } else if (next <= 1e-4f) {
                 done = true;
                 break;
             }
@@ -304,6 +502,96 @@ extern "C" __global__ void __launch_bounds__(256) blend(
     }
     if (!inside) return;
     const int pixel = row * width + column;
-    store(frame, bytes, pixel, make_float4(red, green, blue, 1.0f - T));
+    if constexpr (PAINT == OVERDRAW)
+        store(frame, bytes, pixel, make_float4((float)many, (float)many, (float)many, many ? 1.0f : 0.0f));
+    else
+        store(frame, bytes, pixel, make_float4(red, green, blue, 1.0f - T));
     if (frame->depth) ((float *)frame->depth)[pixel] = depth;
+}
+
+#define BLEND(name, PAINT)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(256) name(                                                        \
+        int width, int height, int tiles_x, int bytes, int parts, int pitch, const int *starts, const int *ids,    \
+        const Footprint *footprints, const float4 *colors, const Frame *frame) {                                   \
+        blended<PAINT>(width, height, tiles_x, bytes, parts, pitch, starts, ids, footprints, colors, frame);       \
+    }
+
+BLEND(blend, COLOR)
+BLEND(blend_rings, RINGS)
+BLEND(blend_points, POINTS)
+BLEND(blend_overdraw, OVERDRAW)
+
+// The nearest surface at each pixel; blocks and lists as for `blend`. Centres come in the order of depth, surfaces need
+// not. What is nearer than `near` is cut away.
+extern "C" __global__ void __launch_bounds__(256) blend_bodies(
+    int width, int height, int tiles_x, int bytes, int parts, int pitch, const int *starts, const int *ids,
+    const Footprint *footprints, const float4 *colors, const Frame *frame, const Body *surfaces, float near) {
+    __shared__ float4 geometry[256], forms[256];
+    __shared__ float middles[256];
+    __shared__ int owners[256];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = warp * 32;
+    const int left = blockIdx.x % tiles_x * TILE + warp % 2 * 8, top = blockIdx.x / tiles_x * TILE + warp / 2 * 4;
+    const int column = left + lane % 8, row = top + lane / 8;
+    const float px = (float)column + 0.5f, py = (float)row + 0.5f;
+    float nearest = 3e38f;
+    int seen = -1;
+    int part = 0, begin = starts[blockIdx.x], end = starts[blockIdx.x + 1];
+    while (true) {
+        if (begin >= end) {
+            if (++part == parts) break;
+            begin = starts[part * pitch + blockIdx.x], end = starts[part * pitch + blockIdx.x + 1];
+            continue;
+        }
+        int g = 0;
+        bool shows = false;
+        Footprint f;
+        if (begin + lane < end) {
+            g = ids[begin + lane];
+            f = footprints[g];
+            const Extent e = extent(f, top + 0.48f - f.y, top + 3.52f - f.y);
+            shows = e.left <= e.right && f.x + e.right >= left + 0.48f && f.x + e.left <= left + 7.52f;
+        }
+        const u32 which = __ballot_sync(0xffffffffu, shows);
+        if (shows) {
+            const int place = first + __popc(which & ((1u << lane) - 1u));
+            const Body &body = surfaces[g];
+            geometry[place] = make_float4(f.x, f.y, body.slope[0], body.slope[1]);
+            forms[place] = make_float4(body.l11, body.l12, body.l22, body.thickness);
+            middles[place] = colors[g].w;
+            owners[place] = g;
+        }
+        __syncwarp();
+        const int count = __popc(which);
+        for (int t = 0; t < count; ++t) {
+            const float4 at = geometry[first + t], form = forms[first + t];
+            const float dx = px - at.x, dy = py - at.y, u = form.x * dx + form.y * dy, v = form.z * dy;
+            const float square = BODY_SIGMAS * BODY_SIGMAS - (u * u + v * v);
+            if (square < 0.0f) continue;
+            const float z = middles[first + t] + at.z * u + at.w * v - form.w * sqrtf(square);
+            if (z < near || !(z < nearest)) continue;
+            nearest = z;
+            seen = owners[first + t];
+        }
+        begin += 32;
+        __syncwarp();
+    }
+    if (column >= width || row >= height) return;
+    const int pixel = row * width + column;
+    float4 result = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (seen >= 0) {
+        const Body &body = surfaces[seen];
+        const float dx = px - footprints[seen].x, dy = py - footprints[seen].y;
+        const float u = body.l11 * dx + body.l12 * dy, v = body.l22 * dy;
+        const float s = sqrtf(fmaxf(BODY_SIGMAS * BODY_SIGMAS - (u * u + v * v), 0.0f));
+        float square = 0.0f, lit = 0.0f;
+        for (int c = 0; c < 3; ++c) {
+            const float n = s * body.normals[c] + u * body.normals[3 + c] + v * body.normals[6 + c];
+            square += n * n, lit += n * LIGHT[c];
+        }
+        lit = AMBIENT + (1.0f - AMBIENT) * fmaxf(lit / fmaxf(sqrtf(square), 1e-30f), 0.0f);
+        const float4 color = colors[seen];
+        result = make_float4(color.x * lit, color.y * lit, color.z * lit, 1.0f);
+    }
+    store(frame, bytes, pixel, result);
+    if (frame->depth) ((float *)frame->depth)[pixel] = seen >= 0 ? nearest : 0.0f;
 }

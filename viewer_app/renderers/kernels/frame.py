@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from viewer_app.renderers.base import EPS_2D
+from viewer_app.cameras import MODELS
+from viewer_app.renderers.base import EPS_2D, PAINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.cameras import Camera
+    from viewer_app.cameras import Camera, CameraModel
+    from viewer_app.renderers.base import Paint, RenderOptions
 
 TILE = 16
 """Pixels a side of gsplat's tiles."""
 SHORT_TILES = 32766
 """Up to so many tiles, a tile's number is sorted as 16 bits, in half the time."""
+BODY_FLOATS = 16
+"""Numbers of `Body` in frame.cu."""
 PART = 1 << 23
 """Pairs sorted by tile at a time, at most: what a sort needs beside them is ten times their keys."""
 
@@ -41,7 +45,8 @@ class Parameters(ctypes.Structure):
     device in stream order, so that nothing on the host must stay as it is until then."""
 
     _fields_ = (("viewmat", ctypes.c_float * 16), ("intrinsics", ctypes.c_float * 9),
-                ("position", ctypes.c_float * 3), ("rgba", ctypes.c_uint64), ("depth", ctypes.c_uint64),
+                ("position", ctypes.c_float * 3), ("scale", ctypes.c_float), ("point_reach", ctypes.c_float),
+                ("rgba", ctypes.c_uint64), ("depth", ctypes.c_uint64),
                 ("needed", ctypes.c_uint64))
 
     @classmethod
@@ -59,6 +64,10 @@ class Parameters(ctypes.Structure):
         self.viewmat[:], self.intrinsics[:], self.position[:] = (
             np.ravel(values).tolist() for values in (viewmat, camera.K, position))
 
+    def draw_as(self, options: RenderOptions) -> None:
+        """With these sizes."""
+        self.scale, self.point_reach = options.scale, options.point_px / 2 + 0.5
+
     def go_to(self, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> None:
         """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
         self.rgba = rgba.data_ptr()
@@ -72,7 +81,7 @@ class Kind:
 
     width: int
     height: int
-    model: str
+    model: CameraModel
     near: float
     far: float
     antialiased: bool
@@ -84,6 +93,16 @@ class Kind:
     """How many pairs of Gaussian and tile there is room for."""
     exact: bool = False
     """Whether gsplat's own rasteriser draws: the same bits, in more time. The viewer's follows the same rules."""
+    paint: Paint = "color"
+    selected: bool = False
+    """Whether `Scene.flags` say what is hidden and what stands out."""
+    scaled: bool = False
+    """Whether standard deviations are multiplied by `Parameters.scale`."""
+
+    @property
+    def by_density(self) -> bool:
+        """Whether opacity and density make what is drawn; otherwise shapes do."""
+        return self.paint in ("color", "normals", "overdraw")
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -112,6 +131,8 @@ class Scene:
     """(N, 3), rows may lie apart."""
     shN: torch.Tensor  # noqa: N815
     """(N, K-1, 3), rows of (K-1) * 3 may lie apart."""
+    flags: torch.Tensor | None = None
+    """(N,) uint8 as `Selection.flags` gives them, for kinds of frames that are `selected`."""
 
     @property
     def degree(self) -> int:
@@ -120,8 +141,8 @@ class Scene:
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """All that a graph remembers of the tensors."""
-        return tuple((t.data_ptr(), t.shape, t.stride()) for t in vars(self).values())
+        """All that a graph remembers of the tensors, but for `flags`."""
+        return tuple((t.data_ptr(), t.shape, t.stride()) for name, t in vars(self).items() if name != "flags")
 
     def check(self, device: torch.device) -> None:
         """Raises ValueError, naming the tensor that is not as above."""
@@ -152,23 +173,40 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     """
     n, slots, device = len(scene.means), kind.slots, scene.means.device
     columns, rows = kind.tiles
-    channels = 4 if kind.depth or not kind.exact else 3
+    exact = kind.exact and kind.paint in ("color", "normals")
+    antialiased = kind.antialiased and kind.by_density
+    channels = 4 if kind.depth or not exact else 3
 
     def new(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
 
+    opacities, scales = scene.opacities, scene.scales
+    flags: Any = scene.flags if kind.selected else _NULL
+    if kind.selected or kind.scaled or not kind.by_density:
+        opacities, scales = new(n), new(n, 3) if kind.scaled else scene.scales
+        own.launch("choose", blocks(n, 256), 256, _int(n), parameters, scene.opacities, scene.scales, flags,
+                   _int(not kind.by_density), opacities, scales if kind.scaled else _NULL)
     radii, means2d, depths, conics, compensations = gsplat.projection_ewa_3dgs_fused_fwd(
-        scene.means, None, scene.quats, scene.scales, scene.opacities, parameters[:16].view(1, 4, 4),
-        parameters[16:25].view(1, 3, 3), kind.width, kind.height, EPS_2D, kind.near, kind.far, 0.0, kind.antialiased,
+        scene.means, None, scene.quats, scales, opacities, parameters[:16].view(1, 4, 4),
+        parameters[16:25].view(1, 3, 3), kind.width, kind.height, EPS_2D, kind.near, kind.far, 0.0, antialiased,
         getattr(gsplat.CameraModelType, kind.model.upper()))
     footprints, keys, counts, colors = new(n, 8), new(n), new(n, dtype=torch.int64), new(1, n, channels)
-    weights = new(1, n) if kind.antialiased and kind.exact else None
-    own.launch("shade", blocks(n, 128), 128, _int(n), parameters, scene.means, scene.opacities,
-               compensations if kind.antialiased else _NULL, scene.sh0, _long(scene.sh0.stride(0)), scene.shN,
-               _long(scene.shN.stride(0)), _int(kind.degree), radii, means2d, conics, depths, _int(columns),
-               _int(rows), _int(channels), footprints, keys, counts, colors, _NULL if weights is None else weights)
+    weights = new(1, n) if antialiased and exact else None
+    plain = kind.paint == "color" and not kind.selected
+    more = () if plain else (_int(PAINTS.index(kind.paint)), _int(kind.model == "ortho"), _int(kind.width),
+                             _int(kind.height), flags, scene.quats, scene.scales)
+    degree = 0 if kind.paint in ("normals", "overdraw") else kind.degree
+    own.launch("shade" if plain else "shade_as", blocks(n, 128), 128, _int(n), parameters, scene.means, opacities,
+               compensations if antialiased else _NULL, scene.sh0, _long(scene.sh0.stride(0)), scene.shN,
+               _long(scene.shN.stride(0)), _int(degree), radii, means2d, conics, depths, _int(columns), _int(rows),
+               _int(channels), footprints, keys, counts, colors, _NULL if weights is None else weights, *more)
     del radii, depths, compensations  # what is not needed again makes room for what comes
-    kept = (means2d, conics) if kind.exact else None
+    surfaces = None
+    if kind.paint == "ellipsoids":
+        surfaces = new(n, BODY_FLOATS)
+        own.launch("bodies", blocks(n, 256), 256, _int(n), parameters, scene.means, scene.quats, scales, counts,
+                   _int(MODELS.index(kind.model)), _int(kind.width), _int(kind.height), _float(EPS_2D), surfaces)
+    kept = (means2d, conics) if exact else None
     del means2d, conics
     order = torch.sort(keys, stable=True).indices  # equal depths stay in the Gaussians' order, as in gsplat
     del keys
@@ -176,7 +214,7 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     del counts
     ends = sorted_counts.cumsum(0)
     # A part's list replaces the pairs of the part before.
-    most = slots if kind.exact else 64 * blocks(blocks(slots, blocks(slots, PART)), 64)
+    most = slots if exact else 64 * blocks(blocks(slots, blocks(slots, PART)), 64)
     parts = blocks(slots, most)
     tiles, pairs = new(slots, dtype=_KEY_TYPES[kind.key_type]), new(slots + most, dtype=torch.int32)
     ids, gaussians = pairs[:slots], pairs[most:]
@@ -193,14 +231,15 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
                    _int(columns * rows), grouped, places, gaussians[first:], ends, parameters, ids[first:],
                    starts[part])
         del grouped, places
-    if not kind.exact:
-        own.launch("blend", columns * rows, 256, _int(kind.width), _int(kind.height), _int(columns),
+    if not exact:
+        last = () if surfaces is None else (surfaces, _float(kind.near))
+        own.launch(_BLENDS[kind.paint], columns * rows, 256, _int(kind.width), _int(kind.height), _int(columns),
                    _int(kind.element_size), _int(parts), _int((rows + 1) * columns), starts, ids, footprints, colors,
-                   parameters)
+                   parameters, *last)
         return
     assert kept is not None
     picture, alphas, _ = gsplat.rasterize_to_pixels_3dgs_fwd(
-        *kept, colors, scene.opacities.view(1, n) if weights is None else weights, None, None,
+        *kept, colors, opacities.view(1, n) if weights is None else weights, None, None,
         kind.width, kind.height, TILE, starts, ids)
     pixels = kind.width * kind.height
     own.launch("pack", blocks(pixels, 256), 256, _int(pixels), _int(channels), _int(kind.element_size), picture,
@@ -212,5 +251,7 @@ def blocks(threads: int, block: int) -> int:
     return -(-threads // block)
 
 
-_int, _long, _NULL = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p(0)
+_int, _long, _float, _NULL = ctypes.c_int, ctypes.c_longlong, ctypes.c_float, ctypes.c_void_p(0)
+_BLENDS: dict[Paint, str] = {"color": "blend", "normals": "blend", "ellipsoids": "blend_bodies", "rings": "blend_rings",
+                             "points": "blend_points", "overdraw": "blend_overdraw"}
 _KEY_TYPES = {"short": torch.int16, "int": torch.int32}
