@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from viewer_app.cameras import Camera
     from viewer_app.events import Event
-    from viewer_app.governor import Governor
     from viewer_app.renderers.base import Renderer
     from viewer_app.state import Color
     from viewer_app.views._gaussians.look import Look
@@ -147,8 +146,9 @@ class GaussianView:
         return self.content.facts is not None and self._motion.light
 
     @property
-    def governor(self) -> Governor:
-        return self._work.governor
+    def work(self) -> GpuWork:
+        """What it gives the GPU to do."""
+        return self._work
 
     @property
     def coarse(self) -> float:
@@ -221,7 +221,7 @@ class GaussianView:
         if content.awaited:
             return
         moving = self.moving and not self.desk.exact
-        scale = min(self._coarse, self.governor.scale("scene", size)) if moving else 1.0
+        scale = min(self._coarse, self._work.governor.scale("scene", size)) if moving else 1.0
         if scale < 1.0:
             camera = camera.resized(*scaled(size, scale))
         wanted = camera.key, options, content.loads

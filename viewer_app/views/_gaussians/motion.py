@@ -57,8 +57,8 @@ class Motion(Tool):
         content.land()
         size = camera.width, camera.height
         if picture.of != self._wanted and content.begun is None and not content.awaited and (
-                view.governor.next_picture() == 0.0):
-            self.scale = min(view.coarse, view.governor.scale_later("scene", size))
+                view.work.governor.next_picture() == 0.0):
+            self.scale = min(view.coarse, view.work.governor.scale_later("scene", size))
             drawn = camera if self.scale == 1.0 else camera.resized(*scaled(size, self.scale))
             picture.render_later(drawn, options, (drawn.key, options, content.loads))
         if picture.of != self._wanted:
@@ -80,9 +80,9 @@ class Motion(Tool):
         if seen.model != camera.model or turn < 1 + 2 * _FAR:
             return False
         size = camera.width, camera.height
-        if view.governor.limited:
-            return not view.governor.affords("scene", size)
-        return view.cuda and (view.governor.cost(("scene", *size)) or 0.0) > _AT_ONCE
+        if view.work.governor.limited:
+            return not view.work.governor.affords("scene", size)
+        return view.cuda and (view.work.governor.cost(("scene", *size)) or 0.0) > _AT_ONCE
 
     @property
     def towards(self) -> tuple[Camera, float] | None:
@@ -107,14 +107,13 @@ class Motion(Tool):
             return landed
         self._used, self._used_at = True, now
         idle = view.content.begun is None
-        return landed or not view.moving or (idle and view.governor.next_picture() == 0.0)
+        return landed or not view.moving or (idle and view.work.governor.next_picture() == 0.0)
 
     # -- the panel ---------------------------------------------------------------------------------------------
 
-    def details(self) -> Sequence[str]:
-        return ["moved along until the next picture"] if self._towards is not None else []
-
     def sections(self) -> Sequence[Section]:
+        if self.view.work.software:  # which draws as ever
+            return ()
         return [Section("Motion", self._panel, tip="What is seen while the camera moves")]
 
     def _panel(self) -> bool:
