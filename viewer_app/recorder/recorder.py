@@ -64,7 +64,7 @@ class Recorder:
         if self.options.folder is not None:
             try:
                 folder = StreamFolder(self.options.folder, run, name)
-                log.warning("recording %s into %s", name, folder.path)
+                log.warning("recording %s into %s, at most %s MB", name, folder.path, f"{self.options.disk_mb:,}")
             except (OSError, ViewerError) as e:
                 log.warning("%s cannot be recorded into %s, so only in memory: %s", name, self.options.folder, e)
         tape = Tape(self, folder)
@@ -359,14 +359,16 @@ class Tape:
             self.trouble = text
             log.warning("%s", text)
 
-    def finish(self) -> None:
-        """Wait for the thread to let go of the stream's memory: some milliseconds, as a rule. Idempotent."""
-        if self._taking is not None and self._taking.done.wait(_PATIENCE):
+    def finish(self, whole: bool = False) -> None:
+        """Memory of the stream is about to go: wait until the thread does not read a GPU's any more, some milliseconds
+        as a rule; what lies on the host stays as long as it is held. `whole`: wait in any case. Idempotent."""
+        taking = self._taking
+        if taking is not None and (whole or taking.stream is not None) and taking.done.wait(_PATIENCE):
             self._take_in()
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
-        self.finish()
+        self.finish(whole=True)
         self.player.close()
         self._recorder.forget(self)
         if self.recording.folder is not None:

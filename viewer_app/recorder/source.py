@@ -58,10 +58,6 @@ class RecordedSource(FileSource):
         changed, self._last = now != self._last, now
         return changed
 
-    @property
-    def path(self) -> str:
-        return "recorded"
-
     def has_news(self) -> bool:
         return self.player is not None and self.player.has_news()
 

@@ -24,7 +24,7 @@ _WORDS = 92.0
 """Points: the width of the words in the middle, where there is room."""
 _NARROW = 260.0
 """Points of width below which there is only the track."""
-_TICK = 4.0
+_TICK = 8.0
 """Points between two ticks at least."""
 
 
