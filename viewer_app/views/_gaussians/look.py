@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -139,7 +140,7 @@ def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: floa
         left, right, top = round(x + pad), round(x + width - pad), round(y + pad + line + 3 * scale)
         bright, dim = theme.u32(ImVec4(0.9, 0.91, 0.93, 1)), theme.u32(ImVec4(0.7, 0.72, 0.75, 1))
         draw.add_text(ImVec2(left, round(y + pad - 1 * scale)), bright, title)
-        colors = [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
+        colors = _knots(name)
         edges = np.linspace(left, right, len(colors)).tolist()
         for i in range(len(colors) - 1):
             draw.add_rect_filled_multi_color(ImVec2(edges[i], top), ImVec2(edges[i + 1], top + _BAR * scale),
@@ -149,6 +150,16 @@ def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: floa
         draw.add_text(ImVec2(left, below), dim, words[0])
         draw.add_text(ImVec2(round((left + right - sizes[1]) / 2), below), dim, words[1])
         draw.add_text(ImVec2(round(right - sizes[2]), below), dim, words[2])
+
+
+@cache
+def _knots(name: str) -> list[int]:
+    """A colour map's colours as imgui takes them."""
+    from imgui_bundle import ImVec4
+
+    from viewer_app import theme
+
+    return [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
 
 
 def _numbers(*values: float) -> list[str]:
