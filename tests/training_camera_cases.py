@@ -22,7 +22,7 @@ def ring(count: int = 8, distance: float = 4.0) -> tuple[torch.Tensor, torch.Ten
     views = [look_at((distance * math.sin(a), -1.0, distance * math.cos(a)), (0, 0, 0))
              for a in np.linspace(0, 2 * math.pi, count, endpoint=False)]
     K = torch.tensor([[40.0, 0, SIZE[0] / 2], [0, 40, SIZE[1] / 2], [0, 0, 1]], dtype=torch.float64)
-    return torch.from_numpy(np.stack(views)), K.repeat(count, 1, 1)
+    return torch.from_numpy(np.array(views).reshape(-1, 4, 4)), K.repeat(count, 1, 1)
 
 
 def photographs(count: int = 8, seed: int = 0) -> torch.Tensor:
