@@ -96,6 +96,7 @@ def scrub(path: Path, where: str, took: float) -> list[dict[str, str]]:
         player = source.player
         assert player is not None
         _until(app, lambda: player._fed is not None)
+        _until(app, lambda: not app.seat.dirty)  # the bar is there
         view = app.seat.view
         assert isinstance(view, GaussianView)
         renderer = view.content.renderer.name
