@@ -29,6 +29,8 @@ SHARE = 0.05
 MOST_WAITING = 1 << 16
 """Calls whose values nobody has looked at; the next one does it itself."""
 MOST_NAME = 100
+LAST = 1.0
+"""Seconds for which the end of a run waits for the GPU to bring the last numbers."""
 
 
 def log(step: int, /, **scalars: Any) -> None:
@@ -69,7 +71,7 @@ def log(step: int, /, **scalars: Any) -> None:
     if not logger.called.is_set():
         logger.called.set()
     if len(waiting) > MOST_WAITING:
-        logger.take_in()
+        logger.catch_up()
 
 
 class _Logger:
@@ -138,6 +140,14 @@ class _Logger:
             publishing.fault(e)
             return {name: value for name, value in scalars.items() if type(value) is float}
 
+    def catch_up(self) -> None:
+        """Look at what waits, since nobody else came to it; what the GPU has not brought by now is given up."""
+        try:
+            self.take_in()
+        except Exception as e:
+            self.waiting.clear()
+            publishing.fault(e)
+
     # Any thread.
 
     def take_in(self, last: bool = False) -> bool:
@@ -146,11 +156,11 @@ class _Logger:
         with self._lock:
             found: dict[str, list[tuple[float, float, float]]] = {}
             step = self._table.step
-            many = len(self.waiting)
-            while self.waiting and many:
-                many -= 1
+            until = time.monotonic() + LAST if last else 0.0
+            for _ in range(len(self.waiting)):
                 at, when, scalars = self.waiting[0]
-                if not self._arrived(scalars, last or len(self.waiting) > MOST_WAITING):
+                there = all(type(value) is float or value.there(until) for value in scalars.values())
+                if not (there or last or len(self.waiting) > MOST_WAITING):
                     break
                 self.waiting.popleft()
                 step = float(at)
@@ -166,9 +176,6 @@ class _Logger:
             if found:
                 self._table.add(found, step)
             return bool(found)
-
-    def _arrived(self, scalars: dict[str, Any], at_once: bool) -> bool:
-        return all(type(value) is float or value.there(at_once) for value in scalars.values())
 
     def _arrival(self, value: Later) -> float | None:
         """What the GPU brought; None for what never came."""

@@ -20,6 +20,7 @@ from ipc import Subscriber
 from ipc.kinds import SCALAR_COLUMNS, SCALAR_ROWS, check_frame
 from ipc.series import Series, merge
 from splatview import publishing, scalars
+from splatview.adapt.gpu_scalars import Later, _Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -260,6 +261,79 @@ def test_status_lists_it(viewer: Subscriber, capsys: pytest.CaptureFixture[str])
     assert [(s["name"], s["kind"]) for s in run["streams"]] == [("scalars", "scalars")]
     assert run["pid"] == os.getpid()
     assert sys.modules["splatview.scalars"] is scalars
+
+
+# -- numbers on a GPU, whose coming the tests decide: tests/cuda has real ones ----------------------------------------
+
+
+class Arrival:
+    """Where a CUDA event would be asked."""
+
+    def __init__(self) -> None:
+        self.come = False
+
+    def query(self) -> bool:
+        return self.come
+
+
+def on_its_way(pool: _Pool, value: float) -> tuple[Any, Arrival]:
+    slot, event = pool.free.pop(), Arrival()
+    pool.slots[slot].fill_(value)
+    return Later(pool, slot, event), event  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def gpu() -> _Pool:
+    return _Pool(torch.float32, pinned=False)
+
+
+def test_what_comes_later_keeps_its_place(gpu: _Pool, viewer: Subscriber, wait_until: Callable[..., Any]) -> None:
+    splatview.log(0, loss=10.0)
+    logged(viewer, wait_until, "loss", 1)
+    logger = scalars._logger
+    assert logger is not None
+    (first, came), (second, came_too) = on_its_way(gpu, 11.0), on_its_way(gpu, 12.0)
+    for step, value in ((1, first), (2, 20.0), (3, second)):
+        logger.waiting.append((step, 1.7e9, {"loss": value}))
+    came_too.come = True
+    assert not logger.take_in()
+    assert len(logger.waiting) == 3  # the first holds the others up
+    came.come = True
+    logger.called.set()
+    rows = logged(viewer, wait_until, "loss", 4)["loss"]
+    assert rows[:, VALUE].tolist() == [10, 11, 20, 12]
+    assert len(gpu.free) == len(gpu.slots)
+
+
+def test_what_never_comes_holds_nobody_up_for_ever(gpu: _Pool, monkeypatch: pytest.MonkeyPatch, viewer: Subscriber,
+                                                   wait_until: Callable[..., Any]) -> None:
+    monkeypatch.setattr(scalars, "MOST_WAITING", 50)
+    splatview.log(0, loss=0.0)
+    logged(viewer, wait_until, "loss", 1)
+    logger = scalars._logger
+    assert logger is not None
+    never, event = on_its_way(gpu, 1.0)
+    logger.waiting.append((1, 1.7e9, {"loss": never}))
+    for step in range(2, 200):
+        splatview.log(step, loss=float(step))
+    rows = logged(viewer, wait_until, "loss", 199)["loss"]
+    assert 1 not in rows[:, STEP]
+    assert len(gpu.free) == len(gpu.slots) - 1
+    gpu.reclaim()
+    assert len(gpu.free) == len(gpu.slots) - 1  # it may still be written
+    event.come = True
+    gpu.reclaim()
+    assert len(gpu.free) == len(gpu.slots)
+
+
+def test_the_end_of_a_run_does_not_wait_for_ever(gpu: _Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scalars, "LAST", 0.01)
+    splatview.log(0, loss=0.0)
+    logger = scalars._logger
+    assert logger is not None
+    logger.waiting.extend((step, 1.7e9, {"loss": on_its_way(gpu, 1.0)[0]}) for step in range(1, 100))
+    scalars.end()
+    assert not logger.waiting
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ import torch
 
 SLOTS = 1024
 """Numbers of one type that may be on their way."""
-_LAST = 1.0
-"""Seconds to wait for the last ones."""
 
 
 class Later:
@@ -21,18 +19,18 @@ class Later:
     def __init__(self, pool: _Pool, slot: int, event: torch.cuda.Event) -> None:
         self._pool, self._slot, self._event = pool, slot, event
 
-    def there(self, at_once: bool = False) -> bool:
-        """Whether it has come. `at_once`: wait a second at most, and then say that it has whether or no."""
-        if self._event.query():
-            return True
-        end = time.monotonic() + _LAST
-        while at_once and time.monotonic() < end and not self._event.query():
+    def there(self, until: float = 0.0) -> bool:
+        """Whether it has come; waits for it until then (time.monotonic)."""
+        while not self._event.query():
+            if time.monotonic() >= until:
+                return False
             time.sleep(0.001)
-        return at_once
+        return True
 
     def take(self) -> float | None:
-        """The number, once; None if it never came, after which its slot is not used again."""
+        """The number, once; None if it has not come."""
         if not self._event.query():
+            self._pool.late.append((self._slot, self._event))
             return None
         value = self._pool.slots[self._slot].item()
         self._pool.free.append(self._slot)
@@ -42,9 +40,20 @@ class Later:
 class _Pool:
     """Pinned memory for numbers of one type."""
 
-    def __init__(self, dtype: torch.dtype) -> None:
-        self.slots = torch.empty(SLOTS, dtype=dtype, pin_memory=True).unbind(0)
+    def __init__(self, dtype: torch.dtype, pinned: bool = True) -> None:
+        self.slots = torch.empty(SLOTS, dtype=dtype, pin_memory=pinned).unbind(0)
         self.free = list(range(SLOTS))
+        self.late: list[tuple[int, torch.cuda.Event]] = []
+        """Slots of numbers that nobody waits for any more, and that may still come."""
+
+    def reclaim(self) -> None:
+        """Have those free that have come. The caller's thread."""
+        late, self.late = self.late, []
+        for slot, event in late:
+            if event.query():
+                self.free.append(slot)
+            else:
+                self.late.append((slot, event))
 
 
 class Pinned:
@@ -73,6 +82,8 @@ class Pinned:
                 pool = self._pools.get(dtype)
                 if pool is None:
                     pool = self._pools[dtype] = _Pool(dtype)
+                if not pool.free and pool.late:
+                    pool.reclaim()
                 if not pool.free:
                     self.lost += 1
                     continue

@@ -91,7 +91,11 @@ class Plots:
                     imgui.same_line()
                 imgui.begin_group()
                 _head(name, curves, width, scale)
-                self._plot(name, curves, ImVec2(width, height), window, pointer)
+                size = ImVec2(width, height)
+                if imgui.is_rect_visible(size):
+                    self._plot(name, curves, size, window, pointer)
+                else:
+                    imgui.dummy(size)
                 imgui.end_group()
             imgui.pop_style_var()
         imgui.end()
@@ -281,7 +285,7 @@ def _faint(color: ImVec4, alpha: float) -> ImVec4:
 def _style(scale: float) -> None:
     """Plots as the theme has it."""
     style, c = implot.get_style(), implot.Col_
-    style.use_local_time = style.use24_hour_clock = True
+    style.use_local_time = style.use24_hour_clock = style.use_iso8601 = True
     style.plot_padding = style.label_padding = ImVec2(4 * scale, 4 * scale)
     style.legend_padding = style.legend_inner_padding = ImVec2(6 * scale, 4 * scale)
     style.plot_border_size = 0
