@@ -1,93 +1,45 @@
-"""The tool that moves a scene's camera: keys, flights, the pivot, bookmarks, the clipboard, the axes in the corner."""
+"""The tool that moves a scene's camera: flights, keys that are held, the pivot, what is up."""
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from frames import gaussian_frame
-from view_cases import module_screen, screen_fixture, shown  # noqa: F401
-
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.controls import Rect
-from viewer_app.desk import Desk
-from viewer_app.events import (
-    Key,
-    Pinch,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Text,
-    Wheel,
+from navigate_cases import (  # noqa: F401
+    CENTERS,
+    CTRL,
+    FRONT,
+    RECT,
+    SHIFT,
+    SIDE,
+    arrive,
+    balls,
+    module_screen,
+    navigate_fixture,
+    said,
+    screen_fixture,
+    view_fixture,
+    viewmat,
 )
+from view_cases import shown
+
+from viewer_app.cameras import look_at
+from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from viewer_app.panel import Panel
 from viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    import torch
+
+    from viewer_app.controls import Rect
     from viewer_app.screens.offscreen import OffscreenScreen
     from viewer_app.views._gaussians.navigate import Navigate
-
-RECT = Rect(20, 10, 400, 300)
-FRONT = Camera(look_at((0.0, 0.0, -5.0), (0, 0, 0)), intrinsics(50, 400, 300), 400, 300)
-SIDE = Camera(look_at((5.0, -1.0, 0.0), (0, 0, 0)), intrinsics(30, 400, 300), 400, 300)
-SHIFT, CTRL = frozenset({"shift"}), frozenset({"ctrl"})
-CENTERS = [(0.0, 0.0, 0.0), (1.0, 0.5, 2.0)]
-
-
-def balls(centers: np.ndarray) -> dict[str, torch.Tensor]:
-    """Red, round, nearly opaque Gaussians (N, 3)."""
-    n = len(centers)
-    return {"means": torch.tensor(centers, dtype=torch.float32), "quats": torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1),
-            "scales": torch.full((n, 3), math.log(0.2)), "opacities": torch.full((n,), 8.0),
-            "rgb": torch.tensor([[1.0, 0, 0]]).repeat(n, 1)}
-
-
-@pytest.fixture
-def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
-    """Two balls, seen from the front."""
-    screen.resize(440, 330, 1.0)
-    made = GaussianView(screen.ctx)
-    made.said = []  # type: ignore[attr-defined]
-    made.desk = Desk(made.said.append, name="scene")  # type: ignore[attr-defined]
-    made.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
-    shown(made, screen, RECT)
-    made.use_camera(FRONT)
-    shown(made, screen, RECT)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def navigate(view: GaussianView) -> Navigate:
-    return view.tools["navigate"]  # type: ignore[return-value]
-
-
-def viewmat(view: GaussianView) -> np.ndarray:
-    camera = view.camera(RECT)
-    assert camera is not None
-    return camera.viewmat
-
-
-def arrive(view: GaussianView, start: float = 50.0) -> int:
-    """Let time pass until the camera rests; how many pictures were due on the way."""
-    pictures = 0
-    for i in range(200):
-        if not view.tick(start + i / 60):
-            return pictures
-        pictures += 1
-    raise AssertionError("it never rests")
-
-
-def said(view: GaussianView) -> str:
-    return " | ".join(view.said)  # type: ignore[attr-defined]
 
 
 # -- flights -------------------------------------------------------------------------------------------------
@@ -283,7 +235,11 @@ def test_flying_looks_around_and_the_wheel_sets_the_speed(view: GaussianView, na
     assert view.handle(Wheel(200, 100, 2.0), RECT)
     np.testing.assert_array_equal(viewmat(view), before)
     assert navigate.flying.speed > 1.2
-    assert "Speed 1.3x" in said(view)
+    assert view.handle(Wheel(200, 100, -1.0), RECT)
+    assert "Speed" not in said(view)
+    view.tick(1e9)
+    view.tick(1e9 + 1)
+    assert said(view).count("Speed 1.1x") == 1  # once, when the wheel rests
     view.handle(Key("o"), RECT)
     view.handle(Wheel(200, 100, 2.0), RECT)
     assert np.abs(viewmat(view) - before).max() > 0.1
@@ -381,104 +337,3 @@ def test_cameras_that_come_later_turn_what_nobody_has_moved(screen: OffscreenScr
         else:
             assert viewmat(fresh)[1, 2] < -0.5  # z is up in the picture
         fresh.close()
-
-
-# -- bookmarks and the clipboard -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mods", [SHIFT, CTRL])
-def test_bookmarks_by_keys(view: GaussianView, mods: frozenset[str]) -> None:
-    assert view.handle(Key("3", mods=mods), RECT)
-    assert "bookmark 3" in said(view)
-    view.use_camera(SIDE)
-    assert view.handle(Key("4"), RECT) is False  # there is none
-    assert view.handle(Key("3"), RECT)
-    arrive(view)
-    np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
-    assert view.desk.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"] == FRONT.viewmat.tolist()
-
-
-def test_the_camera_goes_to_the_clipboard_and_back(view: GaussianView, screen: OffscreenScreen) -> None:
-    from imgui_bundle import imgui
-
-    assert view.handle(Key("c", mods=CTRL), RECT)
-    view.handle(Key("c", False, CTRL), RECT)
-    panel = Panel()
-    try:
-        panel.draw_over(screen.framebuffer, lambda _, scale: view.over(RECT, scale), 1.0)
-        text = imgui.get_clipboard_text()
-    finally:
-        panel.close()
-    assert json.loads(text)["viewmat"] == FRONT.viewmat.tolist()
-    view.desk.pasted = lambda: text
-    view.use_camera(SIDE)
-    assert view.handle(Key("v", mods=CTRL), RECT)
-    arrive(view)
-    np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
-    view.use_camera(SIDE)
-    assert view.handle(Text(text), RECT)  # how a page pastes
-    arrive(view)
-    np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
-
-
-def test_what_cannot_be_pasted_is_said(view: GaussianView) -> None:
-    before = viewmat(view)
-    view.desk.pasted = lambda: "something else"
-    view.handle(Key("v", mods=CTRL), RECT)
-    view.handle(Text('{"camera": "none"}'), RECT)
-    for typed in ("w", "?", "{", "a text"):
-        view.handle(Text(typed), RECT)
-    assert "'something else'" in said(view)
-    assert "unknown key" in said(view)
-    assert len(view.said) == 2  # type: ignore[attr-defined]
-    assert not arrive(view)
-    np.testing.assert_array_equal(viewmat(view), before)
-
-
-# -- the axes in the corner ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("axis", range(6))
-def test_a_click_on_an_axis_looks_along_it(view: GaussianView, navigate: Navigate, axis: int) -> None:
-    view.use_camera(SIDE)
-    view.orbit.orbit(0.4, 0.3)
-    view.moved()
-    middle = navigate.gizmo._middle(RECT)
-    assert middle is not None
-    x, y, _ = navigate.gizmo._dots(middle)[axis]
-    assert RECT.contains(x, y)
-    distance, target = view.orbit.distance, view.orbit.target.copy()
-    assert view.handle(PointerMove(float(x), float(y)), RECT)
-    assert view.handle(PointerPress(float(x), float(y)), RECT)
-    view.handle(PointerRelease(float(x), float(y)), RECT)
-    arrive(view)
-    end = np.eye(3)[axis // 2] * (1 if axis % 2 == 0 else -1)
-    np.testing.assert_allclose(view.orbit.position, target + distance * end, atol=1e-6)
-    assert not view.orbit.dragging
-
-
-def test_the_axes_leave_small_pictures_alone(view: GaussianView, navigate: Navigate) -> None:
-    assert navigate.gizmo._middle(Rect(0, 0, 200, 150)) is None
-    navigate.gizmo.shown = False
-    assert navigate.gizmo._middle(RECT) is None
-    assert view.desk.memo.get("axes") is False
-    navigate.gizmo.shown = True
-    assert navigate.gizmo._middle(RECT) is not None
-
-
-def test_the_axes_are_seen_but_not_in_pictures_to_keep(view: GaussianView, screen: OffscreenScreen) -> None:
-    panel = Panel()
-
-    def drawn() -> np.ndarray:
-        shown(view, screen, RECT)
-        panel.draw_over(screen.framebuffer, lambda _, scale: view.over(RECT, scale), 1.0)
-        return screen.pixels()[..., :3].astype(int)
-
-    try:
-        bare = shown(view, screen, RECT)
-        np.testing.assert_array_equal(drawn()[:180], bare[:180])
-        assert np.abs(drawn() - bare)[190:310, 20:140].max() > 100
-        view.desk.exact = True
-        np.testing.assert_array_equal(drawn(), bare)
-    finally:
-        panel.close()

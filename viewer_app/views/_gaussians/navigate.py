@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 _LEVEL = 1e-3
 """Radians of roll that nobody sees."""
+_SETTLED = 0.15
+"""Seconds after which a wheel rests."""
 _SAME = 0.9976
 """Cosine of an angle, 4 degrees, by which two directions upward may differ."""
 
@@ -76,6 +79,8 @@ class Navigate(Tool):
         self._moved = False
         """Whether the user has moved the camera."""
         self._outside = False
+        self._told_speed = math.inf
+        """When to say how fast it flies by now: once the wheel rests."""
 
     # -- what others may ask -----------------------------------------------------------------------------------
 
@@ -247,7 +252,7 @@ class Navigate(Tool):
             return True
         if isinstance(event, Wheel) and self.looks and abs(event.dy) >= abs(event.dx) and not event.mods:
             self.flying.faster(event.dy)
-            view.desk.say(f"Speed {self.flying.speed:.2g}x")
+            self._told_speed = time.monotonic() + _SETTLED
             return True
         if not view.orbit.handle(event, rect):
             return None
@@ -299,6 +304,9 @@ class Navigate(Tool):
                 end = self._here()
                 end.center(picked.hit.point)
                 self.go(end)
+        if now >= self._told_speed:
+            self._told_speed = math.inf
+            self.view.desk.say(f"Speed {self.flying.speed:.2g}x")
         return self._fly(now) | self._move(now)
 
     def draw(self, framebuffer: object, rect: Rect) -> None:
