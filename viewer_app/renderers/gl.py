@@ -154,7 +154,10 @@ class GlRenderer(HostReader):
         with self._stages("load"):
             self._upload(a, means)
         self._means, self._origin, self._skipped, self._kept = means, origin, a.skipped, a.kept
-        self._drawn = self._scene = self._chosen = None
+        self._drawn = self._scene = None
+        if self._chosen is not None:  # here, where the arrays are at hand
+            chosen = RenderOptions(selection=self._chosen[0])
+            self._chosen = chosen.selection, *selected(a.scene(), a.kept, chosen)
 
     def scene(self) -> GaussianScene:
         """Read back from where it was uploaded to, once for each load."""
@@ -231,7 +234,9 @@ class GlRenderer(HostReader):
         z += np.float32(axis @ self._origin + camera.viewmat[2, 3])
         within = (z >= camera.near) & (z <= camera.far)
         marked = None
-        if options.selection != EVERYTHING:
+        if options.selection == EVERYTHING:
+            self._chosen = None
+        else:
             if self._chosen is None or self._chosen[0] != options.selection:
                 self._chosen = options.selection, *selected(self.scene(), self._kept, options)
             within &= self._chosen[1]
