@@ -174,9 +174,10 @@ class Governor:
 
     def affords(self, name: str, size: tuple[int, int]) -> bool:
         """Whether the work `(name, width, height)` can be done for each picture while somebody moves."""
-        cost = self.cost((name, *size))
-        if not self.limited or cost is None:
+        known = self._known(name, size)
+        if not self.limited or not known:
             return True
+        cost = _estimate(known, 1.0)
         beside = self._cost(self._others(name), {*self._bursts, *self._last_bursts, self._scene_by} - {""})
         self._affordable = cost <= self.share * 1e3 / (FLUENT if self._affordable else SMOOTH) - beside
         return self._affordable
@@ -184,7 +185,7 @@ class Governor:
     def scale_later(self, name: str, size: tuple[int, int]) -> float:
         """At what resolution to draw the works `(name, width, height)` RENDERS times a second, beside pictures on the
         screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST."""
-        known = {s: c for s in SCALES if (c := self.cost((name, *scaled(size, s)))) is not None}
+        known = self._known(name, size)
         if not self.limited or not known:
             return 1.0
         beside = min(SMOOTH * self._cost(self._others(name), {"opengl"}), self.share * 1e3 * _DISPLAY)
@@ -192,6 +193,10 @@ class Governor:
         fits = [s for s in SCALES if _estimate(known, s) <= room * (1.2 if s == self._later_scale else 1.0)]
         self._later_scale = max(*fits, _LEAST) if fits else _LEAST
         return self._later_scale
+
+    def _known(self, name: str, size: tuple[int, int]) -> dict[float, float]:
+        """What the work `(name, width, height)` costs at each of SCALES, as far as is known."""
+        return {s: c for s in SCALES if (c := self.cost((name, *scaled(size, s)))) is not None}
 
     def _others(self, name: str) -> list[Work]:
         """What a picture on the screen consists of beside `name`."""
@@ -229,7 +234,7 @@ class Governor:
         if now - self._scaled_at > _PAUSE:
             self._scale, self._tried_at = 1.0, now
         self._scaled_at = now
-        known = {s: c for s in SCALES if (c := self.cost((name, *scaled(size, s)))) is not None}
+        known = self._known(name, size)
         if not known:
             return 1.0
         beside = self._cost(self._others(name), self._bursts | self._last_bursts)

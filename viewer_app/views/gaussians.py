@@ -151,11 +151,6 @@ class GaussianView:
         return self._work
 
     @property
-    def coarse(self) -> float:
-        """The resolution, up to 1, that pictures have while the camera moves, by what they took."""
-        return self._coarse
-
-    @property
     def moving(self) -> bool:
         """Whether somebody moved the camera just now."""
         return time.monotonic() - self._moved_at < _REST

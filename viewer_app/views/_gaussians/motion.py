@@ -58,7 +58,7 @@ class Motion(Tool):
         size = camera.width, camera.height
         if picture.of != self._wanted and content.begun is None and not content.awaited and (
                 view.work.governor.next_picture() == 0.0):
-            self.scale = min(view.coarse, view.work.governor.scale_later("scene", size))
+            self.scale = view.work.governor.scale_later("scene", size)
             drawn = camera if self.scale == 1.0 else camera.resized(*scaled(size, self.scale))
             picture.render_later(drawn, options, (drawn.key, options, content.loads))
         if picture.of != self._wanted:
