@@ -13,7 +13,6 @@ from viewer_app.app import AppOptions
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.training_cameras.picking import project
-from viewer_app.views._gaussians.frustums import Frustums
 from viewer_app.views.cameras import CamerasView
 from viewer_app.views.gaussians import GaussianView
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from programs import Processes
+
+    from viewer_app.views._gaussians.frustums import Frustums
 
 TRAINER = """
 import math, sys, time, torch, splatview

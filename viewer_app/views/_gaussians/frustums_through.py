@@ -221,6 +221,7 @@ class Through:
             self._photo = PhotoTexture(content.ctx)
         height, width = photo.shape[:2]
         rect = Rect(0, 0, width, height)
+        bound = content.ctx.fbo  # ours must not stay so: it may be given back before anything else is drawn
         eye = self.view.beside(GaussianSettings(background=self.view.background, coarse_ms=math.inf, reproject=False))
         try:
             eye.use_camera(at_size(self._camera, width, height))
@@ -230,6 +231,7 @@ class Through:
         self._photo.take(photo)
         self._photo.draw(self._meter.target(1, width, height, "f1"), rect)
         self._meter.psnr(wait=False)
+        bound.use()
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

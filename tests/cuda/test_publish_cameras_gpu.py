@@ -1,0 +1,65 @@
+"""Cameras and photographs that lie on a GPU: nothing waits for it, and they are read in host memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from test_publish_cameras import newest, poses, stream_of
+
+import splatview
+from ipc import Subscriber
+from ipc.subscriber import can_take
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.cuda
+
+
+def test_poses_on_a_gpu_come_to_host_memory(wait_until: Callable[..., Any]) -> None:
+    views, Ks = poses(5)
+    with Subscriber(ways=lambda way, gpu: way in ("ring", "host") and can_take(way, gpu)) as subscriber:
+        splatview.publish_cameras(views.cuda(), Ks.cuda(), 40, 30)
+        stream = stream_of(subscriber, wait_until)
+        with newest(subscriber, stream, wait_until) as frame:
+            np.testing.assert_array_equal(frame.tensors["viewmats"].array, views.numpy())
+            np.testing.assert_array_equal(frame.tensors["Ks"].array, Ks.numpy())
+            np.testing.assert_array_equal(frame.tensors["sizes"].array, [[40, 30]] * 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float16])
+def test_photographs_on_a_gpu_are_brought(wait_until: Callable[..., Any], dtype: torch.dtype) -> None:
+    whole = torch.randint(0, 256, (3, 30, 40, 3), dtype=torch.uint8)
+    given = whole.cuda() if dtype == torch.uint8 else (whole.cuda() / 255).to(dtype)
+    with Subscriber() as subscriber:
+        splatview.publish_cameras(*poses(3), 40, 30, given)
+        stream = stream_of(subscriber, wait_until, "cameras photos")
+        stream.request_photos(1)
+        with newest(subscriber, stream, wait_until) as frame:
+            found = frame.tensors["photos"].array[0].astype(int)
+            assert np.abs(found - whole[1].numpy()).max() <= (0 if dtype != torch.float16 else 1)
+        stream.request_photos(0, 8)
+        with newest(subscriber, stream, wait_until, lambda f: f.meta["side"] == 8) as frame:
+            assert frame.tensors["photos"].shape == (3, 8, 8, 3)
+
+
+def test_nothing_waits_for_the_gpu() -> None:
+    views, Ks = (t.cuda() for t in poses(4))
+    photos = torch.zeros(4, 30, 40, 3, device="cuda")
+    splatview.publish_cameras(views, Ks, 40, 30, photos)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(2_000_000_000)  # about a second
+    done = torch.cuda.Event()
+    done.record()
+    splatview.publish_cameras(views, Ks, 40, 30, photos.clone(), current=1)
+    splatview.publish_cameras(current=2)
+    assert not done.query()
+    torch.cuda.synchronize()
+
+
+def test_a_number_on_a_gpu_is_refused() -> None:
+    with pytest.raises(TypeError, match="tensor on a GPU"):
+        splatview.publish_cameras(current=torch.tensor(3, device="cuda"))  # type: ignore[arg-type]
