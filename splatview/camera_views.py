@@ -41,7 +41,7 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
         None: those that there are stay, as long as the number of cameras does.
     name: the stream's. Viewers show the cameras over the Gaussians of the same run.
     current: the camera that is trained with now, from 0 on, for viewers that follow it.
-        `publish_cameras(current=7)` alone says only that, and costs some microseconds.
+        `publish_cameras(current=7)` alone says only that, and costs about twenty microseconds.
 
     Call it again when poses change. It never waits, neither for a viewer nor for a GPU: values on a GPU are not looked
     at. Raises TypeError or ValueError for what cannot be shown. Faults of the surroundings never reach the caller,
