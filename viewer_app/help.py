@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 KEYS = (
     KeyHelp("Viewer", "H, Tab", "Show or hide the panel"),
+    KeyHelp("Viewer", "Space", "Pause the run, and have it go on"),
     KeyHelp("Viewer", "Ctrl + S", "Keep the picture; with Shift transparent"),
     KeyHelp("Viewer", "Ctrl + Tab", "The next pane"),
     KeyHelp("Viewer", "?", "This list"),

@@ -268,6 +268,11 @@ class Panel:
         if imgui.begin("panel", None, flags)[0]:
             draw_list(state, asked, self._scale)
             entry = state.shown
+            if shown.strip is not None and shown.strip.draw(self._scale):
+                asked.select = shown.strip.key
+            if entry is not None and entry.paused is not None:
+                gap(self._scale * 4)
+                asked.pause = draw_run_controls(entry)
             if entry is not None and not shown.empty and shown.controls is not None:
                 gap(self._scale * 6)
                 if self._fold("View"):
@@ -276,10 +281,6 @@ class Panel:
                     gap(self._scale * 6)
                     if self._fold(section.title, section.opened, section.tip):
                         asked.changed |= section.draw()
-            if shown.strip is not None:
-                gap(self._scale * 6)
-                if shown.strip.draw(self._scale):
-                    asked.select = shown.strip.key
             gap(self._scale * 6)
             if entry is not None and shown.details and self._fold("Details"):
                 for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
@@ -289,9 +290,6 @@ class Panel:
                     "Into the current folder, or as a download (Ctrl + S)",
                     "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
                 asked.keep = None if pressed is None else ("shown", "transparent")[pressed]
-            if entry is not None and entry.paused is not None:
-                gap(self._scale * 6)
-                asked.pause = draw_run_controls(entry)
             self._others(state, asked)
             for notice in state.notices:
                 gap(self._scale * 6)

@@ -228,9 +228,13 @@ class Seat(Following):
                 self.state.panel_open = not self.state.panel_open
                 self.mark(SETTLE)
             return
-        if isinstance(event, Key) and event.pressed and event.name == "s" and "ctrl" in event.mods and not ours:
-            keep_picture(self, transparent="shift" in event.mods)
-            return
+        if isinstance(event, Key) and event.pressed and not (ours or event.repeat):
+            if event.name == "s" and "ctrl" in event.mods:
+                keep_picture(self, transparent="shift" in event.mods)
+                return
+            if event.name == "space" and not event.mods:
+                self._pause()
+                return
         if self.state.help or (isinstance(event, Text) and event.text == "?" and not ours):
             self._help(event)
         if isinstance(event, PointerPress) and not ours:
@@ -244,6 +248,13 @@ class Seat(Following):
         state.selected = panes.active.key
         state.tabs, state.maximised = panes.mode == "tabs", panes.maximised
         self.mark(SETTLE)
+
+    def _pause(self) -> None:
+        """Pause the run of what is shown, or have it go on."""
+        slot = self.shown
+        if slot is not None and isinstance(slot.source, StreamSource) and slot.entry.paused is not None:
+            slot.source.set_paused(not slot.entry.paused)
+            self.say("The run goes on" if slot.entry.paused else "The run pauses at its next step")
 
     def _help(self, event: Event) -> None:
         """The list of keys comes with ?, and goes with ?, Escape or a press."""
