@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from browser.pages import Open
 
 RED, GREEN, BLUE = np.eye(3, dtype=bool)
+AXES = 130
+"""Pixels from the lower left corner in which the axes of the world lie, which have these colours as well."""
 STILL = 0.7
 """Seconds without another picture after which one is no longer coarse, as during a drag."""
 
@@ -52,6 +54,7 @@ def program(stage: Stage) -> Program:
 def of(color: np.ndarray, canvas: np.ndarray) -> np.ndarray:
     """(N, 2) float: places (x, y) in the picture that have mostly this colour."""
     picture = inside(canvas).astype(int)
+    picture[-AXES:, :AXES] = 0
     return np.argwhere(picture[..., color].min(-1) > picture[..., ~color].max(-1) + 60)[:, ::-1].astype(float)
 
 
@@ -95,7 +98,7 @@ def test_the_mouse_orbits_moves_and_comes_closer(program: Program, open_page: Op
     drag(page, 0, 100)
     above = seen(page, differs(begin))
     assert middle(RED, above)[1] > middle(RED, begin)[1] + 10, "seen from above, what is near is further down"
-    page.keyboard.press("f")
+    page.keyboard.press("r")
     again(page, begin)
 
     drag(page, -60, -40, button="right")
