@@ -225,3 +225,39 @@ def test_pictures_are_kept_as_shown_and_with_nothing_behind(make: Callable[..., 
         assert through.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == (*COLORS["red"], 255)
         assert through.getpixel((2, 2)) == (0, 0, 0, 0)  # beside the picture
     assert seen(viewer) == [COLORS["red"]]
+
+
+def test_long_words_stay_in_their_pane(make: Callable[..., Viewer], tmp_path: Path) -> None:
+    viewer = make()
+    broken = tmp_path / f"{'a-name-that-does-not-end-' * 6}.ply"
+    broken.write_bytes(b"ply\nformat binary_little_endian 1.0\nelement vertex 10\nproperty float x\nend_header\n12")
+    panes = viewer.seat.panes
+    panes.active.select(key(viewer, "red"))
+    panes.add(key(viewer, "green"))
+    panes.add(key(viewer, "blue"))
+    viewer.do()
+    (_, head, left), (_, _, right), _ = panes.places(viewer.seat.area(), 1.0)
+    assert left.x + left.width <= right.x  # side by side
+    before = viewer.pixels()
+    panes.activate(panes.all[0])
+    viewer.do(FileDrop((str(broken),)))
+    viewer.until(lambda: (e := panes.all[0].entry) is not None and e.fault_of_source)
+    pixels = viewer.pixels()
+    np.testing.assert_array_equal(pixels[right.y:right.y + right.height, right.x:right.x + right.width],
+                                  before[right.y:right.y + right.height, right.x:right.x + right.width])
+    inside = pixels[left.y:left.y + left.height, left.x:left.x + left.width]
+    assert (inside.max(-1) - inside.min(-1) > 60).any(), "the fault is told"
+    assert (inside[:, :4] == inside[0, 0]).all(), "with room at the edges"
+    cross = pixels[head.y:head.y + head.height - 3, head.x + head.width - 30:head.x + head.width - 18]
+    assert (cross == cross[0, 0]).all(), "a name ends before the button that closes"
+
+
+def test_a_toast_is_told_in_lines_that_fit(make: Callable[..., Viewer]) -> None:
+    viewer = make(("red",))
+    before, area = viewer.pixels(), viewer.seat.area()
+    viewer.seat.say("Saved " + "a/very/long/way/to/a/file-" * 12)
+    viewer.do()
+    rows, columns = np.nonzero((viewer.pixels() != before).any(-1))
+    assert columns.min() > area.x
+    assert columns.max() < area.x + area.width - 1
+    assert rows.max() - rows.min() > 40  # several lines

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from viewer_app import theme
+from viewer_app.widgets import fitted
 
 if TYPE_CHECKING:
     from viewer_app.controls import Rect
@@ -64,14 +65,12 @@ def _head(head: PaneHead, state: State, place: tuple[float, float, float, float]
     if head.active:
         draw.add_rect_filled(ImVec2(x, y + height - 2 * scale), ImVec2(x + width, y + height), theme.u32(theme.ACCENT))
     pad = 8 * scale
-    draw.push_clip_rect(ImVec2(x + pad, y), ImVec2(x + width - cross, y + height), True)
-    text_y = round(y + (height - line) / 2)
+    room, text_y = width - cross - pad, round(y + (height - line) / 2)
     color = theme.TEXT if head.active else theme.DIM
-    draw.add_text(ImVec2(round(x + pad), text_y), theme.u32(color), head.name)
-    if head.group:
-        at = x + pad + imgui.calc_text_size(head.name + "  ").x
-        draw.add_text(ImVec2(round(at), text_y), theme.u32(theme.GONE), head.group)
-    draw.pop_clip_rect()
+    draw.add_text(ImVec2(round(x + pad), text_y), theme.u32(color), fitted(head.name, room))
+    at = imgui.calc_text_size(head.name + "  ").x
+    if head.group and at + imgui.calc_text_size(head.group).x <= room:  # the name goes before where it comes from
+        draw.add_text(ImVec2(round(x + pad + at), text_y), theme.u32(theme.GONE), head.group)
     r, cx, cy = 3.5 * scale, x + width - cross / 2, y + height / 2
     ink = theme.u32(theme.TEXT if closing else theme.DIM)
     draw.add_line(ImVec2(cx - r, cy - r), ImVec2(cx + r, cy + r), ink, 1.3 * scale)

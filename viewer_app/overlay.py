@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
 from viewer_app import theme
 from viewer_app.state import ENDED
+from viewer_app.widgets import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _MOST_TROUBLES = 4
+_MOST_LINES, _WIDEST = 6, 46
+"""Of one text: lines, and their width in sizes of the letters."""
 
 
 def draw_overlay(state: State, entry: Entry | None, picture: Rect, *, empty: bool, scale: float,
@@ -34,47 +36,60 @@ def draw_overlay(state: State, entry: Entry | None, picture: Rect, *, empty: boo
     if entry.progress is not None:
         _progress(scale, picture, f"Loading {entry.name}", entry.progress)
     elif fault:
-        _message(scale, picture, [f"{entry.name} cannot be shown", *wrap(fault, 90)[:6]], theme.FAULT)
+        _message(scale, picture, [f"{entry.name} cannot be shown", fault], theme.FAULT)
     elif empty:
         words = "Waiting for its next frame" if entry.alive else "The run ended before it was seen"
         _message(scale, picture, [entry.name, words], theme.DIM)
     else:
         ended = [ENDED] if not entry.alive and not state.says_trouble else []
         lines = [(text, theme.TEXT) for text in ended]
-        room = max(int((picture.width - 40 * scale) / (0.55 * imgui.get_font_size())), 20)
+        room = min(picture.width - 40 * scale, _WIDEST * imgui.get_font_size())
         for text in list(troubles)[:_MOST_TROUBLES]:
-            lines += [(line, theme.FAULT) for line in wrap(text, room)[:3]]
+            lines += [(line, theme.FAULT) for line in lines_of(text, room, 3)]
         if lines:
             _tag(scale, picture, lines)
 
 
-def draw_toasts(state: State, picture: Rect, scale: float) -> None:
-    """What the user is told for a few seconds, at the lower edge of the picture."""
+def draw_toasts(state: State, picture: Rect, scale: float, boards: Sequence[Rect] = ()) -> None:
+    """What the user is told for a few seconds, at the lower edge of the picture: above `boards`, which lie there."""
     draw, pace, pad = imgui.get_foreground_draw_list(), imgui.get_text_line_height(), 10 * scale
-    y = picture.y + picture.height - 24 * scale
+    bottom, middle = picture.y + picture.height, picture.x + picture.width / 2
+    for board in sorted(boards, key=lambda b: -b.y):  # one bar lies on the other
+        if board.y + board.height >= bottom - 1 and board.x <= middle < board.x + board.width:
+            bottom = min(bottom, board.y)
+    room = min(picture.width - 4 * pad, _WIDEST * imgui.get_font_size())
+    y = bottom - 14 * scale
     for _, text in reversed(state.toasts):
-        width = imgui.calc_text_size(text).x
-        x = max(picture.x + (picture.width - width) / 2, picture.x + pad)
-        y -= pace + 1.4 * pad
-        draw.add_rect_filled(ImVec2(x - pad, y - pad / 2), ImVec2(x + width + pad, y + pace + pad / 2),
+        lines = lines_of(text, room, _MOST_LINES)
+        width = max((imgui.calc_text_size(line).x for line in lines), default=0.0)
+        x = max(middle - width / 2, picture.x + pad)
+        y -= pace * len(lines) + pad
+        draw.add_rect_filled(ImVec2(x - pad, y - pad / 2), ImVec2(x + width + pad, y + pace * len(lines) + pad / 2),
                              theme.u32(theme.BAR, 0.92), 6 * scale)
-        draw.add_text(ImVec2(round(x), round(y)), theme.u32(theme.TEXT), text)
+        for i, line in enumerate(lines):
+            draw.add_text(ImVec2(round(x), round(y + i * pace)), theme.u32(theme.TEXT), line)
+        y -= 0.4 * pad
 
 
-def _message(scale: float, picture: Rect, lines: list[str], color: ImVec4) -> None:
+def _message(scale: float, picture: Rect, texts: list[str], color: ImVec4) -> None:
     draw = imgui.get_background_draw_list()
+    pad = ImVec2(18 * scale, 12 * scale)
+    room = min(picture.width - 3 * pad.x, _WIDEST * imgui.get_font_size())
+    parts = [lines_of(text, room, _MOST_LINES) for text in texts]
+    lines, first = [line for part in parts for line in part], len(parts[0])
     pace = imgui.get_text_line_height() * 1.5
     y = picture.y + picture.height / 2 - pace * len(lines) / 2
-    widest = max(imgui.calc_text_size(t).x for t in lines)
-    pad = ImVec2(18 * scale, 12 * scale)
+    widest = max((imgui.calc_text_size(t).x for t in lines), default=0.0)
     middle = picture.x + picture.width / 2
+    draw.push_clip_rect(ImVec2(picture.x, picture.y), ImVec2(picture.x + picture.width, picture.y + picture.height))
     draw.add_rect_filled(ImVec2(middle - widest / 2 - pad.x, y - pad.y),
                          ImVec2(middle + widest / 2 + pad.x, y + pace * len(lines) + pad.y - pace / 4),
                          theme.u32(theme.BAR, 0.82), 8 * scale)
     for i, text in enumerate(lines):
-        tint = theme.TEXT if i == 0 else color
+        tint = theme.TEXT if i < first else color
         x = middle - imgui.calc_text_size(text).x / 2
         draw.add_text(ImVec2(round(x), round(y + i * pace)), theme.u32(tint), text)
+    draw.pop_clip_rect()
 
 
 def _progress(scale: float, picture: Rect, text: str, fraction: float) -> None:

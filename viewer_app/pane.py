@@ -164,7 +164,7 @@ class Pane:
         """What is said of it, in the panel if that tells of it, and in the strip above it."""
         shown = describe(self.seat.catalogue, self.slot, self.view, panel_open)
         shown.rect, shown.entry, shown.head = self.rect, self.entry, head if head.height else None
-        shown.number = self.seat.panes.all.index(self)
+        shown.number, shown.boards = self.seat.panes.all.index(self), self.boards()
         return shown
 
     def latency_ms(self, behind: float) -> float | None:

@@ -101,6 +101,8 @@ class Panel:
         self._copied = ""
         """What imgui's clipboard holds, as far as the user's own is told."""
         self._folds = {"View": True}
+        self._spaced = False
+        """Whether the part above the next fold is open."""
         self.size = (1, 1)
 
     def _set_scale(self, scale: float) -> None:
@@ -219,7 +221,7 @@ class Panel:
             draw_heads(state, strips, asked, scale)
             if state.help:
                 draw_help(picture, scale, [*shown.keys, *KEYS])
-            draw_toasts(state, picture, scale)
+            draw_toasts(state, picture, scale, [board for pane in (shown, *others) for board in pane.boards])
             if state.panel_open:
                 self._left(state, shown, picture, asked)
                 if picture.x > 0:
@@ -265,6 +267,7 @@ class Panel:
         imgui.set_next_window_size(ImVec2(picture.x, self.size[1]) if left else
                                    ImVec2(picture.width, self.size[1] - picture.height))
         flags = _FIXED & ~imgui.WindowFlags_.no_scrollbar.value
+        self._spaced = False
         if imgui.begin("panel", None, flags)[0]:
             draw_list(state, asked, self._scale)
             entry = state.shown
@@ -278,10 +281,8 @@ class Panel:
                 if self._fold("View"):
                     asked.changed |= shown.controls()
                 for section in shown.sections:
-                    gap(self._scale * 6)
                     if self._fold(section.title, section.opened, section.tip):
                         asked.changed |= section.draw()
-            gap(self._scale * 6)
             if entry is not None and shown.details and self._fold("Details"):
                 for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
                     wrapped(line, theme.DIM)
@@ -326,6 +327,8 @@ class Panel:
 
     def _fold(self, label: str, opened: bool = False, tip: str = "") -> bool:
         """A line that opens and closes what follows; `opened`: whether it does at first."""
+        if self._spaced:  # those that are closed lie close together
+            gap(self._scale * 6)
         line = imgui.get_text_line_height()
         left = imgui.get_cursor_screen_pos()
         width = imgui.get_content_region_avail().x
@@ -334,7 +337,7 @@ class Panel:
             imgui.set_item_tooltip(tip)
         if pressed:
             self._folds[label] = not self._folds.get(label, opened)
-        opened = self._folds.get(label, opened)
+        self._spaced = opened = self._folds.get(label, opened)
         draw = imgui.get_window_draw_list()
         y, r = left.y + line / 2 + 3 * self._scale, 3.5 * self._scale
         x = left.x + width - 12 * self._scale

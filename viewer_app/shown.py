@@ -43,6 +43,8 @@ class Shown:
     """Which pane it is, from 0 on."""
     head: Rect | None = None
     """Its strip with its name, if there are several panes."""
+    boards: Sequence[Rect] = ()
+    """Where imgui's windows lie over its picture."""
     entry: Entry | None = None
     """What is shown; only for panes beside the active one."""
 

@@ -9,7 +9,7 @@ from imgui_bundle import ImVec2, imgui
 
 from viewer_app import theme
 from viewer_app.phrases import about, beside
-from viewer_app.widgets import colored, gap, wrapped
+from viewer_app.widgets import colored, fitted, gap, wrapped
 
 if TYPE_CHECKING:
     from viewer_app.panel import Asked
@@ -56,9 +56,8 @@ def _entry(entry: Entry, state: State, asked: Asked, scale: float) -> None:
     text_y = middle - line / 2
     start = left.x + pad + 16 * scale
     end = left.x + width - pad - right_width
-    draw.push_clip_rect(ImVec2(start, left.y), ImVec2(end - 6 * scale, left.y + height), True)
-    draw.add_text(ImVec2(start, text_y), theme.u32(theme.TEXT if entry.alive else theme.DIM), entry.name)
-    draw.pop_clip_rect()
+    draw.add_text(ImVec2(start, text_y), theme.u32(theme.TEXT if entry.alive else theme.DIM),
+                  fitted(entry.name, end - 6 * scale - start))
     if right:
         draw.add_text(ImVec2(end, text_y), theme.u32(theme.DIM), right)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from textwrap import wrap
 from typing import TYPE_CHECKING, TypeVar
 
 from imgui_bundle import ImVec2, imgui
@@ -29,6 +31,26 @@ def wrapped(text: str, color: ImVec4) -> None:
     imgui.push_text_wrap_pos(0.0)
     colored(text, color)
     imgui.pop_text_wrap_pos()
+
+
+def fitted(text: str, width: float) -> str:
+    """As much of a text as has room in `width` pixels, with dots where something is left out."""
+    return text if imgui.calc_text_size(text).x <= width else _cut(text, width, imgui.get_font_size())
+
+
+@lru_cache(1024)
+def _cut(text: str, width: float, _size: float) -> str:
+    """`_size`: of the letters, which decides as well."""
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if imgui.calc_text_size(text[:middle] + "…").x <= width else (low, middle - 1)
+    return text[:low].rstrip() + "…" if low else ""
+
+
+def lines_of(text: str, width: float, most: int) -> list[str]:
+    """A text in lines of about `width` pixels, `most` of them at most."""
+    return wrap(text, max(int(width / (0.48 * imgui.get_font_size())), 12), max_lines=most, placeholder=" …")
 
 
 def gap(pixels: float) -> None:
@@ -88,7 +110,10 @@ def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int |
     """A row of buttons of equal width; the one that was pressed. `tips` appear when the pointer rests on one."""
     row(label)
     gap = imgui.get_style().item_inner_spacing.x
-    width = (imgui.get_content_region_avail().x - gap * (len(names) - 1)) / len(names)
+    width = (imgui.get_content_region_avail().x - 1 - gap * (len(names) - 1)) / len(names)  # as far as other controls
+    widest = max(imgui.calc_text_size(name).x for name in names)
+    padding = imgui.get_style().frame_padding
+    imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(min(padding.x, max((width - widest) / 2, 0)), padding.y))
     pressed = None
     for i, name in enumerate(names):
         if i:
@@ -97,4 +122,5 @@ def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int |
             pressed = i
         if tips:
             imgui.set_item_tooltip(tips[i])
+    imgui.pop_style_var()
     return pressed
