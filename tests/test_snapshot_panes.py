@@ -105,7 +105,7 @@ class Table:
             self.seen.append(row)
             return [f"{row}"] * len(self.columns)
 
-        with pane("table", rect, scale):
+        with pane(self, "table", rect, scale):
             touch = self.grid.draw("t", self.columns, Rows(10_000_000, cells, wide=True), scale)
             if touch.row is not None:
                 self.touch = touch

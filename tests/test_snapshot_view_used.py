@@ -43,7 +43,8 @@ class User:
     def draw(self) -> bool:
         view = self.view
         view.draw(self.screen.framebuffer, self.rect)
-        shown = Shown(view.panel, view.over, view.details, view.extras, view.readout, view.path, view.empty)
+        shown = Shown(view.panel, view.sections, view.keys, view.over, view.details, view.extras, view.readout,
+                      view.path, view.empty)
         return self.panel.draw(self.screen.framebuffer, State(panel_open=False), shown, 1.0).changed
 
     def settle(self) -> np.ndarray:
@@ -182,3 +183,32 @@ def test_the_size_of_a_screen_may_be_anything(screen: OffscreenScreen) -> None:
         made.rect = Rect(0, 0, *size)
         made.settle()
     made.close()
+
+
+@pytest.mark.parametrize("tab", ["timeline", "events", "leaks"])
+def test_two_beside_each_other_have_their_own_words(user: User, tab: str) -> None:
+    """In one panel: the windows of one are not those of the other."""
+    other = user.view.beside(user.view.settings)
+    width, height = user.screen.size
+    places = Rect(0, 0, width // 2, height), Rect(width // 2, 0, width // 2, height)
+    try:
+        for view in (user.view, other):
+            view.look.tab = tab
+
+        def over(_: Rect, scale: float) -> bool:
+            return any([view.over(rect, scale) for view, rect in zip((user.view, other), places, strict=True)])
+
+        end, again = time.monotonic() + PATIENCE, 6
+        while again:
+            assert time.monotonic() < end
+            for view, rect in zip((user.view, other), places, strict=True):
+                view.draw(user.screen.framebuffer, rect)
+                view.wait(0.2)
+            user.panel.draw_over(user.screen.framebuffer, over, 1.0)
+            again = again - 1 if user.view.complete and other.complete else 6
+        pixels = user.screen.pixels()[..., :3].astype(int)
+        left, right = (pixels[:, r.x:r.x + r.width] for r in places)
+        assert (left[:44].max(-1) > 120).sum() > 50
+        np.testing.assert_array_equal(left, right)
+    finally:
+        other.close()

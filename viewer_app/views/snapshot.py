@@ -64,10 +64,13 @@ class Shared:
 
 
 KEYS = (
-    KeyHelp("Snapshot", "Wheel, pinch", "Zoom in time"),
-    KeyHelp("Snapshot", "Drag", "Move"),
-    KeyHelp("Snapshot", "Click", "Choose an allocation"),
+    KeyHelp("Snapshot", "Wheel, pinch, Q E", "Zoom; Shift, Ctrl: time or bytes alone"),
+    KeyHelp("Snapshot", "Drag, W A S D", "Move"),
     KeyHelp("Snapshot", "F, double click", "See all of it"),
+    KeyHelp("Snapshot", "Click", "Choose an allocation"),
+    KeyHelp("Snapshot", "Escape", "Choose none"),
+    KeyHelp("Snapshot", "M", "Mark A, B to compare"),
+    KeyHelp("Snapshot", "/", "Search"),
 )
 
 

@@ -37,7 +37,7 @@ class Bar:
         imgui.set_next_window_size(ImVec2(rect.width, rect.height))
         imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(10 * scale, 6 * scale))
         imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(theme.BAR))
-        imgui.begin("snapshot bar", None, _FLAGS)
+        imgui.begin(f"snapshot bar##{id(self)}", None, _FLAGS)  # two views are two windows
         imgui.pop_style_color()
         imgui.pop_style_var()
         try:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 _COLORS: dict[ColorBy, str] = {"stack": "Stack", "category": "What it is", "size": "Size", "age": "Lifetime",
                                "stream": "Stream", "pool": "Memory pool"}
-_KEYS = (("Wheel, Q E", "zoom"), ("Shift, Ctrl", "time or bytes alone"), ("Drag, WASD", "move"), ("F", "see all"),
-         ("Click", "details"), ("Escape", "nothing chosen"), ("/", "search"), ("M", "mark A, B to compare"))
 
 
 def draw_controls(content: Content, look: Look) -> None:
@@ -25,7 +23,7 @@ def draw_controls(content: Content, look: Look) -> None:
     if len(snapshot.traces) > 1:
         names = {k: f"GPU {t.device}" if t.device >= 0 else "host" for k, t in enumerate(snapshot.traces)}
         look.show_device(ui.choice("Device", look.device, names))
-    s.color_by = ui.choice("Color", s.color_by, _COLORS)
+    s.color_by = ui.choice("Colour", s.color_by, _COLORS)
     axis = content.axis(look.device, "time")
     if axis is not None and axis.timed:
         s.unit = ui.choice("Axis", s.unit, {"events": "Events", "time": "Clock"})
@@ -40,7 +38,3 @@ def draw_controls(content: Content, look: Look) -> None:
         imgui.set_item_tooltip("Each memory pool in a lane of its own: the default one, those of CUDA graphs")
     ui.row("Legend")
     s.legend = imgui.checkbox("##legend", s.legend)[1]
-    imgui.spacing()
-    for key, what in _KEYS:
-        ui.row(key)
-        imgui.text_disabled(what)

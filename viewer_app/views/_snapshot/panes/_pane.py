@@ -30,8 +30,10 @@ _FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.
 
 
 @contextmanager
-def pane(name: str, rect: Rect, scale: float, *, scroll: bool = False, ground: ImVec4 = GROUND) -> Iterator[None]:
-    """A window exactly over a rectangle of the framebuffer. `scroll`: what is drawn in it may be longer than it is."""
+def pane(owner: object, name: str, rect: Rect, scale: float, *, scroll: bool = False,
+         ground: ImVec4 = GROUND) -> Iterator[None]:
+    """A window exactly over a rectangle of the framebuffer. `owner`: whose it is; windows of two owners are two, though
+    they are called the same. `scroll`: what is drawn in it may be longer than it is."""
     imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
     imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
     imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(ground))
@@ -40,7 +42,7 @@ def pane(name: str, rect: Rect, scale: float, *, scroll: bool = False, ground: I
     flags = _FLAGS if not scroll else _FLAGS & ~imgui.WindowFlags_.no_scrollbar.value
     if not scroll:
         flags |= imgui.WindowFlags_.no_scroll_with_mouse
-    imgui.begin(f"snapshot {name}", None, flags)
+    imgui.begin(f"snapshot {name}##{id(owner)}", None, flags)
     imgui.pop_style_var(2)
     imgui.pop_style_color()
     try:

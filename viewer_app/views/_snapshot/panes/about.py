@@ -35,7 +35,7 @@ class AboutPane:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
-        with _pane.pane("about", rect, scale, scroll=True):
+        with _pane.pane(self, "about", rect, scale, scroll=True):
             snapshot = content.snapshot
             for note in snapshot.notes:
                 _pane.wrapped(note[:1].upper() + note[1:], _pane.HIT)

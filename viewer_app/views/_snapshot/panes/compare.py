@@ -45,7 +45,7 @@ class ComparePane:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
-        with _pane.pane("compare", rect, scale):
+        with _pane.pane(self, "compare", rect, scale):
             changed = self._lamp.turn(content, look)
             return self._draw(content, look, scale) or changed
 

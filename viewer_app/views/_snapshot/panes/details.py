@@ -35,7 +35,7 @@ class DetailsPane:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw what `look.selected` is. True when another picture is needed."""
-        with _pane.pane("details", rect, scale, scroll=True, ground=theme.PANEL):
+        with _pane.pane(self, "details", rect, scale, scroll=True, ground=theme.PANEL):
             if look.selected is None or look.selected >= len(content.trace(look).allocations):
                 _pane.centered("Click an allocation")
                 return False

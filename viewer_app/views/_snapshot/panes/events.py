@@ -54,7 +54,7 @@ class EventsPane:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
-        with _pane.pane("events", rect, scale):
+        with _pane.pane(self, "events", rect, scale):
             return self._draw(content, look, rect, scale)
 
     def _draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:

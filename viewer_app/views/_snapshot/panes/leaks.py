@@ -40,7 +40,7 @@ class LeaksPane:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
-        with _pane.pane("leaks", rect, scale):
+        with _pane.pane(self, "leaks", rect, scale):
             changed = self._lamp.turn(content, look)
             snapshot, trace, key = content.snapshot, content.trace(look), ("leaks", look.device)
             suspects = content.ask(key, lambda: _leaks(snapshot, trace), words="Looking for leaks")

@@ -39,7 +39,7 @@ class OomPane:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
-        with _pane.pane("oom", rect, scale):
+        with _pane.pane(self, "oom", rect, scale):
             changed = self._lamp.turn(content, look)
             snapshot, trace, key = content.snapshot, content.trace(look), ("oom", look.device)
             found = content.ask(key, lambda: _post_mortem(snapshot, trace), words="Looking at what failed")

@@ -59,7 +59,7 @@ class SegmentsPane:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
-        with _pane.pane("segments", rect, scale):
+        with _pane.pane(self, "segments", rect, scale):
             return self._draw(content, look, rect, scale)
 
     def _draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:

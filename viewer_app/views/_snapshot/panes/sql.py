@@ -74,7 +74,7 @@ class SqlPane:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
-        with _pane.pane("sql", rect, scale):
+        with _pane.pane(self, "sql", rect, scale):
             changed = self._editor(content, look, rect, scale)
             changed |= self._lamp.turn(content, look)
             return self._answer(content, look, rect, scale) or changed

@@ -52,7 +52,7 @@ class StacksPane:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
-        with _pane.pane("stacks", rect, scale):
+        with _pane.pane(self, "stacks", rect, scale):
             changed = self._lamp.turn(content, look)
             return self._draw(content, look, rect, scale) or changed
 
