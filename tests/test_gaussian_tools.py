@@ -116,3 +116,10 @@ def test_its_keys_are_said_in_words(tool: Tool) -> None:
 def test_closing_twice_is_fine(tool: Tool) -> None:
     tool.close()
     tool.close()
+
+
+def test_keys_are_told_of_tools_that_have_something_to_do(view: GaussianView) -> None:
+    assert view.update(gaussian_frame())
+    told = {line.group for line in view.keys}
+    assert "Camera" in told
+    assert not told & {"Training cameras", "History"}  # there are none

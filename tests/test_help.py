@@ -31,7 +31,7 @@ def lines(screen: OffscreenScreen) -> list[KeyHelp]:
     """What is said over a scene, which has the most keys."""
     view = GaussianView(screen.ctx)
     try:
-        return [*view.keys, *KEYS]
+        return [*(line for tool in view.tools.values() for line in tool.keys), *KEYS]
     finally:
         view.close()
 

@@ -340,7 +340,7 @@ class GaussianView:
 
     @property
     def keys(self) -> Sequence[KeyHelp]:
-        return [line for tool in self.tools.values() for line in tool.keys]
+        return [line for tool in self.tools.values() if tool.at_hand for line in tool.keys]
 
     @property
     def background(self) -> Color:

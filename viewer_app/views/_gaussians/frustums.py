@@ -271,6 +271,10 @@ class Frustums(Tool):
 
         return frustums_panel.bar(self, content, rect, scale)
 
+    @property
+    def at_hand(self) -> bool:
+        return self.content is not None
+
     def sections(self) -> Sequence[Section]:
         if self.content is None:
             return ()

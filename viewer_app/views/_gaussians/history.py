@@ -28,7 +28,7 @@ class History(Tool):
 
     name: ClassVar[str] = "history"
     keys: ClassVar[Sequence[KeyHelp]] = (
-        KeyHelp("History", ",  .", "The snapshot before, after"),
+        KeyHelp("History", "Comma, full stop", "The snapshot before, after"),
         KeyHelp("History", "End", "What comes live"),
         KeyHelp("History", "T", "Show or hide the bar"),
     )
@@ -43,6 +43,10 @@ class History(Tool):
         """What there is to go back through; None while there is nothing."""
         player = self.view.content.player
         return player if player is not None and len(player.recording) > 1 else None
+
+    @property
+    def at_hand(self) -> bool:
+        return self.player is not None
 
     @property
     def shown(self) -> bool:

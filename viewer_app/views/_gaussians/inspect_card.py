@@ -60,17 +60,13 @@ def card(tool: Inspect, place: Rect, scale: float) -> bool:
 def panel(tool: Inspect) -> bool:
     """The panel's part. True when a picture has to follow."""
     ui.row("Index")
-    index = -1 if tool.index is None else tool.index
-    entered, new = imgui.input_int("##index", index, 0, 0, imgui.InputTextFlags_.enter_returns_true.value)
+    flags = imgui.InputTextFlags_.enter_returns_true | imgui.InputTextFlags_.chars_decimal
+    text = "" if tool.index is None else str(tool.index)
+    entered, typed = imgui.input_text_with_hint("##index", "None", text, flags)
     imgui.set_item_tooltip("In the scene as it was published or saved. Type one and press Enter")
     changed = False
-    if entered and new != index:
-        facts = tool.view.content.facts
-        if facts is not None and not 0 <= new < facts.count:
-            tool.view.desk.say(f"{new:,} is no index: this scene's go from 0 to {facts.count - 1:,}")
-        else:
-            tool.choose(new)
-            changed = True
+    if entered and typed != text:
+        changed = _typed(tool, typed.strip())
     values = tool.values
     if tool.index is None or values is None:
         ui.wrapped("Click a Gaussian in the picture" if tool.index is None else "Reading", theme.DIM)
@@ -91,6 +87,16 @@ def panel(tool: Inspect) -> bool:
     elif pressed == 1:
         tool.choose(None)
     return changed or pressed is not None
+
+
+def _typed(tool: Inspect, text: str) -> bool:
+    """Choose the one whose index was typed; none by nothing. True when it is chosen."""
+    facts, index = tool.view.content.facts, int(text) if text.isdecimal() else -1
+    if text and facts is not None and not 0 <= index < facts.count:
+        tool.view.desk.say(f"{text[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}")
+        return False
+    tool.choose(index if text else None)
+    return True
 
 
 def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:

@@ -95,8 +95,12 @@ class PathBar:
         for i in range(min(int(duration / step + 1e-6) + 1, 100)):
             x = begin + span * i * step / duration
             draw.add_line(ImVec2(x, left.y + height * 0.7), ImVec2(x, left.y + height), theme.u32(theme.GONE), scale)
-            draw.add_text(ImVec2(round(x + 3 * scale), round(left.y + height - imgui.get_text_line_height())),
-                          theme.u32(theme.GONE), f"{i * step:g} s")
+            text = f"{i * step:g} s"
+            beside = x + 3 * scale
+            if beside + (room := imgui.calc_text_size(text).x) > left.x + width:
+                beside = x - 3 * scale - room
+            draw.add_text(ImVec2(round(beside), round(left.y + height - imgui.get_text_line_height())),
+                          theme.u32(theme.GONE), text)
         middle, r = left.y + height * 0.36, 5 * scale
         for i, seconds in enumerate(tool.path.times):
             x = begin + span * seconds / duration

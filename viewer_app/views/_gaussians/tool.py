@@ -42,6 +42,11 @@ class Tool:
     def __init__(self, view: GaussianView) -> None:
         self.view = view
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether there is something here that it is for: its keys are told then."""
+        return True
+
     def handle(self, event: Event, rect: Rect) -> bool | None:
         """Take a user's event over the picture in `rect`. None: it is not for this tool; otherwise whether the picture
         has to be drawn again."""
