@@ -34,5 +34,7 @@ class Desk:
     """Pixels per point."""
     exact: bool = False
     """Whether what is drawn now is to be kept, so that nothing may stand in for the true picture."""
+    hand_over: Callable[[Path], None] = _nothing
+    """Give the user a file that was written: a browser downloads it. Elsewhere nothing comes of it: say where it is."""
     name: str = ""
     """What is shown is called: part of the names of what is remembered of it, and of files."""

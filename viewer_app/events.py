@@ -7,7 +7,11 @@ so its centre lies at (0.5, 0.5).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import TYPE_CHECKING, Literal, Union
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 Button = Literal["left", "right", "middle"]
 Mods = frozenset[str]
@@ -113,6 +117,8 @@ class Close:
 @dataclass(frozen=True)
 class FileDrop:
     paths: tuple[str, ...]
+    done: Callable[[Path], None] | None = None
+    """To be called with each path once its file is not needed any more: a page's are only lent. From any thread."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ KEYS = (
     KeyHelp("Viewer", "H, Tab", "Show or hide the panel"),
     KeyHelp("Viewer", "Space", "Pause the run, and have it go on"),
     KeyHelp("Viewer", "Ctrl + S", "Keep the picture; with Shift transparent"),
-    KeyHelp("Viewer", "Ctrl + Tab", "The next pane"),
+    KeyHelp("Viewer", "Shift + Tab", "The next pane"),
     KeyHelp("Viewer", "?", "This list"),
 )
 _SIZES = theme.FONT_SIZE, 13.5, 12.0, 10.5, 9.0

@@ -35,7 +35,7 @@ from viewer_app.sources import StreamSource
 from viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.gpu_work import GpuWork
@@ -89,7 +89,7 @@ class Seat(Following):
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
         self.desk = Desk(self.say, lambda path: self.drop([str(path)]), self._pasted, screen.wake, catalogue.memo,
-                         screen.scale)
+                         screen.scale, hand_over=lambda path: self.screen.hand_over(path))
         self.state.light = self.desk.memo.get("light") is True
         self._work = work
         self._period = 1 / max_fps
@@ -208,7 +208,7 @@ class Seat(Following):
                 self.mark(SETTLE)
                 return
             case FileDrop():
-                self.drop(event.paths)
+                self.drop(event.paths, event.done)
                 return
             case Screenshot():
                 keep_picture(self)
@@ -222,8 +222,8 @@ class Seat(Following):
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = time.monotonic() + _HOVER
         if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not ours:
-            if event.name == "tab" and event.mods & {"ctrl"}:
-                self.panes.step(-1 if "shift" in event.mods else 1)
+            if event.name == "tab" and event.mods & {"ctrl", "shift"}:  # browsers keep Ctrl + Tab for themselves
+                self.panes.step(-1 if event.mods >= {"ctrl", "shift"} else 1)
             elif self.panel is not None and not event.repeat:
                 self.state.panel_open = not self.state.panel_open
                 self.mark(SETTLE)
@@ -265,14 +265,17 @@ class Seat(Following):
             self.state.help = shown
             self.mark(SETTLE)
 
-    def drop(self, paths: Iterable[str]) -> None:
-        """Open files, and show the last of them; some are for what is shown."""
+    def drop(self, paths: Iterable[str], done: Callable[[Path], None] | None = None) -> None:
+        """Open files, and show the last of them; some are for what is shown. `done` is told what is not needed any
+        more."""
         for path in entries_of(map(Path, paths)):
             found = self.panes.active.working()
             if found is not None and found[1].dropped(path):
                 self.mark(SETTLE)
+                if done is not None:
+                    done(path)
             else:
-                self.catalogue.open_file(path, self.panes.active)
+                self.catalogue.open_file(path, self.panes.active).done = done
 
     def area(self) -> Rect:
         """The part of the screen that the pictures have."""

@@ -298,6 +298,9 @@ def _gpu_name(uuid: str) -> str:
 class FileSource:
     """A file, read once by a thread of its own so that the picture never stands still."""
 
+    done: Callable[[Path], None] | None = None
+    """Called with the file when it is not needed any more, where it is only lent."""
+
     def __init__(self, path: Path, wake: Callable[[], None] = lambda: None) -> None:
         """`wake` ends the loop's sleep; it may be given later."""
         self.file = path
@@ -380,6 +383,8 @@ class FileSource:
     def close(self) -> None:
         self._closed = True
         self.value = None
+        if self.done is not None:
+            self.done(self.file)
 
 
 class _Cancelled(Exception):  # noqa: N818  (not an error: it ends the thread)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import moderngl
     import numpy as np
 
@@ -100,8 +102,13 @@ class Screen(Protocol):
         ...
 
     def keep(self, picture: np.ndarray, name: str) -> None:
-        """Hand the user a picture, (H, W, 3 or 4) uint8, top row first, to keep as `name`.png: a file in the current folder,
-        or a download. Raises FileError when it cannot be written."""
+        """Hand the user a picture, (H, W, 3 or 4) uint8, top row first, to keep as `name`.png: a file in the current
+        folder, or a download. Raises FileError when it cannot be written."""
+        ...
+
+    def hand_over(self, path: Path) -> None:
+        """Give the user a file that was written on this machine, where they may be at another one. Folders, and what is
+        not there, are left out."""
         ...
 
     def close(self) -> None:

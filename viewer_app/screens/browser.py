@@ -5,19 +5,21 @@ from __future__ import annotations
 import io
 import logging
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import moderngl
 
 from ipc import IpcError
 from viewer_app.errors import GraphicsError
-from viewer_app.events import ClickCounter, Expose, Resize
+from viewer_app.events import ClickCounter, Expose, FileDrop, Resize
 from viewer_app.renderers.gl import SOFTWARE
 from viewer_app.screens._mailbox import Mailbox
 from viewer_app.screens._readback import BufferReader, CudaReader, HostReader
 from viewer_app.screens._target import Target
 from viewer_app.screens.base import MIN_SIZE
 from viewer_app.web import messages as m
+from viewer_app.web.connection import Upload
 from viewer_app.web.encoders import choose
 from viewer_app.web.encoders.base import MAX_SIDE
 from viewer_app.web.encoders.turbo import TurboEncoder
@@ -121,8 +123,11 @@ class BrowserScreen:
 
     # -- in the web thread -----------------------------------------------------------------------------------
 
-    def take(self, message: m.ClientMessage, now: float) -> None:
+    def take(self, message: m.ClientMessage | Upload, now: float) -> None:
         """What the page says."""
+        if isinstance(message, Upload):
+            self._put(FileDrop((str(message.path),), message.done), 0.0, now)
+            return
         if isinstance(message, m.Ack):
             self._sender.acked(message.number, now)
             return
@@ -139,9 +144,16 @@ class BrowserScreen:
 
     def _put(self, event: Event, at: float, now: float) -> None:
         self._sender.used(now)
-        if not self._mailbox.put((event, at, now)):
+        if self._released or not self._mailbox.put((event, at, now)):
+            _give_back(event)
             self._connection.close("the viewer is too far behind; connect again")
+        elif self._released:  # since a moment
+            self._give_back()
         self._wake_loop()
+
+    def _give_back(self) -> None:
+        for event, *_ in self._mailbox.take(0):
+            _give_back(event)
 
     def lost(self) -> None:
         """The page is gone."""
@@ -278,6 +290,13 @@ class BrowserScreen:
     def clipboard(self) -> str:
         return self._clipboard
 
+    def hand_over(self, path: Path) -> None:
+        try:
+            if path.is_file():
+                self._connection.offer(path, path.stat().st_size)
+        except OSError as e:
+            log.warning("%s is not offered to the browser at %s: %s", path, self._connection.peer, e.strerror or e)
+
     def keep(self, picture: np.ndarray, name: str) -> None:
         clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in name).strip(" .") or "splatview"
         self._pool.submit(_keep, self._connection, picture, clean)
@@ -292,6 +311,7 @@ class BrowserScreen:
             return
         self._released = True
         self._connection.close()
+        self._give_back()
         self._sender.close()
         self._reader.close()
         self._target.release()
@@ -302,6 +322,13 @@ class BrowserScreen:
 def _supersedes(new: tuple[Event, float, float], last: tuple[Event, float, float]) -> bool:
     """Whether an event says all that the one before it said."""
     return type(new[0]) is type(last[0]) and isinstance(new[0], (m.events.PointerMove, Resize, Expose))
+
+
+def _give_back(event: Event) -> None:
+    """Nobody will take this event: let go of what comes with it."""
+    if isinstance(event, FileDrop) and event.done is not None:
+        for path in event.paths:
+            event.done(Path(path))
 
 
 def _keep(connection: Connection, picture: np.ndarray, name: str) -> None:

@@ -16,6 +16,8 @@ from viewer_app.screens._mailbox import Mailbox
 from viewer_app.screens._target import Target
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from ipc.interop.shared_texture import SharedTexture
@@ -165,6 +167,9 @@ class OffscreenScreen:
 
     def keep(self, picture: np.ndarray, name: str) -> None:
         save_png(picture, free_path(name))
+
+    def hand_over(self, path: Path) -> None:
+        """The user finds it where it is."""
 
     def close(self) -> None:
         self._closed = True

@@ -34,6 +34,7 @@ from viewer_app.screens import _egl
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from viewer_app.screens.base import Caption
 
@@ -231,6 +232,9 @@ class WindowScreen:
 
     def keep(self, picture: np.ndarray, name: str) -> None:
         save_png(picture, free_path(name))
+
+    def hand_over(self, path: Path) -> None:
+        """The user finds it where it is."""
 
     def close(self) -> None:
         self._closed = True

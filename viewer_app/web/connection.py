@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import threading
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiohttp import WSMsgType
@@ -14,12 +17,17 @@ from viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from aiohttp import web
 
 MAX_PICTURES = 4
 """Pictures that wait to be sent; who sends more does not control the flow."""
 MAX_FILES = 4
+MAX_OFFERS = 8
+"""Files that wait to be fetched; one more takes the place of the oldest."""
+OFFERED_FOR = 60.0
+"""Seconds in which a page has to fetch one."""
 MAX_TEXTS = 256
 MAX_KEPT = 4096
 """Messages of the page that wait for somebody to attach."""
@@ -35,11 +43,20 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Upload:
+    """A file that the page has sent, beside its messages."""
+
+    path: Path
+    done: Callable[[Path], None]
+    """To be called with the path once nobody needs the file any more, from any thread."""
+
+
 class Receiver(Protocol):
     """Takes what a page says. Called in the web thread; must return at once."""
 
-    def take(self, message: m.ClientMessage, now: float) -> None:
-        """A message, everything but hello, that came at `now` of time.monotonic()."""
+    def take(self, message: m.ClientMessage | Upload, now: float) -> None:
+        """A message, everything but hello, that came at `now` of time.monotonic(); or a file."""
         ...
 
     def lost(self) -> None:
@@ -58,6 +75,8 @@ class Connection:
         """Call it in the web thread. `peer`: the page's address and port, for messages."""
         self.hello = hello
         self.peer = peer
+        self.key = secrets.token_urlsafe(16)
+        """Known to this page alone."""
         self.receiver: Receiver | None = None
         self._socket = socket
         self._loop = asyncio.get_running_loop()
@@ -67,7 +86,9 @@ class Connection:
         self._work = asyncio.Event()  # something to send, or to end
         self._stop = asyncio.Event()  # nothing more is read, and what cannot be sent soon is dropped
         self._woken = False  # a call that sets _work is under way: a burst costs one
-        self._kept: deque[tuple[m.ClientMessage, float]] = deque()
+        self._offers: dict[str, tuple[Path, float]] = {}
+        self._offering = threading.Lock()
+        self._kept: deque[tuple[m.ClientMessage | Upload, float]] = deque()
         self._ended: tuple[int, str] | None = None
         self._over = False
         self._ping = False
@@ -98,6 +119,30 @@ class Connection:
             raise ValueError(f"a file name has 1 to 255 bytes: {name[:40]!r}")
         self._queue(self._files, (name, png), MAX_FILES, "files")
 
+    def offer(self, path: Path, size: int) -> None:
+        """A file for the user to keep, which the page fetches if it is there by then."""
+        if self._ended is not None:
+            return
+        key = secrets.token_urlsafe(16)
+        with self._offering:
+            self._offers[key] = path, time.monotonic()
+            while len(self._offers) > MAX_OFFERS:
+                del self._offers[next(iter(self._offers))]
+        self.send(m.Offer(path.name, key, size))
+
+    def offered(self, key: str) -> Path | None:
+        """The file that was offered with this key, for the one time that it may be fetched."""
+        with self._offering:
+            path, since = self._offers.pop(key, (None, 0.0))
+        return path if time.monotonic() - since <= OFFERED_FOR else None
+
+    def hand_in(self, upload: Upload) -> bool:
+        """A file that has come from the page as a whole; False when the connection is over. In the web thread."""
+        if self._over or self._ended is not None:
+            return False
+        self._take(upload, time.monotonic())
+        return True
+
     def close(self, reason: str = "", code: int = 1000) -> None:
         """End it; messages that wait are still sent if that takes no time. `code` is the WebSocket's. Idempotent."""
         self._end(code, reason)
@@ -114,6 +159,9 @@ class Connection:
             watch.cancel()
             self._tell(lambda receiver: receiver.lost())
             self.receiver = None
+            for message, _ in self._kept:
+                if isinstance(message, Upload):
+                    message.done(message.path)
             self._kept.clear()
             self._work.set()  # the writer sends what is left, and ends
             try:
@@ -158,7 +206,7 @@ class Connection:
                 return self._end(1008, "a second hello")
             self._take(message, now)
 
-    def _take(self, message: m.ClientMessage, now: float) -> None:
+    def _take(self, message: m.ClientMessage | Upload, now: float) -> None:
         if self.receiver is not None:
             self._tell(lambda receiver: receiver.take(message, now))
             return

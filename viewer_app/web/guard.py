@@ -65,10 +65,11 @@ def refuse_host(rules: Rules, headers: list[str]) -> str:
             "machine where it runs or through an SSH tunnel, or start it with --host.")
 
 
-def refuse_origin(host: str, origins: list[str]) -> str:
-    """`host`: the Host header; `origins`: every Origin header. Only the page that this server gave out may connect."""
+def refuse_origin(host: str, origins: list[str], what: str = "WebSocket") -> str:
+    """`host`: the Host header; `origins`: every Origin header. Only the page that this server gave out may connect, and
+    send files. `what` it is that comes."""
     if len(origins) != 1:
-        return f"A WebSocket comes from a page and says from which, in one Origin header; this one has {len(origins)}."
+        return f"A {what} comes from a page and says from which, in one Origin header; this one has {len(origins)}."
     if origins[0].lower() in (f"http://{host.lower()}", f"https://{host.lower()}"):
         return ""
     return f"Only the viewer's own page may connect, not {_shown(origins[0])}."

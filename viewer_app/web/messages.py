@@ -156,11 +156,14 @@ ClientMessage = Union[
 
 
 class Welcome(_Message, frozen=True):
-    """The answer to a hello. `viewer` is another one for each viewer process."""
+    """The answer to a hello. `viewer` is another one for each viewer process. The page sends files with `key`, which is
+    its own, of `most` bytes at most; 0: it may send none."""
 
     protocol: int
     version: str
     viewer: str
+    key: str = ""
+    most: int = 0
 
 
 class Caption(_Message, frozen=True):
@@ -177,6 +180,14 @@ class Clipboard(_Message, frozen=True):
     text: str
 
 
+class Offer(_Message, frozen=True):
+    """A file of `size` bytes for the user to keep, which is fetched once, with `key`."""
+
+    name: str
+    key: str
+    size: int
+
+
 class Refused(_Message, frozen=True):
     """The connection is about to be closed; `again`: whether trying again makes sense."""
 
@@ -184,7 +195,7 @@ class Refused(_Message, frozen=True):
     again: bool = False
 
 
-ServerMessage = Union[Welcome, Caption, Clipboard, Refused]
+ServerMessage = Union[Welcome, Caption, Clipboard, Offer, Refused]
 
 
 class _Greeting(msgspec.Struct, tag_field="t", tag="hello"):

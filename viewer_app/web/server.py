@@ -1,7 +1,8 @@
 """The web server of the viewer: the page and its WebSocket on one port, in a thread of its own.
 
-Everything that it gives out is read into memory at the start; no request leads to a file. It knows nothing of
-pictures: each page that says hello becomes a Connection, which the thread that draws takes with `arrivals`.
+Everything that it gives out is read into memory at the start, but for files that the viewer offers to a page, each
+under a key for one time; no name in a request leads to a file. It knows nothing of pictures: each page that says hello
+becomes a Connection, which the thread that draws takes with `arrivals`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from viewer_app.web import guard
 from viewer_app.web import messages as m
 from viewer_app.web._listen import listen
 from viewer_app.web.connection import Connection
+from viewer_app.web.files import Files
+from viewer_app.web.uploads import MAX_FILE, Refused
 
 if TYPE_CHECKING:
     import socket
@@ -41,7 +44,9 @@ _CLOSING = 1.2
 """Seconds for pages to hear that the server ends."""
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-_FILES = {"/": "index.html", "/viewer.js": "viewer.js", "/viewer.css": "viewer.css", "/favicon.svg": "favicon.svg"}
+_FILES = {"/": "index.html"} | {f"/{name}": name for name in ("viewer.js", "files.js", "viewer.css", "favicon.svg")}
+_GUARDED = "/", "/ws", "/upload", "/download"
+"""What asks for the token."""
 
 _REFUSAL = """<!doctype html>
 <html lang="en">
@@ -85,6 +90,7 @@ class WebServer:
         self._rules = guard.rules_for(host, token)
         self._arrived: deque[Connection] = deque()
         self._serving: dict[asyncio.Task[Any], Connection | None] = {}
+        self._files = Files(lambda: [c for c in self._serving.values() if c is not None])
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self.moved_from = port if port not in (0, self.port) else None
@@ -127,6 +133,7 @@ class WebServer:
                 _log.exception("The web server ended with an error")
         finally:
             self._socket.close()
+            self._files.close()
             self._started.set()
 
     async def _serve(self, bound: socket.socket) -> None:
@@ -151,10 +158,11 @@ class WebServer:
         hosts = request.headers.getall("Host", [])
         if reason := guard.refuse_host(self._rules, hosts):
             return _text(403, reason)
-        if request.method != "GET":
-            return _text(405, "Only GET.", {"Allow": "GET"})
         path = request.rel_url.raw_path
-        if path in ("/", "/ws") and (reason := guard.refuse_token(self._rules, request.query.get("token"))):
+        method = "POST" if path == "/upload" else "GET"
+        if request.method != method:
+            return _text(405, f"Only {method}.", {"Allow": method})
+        if path in _GUARDED and (reason := guard.refuse_token(self._rules, request.query.get("token"))):
             if path == "/" and "text/html" in request.headers.get("Accept", ""):  # a person, not the page's script
                 return web.Response(status=403, text=_REFUSAL.format(html.escape(reason)), content_type="text/html",
                                     headers=_headers(hosts[0]))
@@ -165,6 +173,8 @@ class WebServer:
             if request.headers.get("Upgrade", "").lower() != "websocket":
                 return _text(400, "This is a WebSocket. Open / in a browser.")
             return await self._websocket(request)
+        if path in ("/upload", "/download"):
+            return await self._file(request, hosts[0])
         if path not in self._assets:
             return _text(404, "Not found. The viewer is at /")
         body, kind, tag = self._assets[path]
@@ -172,6 +182,20 @@ class WebServer:
         if tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+    async def _file(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
+        """A file from a page, or for one."""
+        try:
+            if request.method == "GET":
+                return await self._files.hand_out(request, _headers(host))
+            if reason := guard.refuse_origin(host, request.headers.getall("Origin", []), "file"):
+                raise Refused(403, reason)
+            await self._files.receive(request)
+        except Refused as e:
+            answer = _text(e.status, str(e))
+            answer.force_close()  # what else comes of a file is not read
+            return answer
+        return _text(200, "Taken.")
 
     async def _websocket(self, request: web.BaseRequest) -> web.StreamResponse:
         response = web.WebSocketResponse(timeout=1, autoping=False, compress=False, max_msg_size=m.MAX_MESSAGE)
@@ -218,7 +242,7 @@ class WebServer:
     async def _connected(self, response: web.WebSocketResponse, hello: m.Hello, peer: str,
                          task: asyncio.Task[Any]) -> None:
         connection = Connection(response, hello, peer)
-        connection.send(m.Welcome(m.PROTOCOL, _version(), self.viewer))
+        connection.send(m.Welcome(m.PROTOCOL, _version(), self.viewer, connection.key, MAX_FILE))
         self._serving[task] = connection
         self._arrived.append(connection)
         try:

@@ -59,6 +59,7 @@ class Export:
         if come is not None:
             self.progress = None
             self._view.desk.say(f"Saved {come[1]:,} Gaussians to {come[0]}")
+            self._view.desk.hand_over(come[0])
         return come is not None or self.progress is not None
 
     def _path(self) -> Path:

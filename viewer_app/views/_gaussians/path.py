@@ -38,6 +38,7 @@ class PathTool(Tool):
     keys: ClassVar[Sequence[KeyHelp]] = (
         KeyHelp("Camera path", "K", "Set a key frame here"),
         KeyHelp("Camera path", "P", "Play, and stop"),
+        KeyHelp("Camera path", "Delete", "Remove the chosen key frame"),
     )
 
     def __init__(self, view: GaussianView) -> None:
@@ -159,6 +160,7 @@ class PathTool(Tool):
             self.view.desk.say(f"The path cannot be written: {e.strerror or e}")
             return
         self.view.desk.say(f"Saved {out}")
+        self.view.desk.hand_over(out)
 
     def load(self, file: Path) -> bool:
         """Take a path from a file. False when it holds none, which is told."""
@@ -237,6 +239,8 @@ class PathTool(Tool):
                 filming, self.filming = self.filming, None
                 filming.close()
                 self.view.desk.say(filming.fault or f"Saved {filming.out}, {filming.drawn} pictures")
+                if not filming.fault:
+                    self.view.desk.hand_over(filming.out)
         return again
 
     def over(self, rect: Rect, scale: float) -> bool:

@@ -1,13 +1,16 @@
 // The page of a splatview viewer: its picture on one canvas, what the user does back to it.
 // The messages are those of viewer_app/web/messages.py. No dependencies, no build step.
 
+import {download, makeFiles} from "./files.js";
+
 /**
  * @typedef {{number: number, format: string, lossless: boolean, width: number, height: number, fullWidth: number,
  *   fullHeight: number, at: number, spentMs: number, quality: number, kind: number, name: string, body: Uint8Array}}
  *   Binary  A binary message: a picture (kind 1), or a file to keep (kind 2).
- * @typedef {{t: "welcome", protocol: number, version: string, viewer: string}
+ * @typedef {{t: "welcome", protocol: number, version: string, viewer: string, key?: string, most?: number}
  *   | {t: "caption", title: string, trouble: string, typing: boolean}
  *   | {t: "clipboard", text: string}
+ *   | {t: "offer", name: string, key: string, size: number}
  *   | {t: "refused", reason: string, again: boolean}} Answer  What the viewer says.
  */
 
@@ -132,6 +135,8 @@ function takeAnswer(answer) {
     takeCaption(answer);
   } else if (answer.t === "clipboard") {
     copy(answer.text);
+  } else if (answer.t === "offer") {
+    files.fetchOffer(answer);
   } else if (answer.t === "refused") {
     Object.assign(link, {refusal: answer.reason, ended: !answer.again, delay: RETRY_LAST});
   }
@@ -226,10 +231,7 @@ function draw(picture, bitmap) {
 /** @param {Binary} file */
 function keepFile(file) {
   const url = URL.createObjectURL(new Blob([file.body], {type: "image/png"}));
-  const anchor = document.createElement("a");
-  anchor.href = url;
-  anchor.download = file.name.endsWith(".png") ? file.name : `${file.name}.png`;
-  anchor.click();
+  download(url, file.name.endsWith(".png") ? file.name : `${file.name}.png`);
   setTimeout(() => URL.revokeObjectURL(url), 10000);
   toast("Picture saved");
 }
@@ -473,7 +475,7 @@ function keyName(e) {
 function isForBrowser(e, name) {
   const held = mods(e);
   if (BROWSER_KEYS.has(name) || (name === "insert" && held & 1)) return true;
-  if (held & 2) return PUNCTUATION.has(name) || (name.length === 1 && !(held & 1 ? "z" : "acxyz").includes(name));
+  if (held & 2) return PUNCTUATION.has(name) || (name.length === 1 && !(held & 1 ? "sz" : "acsxyz").includes(name));
   if (held & 4) return !MAC && name !== "alt" && name !== "shift" && !MOVING.has(name);
   return (held & 8) !== 0 && name !== "super";
 }
@@ -485,7 +487,7 @@ function typedBy(e) {
   return plain && [...e.key].length === 1 ? e.key : "";
 }
 
-const isOwn = (target) => el.hud.contains(target) || el.notice.contains(target) || el.copybox.contains(target);
+const isOwn = (target) => [el.hud, el.notice, el.copybox, el.sending].some((own) => own.contains(target));
 
 function onKeyDown(e) {
   if (isOwn(e.target)) { // the page's own buttons
@@ -601,15 +603,16 @@ function closeCopybox() {
 function onPaste(e) {
   if (isOwn(e.target)) return;
   e.preventDefault();
-  sendText(e.clipboardData.getData("text/plain"));
+  const text = e.clipboardData.getData("text/plain");
+  if (text) sendText(text); else files.take(e.clipboardData);
 }
 
 let toastTimer = 0;
-function toast(words) {
+function toast(words, ms = 1800) {
   el.toast.textContent = words;
   el.toast.classList.add("shown");
   clearTimeout(toastTimer);
-  toastTimer = setTimeout(() => el.toast.classList.remove("shown"), 1800);
+  toastTimer = setTimeout(() => el.toast.classList.remove("shown"), ms);
 }
 
 // ---- the corner: numbers and buttons, which fade while the pointer rests
@@ -655,6 +658,7 @@ const on = (target, names, handler, options) => {
   for (const name of names.split(" ")) target.addEventListener(name, handler, options);
 };
 const prevent = (e) => e.preventDefault();
+const files = makeFiles({el, address, say: toast, welcome: () => link.welcome, leave: focusViewer});
 
 on(canvas, "pointerdown pointermove pointerup pointercancel lostpointercapture", onPointer);
 on(canvas, "pointerrawupdate", onRaw);
@@ -663,7 +667,7 @@ on(canvas, "pointerleave", (e) => {
   if (e.pointerType !== "touch" && !held.size) act({t: "leave", at: time(e)});
 });
 on(canvas, "mousedown contextmenu auxclick", prevent); // no selection, no menu, no scrolling by the middle button
-on(window, "gesturestart gesturechange dragover drop", prevent); // Safari's zoom; a dropped file would replace the page
+on(window, "gesturestart gesturechange", prevent); // Safari's zoom
 on(window, "wheel", onWheel, {passive: false});
 on(window, "keydown", onKeyDown);
 on(window, "keyup", onKeyUp);

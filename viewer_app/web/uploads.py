@@ -1,0 +1,223 @@
+"""Files that pages send: in a private folder of this viewer, within bounds, until nobody needs them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+import unicodedata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+    from aiohttp import StreamReader
+
+MAX_FILE = 4 * 1024**3
+"""Bytes of one file."""
+MAX_KEPT = 8 * 1024**3
+"""Bytes of all that are kept."""
+MAX_COUNT = 256
+AT_ONCE = 2
+"""Files that are on their way at a time."""
+SPARE = 512 * 1024**2
+"""Bytes of the disk that are left to others."""
+STALL = 20.0
+"""Seconds without a byte after which a file does not come any more."""
+_BLOCK = 1024**2
+_PREFIX = "splatview-files-"
+_LOCK = "lock"
+_YOUNG = 60.0
+"""Seconds in which another viewer has locked a folder that it made."""
+_MOST_NAME = 200
+
+_log = logging.getLogger(__name__)
+
+
+class Refused(Exception):  # noqa: N818  (it is no error here: it is what the page is told)
+    """Why a file is not taken, for people."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        """Of HTTP."""
+
+
+class Uploads:
+    """The folder is made with the first file, only its owner may look into it, and it goes with `close`. What a viewer
+    that was killed has left is removed by the next one that takes a file."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._held: int | None = None
+        """The lock that says that somebody uses the folder."""
+        self._kept: dict[Path, int] = {}
+        """Bytes of each file, those to come included."""
+        self._coming: dict[Path, int] = {}
+        """Bytes that are still to come."""
+        self._count = 0
+        self._closed = False
+
+    async def take(self, content: StreamReader, name: str, size: int, wanted: Callable[[], bool]) -> Path:
+        """Write what comes into a file that is called `name`, as far as a name can. Called in the web thread.
+
+        Raises Refused when it is too large, does not come as a whole, or `wanted` says no meanwhile; nothing stays.
+        """
+        loop = asyncio.get_running_loop()
+        path = await loop.run_in_executor(None, self._reserve, name, size)
+        whole = False
+        try:
+            with path.open("xb") as file:
+                await self._write(content, path, file, size, wanted)
+            whole = True
+        except OSError as e:
+            if isinstance(e, ConnectionError):
+                raise Refused(400, f"{path.name} did not come as a whole") from e
+            _log.warning("%s: cannot be written: %s", path, e.strerror or e)
+            if e.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise Refused(507, f"There is no room for {path.name} on the disk of the viewer's machine") from e
+            raise Refused(500, f"{path.name} cannot be written on the viewer's machine: {e.strerror or e}") from e
+        finally:
+            with self._lock:
+                self._coming.pop(path, None)
+            if not whole:
+                self.remove(path)
+        return path
+
+    async def _write(self, content: StreamReader, path: Path, file: BinaryIO, size: int,
+                     wanted: Callable[[], bool]) -> None:
+        loop, come, block, ended = asyncio.get_running_loop(), 0, bytearray(), False
+        while not ended:
+            try:
+                chunk = await asyncio.wait_for(content.readany(), STALL)
+            except (asyncio.TimeoutError, TimeoutError):
+                raise Refused(408, f"{path.name}: nothing came for {STALL:g} s") from None
+            except OSError:
+                raise Refused(400, f"{path.name} did not come as a whole") from None
+            except Exception as e:  # what is no HTTP any more
+                raise Refused(400, f"{path.name} did not come as a whole: {e}") from None
+            ended = not chunk
+            block += chunk
+            if block and (ended or len(block) >= _BLOCK):
+                await _finished(loop.run_in_executor(None, file.write, block))
+                come, block = come + len(block), bytearray()
+                with self._lock:
+                    if path in self._coming:
+                        self._coming[path] = size - come
+            if not wanted():
+                raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
+        if come != size:
+            raise Refused(400, f"{path.name} did not come as a whole: {come:,} of {size:,} bytes")
+
+    def _reserve(self, name: str, size: int) -> Path:
+        """A path for a file of this size, in a folder of its own: names may be the same."""
+        name = safe_name(name)
+        if size > MAX_FILE:
+            raise Refused(413, f"{name} has {in_words(size)}; {in_words(MAX_FILE)} is the most that a page can send. "
+                               "Open it where the viewer runs")
+        with self._lock:
+            if self._closed:
+                raise Refused(410, "The viewer has ended")
+            if len(self._coming) >= AT_ONCE:
+                raise Refused(503, f"{AT_ONCE} files are being sent to this viewer already")
+            if len(self._kept) >= MAX_COUNT or sum(self._kept.values()) + size > MAX_KEPT:
+                raise Refused(507, f"There is no room for {name}: this viewer keeps {MAX_COUNT} files and "
+                                   f"{in_words(MAX_KEPT)} of those that were sent to it. Close some in the list")
+            try:
+                folder = self._own_folder()
+                free = shutil.disk_usage(folder).free - sum(self._coming.values()) - SPARE
+                if size > free:
+                    raise Refused(507, f"There is no room for {name} on the disk of the viewer's machine: it has "
+                                       f"{in_words(size)}, and {in_words(max(free, 0))} are free")
+                self._count += 1
+                path = folder / str(self._count) / name
+                path.parent.mkdir(mode=0o700)
+            except OSError as e:
+                raise Refused(500, f"{name} cannot be written on the viewer's machine: {e.strerror or e}") from e
+            self._kept[path] = self._coming[path] = size
+            return path
+
+    def _own_folder(self) -> Path:
+        if self._folder is None:
+            _sweep(Path(tempfile.gettempdir()))
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            self._held = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._folder = folder
+        return self._folder
+
+    def remove(self, path: Path) -> None:
+        """Nobody needs a file any more. From any thread; idempotent."""
+        with self._lock:
+            if self._kept.pop(path, None) is None:
+                return
+        # Gigabytes are not removed in no time, and who asks may be drawing.
+        threading.Thread(target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True).start()
+
+    def close(self) -> None:
+        """Remove all of it, and take nothing any more. Idempotent."""
+        with self._lock:
+            self._closed = True
+            folder, self._folder = self._folder, None
+            held, self._held = self._held, None
+            self._kept.clear()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+async def _finished(work: asyncio.Future[int]) -> None:
+    """Wait for a write; also when nobody waits for the file any more, for its descriptor is closed then."""
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait((work,))
+        raise
+
+
+def _sweep(around: Path) -> None:
+    """Remove what viewers have left here that did not end by themselves: nobody holds their locks."""
+    for folder in around.glob(f"{_PREFIX}*"):
+        try:
+            found = folder.stat(follow_symlinks=False)
+            if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG or folder.is_symlink():
+                continue
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # it is in use
+            pass
+        finally:
+            os.close(lock)
+
+
+def safe_name(given: str) -> str:
+    """A file name that says what was given, and leads nowhere else: one part of a path, without what is not seen."""
+    last = unicodedata.normalize("NFC", given).replace("\\", "/").rpartition("/")[2]
+    name = "".join(c for c in last if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
+    name = name.strip(" .") or "file"
+    stem, suffix = os.path.splitext(name)
+    suffix = suffix if len(suffix.encode()) <= 20 else ""
+    room = _MOST_NAME - len(suffix.encode())
+    return (stem if suffix else name).encode()[:room].decode(errors="ignore").rstrip(" .") + suffix
+
+
+def in_words(size: int) -> str:
+    """A number of bytes for people: 1.5 GB."""
+    for unit, words in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {words}"
+    return f"{size} bytes"
