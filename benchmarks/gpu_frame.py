@@ -81,7 +81,7 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
     raw = ball(n)
     scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0], raw["shN"])
     rect = Rect(0, 0, *SIZE)
-    view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))
+    view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf, reproject=False))
     assert view.update(scene)
     view.draw(screen.framebuffer, rect)
     view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
 from snapshot_cases import small_snapshot
+from training_camera_cases import cameras_frame
 from view_cases import RECT, W, shown
 
 from ipc.interop.host import HostBridge
@@ -17,7 +18,7 @@ from viewer_app.controls import Rect
 from viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from viewer_app.renderers.gl import GlRenderer
 from viewer_app.state import GaussianSettings, ViewSettings
-from viewer_app.views import make_view, memory
+from viewer_app.views import cameras, make_view, memory
 from viewer_app.views.snapshot import Shared
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ VALUES: dict[str, list[Any]] = {
     "gaussians": [gaussian_frame(cloud(300, seed=k)) for k in range(3)],
     "memory": [memory_frame(memory_samples(100 + 50 * k)) for k in range(3)],
     "snapshot": [small_snapshot(k) for k in range(3)],
+    "cameras": [cameras_frame(9 - 2 * k, distance=2.0 + k) for k in range(3)],
 }
 
 
@@ -63,13 +65,13 @@ LOOKS = [
 
 
 def settings(kind: str) -> Any:
-    made = ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf))
+    made = ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf, reproject=False))
     return getattr(made, kind)
 
 
 @contextlib.contextmanager
 def opened(kind: str, screen: OffscreenScreen, count: int = 2) -> Iterator[list[View]]:
-    first = make_view(kind, screen.ctx, ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf)))
+    first = make_view(kind, screen.ctx, ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf, reproject=False)))
     views = [first, *(first.beside(settings(kind)) for _ in range(count - 1))]
     try:
         yield views
@@ -111,6 +113,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(GlRenderer, "load", "taken")
     count(Shared, "take", "taken")
     count(memory, "read_frame", "taken")
+    count(cameras, "cameras_of", "taken")
     count(GlRenderer, "__init__", "renderers")
     count(GlRenderer, "_project", "drawn")
     return calls

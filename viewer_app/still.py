@@ -72,7 +72,7 @@ class Still:
         self._who = who
         self._camera = camera
         self._settings = settings = ViewSettings()
-        settings.gaussians.coarse_ms = math.inf
+        settings.gaussians.coarse_ms, settings.gaussians.reproject = math.inf, False
         settings.image.alpha = "background"
         self._view: GaussianView | ImageView | None = None
 
