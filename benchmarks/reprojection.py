@@ -173,8 +173,8 @@ def _beside() -> list[dict[str, str]]:
         splatview.publish(training.scene, step=training.steps)
         for what, smooth, options in (("budget 0.1, smooth motion", True, ("--gpu-budget", "0.1")),
                                       ("budget 0.1, without", False, ("--gpu-budget", "0.1")),
-                                      ("budget 1, smooth motion", True, ("--gpu-budget", "1")),
-                                      ("budget 1, without", False, ("--gpu-budget", "1"))):
+                                      ("budget 0.03, smooth motion", True, ("--gpu-budget", "0.03")),
+                                      ("budget 0.03, without", False, ("--gpu-budget", "0.03"))):
             rows += tried(what, lambda what=what, smooth=smooth, options=options: [
                 _with_viewer(training, what, smooth, options, without)])
     finally:
