@@ -12,6 +12,7 @@ from frames import cloud, gaussian_frame
 from patience import PATIENCE
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
+from viewer_app import theme
 from viewer_app.cameras import Camera, intrinsics, look_at
 from viewer_app.controls import Rect
 from viewer_app.desk import Desk
@@ -245,3 +246,19 @@ def test_pictures_to_keep_have_no_path_in_them(rig: Rig) -> None:
     np.testing.assert_array_equal(rig.screen.pixels(), before)
     rig.draw()
     assert (rig.screen.pixels() != before).any()  # it is seen on the screen
+
+
+def test_over_a_picture_lines_are_the_same_beside_a_light_panel(rig: Rig) -> None:
+    for x in (-1.0, 0.0, 1.0):
+        rig.key(x)
+    rig.view.use_camera(Camera(look_at((0.5, -1.5, -9), (0, 0, 0)), intrinsics(50, W, H), W, H))
+    pictures = []
+    for light in (False, True):
+        rig.panel._light = light  # as the seat's state says before each picture
+        rig.draw()
+        pictures.append(rig.screen.pixels()[..., :3].astype(int))
+    bar = H - round(rig.tool.bar_height())
+    np.testing.assert_array_equal(pictures[0][:bar], pictures[1][:bar])
+    assert (pictures[0][bar:] != pictures[1][bar:]).any()
+    blue = np.abs(pictures[0][:bar] - 255 * np.array([theme.MARK.x, theme.MARK.y, theme.MARK.z])).max(-1) < 40
+    assert blue.sum() > 50

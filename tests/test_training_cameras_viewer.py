@@ -125,12 +125,15 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer, 
     spot = frustums.through.place(view.rect)
     middle = viewer.pixels()[spot.y + spot.height // 2, spot.x + spot.width // 2]
     assert np.abs(middle - [200, 30 + 30 * number, 40]).max() <= 1
+    navigate: Any = view.tools["navigate"]
+    assert navigate.gizmo._middle(view.rect) is None  # no axes over the photograph
     viewer.until(lambda: frustums.through.psnr is not None)
     viewer.do(Key("page_down"))
     viewer.until(lambda: frustums.through.there)
     assert frustums.through.index == (number + 1) % 6
     viewer.do(Key("escape"))
     assert frustums.through.index is None
+    assert navigate.gizmo._middle(view.rect) is not None
     viewer.until(lambda: view.camera() is not None and np.allclose(view.camera().viewmat, before.viewmat))
 
 

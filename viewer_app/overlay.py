@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MOST_TROUBLES = 4
 _MOST_LINES, _WIDEST = 6, 46
 """Of one text: lines, and their width in sizes of the letters."""
+_BAR = 90
+"""Points: what is higher is no bar at the lower edge."""
 
 
 def draw_overlay(state: State, entry: Entry | None, picture: Rect, *, empty: bool, scale: float,
@@ -55,7 +57,8 @@ def draw_toasts(state: State, picture: Rect, scale: float, boards: Sequence[Rect
     draw, pace, pad = imgui.get_foreground_draw_list(), imgui.get_text_line_height(), 10 * scale
     bottom, middle = picture.y + picture.height, picture.x + picture.width / 2
     for board in sorted(boards, key=lambda b: -b.y):  # one bar lies on the other
-        if board.y + board.height >= bottom - 1 and board.x <= middle < board.x + board.width:
+        if board.height < _BAR * scale and board.y + board.height >= bottom - 1 and (
+                board.x <= middle < board.x + board.width):
             bottom = min(bottom, board.y)
     room = min(picture.width - 4 * pad, _WIDEST * imgui.get_font_size())
     y = bottom - 14 * scale

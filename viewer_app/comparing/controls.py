@@ -46,7 +46,7 @@ def pair_controls(view: PairView) -> bool:
     s, before = view.settings, replace(view.settings)
     s.how = ui.choice("Compare", s.how, {"split": "Split by a line", "difference": "Difference", "blend": "Blend"})
     if s.how == "difference":
-        s.gain = ui.slider("Stronger", s.gain, (1.0, 64.0), "%.0f x", reset=4.0)
+        s.gain = ui.slider("Stronger", s.gain, (1.0, 64.0), "%.0f \u00d7", reset=4.0)
     if s.how == "blend":
         s.at = ui.slider("Second", s.at, (0.0, 1.0), "%.2f", reset=0.5)
     s.alike = ui.check("Same view", s.alike)
@@ -128,7 +128,7 @@ def _part(part: Part, name: str, entry: Entry | None, remove: Callable[[], None]
         move = _triple("Move", p.move, part.radius / 300, "%.4g", "World units along x, y and z")
         turn = _triple("Turn", p.turn, 0.5, "%.1f", "Degrees around x, then y, then z, about its own middle")
         ui.row("Scale")
-        scale = imgui.slider_float("##Scale", p.scale, *_SCALES, "%.3g x", _LOGARITHMIC)[1]
+        scale = imgui.slider_float("##Scale", p.scale, *_SCALES, "%.3g \u00d7", _LOGARITHMIC)[1]
         part.placement = _checked(p, move, turn, scale)
         pressed = ui.buttons("", ["Reset", "Remove"], ["Back to where it came from",
                                                        "Out of this picture; its entry stays in the list"])

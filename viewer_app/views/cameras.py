@@ -253,7 +253,7 @@ class CamerasView(Steady, Simple):
             self._frame(stand)
         from viewer_app import theme
 
-        accent, alive = theme.ACCENT, theme.ALIVE
+        accent, alive = theme.MARK, theme.NOW
         current = self.content.current
         look = Look(_LINES, (accent.x, accent.y, accent.z, 1.0), (alive.x, alive.y, alive.z, 1.0), self._depth,
                     1.5 * self.desk.scale, -1 if self.hovered is None else self.hovered,

@@ -243,7 +243,7 @@ class Frustums(Tool):
             return of.x, of.y, of.z, 1.0  # type: ignore[attr-defined]
 
         marked = self.hovered if self.hovered is not None else self.through.index
-        return Look(LINES, color(theme.ACCENT), color(theme.ALIVE), self.depth, 1.5 * self.view.desk.scale,
+        return Look(LINES, color(theme.MARK), color(theme.NOW), self.depth, 1.5 * self.view.desk.scale,
                     -1 if marked is None else marked, -1 if content.current is None else content.current,
                     self.pictures)
 

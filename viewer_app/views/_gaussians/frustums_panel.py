@@ -85,7 +85,8 @@ def _bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> b
             changed = True
         imgui.set_item_tooltip(tip)
         imgui.same_line(0, gap)
-    if medium and content.cameras is not None and through.index is not None:
+    slides = through.how in ("photo", "error")
+    if (wide or (medium and not slides)) and content.cameras is not None and through.index is not None:
         imgui.align_text_to_frame_padding()
         called = content.cameras.called(through.index)
         room = (220 if wide else 110) * scale
@@ -100,15 +101,17 @@ def _bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> b
     through.how = keys[index]
     imgui.set_item_tooltip(_TIPS[through.how])
     changed |= through.how != before
-    if medium and through.how in ("photo", "error"):
-        imgui.same_line(0, gap)
-        imgui.set_next_item_width(110 * scale)
-        changed |= _amount(tool)
     words = _psnr(through.psnr)
     leave = imgui.calc_text_size("Leave").x + 2 * imgui.get_style().frame_padding.x
     right = rect.width - 10 * scale - leave
+    words_at = right - imgui.calc_text_size(words).x - 3 * gap
+    if medium and slides:
+        imgui.same_line(0, gap)
+        imgui.set_next_item_width(110 * scale)
+        changed |= _amount(tool)
+        words = words if imgui.get_item_rect_max().x - rect.x + gap < words_at else ""  # nothing over the slider
     if words and medium:
-        imgui.same_line(right - imgui.calc_text_size(words).x - 3 * gap)
+        imgui.same_line(words_at)
         imgui.align_text_to_frame_padding()
         imgui.text(words)
         imgui.set_item_tooltip("Peak signal-to-noise ratio of the whole photograph and what is rendered at its size")
@@ -127,7 +130,7 @@ def _amount(tool: Frustums) -> bool:
         edited, value = imgui.slider_float("##opacity", through.opacity * 100, 0.0, 100.0, "Opacity %.0f%%")
         through.opacity = value / 100 if edited else through.opacity
     else:
-        edited, value = imgui.slider_float("##gain", through.gain, 1.0, 32.0, "Error x %.1f",
+        edited, value = imgui.slider_float("##gain", through.gain, 1.0, 32.0, "Error %.1f \u00d7",
                                            imgui.SliderFlags_.logarithmic)
         through.gain = value if edited else through.gain
     return edited
@@ -172,7 +175,7 @@ def panel(tool: Frustums, content: CamerasContent) -> bool:
         changed |= opacity != through.opacity
         through.opacity = opacity
     elif through.how == "error":
-        gain = ui.slider("Error x", through.gain, (1.0, 32.0), "%.1f", reset=4.0)
+        gain = ui.slider("Error", through.gain, (1.0, 32.0), "%.1f \u00d7", reset=4.0)
         changed |= gain != through.gain
         through.gain = gain
     if words := _psnr(through.psnr):

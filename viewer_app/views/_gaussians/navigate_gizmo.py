@@ -12,6 +12,7 @@ from viewer_app.events import PointerMove, PointerPress, PointerRelease
 if TYPE_CHECKING:
     from viewer_app.controls import Rect
     from viewer_app.events import Event
+    from viewer_app.views._gaussians.frustums import Frustums
     from viewer_app.views._gaussians.navigate import Navigate
 
 _RADIUS, _DOT, _MARGIN = 34.0, 8.5, 14.0
@@ -58,6 +59,9 @@ class Gizmo:
         """(x, y, pixels per point); None where there is no room, or nothing to be seen."""
         scale = self._navigate.view.desk.scale
         small = min(rect.width, rect.height) < _LEAST * scale
+        frustums: Frustums = self._navigate.view.tools["frustums"]  # type: ignore[assignment]
+        if frustums.through.index is not None:  # a photograph lies there, and it is known from where one looks
+            return None
         if small or not self.shown or self._navigate.view.content.facts is None:
             return None
         reach = (_RADIUS + _DOT + _MARGIN) * scale

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from imgui_bundle import ImVec2, imgui
@@ -29,18 +28,20 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     draw = imgui.get_background_draw_list()
     line = _line(tuple(path.keys), path.loop, path.smooth)
     at = project(line, camera, rect)
-    color = theme.u32(theme.ACCENT, 0.9)
-    for a, b in pairwise(at):
-        if np.isfinite(a).all() and np.isfinite(b).all():
-            draw.add_line(ImVec2(*a), ImVec2(*b), color, 1.5 * scale)
+    seen: np.ndarray = np.isfinite(at).all(axis=1)
+    for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
+        if len(part) > 1 and seen[part[0]]:
+            points: list[Any] = [ImVec2(*p) for p in at[part].tolist()]
+            draw.add_polyline(points, theme.u32(theme.SHADE, 0.5), 3.5 * scale, 0)
+            draw.add_polyline(points, theme.u32(theme.MARK, 0.9), 1.5 * scale, 0)
     step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
     for i, key in enumerate(path.keys):
         _small_camera(key, camera, rect, scale, float(step) * _SIZE or 0.05, i == chosen)
     if path.keys:
         here = project(path.at(time, 16, 16).position[None], camera, rect)[0]
         if np.isfinite(here).all():
-            draw.add_circle_filled(ImVec2(*here), 4.5 * scale, theme.u32(theme.TEXT), 20)
-            draw.add_circle(ImVec2(*here), 4.5 * scale, theme.u32(theme.BAR), 20, 1.2 * scale)
+            draw.add_circle_filled(ImVec2(*here), 4.5 * scale, theme.u32(theme.INK), 20)
+            draw.add_circle(ImVec2(*here), 4.5 * scale, theme.u32(theme.SHADE), 20, 1.2 * scale)
 
 
 def _small_camera(key: Key, camera: Camera, rect: Rect, scale: float, size: float, chosen: bool) -> None:
@@ -50,7 +51,7 @@ def _small_camera(key: Key, camera: Camera, rect: Rect, scale: float, size: floa
     at = project(corners @ _matrix(key.rotation).T + key.position, camera, rect)
     if not np.isfinite(at).all():
         return
-    color = theme.u32(theme.TEXT if chosen else theme.ACCENT)
+    color = theme.u32(theme.INK if chosen else theme.MARK)
     draw, width = imgui.get_background_draw_list(), (2.2 if chosen else 1.2) * scale
     for i in range(4):
         draw.add_line(ImVec2(*at[0]), ImVec2(*at[1 + i]), color, width)
