@@ -28,7 +28,7 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     draw = imgui.get_background_draw_list()
     line = _line(tuple(path.keys), path.loop, path.smooth)
     at = project(line, camera, rect)
-    seen: np.ndarray = np.isfinite(at).all(axis=1)
+    seen = np.asarray(np.isfinite(at).all(axis=1))
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
         if len(part) > 1 and seen[part[0]]:
             points: list[Any] = [ImVec2(*p) for p in at[part].tolist()]
