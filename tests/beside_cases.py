@@ -18,7 +18,8 @@ from viewer_app.controls import Rect
 from viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from viewer_app.renderers.gl import GlRenderer
 from viewer_app.state import GaussianSettings, ViewSettings
-from viewer_app.views import cameras, make_view, memory
+from viewer_app.training_cameras import content as cameras
+from viewer_app.views import make_view, memory
 from viewer_app.views.snapshot import Shared
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def part(view: View, screen: OffscreenScreen, look: Look) -> np.ndarray:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts uploads of images, loads of scenes, memory that is read, snapshots that are laid out, renderers and
-    what they draw."""
+    """Counts uploads of images, loads of scenes, memory that is read, snapshots that are laid out, cameras that
+    are read, renderers and what they draw."""
     calls: Counter[str] = Counter()
 
     def count(owner: Any, name: str, word: str) -> None:

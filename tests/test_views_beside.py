@@ -13,6 +13,7 @@ import pytest
 import torch
 from beside_cases import LOOKS, VALUES, Look, alone, counted, opened, part, settings
 from frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
+from training_camera_cases import cameras_frame
 from view_cases import RECT, WRITTEN, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 from ipc.interop.glapi import GL
@@ -20,6 +21,7 @@ from viewer_app.controls import Rect
 from viewer_app.errors import ViewerError
 from viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
 from viewer_app.views import KINDS
+from viewer_app.views.cameras import CamerasView
 from viewer_app.views.gaussians import GaussianView
 from viewer_app.views.image import ImageView
 
@@ -173,7 +175,8 @@ def test_a_torn_frame_changes_nothing_for_anybody(pair: list[View], kind: str, s
     before = [part(view, screen, look) for view, look in zip(pair, LOOKS, strict=False)]
     torn = {"gaussians": lambda: gaussian_frame(cloud(50), intact=False),
             "image": lambda: image_frame(torch.zeros(20, 30, dtype=torch.uint8), intact=False),
-            "memory": lambda: memory_frame(memory_samples(40), intact=False)}[kind]()
+            "memory": lambda: memory_frame(memory_samples(40), intact=False),
+            "cameras": lambda: cameras_frame(4, distance=9.0, intact=False)}[kind]()
     for view in pair:
         assert not view.update(torn)
         for v, look, pixels in zip(pair, LOOKS, before, strict=False):
@@ -303,3 +306,24 @@ def test_all_of_a_scene_that_is_followed_is_seen(screen: OffscreenScreen, rect: 
         np.testing.assert_allclose(b._current_camera(rect).K, mine.K, rtol=1e-9)
         np.testing.assert_allclose(b._current_camera(rect).viewmat, mine.viewmat, atol=1e-9)
         assert b.beside(settings("gaussians"))._current_camera(rect).key != before
+
+
+@pytest.mark.parametrize("rect", [Rect(0, 0, 20, 48), Rect(4, 6, 60, 10), Rect(0, 0, 32, 24)])
+def test_all_of_the_cameras_that_are_followed_is_seen(screen: OffscreenScreen, rect: Rect) -> None:
+    with opened("cameras", screen) as (a, b):
+        assert isinstance(a, CamerasView)
+        assert isinstance(b, CamerasView)
+        a.update(VALUES["cameras"][0])
+        a.handle(Wheel(40, 10, 2), RECT)
+        shown(a, screen)
+        b.like(a)
+        theirs, mine = a._camera(RECT), b._camera(rect)
+        np.testing.assert_array_equal(mine.viewmat, theirs.viewmat)
+        corners = [np.linalg.solve(theirs.K, [x, y, 1.0]) for x in (0, W) for y in (0, H)]
+        seen = np.array([(mine.K @ corner)[:2] for corner in corners])
+        np.testing.assert_allclose(seen[0], np.array([rect.width, rect.height]) - seen[3], atol=1e-6)
+        assert seen[0].min() == pytest.approx(0, abs=1e-6)
+        b.handle(PointerPress(20, 20), rect)  # the hand takes over what is there
+        b.handle(PointerRelease(20, 20), rect)
+        np.testing.assert_allclose(b._camera(rect).K, mine.K, rtol=1e-9)
+        np.testing.assert_allclose(b._camera(rect).viewmat, mine.viewmat, atol=1e-9)

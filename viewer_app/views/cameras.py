@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from viewer_app.cameras import Camera
     from viewer_app.desk import Desk
     from viewer_app.events import Event
     from viewer_app.training_cameras.model import CameraSet
@@ -69,10 +70,13 @@ class CamerasView(Steady, Simple):
         self.hovered: int | None = None
         self._pan_zoom = PanZoom()
         self._framed = False
+        self._seen_in: tuple[int, int] | None = None
+        """The size of somebody else's picture of where they stand, all of which is to be seen."""
         self._scroll = 0.0
         self._photo = PhotoTexture(ctx)
         self._outlines = Outlines()
-        self._told = 0
+        self._told = self.content.changes
+        """What of the content was drawn, or for which drawing was asked."""
         self._press: tuple[float, float] | None = None
         self._turning = False
         self._rect = Rect(0, 0, 1, 1)
@@ -89,6 +93,9 @@ class CamerasView(Steady, Simple):
             raise ViewerError(f"cameras: a view of {other.kind} cannot be followed")
         self.orbit.look_like(other.orbit)
         self._framed, self._scroll, self.opened = other._framed, other._scroll, other.opened
+        self.hovered = other.hovered  # it stands out in the picture
+        stand, _ = other._parts(other._rect)
+        self._seen_in = other._seen_in or (stand.width, stand.height)
         self._pan_zoom.look_like(other._pan_zoom, other._rect)
         self.settings.take(other.settings)
 
@@ -142,7 +149,25 @@ class CamerasView(Steady, Simple):
         camera = frame_points(np.concatenate([cameras.positions[fine], ends]), rect.width, rect.height,
                               up=self.orbit.up)
         self.orbit.take(camera, ends.mean(0))
-        self._framed = True
+        self._framed, self._seen_in = True, None
+
+    def _camera(self, stand: Rect) -> Camera:
+        """From where they are seen."""
+        if not self._framed:
+            self._frame(stand)
+        size = stand.width, stand.height
+        if self._seen_in is not None and self._seen_in != size:
+            return self.orbit.camera(*self._seen_in).fitted(*size)
+        return self.orbit.camera(*size)
+
+    def _turn(self, event: Event, stand: Rect) -> bool:
+        """Have the user's hand move the camera, from where it is: at first sight, or where somebody is who was followed
+        until now."""
+        camera = self._camera(stand)
+        if self._seen_in is not None:
+            self.orbit.take(camera, self.orbit.target)
+            self._seen_in = None
+        return self.orbit.handle(event, stand)
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -169,7 +194,7 @@ class CamerasView(Steady, Simple):
                 if self._press is not None and math.dist(self._press, (event.x, event.y)) > _STILL * self.desk.scale:
                     self._press = None
                 if self._turning:
-                    return self.orbit.handle(event, stand)
+                    return self._turn(event, stand)
                 return self._hover(event.x, event.y, rect)
             case PointerLeave():
                 return self._hover(math.nan, math.nan, rect)
@@ -178,7 +203,7 @@ class CamerasView(Steady, Simple):
                 self._press = (event.x, event.y) if event.button == "left" and not event.mods else None
                 self._turning = rows is None or not rows.contains(event.x, event.y)
                 if self._turning:
-                    self.orbit.handle(event, stand)
+                    self._turn(event, stand)
                 return True
             case PointerRelease():
                 pressed, self._press, self._turning = self._press, None, False
@@ -196,7 +221,7 @@ class CamerasView(Steady, Simple):
                 return True
             case Wheel() | Pinch():
                 self._press = None
-                return self.orbit.handle(event, stand)
+                return self._turn(event, stand)
         return False
 
     def _key(self, event: Key, rect: Rect) -> bool:
@@ -225,8 +250,8 @@ class CamerasView(Steady, Simple):
             if rows is not None and rows.contains(x, y):
                 self.hovered = self._grid(rows).at(x - rows.x, y - rows.y, len(cameras))
             else:
-                self.hovered = self._outlines.at(cameras, self.orbit.camera(stand.width, stand.height), self._depth,
-                                                 x - stand.x, y - stand.y, 8 * self.desk.scale)
+                self.hovered = self._outlines.at(cameras, self._camera(stand), self._depth, x - stand.x, y - stand.y,
+                                                 8 * self.desk.scale)
         return before != self.hovered
 
     def tick(self, now: float) -> bool:
@@ -239,7 +264,7 @@ class CamerasView(Steady, Simple):
     # -- pictures ------------------------------------------------------------------------------------------------
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        self._rect = rect
+        self._rect, self._told = rect, self.content.changes
         framebuffer.use()
         framebuffer.clear(*self.settings.background, 1.0, viewport=rect.viewport(framebuffer.height))
         cameras = self._cameras
@@ -249,8 +274,6 @@ class CamerasView(Steady, Simple):
             self._draw_photo(framebuffer, rect, self.opened)
             return
         stand, rows = self._parts(rect)
-        if not self._framed:
-            self._frame(stand)
         from viewer_app import theme
 
         accent, alive = theme.MARK, theme.NOW
@@ -258,7 +281,7 @@ class CamerasView(Steady, Simple):
         look = Look(_LINES, (accent.x, accent.y, accent.z, 1.0), (alive.x, alive.y, alive.z, 1.0), self._depth,
                     1.5 * self.desk.scale, -1 if self.hovered is None else self.hovered,
                     -1 if current is None else current, opacity=1.0)
-        self.content.drawing.draw(framebuffer, stand, self.orbit.camera(stand.width, stand.height), look)
+        self.content.drawing.draw(framebuffer, stand, self._camera(stand), look)
         if rows is not None:
             self.content.drawing.draw_gallery(framebuffer, rows, self._grid(rows), _GROUND)
 
@@ -293,7 +316,7 @@ class CamerasView(Steady, Simple):
         if rows is not None and grid is not None:
             words.rows(cameras, grid, rows, (self.hovered, self.content.current), scale)
         if self.hovered is not None and self.hovered < len(cameras):
-            words.named(cameras, self.hovered, self.orbit.camera(stand.width, stand.height), self._depth, stand)
+            words.named(cameras, self.hovered, self._camera(stand), self._depth, stand)
         return False
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
