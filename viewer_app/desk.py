@@ -36,5 +36,7 @@ class Desk:
     """Whether what is drawn now is to be kept, so that nothing may stand in for the true picture."""
     hand_over: Callable[[Path], None] = _nothing
     """Give the user a file that was written: a browser downloads it. Elsewhere nothing comes of it: say where it is."""
+    bare: bool = False
+    """Whether that is to have on it only the scene itself."""
     name: str = ""
     """What is shown is called: part of the names of what is remembered of it, and of files."""

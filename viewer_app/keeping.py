@@ -27,11 +27,11 @@ def keep_picture(seat: Seat, *, transparent: bool = False) -> None:
         return
     slot, view = found
     with seat.catalogue.guard(slot):
-        view.desk.exact = True
+        view.desk.exact, view.desk.bare = True, transparent
         try:
             pixels = _see_through(view, screen) if transparent else _as_shown(seat, view, screen)
         finally:
-            view.desk.exact = False
+            view.desk.exact = view.desk.bare = False
         entry = slot.entry
         name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
         try:

@@ -221,7 +221,8 @@ class Seat(Following):
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = time.monotonic() + _HOVER
-        if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not ours:
+        if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not (
+                ours or event.mods & ({"alt", "super"} if event.name == "tab" else {"ctrl", "alt", "super"})):
             if event.name == "tab" and event.mods & {"ctrl", "shift"}:  # browsers keep Ctrl + Tab for themselves
                 self.panes.step(-1 if event.mods >= {"ctrl", "shift"} else 1)
             elif self.panel is not None and not event.repeat:
@@ -235,8 +236,13 @@ class Seat(Following):
             if event.name == "space" and not event.mods:
                 self._pause()
                 return
-        if self.state.help or (isinstance(event, Text) and event.text == "?" and not ours):
-            self._help(event)
+        if (self.state.help or (isinstance(event, Text) and event.text == "?" and not ours)) and (
+                self._help(event) and not ours):
+            return
+        if isinstance(event, Key) and not event.pressed:
+            for other in self.panes:  # it was pressed when another one was the active one
+                if other is not pane:
+                    other.take(event, ours)
         if isinstance(event, PointerPress) and not ours:
             self.panes.activate(pane)
         if pane.take(event, ours) and self.leader is not None:
@@ -256,14 +262,15 @@ class Seat(Following):
             slot.source.set_paused(not slot.entry.paused)
             self.say("The run goes on" if slot.entry.paused else "The run pauses at its next step")
 
-    def _help(self, event: Event) -> None:
-        """The list of keys comes with ?, and goes with ?, Escape or a press."""
+    def _help(self, event: Event) -> bool:
+        """The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then."""
         shown = not self.state.help and isinstance(event, Text)
         gone = isinstance(event, PointerPress) or (isinstance(event, Text) and event.text == "?") or (
             isinstance(event, Key) and event.pressed and event.name == "escape")
         if shown or gone:
             self.state.help = shown
             self.mark(SETTLE)
+        return shown or gone
 
     def drop(self, paths: Iterable[str], done: Callable[[Path], None] | None = None) -> None:
         """Open files, and show the last of them; some are for what is shown. `done` is told what is not needed any

@@ -36,7 +36,8 @@ class Camerawork:
 
     def __init__(self, ctx: moderngl.Context, view: GaussianView, width: int, height: int) -> None:
         """Of the scene that `view` shows, as it is shown there now; a camera of its own."""
-        settings = replace(view.settings, coarse_ms=math.inf, reproject=False)
+        settings = replace(view.settings, coarse_ms=math.inf, reproject=False,
+                           selection=replace(view.settings.selection, marked=()))
         self._view = view.beside(settings)
         for tool in self._view.tools.values():
             tool.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -234,8 +235,9 @@ class GaussianView:
         trained = "antialiased" if facts is not None and facts.antialiased else "classic"
         mode = trained if s.mode == "scene" else s.mode
         paint = "color" if s.show in ("color", "depth", "alpha") else s.show
+        selection = replace(s.selection, marked=()) if self.desk.exact else s.selection
         return RenderOptions(mode, s.sh_degree, s.show == "depth", paint, s.scale, s.point_px * self.desk.scale,
-                             s.selection)
+                             selection)
 
     def tensor(self, width: int, height: int) -> torch.Tensor | None:
         """What `draw` would draw into a framebuffer of this size, of colours in full resolution, without OpenGL: uint8

@@ -227,7 +227,7 @@ class Frustums(Tool):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content, camera = self.content, self.view.camera(rect)
-        if content is None or camera is None:
+        if content is None or camera is None or self.view.desk.bare:
             return
         if self.through.index is not None:
             if self.through.there:
