@@ -2,6 +2,7 @@
 // and open there as if they had been dropped on its window; those that it wrote for this user are downloaded.
 
 const MOST = 32; // files of one drop
+const HELD = 700; // ms within which a browser says again that files are held over the page
 const AGAIN = 1000; // ms until a viewer that takes files of others is asked once more
 
 /**
@@ -12,7 +13,7 @@ const AGAIN = 1000; // ms until a viewer that takes files of others is asked onc
  */
 export function makeFiles({el, address, say, welcome, leave}) {
   const waiting = [];
-  let request = null, running = false, stopped = false;
+  let request = null, running = false, stopped = false, held = 0;
 
   /** @param {Iterable<File>} files  Wait for those that are on their way. */
   function send(files) {
@@ -108,11 +109,18 @@ export function makeFiles({el, address, say, welcome, leave}) {
     const welcomed = hasFiles(e) && !!welcome();
     if (e.dataTransfer) e.dataTransfer.dropEffect = welcomed ? "copy" : "none";
     el.drop.hidden = !welcomed;
+    clearTimeout(held);
+    held = setTimeout(away, HELD); // where a drag ends elsewhere nobody tells
+  }
+
+  function away() {
+    clearTimeout(held);
+    el.drop.hidden = true;
   }
 
   function drop(e) {
     e.preventDefault();
-    el.drop.hidden = true;
+    away();
     take(e.dataTransfer);
   }
 
@@ -127,7 +135,7 @@ export function makeFiles({el, address, say, welcome, leave}) {
   addEventListener("dragenter", over);
   addEventListener("dragover", over);
   addEventListener("drop", drop);
-  addEventListener("dragleave", (e) => { if (!e.relatedTarget) el.drop.hidden = true; });
+  addEventListener("dragleave", (e) => { if (!e.relatedTarget) away(); });
   el.stopsending.addEventListener("click", stop);
   return {send, take, fetchOffer};
 }

@@ -1,0 +1,265 @@
+"""Files on the page, in a real Chromium: dropped, pasted, refused, given up; and those that are downloaded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from browser.pages import connected, state, until
+from viewer_app.web import server as module
+from viewer_app.web import uploads
+from viewer_app.web.connection import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from playwright.sync_api import CDPSession, Page
+
+    from browser.pages import Client, Open, Viewer
+
+TOAST = "document.querySelector('#toast.shown')?.textContent || ''"
+SENDING = "document.querySelector('#sending').hidden ? '' : document.querySelector('#sendwords').textContent"
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the server's temporary files lie."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    monkeypatch.setattr(uploads.tempfile, "tempdir", str(folder))
+    return folder
+
+
+class Hand:
+    """Holds files over the middle of a page, as one that drags them from a folder's window."""
+
+    def __init__(self, page: Page, *files: Path) -> None:
+        self._session: CDPSession = page.context.new_cdp_session(page)
+        self._files = [str(file) for file in files]
+
+    def say(self, kind: str) -> None:
+        data = {"items": [], "files": self._files, "dragOperationsMask": 1}
+        self._session.send("Input.dispatchDragEvent", {"type": kind, "x": 400, "y": 300, "data": data})
+
+    def drop(self) -> None:
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.say(kind)
+
+
+def came(client: Client, count: int = 1) -> list[Upload]:
+    """What has come, as soon as it is so many."""
+    def found() -> list[Upload]:
+        got = [said for said in client._said if isinstance(said, Upload)]
+        return got if len(got) >= count else []
+
+    return client.wait_for(found, f"{count} files")
+
+
+def slow(page: Page, bytes_per_second: float) -> None:
+    """The page's network."""
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    session.send("Network.emulateNetworkConditions", {
+        "offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": bytes_per_second})
+
+
+# ---- to the viewer
+
+
+def test_files_are_dropped(start: Callable[..., Viewer], open_page: Open, tmp_path: Path,
+                           picture_of: Callable[..., np.ndarray]) -> None:
+    viewer = start(token="secret")
+    page, client = connected(viewer, open_page)
+    one, other = tmp_path / "a scene.ply", tmp_path / "Füchse & 狐.json"
+    one.write_bytes(os.urandom(2_500_000))
+    other.write_text('{"camera_path": []}')
+    hand = Hand(page, one, other)
+    hand.say("dragEnter")
+    hand.say("dragOver")
+    until(page, "!document.querySelector('#drop').hidden")
+    picture_of(page, "drop")
+    hand.say("dragCancel")
+    until(page, "document.querySelector('#drop').hidden")
+    hand.drop()
+    first, second = came(client, 2)
+    assert first.path.name == one.name and first.path.read_bytes() == one.read_bytes()
+    assert second.path.name == other.name and second.path.read_bytes() == other.read_bytes()
+    until(page, f"!({SENDING})")
+    assert page.url == viewer.url and state(page)["connected"] and page.evaluate(TOAST) == ""
+
+
+def test_a_folder_is_none(viewer: Viewer, open_page: Open, tmp_path: Path) -> None:
+    page, client = connected(viewer, open_page)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    Hand(page, tmp_path / "folder", tmp_path / "file").drop()
+    assert came(client)[0].path.name == "file"
+    assert "Folders cannot be sent" in page.evaluate(TOAST)
+
+
+def test_text_that_is_dropped_changes_nothing(viewer: Viewer, open_page: Open) -> None:
+    page, _ = connected(viewer, open_page)
+    session = page.context.new_cdp_session(page)
+    data = {"items": [{"mimeType": "text/uri-list", "data": "http://evil.example/"}], "files": [],
+            "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": kind, "x": 400, "y": 300, "data": data})
+        assert page.evaluate("document.querySelector('#drop').hidden")
+    assert page.url == viewer.url and state(page)["connected"]
+
+
+def test_a_file_is_pasted_and_text_before_it(viewer: Viewer, open_page: Open) -> None:
+    """Programs that copy cells of a table give a picture of them as well."""
+    page, client = connected(viewer, open_page)
+    paste = """(text) => { const data = new DataTransfer(); data.items.add(new File(['png'], 'image.png'));
+      if (text) data.setData('text/plain', text);
+      document.body.dispatchEvent(new ClipboardEvent(
+        'paste', {clipboardData: data, bubbles: true, cancelable: true})); }"""
+    page.evaluate(paste, "")
+    assert came(client)[0].path.read_bytes() == b"png"
+    from viewer_app.web.messages import Text
+
+    page.evaluate(paste, "1\t2")
+    assert client.wait(Text).text == "1\t2"
+    assert len(came(client)) == 1
+
+
+def test_a_file_too_large_is_not_even_sent(viewer: Viewer, open_page: Open, tmp_path: Path,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FILE", 1_000_000)
+    page, client = connected(viewer, open_page)
+    (tmp_path / "large.ply").write_bytes(b"x" * 1_500_000)
+    (tmp_path / "small.ply").write_bytes(b"x")
+    Hand(page, tmp_path / "large.ply", tmp_path / "small.ply").drop()
+    assert came(client)[0].path.name == "small.ply"
+    until(page, f"({TOAST}).startsWith('large.ply has 1.5 MB; 1 MB is the most that a page can send')")
+
+
+@pytest.mark.parametrize("size", [100, 60_000_000])
+def test_why_a_file_is_refused(viewer: Viewer, open_page: Open, tmp_path: Path, size: int,
+                               monkeypatch: pytest.MonkeyPatch, picture_of: Callable[..., np.ndarray]) -> None:
+    """Also where the viewer says so before all of it has come."""
+    page, client = connected(viewer, open_page, expected="507")
+    monkeypatch.setattr(uploads, "SPARE", 10**18)
+    with (tmp_path / "scene.ply").open("wb") as file:
+        file.truncate(size)
+    Hand(page, tmp_path / "scene.ply").drop()
+    until(page, f"({TOAST}).includes('There is no room for scene.ply on the disk of the viewer')")
+    picture_of(page, f"refused-{size}")
+    assert page.evaluate(SENDING) == "" and state(page)["connected"]
+    monkeypatch.undo()
+    Hand(page, tmp_path / "scene.ply").drop()
+    assert came(client)[0].path.stat().st_size == size
+
+
+def test_the_disk_is_full_in_the_middle_of_it(viewer: Viewer, open_page: Open, tmp_path: Path,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    page, client = connected(viewer, open_page, expected="507")
+    original = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, *args, **options: open("/dev/full", "wb")
+                        if self.name == "full.ply" else original(self, *args, **options))
+    with open(tmp_path / "full.ply", "wb") as file:
+        file.truncate(60_000_000)
+    Hand(page, tmp_path / "full.ply").drop()
+    until(page, f"({TOAST}).includes('There is no room for full.ply')")
+    assert not [said for said in client._said if isinstance(said, Upload)]
+
+
+def test_sending_is_given_up(viewer: Viewer, open_page: Open, tmp_path: Path, own_folder: Path,
+                             picture_of: Callable[..., np.ndarray], wait_until: Callable[..., Any]) -> None:
+    page, client = connected(viewer, open_page)
+    slow(page, 200_000)
+    for name in ("one.ply", "another.ply"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(40_000_000)
+    Hand(page, tmp_path / "one.ply", tmp_path / "another.ply").drop()
+    until(page, f"({SENDING}) === 'Sending one.ply, 40 MB, 1 more' && document.querySelector('#sendbar').value > 0")
+    picture_of(page, "sending")
+    page.click("#stopsending")
+    until(page, f"!({SENDING}) && ({TOAST}) === 'Not sent'")
+    wait_until(lambda: not viewer.server._files.uploads._kept)
+    wait_until(lambda: not any("one.ply" in names for _, _, names in os.walk(own_folder)))
+    slow(page, -1)
+    (tmp_path / "small.ply").write_bytes(b"x")
+    Hand(page, tmp_path / "small.ply").drop()
+    assert came(client)[0].path.name == "small.ply"
+
+
+def test_a_file_waits_for_those_of_others(viewer: Viewer, open_page: Open, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "AT_ONCE", 0)
+    page, client = connected(viewer, open_page, expected="503")
+    (tmp_path / "scene.ply").write_bytes(b"x")
+    Hand(page, tmp_path / "scene.ply").drop()
+    until(page, f"({SENDING}) === '0 files are being sent to this viewer already: waiting'")
+    monkeypatch.setattr(uploads, "AT_ONCE", 2)
+    assert came(client)[0].path.name == "scene.ply"
+
+
+def test_the_viewer_is_gone(start: Callable[..., Viewer], open_page: Open, tmp_path: Path) -> None:
+    viewer = start()
+    page, _ = connected(viewer, open_page, expected="ERR_CONNECTION|WebSocket|ERR_EMPTY_RESPONSE")
+    viewer.close()
+    until(page, "!splatview.state().connected")
+    (tmp_path / "scene.ply").write_bytes(b"x")
+    hand = Hand(page, tmp_path / "scene.ply")
+    hand.say("dragEnter")
+    hand.say("dragOver")
+    assert page.evaluate("document.querySelector('#drop').hidden"), "nothing can be dropped"
+    page.evaluate("""() => { const data = new DataTransfer(); data.items.add(new File(['x'], 'scene.ply'));
+      document.body.dispatchEvent(new ClipboardEvent(
+        'paste', {clipboardData: data, bubbles: true, cancelable: true})); }""")
+    until(page, f"({TOAST}) === 'scene.ply cannot be opened: the viewer is gone'")
+
+
+def test_a_foreign_page_sends_nothing(viewer: Viewer, open_page: Open, own_folder: Path) -> None:
+    """Not even one that knows the key of a page."""
+    _, client = connected(viewer, open_page)
+    page = open_page("http://evil.example/", expected="CORS|net::ERR_FAILED|403|405", routes={
+        "http://evil.example/**": lambda route: route.fulfill(body="<!doctype html>evil", content_type="text/html")})
+    outcome = page.evaluate("""async ([url, key]) => {
+      const tries = [{mode: 'no-cors'}, {mode: 'cors'}, {mode: 'cors', headers: {'X-Splatview-Page': key}}];
+      const said = [];
+      for (const how of tries) {
+        try { said.push((await fetch(url, {method: 'POST', body: 'evil', ...how})).type); }
+        catch (e) { said.push(e.name); }
+      }
+      return said;
+    }""", [f"{viewer.url}upload?name=evil.ply", client.connection.key])
+    assert outcome == ["opaque", "TypeError", "TypeError"] or outcome == ["TypeError"] * 3
+    page.set_content(f"<form method=post enctype=text/plain action='{viewer.url}upload?name=evil.ply'><input name=a>"
+                     "<button>x</button></form>")
+    page.click("button")
+    page.wait_for_url(f"{viewer.url}**")
+    assert "Only the viewer's own page may connect" in page.content()
+    assert not list(own_folder.iterdir())
+    assert not [said for said in client._said if isinstance(said, Upload)]
+
+
+# ---- from the viewer
+
+
+def test_a_file_is_downloaded(start: Callable[..., Viewer], open_page: Open, tmp_path: Path) -> None:
+    viewer = start(token="secret")
+    page, client = connected(viewer, open_page)
+    path = tmp_path / "fox & 狐-step7000.ply"
+    path.write_bytes(os.urandom(3_000_000))
+    with page.expect_download() as waiting:
+        client.connection.offer(path, path.stat().st_size)
+    assert waiting.value.suggested_filename == path.name
+    waiting.value.save_as(tmp_path / "saved")
+    assert (tmp_path / "saved").read_bytes() == path.read_bytes()
+    assert f"Downloading {path.name}" in page.evaluate("document.querySelector('#toast').textContent")
+    assert page.url == viewer.url and state(page)["connected"]
+
+
+def test_a_download_that_cannot_be_leaves_the_page(viewer: Viewer, open_page: Open, tmp_path: Path) -> None:
+    page, client = connected(viewer, open_page, expected="404")
+    client.connection.offer(tmp_path / "not there.ply", 10)
+    until(page, f"({TOAST}) === 'Downloading not there.ply'")
+    page.wait_for_timeout(200)
+    assert page.url == viewer.url and state(page)["connected"]
