@@ -161,6 +161,7 @@ def _loop(training: Training, tell: Progress, stop: _Stop) -> float | None:
 
     preview = (training.held_out or training.views)[0]
     splatview.publish(preview.image, "target")
+    _publish_cameras(training)
     loss = psnr = 0.0
     while training.step_number < training.options.steps and stop.signal is None:
         while not splatview.wait_while_paused(0.2) and stop.signal is None:
@@ -171,9 +172,21 @@ def _loop(training: Training, tell: Progress, stop: _Stop) -> float | None:
             _publish_render(training, preview, report.step)
         share = max(0.05, 1 / report.step)  # views differ: show a running mean
         splatview.log(report.step, loss=report.loss, psnr=report.psnr)
+        splatview.publish_cameras(current=report.view)
         loss, psnr = loss + share * (report.loss - loss), psnr + share * (report.psnr - psnr)
         tell("train", step=report.step, of=training.options.steps, loss=loss, psnr=psnr, gaussians=report.count)
     return training.evaluate()
+
+
+def _publish_cameras(training: Training) -> None:
+    import torch
+
+    import splatview
+
+    views = training.views
+    splatview.publish_cameras(torch.stack([view.viewmat for view in views]), torch.stack([view.K for view in views]),
+                              [view.width for view in views], [view.height for view in views],
+                              [view.image for view in views])
 
 
 def _publish_render(training: Training, preview: View, step: int) -> None:

@@ -49,6 +49,8 @@ class Report:
     """Of the view that was trained on, dB."""
     count: int
     """Gaussians after the step."""
+    view: int
+    """Which of the views was trained on."""
 
 
 class Training:
@@ -81,7 +83,8 @@ class Training:
         """One view, one gradient step, and a refinement when one is due."""
         if not self._order:
             self._order = torch.randperm(len(self.views), generator=self._generator).tolist()
-        view = self.views[self._order.pop()]
+        number = self._order.pop()
+        view = self.views[number]
         assert view.image is not None
         self.step_number += 1
         progress = self.step_number / self.options.steps
@@ -97,7 +100,7 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
         self.density.refine(self.gaussians, self.optimizer, self.step_number)
         return Report(self.step_number, float(loss.detach()), psnr(drawn.image.detach(), view.image),
-                      len(self.gaussians["means"]))
+                      len(self.gaussians["means"]), number)
 
     def draw(self, view: View) -> Drawn:
         return self.backend.draw(self.gaussians, view, self.sh_degree)
