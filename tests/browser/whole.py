@@ -208,14 +208,15 @@ def press(page: Page, button: str) -> None:
 _FIELD = 42, 45, 50
 
 
-def fields(canvas: np.ndarray) -> list[tuple[float, float]]:
-    """The middles of the panel's buttons and fields, as long as the pointer is elsewhere: by rows, from the left."""
+def fields(canvas: np.ndarray) -> list[list[tuple[float, float]]]:
+    """The middles of the panel's buttons and fields, as long as the pointer is elsewhere: rows from above, each from
+    the left."""
     mask: np.ndarray = np.all(np.abs(canvas[:, :LEFT].astype(int) - _FIELD) <= 2, axis=-1)
     found = []
     for top, end in _runs(mask.sum(1) > 40):
-        for left, right in _runs(np.any(mask[top:end], axis=0)):
-            if end - top > 12 and right - left > 20:
-                found.append(((left + right) / 2, (top + end) / 2))
+        if end - top > 12:
+            runs = _runs(np.any(mask[top:end], axis=0))
+            found.append([((left + right) / 2, (top + end) / 2) for left, right in runs if right - left > 20])
     return found
 
 
