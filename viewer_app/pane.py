@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from viewer_app.controls import Rect
-from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from viewer_app.shown import Shown, describe
 from viewer_app.state import BACKDROP
 
@@ -132,8 +132,8 @@ class Pane:
             event = PointerLeave()
         if isinstance(event, PointerRelease):
             self._captured = False
-        if isinstance(event, Key) and ours:
-            return False
+        if ours and (isinstance(event, Text) or (isinstance(event, Key) and event.pressed)):
+            return False  # a key that goes up may have gone down before a field was opened
         with self.seat.catalogue.guard(slot):
             if view.handle(event, self.rect):
                 self.mark()

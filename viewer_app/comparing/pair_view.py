@@ -11,7 +11,7 @@ from viewer_app.comparing.divider import KEPT, Divider
 from viewer_app.comparing.tie import Tie
 from viewer_app.desk import Desk
 from viewer_app.errors import ViewerError
-from viewer_app.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+from viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
 from viewer_app.state import BACKDROP, PairSettings
 from viewer_app.views.base import KeyHelp, Section
 
@@ -215,7 +215,8 @@ class PairView:
             self._held = None
         view = side.view
         again = False
-        for other in self.sides if isinstance(event, PointerLeave) else [side]:
+        ends = isinstance(event, PointerLeave) or (isinstance(event, Key) and not event.pressed)  # wherever it began
+        for other in self.sides if ends else [side]:
             target = view if other is side else other.view
             if target is not None:
                 with other.guard():
