@@ -13,7 +13,7 @@ from view_cases import RECT, H, W, shown
 from ipc.interop.host import HostBridge
 from viewer_app.cameras import Camera, intrinsics, look_at
 from viewer_app.events import PointerMove, PointerPress
-from viewer_app.governor import Governor
+from viewer_app.governor import BROUGHT, Governor
 from viewer_app.gpu_work import GpuWork
 from viewer_app.renderers.gl import GlRenderer
 from viewer_app.state import GaussianSettings
@@ -68,6 +68,8 @@ class Rig:
         self.governor = Governor(0.05, clock=lambda: self.now)
         self.governor.shared = True
         self.governor.took(("scene", W, H), 1.5)  # 60 of them in a second would take all of the share
+        self.governor.took(("scene", W, H, BROUGHT), 1.2)  # of which there is time for 15 a second
+        self.governor.took(("warp", W, H), 0.02)
         self.work = GpuWork(screen.ctx, self.governor)
         self.view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf), renderer=renderer, work=self.work)
         self.drawings = 0

@@ -20,6 +20,7 @@ from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa:
 from viewer_app.cameras import Camera, intrinsics, look_at
 from viewer_app.controls import Rect
 from viewer_app.events import PointerMove, PointerPress, PointerRelease
+from viewer_app.governor import BROUGHT
 from viewer_app.renderers.gl import GlRenderer
 from viewer_app.renderers.gsplat import GsplatRenderer
 from viewer_app.state import GaussianSettings
@@ -131,7 +132,8 @@ def test_scenes_are_drawn_as_the_share_allows(rig: Rig, gpu: dict[str, bool]) ->
     rig.later()
     rig.press()
     drawings, pictures, end = rig.drawings, 0, rig.now + 2.0
-    rig.governor._samples[("scene", W, H)].clear()
+    for work in (("scene", W, H), ("scene", W, H, BROUGHT)):
+        rig.governor._samples[work].clear()
     while rig.now < end:
         rig.move(0.3 if pictures % 40 < 20 else -0.3)
         rig.governor.took(("scene", W, H), 4.0)
@@ -142,6 +144,27 @@ def test_scenes_are_drawn_as_the_share_allows(rig: Rig, gpu: dict[str, bool]) ->
         rig.now += 1 / 60
     rate = (rig.drawings - drawings) / 2.0
     assert 8 < rate <= 100 / 4.0 + 2
+
+
+@pytest.mark.parametrize("share", [0.005, 0.05])
+def test_where_moving_a_picture_costs_too_much_it_is_as_without(rig: Rig, gpu: dict[str, bool], share: float) -> None:
+    """Nor are pictures drawn with their depth then."""
+    rig.governor.share = share
+    if share > 0.01:  # otherwise there is no time to show so many, whatever they cost
+        rig.governor.took(("warp", W, H), 5.0)
+        rig.governor._samples[("warp", W, H)].popleft()
+        rig.governor._moving_tried_at = rig.now
+    rig.begin()
+    rig.later()
+    rig.press()
+    for i in range(3):
+        rig.move(2)
+        drawings = rig.drawings
+        rig.shown()
+        assert rig.drawings == drawings + 1
+        assert not rig.view.light
+        assert rig.view.content.begun is None
+        assert not rig.view.picture.known, i
 
 
 @pytest.fixture

@@ -32,8 +32,18 @@ RENDERS = 15.0
 """Pictures of a scene a second to aim for, at full resolution, while the last one is moved along with the camera."""
 HEAVY = "scene", "load"
 """First words of works that need not be done for each picture on the screen, if the last one can be moved."""
-_DISPLAY = 0.6
+BROUGHT = "brought"
+"""Last word of a scene's work that gives depth as well, for a picture that is going to be moved along."""
+_DISPLAY = 0.65
 """Of the share, what pictures on the screen take at most that show a scene's last picture moved."""
+_ENOUGH = 45.0
+"""Pictures a second on the screen with which moving the last one along goes on, once FLUENT seemed possible."""
+_CLEARLY = 0.75
+"""Of what a picture of the scene itself costs, what one that shows the last one moved may cost to be worth it."""
+_WITH_DEPTH = 1.6
+"""How many times more a picture costs that is brought with its depth, as long as that is not measured."""
+_TRY_MOVING = 5.0
+"""Seconds after which it is measured again what it costs to move a picture, if that seemed too much."""
 _LEAST = 0.5
 """The lowest resolution of a picture that is moved along."""
 _TRY = 2.0
@@ -70,6 +80,9 @@ class Governor:
         self._scene_by = ""
         self._affordable = True
         self._later_scale = 1.0
+        self._moves = False
+        self._display: float | None = None  # what a picture costs that shows the last one moved, as last reckoned
+        self._moving_tried_at = -1e9
         self._scale = 1.0
         self._scaled_at = self._tried_at = -1e9
         self._version_at = -1e9
@@ -167,10 +180,11 @@ class Governor:
 
     def next_display(self) -> float:
         """The same for a picture that shows a scene's last one moved. What scenes cost does not hold it back; it takes
-        no more than a part of the share, so that scenes are drawn as well."""
+        no more than a part of the share, so that scenes are drawn as well. Never later than `next_picture`."""
         now = self._clock()
         self._balance(now)
-        return now - self._light / (self.share * 1e3 * _DISPLAY) if self._light < 0 else 0.0
+        light = now - self._light / (self.share * 1e3 * _DISPLAY) if self._light < 0 else 0.0
+        return min(light, self.next_picture())
 
     def affords(self, name: str, size: tuple[int, int]) -> bool:
         """Whether the work `(name, width, height)` can be done for each picture while somebody moves."""
@@ -182,21 +196,61 @@ class Governor:
         self._affordable = cost <= self.share * 1e3 / (FLUENT if self._affordable else SMOOTH) - beside
         return self._affordable
 
+    def moves_along(self, name: str, size: tuple[int, int], warp: Work, by: str = "opengl") -> bool:
+        """Whether the last picture of a scene, moved along, is to be shown while somebody moves, and not the works
+        `(name, width, height)` each time: only where that is clearly cheaper, and can be done often enough.
+
+        `warp`: the work of moving one; `by`: who does that. As long as its cost is not known, it is tried, one picture
+        at a time.
+        """
+        if self.affords(name, size) or not (known := self._known(name, size)):
+            self._moves = False
+            return False
+        others = self._cost(self._others(name), {by, "opengl"})
+        beside = self._cost(self._others(name), {self._scene_by, "opengl"} - {""})
+        scene = _estimate(known, self._fitting(known, beside)) + beside
+        cost, now = self.cost(warp), self._clock()
+        self._display = others + (cost or 0.0)
+        pace = _ENOUGH if self._moves else FLUENT
+        if cost is None or not self._is_worth(self._display, scene, pace):
+            self._moves = False
+            seldom = cost is not None and now - self._moving_tried_at < _TRY_MOVING
+            if seldom or warp in self._unknown or not self._is_worth(others, scene, pace):
+                return False
+            self._moving_tried_at = now
+            return True
+        self._moves = True
+        return True
+
+    def _is_worth(self, display: float, scene: float, pace: float) -> bool:
+        """Whether to show pictures of `display` ms instead of some of `scene` ms, `pace` of them a second."""
+        return display <= _CLEARLY * scene and display * pace <= self.share * 1e3 * _DISPLAY
+
     def scale_later(self, name: str, size: tuple[int, int]) -> float:
-        """At what resolution to draw the works `(name, width, height)` RENDERS times a second, beside pictures on the
-        screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST."""
-        known = self._known(name, size)
+        """At what resolution to draw the works `(name, width, height, BROUGHT)` RENDERS times a second, beside pictures
+        on the screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST."""
+        known = self._known(name, size, BROUGHT)
+        if not known:
+            known = {scale: cost * _WITH_DEPTH for scale, cost in self._known(name, size).items()}
         if not self.limited or not known:
             return 1.0
-        beside = min(SMOOTH * self._cost(self._others(name), {"opengl"}), self.share * 1e3 * _DISPLAY)
+        display = self._cost(self._others(name), {"opengl"}) if self._display is None else self._display
+        beside = min(SMOOTH * display, self.share * 1e3 * _DISPLAY)
         room = (self.share * 1e3 - beside) / RENDERS - SWITCH
         fits = [s for s in SCALES if _estimate(known, s) <= room * (1.2 if s == self._later_scale else 1.0)]
         self._later_scale = max(*fits, _LEAST) if fits else _LEAST
         return self._later_scale
 
-    def _known(self, name: str, size: tuple[int, int]) -> dict[float, float]:
-        """What the work `(name, width, height)` costs at each of SCALES, as far as is known."""
-        return {s: c for s in SCALES if (c := self.cost((name, *scaled(size, s)))) is not None}
+    def _known(self, name: str, size: tuple[int, int], *more: object) -> dict[float, float]:
+        """What the work `(name, width, height)` costs at each of SCALES, as far as is known. `more`: only with these
+        words; what costs more with them costs no more without."""
+        out = {}
+        for s in SCALES:
+            works = [(name, *scaled(size, s), *words) for words in ([more] if more else [(), (BROUGHT,)])]
+            costs = [cost for work in works if (cost := self.cost(work)) is not None]
+            if costs:
+                out[s] = min(costs)
+        return out
 
     def _others(self, name: str) -> list[Work]:
         """What a picture on the screen consists of beside `name`."""
@@ -238,13 +292,19 @@ class Governor:
         if not known:
             return 1.0
         beside = self._cost(self._others(name), self._bursts | self._last_bursts)
-        room, enough = (self.share * 1e3 / pace - beside for pace in (SMOOTH, FLUENT))
-        fits = [s for s in SCALES if _estimate(known, s) <= (enough if s == self._scale else room)]
-        self._scale = max(fits, default=SCALES[-1])
+        self._scale = self._fitting(known, beside)
         if self._scale < 1.0 and now - self._tried_at > _TRY:
             self._tried_at = now
             return SCALES[SCALES.index(self._scale) - 1]
         return self._scale
+
+
+    def _fitting(self, known: dict[float, float], beside: float) -> float:
+        """The highest resolution at which pictures can be drawn fluently, or the lowest there is; what comes `beside`
+        costs so much for each."""
+        room, enough = (self.share * 1e3 / pace - beside for pace in (SMOOTH, FLUENT))
+        fits = [s for s in SCALES if _estimate(known, s) <= (enough if s == self._scale else room)]
+        return max(fits, default=SCALES[-1])
 
 
 def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:

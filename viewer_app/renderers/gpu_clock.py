@@ -34,6 +34,11 @@ class Clock:
             if len(self._running) < self.MOST:  # nobody asks for them otherwise
                 self._running.append(pair)
 
+    def extend(self, stream: torch.cuda.Stream) -> None:
+        """What the stream was given since `end` belongs to it as well. Before anybody asks for `ms`."""
+        if self._running:
+            self._running[-1][1].record(stream)
+
     @property
     def ms(self) -> float | None:
         """Of the last one that is finished; None before. Never waits."""

@@ -90,6 +90,7 @@ class GsplatPicture:
             target.copy_(self._rgba)
             alpha = self._rgba[..., 3]
             depths[..., 0].copy_(torch.where(alpha > FAINT, self._depth / alpha.clamp(min=FAINT), 0.0))
+            renderer._clocks["render"].extend(renderer._stream)
         self._canvases = renderer._canvas(), renderer._depths()
 
     @property

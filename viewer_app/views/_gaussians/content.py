@@ -15,6 +15,7 @@ import numpy as np
 from ipc.errors import SharingError
 from ipc.interop.base import fragment_head
 from viewer_app.errors import RendererError, ViewerError
+from viewer_app.governor import BROUGHT
 from viewer_app.memory.model import Snapshot
 from viewer_app.renderers.choose import make_renderer
 from viewer_app.scene import GaussianScene
@@ -188,13 +189,14 @@ class GaussianContent:
         """Somebody's picture that lies where the renderer drew it last, if it is this one (`ScenePicture.of`)."""
         return next((view.picture for view in self.views if view.picture.lent and view.picture.of == wanted), None)
 
-    def render(self, place: ScenePicture, camera: Camera, options: RenderOptions) -> Picture:
+    def render(self, place: ScenePicture, camera: Camera, options: RenderOptions, *words: str) -> Picture:
         """Draw the scene, to be shown in `place` only if `is_read` says so, asked when it is done.
 
-        What everybody shows stays, in `place` as well as long as it does not become the new picture.
+        What everybody shows stays, in `place` as well as long as it does not become the new picture. `words`: more of
+        them for the governor, of a picture that costs more than others.
         """
         self.land(wait=True)
-        renderer, work = self.renderer, ("scene", camera.width, camera.height)
+        renderer, work = self.renderer, ("scene", camera.width, camera.height, *words)
         if len(self.views) > 1 or self._torn:
             self._make_room(place)
         if renderer.wants_gpu:  # it works with CUDA, which OpenGL's clock does not see
@@ -214,7 +216,7 @@ class GaussianContent:
         the picture of a renderer that cannot do so, to be shown as ever."""
         self.land(wait=True)
         reads = self._loading is not None
-        picture = self.render(place, camera, options)
+        picture = self.render(place, camera, options, BROUGHT)
         bring = getattr(picture, "bring", None)
         if bring is None:
             return picture

@@ -80,9 +80,11 @@ class Motion(Tool):
         if seen.model != camera.model or turn < 1 + 2 * _FAR:
             return False
         size = camera.width, camera.height
-        if view.work.governor.limited:
-            return not view.work.governor.affords("scene", size)
-        return view.cuda and (view.work.governor.cost(("scene", *size)) or 0.0) > _AT_ONCE
+        governor = view.work.governor
+        if governor.limited:
+            return governor.moves_along("scene", size, picture.warp_work(size))
+        scene, warp = governor.cost(("scene", *size)) or 0.0, governor.cost(picture.warp_work(size)) or 0.0
+        return view.cuda and scene > max(_AT_ONCE, 2 * warp)
 
     @property
     def towards(self) -> tuple[Camera, float] | None:

@@ -157,7 +157,7 @@ class ScenePicture:
             framebuffer.clear(*background, 1.0, viewport=viewport)
             return
         if towards is not None and self.seen is not None:
-            with self._work("warp", rect.width, rect.height):
+            with self._work(*self.warp_work((rect.width, rect.height))):
                 source = self._warp.take(source, self.surface if self.known else None, self.seen, *towards)
             framebuffer.use()
         # One that is smaller than its place on the screen is smoothed.
@@ -177,6 +177,11 @@ class ScenePicture:
         framebuffer.viewport = viewport
         with self._work("compose", rect.width, rect.height):
             array.render(moderngl.TRIANGLES, vertices=3)
+
+    @staticmethod
+    def warp_work(size: tuple[int, int]) -> tuple[object, ...]:
+        """The work (see `Governor`) of moving it, to be shown at this size."""
+        return "warp", *size
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
