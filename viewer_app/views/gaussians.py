@@ -357,7 +357,7 @@ class GaussianView:
         scene = self.content.facts
         if scene is None:
             return []
-        out = [f"{scene.count:,} Gaussians"]
+        out = [f"{scene.count:,} Gaussian{'s' * (scene.count != 1)}"]
         if skipped := self.content.renderer.skipped:
             out.append(f"{skipped:,} skipped (NaN or inf)")
         out += scene.phrases

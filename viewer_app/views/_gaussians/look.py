@@ -109,7 +109,7 @@ class Look(Tool):
                 place = replace(rect, height=rect.height - bars)
                 values = low, (low + high) / 2, high
                 title, words = ("Depth", _numbers(*values)) if view.settings.show == "depth" else (
-                    "Gaussians per pixel", [f"{v:,g}" for v in values])
+                    "Gaussians per pixel", [f"{round(v):,}" if high - low >= 10 else f"{v:g}" for v in values])
                 _legend(title, view.settings.color_map, words, place, scale)
         return False
 
