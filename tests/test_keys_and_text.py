@@ -96,8 +96,8 @@ def test_a_key_goes_up_on_both_sides_of_two_in_one_picture(viewer: Viewer) -> No
     assert held(first) == {"w"}
     area = viewer.seat.layout()
     at = area.x + area.width - 60, area.y + area.height / 2
-    viewer.screen.push(PointerMove(*at), PointerPress(*at), PointerRelease(*at), Key("w", pressed=False))
-    viewer.turn()
+    for event in (PointerMove(*at), PointerPress(*at), PointerRelease(*at), Key("w", pressed=False)):
+        viewer.seat.take(event)
     assert not held(first)
     assert not held(second)
     viewer.until(lambda: not pair.moving)
