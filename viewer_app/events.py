@@ -48,6 +48,8 @@ class PointerPress:
     mods: Mods = NO_MODS
     clicks: int = 1
     """2 for the second press of a double click."""
+    touch: bool = False
+    """Whether it is a finger."""
 
 
 @dataclass(frozen=True)

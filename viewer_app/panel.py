@@ -13,6 +13,7 @@ from imgui_bundle import ImVec2, imgui
 from viewer_app import imgui_compat, theme
 from viewer_app.controls import Rect
 from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from viewer_app.finger import Finger
 from viewer_app.heads import draw_heads
 from viewer_app.help import KEYS, draw_help
 from viewer_app.overlay import draw_overlay, draw_toasts
@@ -95,6 +96,7 @@ class Panel:
         self._last_time = time.perf_counter()
         self._inside = False
         self._held: set[str] = set()
+        self._finger = Finger()
         self._popup = False
         self._open = True
         self._boards: Sequence[Rect] = ()
@@ -145,6 +147,9 @@ class Panel:
         imgui.set_current_context(self._imgui)
         io = imgui.get_io()
         typing = io.want_text_input
+        on_panel = isinstance(event, PointerPress) and not (self._popup or picture.contains(event.x, event.y))
+        if self._finger.handle(event, self._held, self._scale, on_panel and self._open):
+            return True, True
         match event:
             case PointerMove():
                 io.add_mouse_pos_event(event.x, event.y)

@@ -35,7 +35,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Hand:
-    """Holds files over the middle of a page, as one that drags them from a folder's window."""
+    """Holds files over a page, as one that drags them from a folder's window."""
 
     def __init__(self, page: Page, *files: Path) -> None:
         self._session: CDPSession = page.context.new_cdp_session(page)
@@ -43,7 +43,7 @@ class Hand:
 
     def say(self, kind: str) -> None:
         data = {"items": [], "files": self._files, "dragOperationsMask": 1}
-        self._session.send("Input.dispatchDragEvent", {"type": kind, "x": 400, "y": 300, "data": data})
+        self._session.send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
 
     def drop(self) -> None:
         for kind in ("dragEnter", "dragOver", "drop"):
@@ -107,7 +107,7 @@ def test_text_that_is_dropped_changes_nothing(viewer: Viewer, open_page: Open) -
     data = {"items": [{"mimeType": "text/uri-list", "data": "http://evil.example/"}], "files": [],
             "dragOperationsMask": 1}
     for kind in ("dragEnter", "dragOver", "drop"):
-        session.send("Input.dispatchDragEvent", {"type": kind, "x": 400, "y": 300, "data": data})
+        session.send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
         assert page.evaluate("document.querySelector('#drop').hidden")
     assert page.url == viewer.url and state(page)["connected"]
 

@@ -81,6 +81,7 @@ class Press(_Message, frozen=True):
     button: Literal["left", "right", "middle"] = "left"
     mods: _Mods = 0
     at: _Time = 0.0
+    touch: bool = False
 
 
 class Release(_Message, frozen=True):
@@ -259,7 +260,7 @@ def event_of(message: ClientMessage, clicks: events.ClickCounter, now: float, sc
     if isinstance(message, Press):
         time = message.at / 1000 if message.at > 0 else now
         count = clicks.count(time, message.x, message.y, message.button, scale)
-        return events.PointerPress(message.x, message.y, message.button, mods_of(message.mods), count)
+        return events.PointerPress(message.x, message.y, message.button, mods_of(message.mods), count, message.touch)
     if isinstance(message, Release):
         return events.PointerRelease(message.x, message.y, message.button, mods_of(message.mods))
     if isinstance(message, Leave):

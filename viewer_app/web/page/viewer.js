@@ -374,7 +374,7 @@ function onTouch(e) {
       startTap(finger, at);
       touch.mode = "drag";
       held.set("left", true);
-      act({t: "press", x: finger.x, y: finger.y, button: "left", mods: mods(e), at});
+      act({t: "press", x: finger.x, y: finger.y, button: "left", mods: mods(e), at, touch: true});
       Object.assign(pointer, {x: finger.x, y: finger.y});
     } else if (touch.mode === "drag") {
       endDrag(at);
