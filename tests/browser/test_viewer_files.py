@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from scene_files import ply_columns, truth, write_ply
 
 from browser.pages import until
@@ -16,7 +17,7 @@ from browser.whole import Program, Stage, comes, inside, open_at
 from viewer_app.panel import SHEET_HEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from browser.pages import Open
@@ -30,8 +31,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def program(stage: Stage) -> Program:
-    return stage.viewer()
+def program(stage: Stage) -> Iterator[Program]:
+    """It ends by itself, and takes what was sent to it along."""
+    program = stage.viewer()
+    yield program
+    program.process.terminate()
+    assert program.process.wait(PATIENCE) == 0
 
 
 def colourful(canvas: np.ndarray) -> str:
