@@ -41,6 +41,11 @@ static inline int __float_as_int(float v) { int bits; memcpy(&bits, &v, 4); retu
 static inline unsigned atomicOr(unsigned *at, unsigned v) { return __atomic_fetch_or(at, v, __ATOMIC_SEQ_CST); }
 static inline unsigned atomicAdd(unsigned *at, unsigned v) { return __atomic_fetch_add(at, v, __ATOMIC_SEQ_CST); }
 static inline unsigned atomicExch(unsigned *at, unsigned v) { return __atomic_exchange_n(at, v, __ATOMIC_SEQ_CST); }
+static inline int atomicMax(int *at, int v) {
+    int before = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+    while (before < v && !__atomic_compare_exchange_n(at, &before, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+    return before;
+}
 static inline void __threadfence() {}
 static inline void __threadfence_system() {}
 static inline void __syncwarp() { pthread_barrier_wait(&warp); }
