@@ -122,6 +122,11 @@ class PairCompositor:
             self._arrived()
         return self._known
 
+    def known(self) -> float | None:
+        """What came of the last call of `psnr` without `wait`."""
+        self._arrived()
+        return self._known
+
     def _add_up(self, textures: Sequence[moderngl.Texture], box: tuple[int, int, int, int]) -> None:
         """Have the GPU write down the sums of squared differences over the blocks of a box, from the lower left."""
         x0, y0, x1, y1 = box

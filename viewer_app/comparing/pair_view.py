@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from viewer_app.state import Entry
     from viewer_app.views.base import Value, View
 
-_MEASURED_AFTER = 0.25
-"""Seconds after a picture until the two are measured, which waits for the GPU."""
+_MEASURED_AFTER, _SUMMED_AFTER = 0.25, 0.05
+"""Seconds after a picture until the GPU is asked to measure the two, and from then until what came of it is read."""
 
 
 class Side:
@@ -89,7 +89,11 @@ class PairView:
         self._held: int | None = None
         """The side in which a drag has begun."""
         self._measure_at = math.inf
+        """When to go on with measuring; inf: nothing is to be measured."""
         self._measuring = False
+        """Whether the GPU was asked."""
+        self._drawn: Rect | None = None
+        """What was drawn since then."""
         self._family: list[PairView] = [] if beside is None else beside._family
         self._family.append(self)
 
@@ -154,11 +158,11 @@ class PairView:
             return
         at = self.divider.x(rect) - rect.x if s.how == "split" else s.at * rect.width
         self._pair.draw(framebuffer, rect, s.how, at / max(rect.width, 1), s.gain, part=rect)
-        self._measure(rect)
+        self._drawn = rect
 
     def _draw_one(self, framebuffer: moderngl.Framebuffer, rect: Rect, views: Sequence[View | None]) -> None:
         """What is there as long as the other one is not."""
-        self.psnr = None
+        self.psnr = self._drawn = None
         for side, view in zip(self.sides, views, strict=True):
             if view is not None:
                 with side.guard():
@@ -167,12 +171,21 @@ class PairView:
         framebuffer.use()
         framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
-    def _measure(self, rect: Rect) -> None:
-        if self._measuring:
+    def _measure(self, now: float) -> bool:
+        """Compare what was drawn, a while later. True when the PSNR is another one: a picture that is drawn again for
+        anything else is measured again, and that must not ask for one more."""
+        if self._drawn is None and not self._measuring:
+            return False
+        if self._measure_at == math.inf:
+            self._measure_at = now + _MEASURED_AFTER
+        elif now >= self._measure_at and not self._measuring:
+            self._pair.psnr(self._drawn, wait=False)
+            self._measuring, self._drawn, self._measure_at = True, None, now + _SUMMED_AFTER
+        elif now >= self._measure_at:
             self._measuring, self._measure_at = False, math.inf
-            self.psnr = self._pair.psnr(rect)
-        elif self._measure_at == math.inf:
-            self._measure_at = -math.inf  # `tick` knows what time it is
+            before, self.psnr = self.psnr, self._pair.known()
+            return _words(before) != _words(self.psnr)
+        return False
 
     def over(self, rect: Rect, scale: float) -> bool:
         again = False
@@ -237,11 +250,7 @@ class PairView:
             if (view := side.view) is not None:
                 with side.guard():
                     again |= view.tick(now)
-        if self._measure_at == -math.inf:
-            self._measure_at = now + _MEASURED_AFTER
-        elif now >= self._measure_at:
-            self._measure_at, self._measuring, again = math.inf, True, True
-        return again
+        return self._measure(now) or again
 
     # -- what is said --------------------------------------------------------------------------------------------
 
@@ -272,9 +281,7 @@ class PairView:
     def details(self) -> list[str]:
         s = self.settings
         out = [f"brightest from {1 / s.gain:.0%} on"] if s.how == "difference" else []
-        if self.psnr is not None:
-            out.append("no difference" if self.psnr == math.inf else f"PSNR {self.psnr:.2f} dB")
-        return out
+        return out + _words(self.psnr)
 
     @property
     def extras(self) -> list[str]:
@@ -359,3 +366,9 @@ class PairSource:
         return False
 
     def close(self) -> None: ...
+
+
+def _words(psnr: float | None) -> list[str]:
+    if psnr is None:
+        return []
+    return ["no difference" if psnr == math.inf else f"PSNR {psnr:.2f} dB"]
