@@ -4,8 +4,9 @@ A picture is held to a reference in `tests/pictures`, each pixel within one step
 the machine is held still here, and nothing else: the numbers of the status line, the number of the process, the time
 zone. What threads bring is waited for.
 
-Other versions of Mesa and of imgui draw other pictures. `pictures/made_with.json` says which ones drew the references;
-with others the tests are skipped. To make all references anew (look at each of them before it is committed):
+Other versions of Mesa and of imgui draw other pictures, and a processor without fused multiply-add rounds otherwise.
+`pictures/made_with.json` says which ones drew the references; with others the tests are skipped. To make all references
+anew (look at each of them before it is committed):
 
     SPLATVIEW_NEW_PICTURES=1 python -m pytest -n 2 --dist loadfile tests/test_pictures*.py
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +49,7 @@ MADE_WITH = FOLDER / "made_with.json"
 VARIABLE = "SPLATVIEW_NEW_PICTURES"
 TOLERANCE = 1
 """Steps of 255."""
-SIZE = 288, 264
+SIZE = 320, 264
 SAID = Timings(60.0, {"render": 4.2, "draw": 0.8}, 2.5, 0.062, 0.1, (5 << 30, 24 << 30))
 """What the status line says of the viewer's speed in all pictures."""
 
@@ -271,9 +273,18 @@ def machine() -> dict[str, str]:
     """What decides how pictures look."""
     ctx = create_context()
     found = {"renderer": str(ctx.info["GL_RENDERER"]), "version": str(ctx.info["GL_VERSION"]),
-             "imgui": str(imgui_bundle.__version__)}
+             "imgui": str(imgui_bundle.__version__), "processor": _processor()}
     ctx.release()
     return found
+
+
+def _processor() -> str:
+    """What llvmpipe makes its code for."""
+    try:
+        words = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        words = set()
+    return " ".join([platform.machine(), *(word for word in ("avx2", "fma") if word in words)])
 
 
 def reason(now: dict[str, str]) -> str:
@@ -283,9 +294,9 @@ def reason(now: dict[str, str]) -> str:
     then = json.loads(MADE_WITH.read_text())
     if not now["renderer"].startswith("llvmpipe"):
         return f"{now['renderer']} draws here, and not llvmpipe"
-    for name, what in (("version", "OpenGL"), ("imgui", "imgui-bundle")):
+    for name, what in (("version", "OpenGL"), ("imgui", "imgui-bundle"), ("processor", "a processor")):
         if now[name] != then[name]:
-            return f"the references were drawn with {what} {then[name]}, and here is {now[name]}"
+            return f"the references were drawn with {what} {then[name]!r}, and here is {now[name]!r}"
     return ""
 
 

@@ -38,7 +38,7 @@ def _at_first(stage: Stage) -> None:
 def _view_depth(stage: Stage) -> None:
     stage.scene()
     stage.parts("View")
-    stage.settings.show, stage.settings.depth_range = "depth", (11.0, 15.0)
+    stage.settings.show, stage.settings.depth_range = "depth", (20.0, 25.0)
 
 
 @part("panel-view-points", "part View", "show points")

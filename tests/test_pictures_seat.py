@@ -233,6 +233,7 @@ def test_it_is_said_why_pictures_are_not_compared(monkeypatch: pytest.MonkeyPatc
     assert picture_cases.reason(then | {"renderer": "llvmpipe (LLVM 99)"}) == ""
     assert "Mesa 99" in picture_cases.reason(then | {"version": "Mesa 99"})
     assert "imgui-bundle" in picture_cases.reason(then | {"imgui": "0.1"})
+    assert "aarch64" in picture_cases.reason(then | {"processor": "aarch64"})
     assert "NVIDIA" in picture_cases.reason(then | {"renderer": "NVIDIA H100"})
 
 
