@@ -60,7 +60,7 @@ def apply(scale: float) -> None:
         c.border: LINE, c.separator: LINE, c.frame_bg: FIELD, c.frame_bg_hovered: FIELD_OVER,
         c.frame_bg_active: FIELD_DOWN, c.button: FIELD, c.button_hovered: FIELD_OVER,
         c.button_active: FIELD_DOWN, c.header: CHOSEN, c.header_hovered: OVER,
-        c.header_active: CHOSEN, c.slider_grab: ImVec4(ACCENT.x, ACCENT.y, ACCENT.z, 0.75),
+        c.header_active: CHOSEN, c.slider_grab: ImVec4(ACCENT.x, ACCENT.y, ACCENT.z, 0.5),
         c.slider_grab_active: ACCENT, c.check_mark: ACCENT,
         c.scrollbar_bg: _CLEAR, c.scrollbar_grab: FIELD_DOWN, c.plot_histogram: ACCENT,
         imgui_compat.NAV_COLOR: ACCENT, c.text_selected_bg: CHOSEN,
