@@ -69,7 +69,8 @@ class Rig:
         self.governor.shared = True
         self.governor.took(("scene", W, H), 1.5)  # 60 of them in a second would take all of the share
         self.governor.took(("scene", W, H, BROUGHT), 1.2)  # of which there is time for 15 a second
-        self.governor.took(("warp", W, H), 0.02)
+        for work in (("warp", W, H), ("warp", W, H, "cuda")):
+            self.governor.took(work, 0.02)
         self.work = GpuWork(screen.ctx, self.governor)
         self.view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf), renderer=renderer, work=self.work)
         self.drawings = 0

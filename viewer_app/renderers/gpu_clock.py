@@ -48,6 +48,13 @@ class Clock:
             self._idle.append(pair)
         return self._ms
 
+    @property
+    def news(self) -> float | None:
+        """As `ms`, but None if nothing was finished since anybody asked."""
+        before = len(self._running)
+        ms = self.ms
+        return ms if len(self._running) < before else None
+
     def clear(self) -> None:
         """Forget the events, which belong to one GPU."""
         self._running.clear()

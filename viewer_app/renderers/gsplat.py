@@ -75,6 +75,7 @@ class GsplatRenderer:
         self._framed: tuple[Frame, Active] | None = None
         """Which Gaussians which frame was given last: see `_show_frame`."""
         self._canvas_held: Any = None
+        self._mover_held: Any = None
         self._depths_held: Any = None
         self._textures: list[moderngl.Texture] = []
         self._reading: Reading
@@ -347,10 +348,10 @@ class GsplatRenderer:
         """Give back what is on the present GPU."""
         for clock in self._clocks.values():
             clock.clear()
-        for canvas in (self._canvas_held, self._depths_held):
-            if canvas is not None:
-                canvas.close()
-        self._canvas_held = self._depths_held = None
+        for held in (self._canvas_held, self._depths_held, self._mover_held):
+            if held is not None:
+                held.close()
+        self._canvas_held = self._depths_held = self._mover_held = None
         try:
             self._stream.synchronize()
             self._frame.close()

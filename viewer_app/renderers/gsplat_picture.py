@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from viewer_app.cameras import Camera
     from viewer_app.renderers.base import RenderOptions
     from viewer_app.renderers.gsplat import GsplatRenderer
+    from viewer_app.renderers.gsplat_moving import Kept, Mover
 
 
 class GsplatPicture:
@@ -40,7 +41,9 @@ class GsplatPicture:
             clock.end(stream)
         self._whole = False
         self._canvases: tuple[Any, Any] | None = None
-        """Where it is being brought."""
+        """Where it is being brought, and its depth, or what is going to move it."""
+        self.kept: Kept | None = None
+        """What CUDA needs to move it, if that does so; since `source` or `brought`."""
         self._source: PixelSource | None = None
         self._texture: moderngl.Texture | None = None
 
@@ -74,6 +77,8 @@ class GsplatPicture:
                 else:
                     self._make_whole()
                 self._source = self._renderer._canvas().show(finished=self._shown is not None)
+                if self._shown is not None and (mover := self._mover()) is not None:
+                    self.kept = mover.borrow(target, self._renderer._stream)
                 self._shown = None  # from now on it belongs to the canvas
         assert self._source is not None
         return self._source
@@ -86,33 +91,42 @@ class GsplatPicture:
             target = renderer._target(self._camera)
             if target is None or self._depth is None:
                 raise RendererError("gsplat: made without depth or an OpenGL context; it cannot be brought there")
-            depths = renderer._depths().begin(*self._depth.shape, 1, "float32")
             target.copy_(self._rgba)
-            alpha = self._rgba[..., 3]
-            depths[..., 0].copy_(torch.where(alpha > FAINT, self._depth / alpha.clamp(min=FAINT), 0.0))
+            mover = self._mover()
+            if mover is not None:
+                self.kept = mover.keep(target, self._rgba, self._depth, renderer._stream)
+            else:
+                depths = renderer._depths().begin(*self._depth.shape, 1, "float32")
+                alpha = self._rgba[..., 3]
+                depths[..., 0].copy_(torch.where(alpha > FAINT, self._depth / alpha.clamp(min=FAINT), 0.0))
             renderer._clocks["render"].extend(renderer._stream)
-        self._canvases = renderer._canvas(), renderer._depths()
+        self._canvases = renderer._canvas(), mover or renderer._depths()
+
+    def _mover(self) -> Mover | None:
+        from viewer_app.renderers.gsplat_moving import mover_of  # torch is loaded by now
+
+        return mover_of(self._renderer)
 
     @property
     def done(self) -> bool:
         """Whether the GPU is through with it. Never waits."""
         return self._renderer._reading.done
 
-    def brought(self) -> tuple[PixelSource, PixelSource] | None:
-        """Colour and alpha, as from `source`, and expected depth, one channel, 0 where nothing is. None if it turns out
-        to lack Gaussians, or the renderer has gone to another GPU: it has to be rendered again. Waits until it is
-        `done`."""
+    def brought(self) -> tuple[PixelSource, PixelSource | Kept] | None:
+        """Colour and alpha, as from `source`, and `kept`, or expected depth, one channel, 0 where nothing is. None if
+        it turns out to lack Gaussians, or the renderer has gone to another GPU: it has to be rendered again. Waits
+        until it is `done`."""
         renderer, canvases = self._renderer, self._canvases
-        if canvases is None or canvases != (renderer._canvas_held, renderer._depths_held):
+        there = renderer._mover_held if self.kept is not None else renderer._depths_held
+        if canvases is None or canvases != (renderer._canvas_held, there):
             return None
         with renderer._working():
             if renderer._overflowed():
                 return None
             self._whole, self._canvases = True, None
             self._source = canvases[0].show(finished=True)
-            depths: PixelSource = canvases[1].show(finished=True)
-        assert self._source is not None
-        return self._source, depths
+            assert self._source is not None
+            return self._source, self.kept or canvases[1].show(finished=True)
 
     def over(self, background: tuple[float, float, float]) -> torch.Tensor:
         """The picture over a background, RGB in [0, 1]: uint8 (H, W, 3), as OpenGL rounds it, for what torch's current

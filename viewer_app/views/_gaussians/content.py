@@ -238,8 +238,8 @@ class GaussianContent:
         if brought is None:
             return False
         begun.place.become(brought[0], begun.camera, begun.of, lent=True)
-        begun.place.surface.take(brought[1])
-        begun.place.known = begun.place.landed = True
+        begun.place.know(brought[1])
+        begun.place.landed = True
         return True
 
     def _make_room(self, place: ScenePicture) -> None:

@@ -82,8 +82,8 @@ class Motion(Tool):
         size = camera.width, camera.height
         governor = view.work.governor
         if governor.limited:
-            return governor.moves_along("scene", size, picture.warp_work(size))
-        scene, warp = governor.cost(("scene", *size)) or 0.0, governor.cost(picture.warp_work(size)) or 0.0
+            return governor.moves_along("scene", size, *picture.warp_work(size))
+        scene, warp = governor.cost(("scene", *size)) or 0.0, governor.cost(picture.warp_work(size)[0]) or 0.0
         return view.cuda and scene > max(_AT_ONCE, 2 * warp)
 
     @property

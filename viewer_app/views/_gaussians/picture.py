@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import moderngl
 
+from ipc.errors import SharingError
 from viewer_app import color_maps
+from viewer_app.errors import RendererError
 from viewer_app.views._gaussians.copy import PictureCopy
 from viewer_app.views._gaussians.depth import DepthPicture
 from viewer_app.views._gaussians.reprojection import Surface, Warp
@@ -21,8 +24,11 @@ if TYPE_CHECKING:
     from viewer_app.controls import Rect
     from viewer_app.gpu_work import GpuWork
     from viewer_app.renderers.base import RenderOptions
+    from viewer_app.renderers.gsplat_moving import Kept
     from viewer_app.state import Color, GaussianSettings
     from viewer_app.views._gaussians.content import GaussianContent
+
+log = logging.getLogger("splatview")
 
 _SHOW = {"color": 0, "depth": 1, "overdraw": 1, "alpha": 2}
 
@@ -41,7 +47,9 @@ class ScenePicture:
         self.seen: Camera | None = None
         """The camera that sees it."""
         self.known = False
-        """Whether `surface` is this picture's."""
+        """Whether `surface`, or `kept`, says where the things in it are."""
+        self.kept: Kept | None = None
+        """It as CUDA can move it, where CUDA does so (`gsplat_moving`)."""
         self.landed = False
         """Whether it has come since somebody asked, without having been waited for."""
         self.surface = Surface(ctx)
@@ -62,6 +70,7 @@ class ScenePicture:
         if several and (twin := content.lent(wanted)) is not None:
             assert twin.source is not None
             self.become(twin.source, camera, wanted, lent=True)
+            self.kept, self.known = twin.kept, twin.kept is not None and twin.known
             return None
         cuda, watch = content.renderer.wants_gpu, self.stopwatch
         with watch("render"):
@@ -78,6 +87,7 @@ class ScenePicture:
                     self.depth.undo()
                 return None
         self.become(source, camera, wanted, lent=not mapped)
+        self.kept = None if mapped else getattr(picture, "kept", None)
         if not several and self._copy is not None:
             self._copy.close()
             self._copy = None
@@ -86,6 +96,15 @@ class ScenePicture:
     def become(self, source: PixelSource, camera: Camera, of: tuple[object, ...], *, lent: bool) -> None:
         """Be this picture from now on, of which nothing but the colours is known."""
         self.source, self.seen, self.of, self.lent, self.known = source, camera, of, lent, False
+        self.kept = None
+
+    def know(self, depth: PixelSource | Kept) -> None:
+        """Its depth, or itself as CUDA can move it."""
+        if getattr(depth, "mover", None) is not None:
+            self.kept = depth  # type: ignore[assignment]
+        else:
+            self.surface.take(depth)  # type: ignore[arg-type]
+        self.known = True
 
     def render_later(self, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> None:
         """As `render`, with depth as well, but the picture comes when it is done (`GaussianContent.land`): until then
@@ -123,14 +142,19 @@ class ScenePicture:
         with self._work("copy", *self.source.size):
             self.source = self._copy.take(self.source, array)
         self.lent = False
+        if not self.known:  # then it was no copy
+            self.kept = None
 
     def lose(self) -> None:
         """What was lent is there no more."""
+        if self.kept is not None:
+            self.kept, self.known = None, False
         if self.lent:
             self._be_none()
 
     def _be_none(self) -> None:
         self.source, self.seen, self.of, self.lent, self.known = None, None, (), False, False
+        self.kept = None
 
     def drop(self) -> None:
         """Be none, until it is rendered again."""
@@ -143,6 +167,9 @@ class ScenePicture:
     def forget_motion(self) -> None:
         """Give back what is needed to move it only. Idempotent."""
         self.known = False
+        if self.kept is not None:
+            self.kept.mover.drop()
+            self.kept = None
         self.surface.close_grid()
         self._warp.drop()
 
@@ -157,8 +184,7 @@ class ScenePicture:
             framebuffer.clear(*background, 1.0, viewport=viewport)
             return
         if towards is not None and self.seen is not None:
-            with self._work(*self.warp_work((rect.width, rect.height))):
-                source = self._warp.take(source, self.surface if self.known else None, self.seen, *towards)
+            source = self._moved(source, self.seen, *towards)
             framebuffer.use()
         # One that is smaller than its place on the screen is smoothed.
         smooth = ("SMOOTH",) if source.size != (rect.width, rect.height) else ()
@@ -178,10 +204,28 @@ class ScenePicture:
         with self._work("compose", rect.width, rect.height):
             array.render(moderngl.TRIANGLES, vertices=3)
 
-    @staticmethod
-    def warp_work(size: tuple[int, int]) -> tuple[object, ...]:
-        """The work (see `Governor`) of moving it, to be shown at this size."""
-        return "warp", *size
+    def _moved(self, source: PixelSource, seen: Camera, camera: Camera, middle: float) -> PixelSource:
+        """It as another camera sees it: `Warp.take`, or what CUDA does instead."""
+        work, by = self.warp_work((camera.width, camera.height))
+        if self.kept is not None:
+            try:
+                self._work.governor.gives(work, by)
+                return self.kept.mover.take(self.kept, seen, camera, middle)
+            except (RendererError, SharingError, RuntimeError) as e:  # OpenGL does it from now on
+                log.warning("smooth motion without CUDA: %s", e)
+                self.kept.mover.failure, self.kept, self.known = str(e) or type(e).__name__, None, False
+                work, _ = self.warp_work((camera.width, camera.height))
+        with self._work(*work):
+            return self._warp.take(source, self.surface if self.known else None, seen, camera, middle)
+
+    def warp_work(self, size: tuple[int, int]) -> tuple[tuple[object, ...], str]:
+        """The work (see `Governor`) of moving it, to be shown at this size, and by what it is done."""
+        if self.kept is None:
+            return ("warp", *size), "opengl"
+        work = "warp", *size, "cuda"
+        if (ms := self.kept.mover.clock.news) is not None:
+            self._work.took(work, ms)
+        return work, "cuda"
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
