@@ -2,9 +2,10 @@
 
 "picture": the error of what is shown against a true render of the same camera, along a drag of which every fourth
 picture is drawn (15 of 60 a second), over the pictures between, without a rim of a twentieth of the width. "stale" is
-the error if the last picture only stood still. "cost": what the parts take the GPU, by themselves. "beside training":
-a viewer in its own process whose camera is dragged all the time, with and without smooth motion, against the same
-training without a viewer just before and just after.
+the error if the last picture only stood still. OpenGL moves the pictures, or CUDA where that is said. "cost": what the
+parts take the GPU, by themselves. "beside training": a viewer in its own process whose camera is dragged all the time,
+with smooth motion by CUDA and without, against the same training without a viewer just before and just after; of 1M
+Gaussians, and of 6M.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.gpu.smooth_driver import VARIABLE
 from benchmarks.gpu.viewer import Viewer
 from viewer_app.cameras import Camera
 from viewer_app.controls import Orbit, Rect
+from viewer_app.renderers import gsplat_moving
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.scene import GaussianScene
 from viewer_app.screens.offscreen import OffscreenScreen
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 PICTURES, EVERY = 120, 4
 """Pictures of the path, and every how many-th is drawn."""
 RIM = SIZE[0] // 20
-WITH, WITHOUT = 4.0, 2.0
+WITH, WITHOUT = 3.5, 1.5
 """Seconds that are measured with a viewer, and without one before and after."""
 COSTS = 60
 """How often each part is timed."""
@@ -48,9 +50,18 @@ COSTS = 60
 
 def run() -> list[dict[str, str]]:
     require_gpu()
-    rows = tried("picture", _pictures)
+    before, gsplat_moving.WITH_CUDA = gsplat_moving.WITH_CUDA, False
+    try:
+        rows = tried("picture", _pictures)
+        gsplat_moving.WITH_CUDA = True
+        rows += tried("picture, by CUDA", _pictures)
+    finally:
+        gsplat_moving.WITH_CUDA = before
     torch.cuda.empty_cache()
-    return rows + tried("beside training", _beside)
+    for millions in (1, 6):
+        rows += tried(f"beside training, {millions}M", lambda millions=millions: _beside(millions))
+        torch.cuda.empty_cache()
+    return rows
 
 
 # -- the picture's error and what it costs -----------------------------------------------------------------------
@@ -65,7 +76,11 @@ def _pictures() -> list[dict[str, str]]:
         assert view.update(scene)
         view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
         view.draw(screen.framebuffer, Rect(0, 0, *SIZE))
-        rows = [_error(screen, view, name, path) for name, path in _paths(view.orbit).items()]
+        by_cuda = view.picture.kept is not None
+        if gsplat_moving.WITH_CUDA and not by_cuda:
+            return [{"what": "picture, by CUDA", "dB, median": "OpenGL does it here"}]
+        more = ", by CUDA" if by_cuda else ""
+        rows = [_error(screen, view, name + more, path) for name, path in _paths(view.orbit).items()]
         return [*rows, _costs(screen, view)]
     finally:
         view.close()
@@ -147,7 +162,8 @@ def _costs(screen: OffscreenScreen, view: GaussianView) -> dict[str, str]:
     def warp() -> None:
         picture.draw(screen.framebuffer, rect, (0.0, 0.0, 0.0), view.settings, (camera(), orbit.distance))
 
-    row = {"what": "cost, ms: finished, one at a time"}
+    by_cuda = picture.kept is not None
+    row = {"what": f"cost, ms: finished, one at a time{', by CUDA' if by_cuda else ''}"}
     for name, do in (("render", plain), ("with depth, brought", later), ("lay on the screen", compose),
                      ("move and lay", warp)):
         times = []
@@ -158,31 +174,32 @@ def _costs(screen: OffscreenScreen, view: GaussianView) -> dict[str, str]:
             finish()
             times.append((time.perf_counter() - begin) * 1e3)
         row[name] = f"{statistics.median(times):.2f}"
+    if picture.kept is not None and (ms := picture.kept.mover.clock.ms) is not None:
+        row["move, CUDA's clock"] = f"{ms:.3f}"
     return row
 
 
 # -- beside a training -------------------------------------------------------------------------------------------
 
 
-def _beside() -> list[dict[str, str]]:
-    training = Training()
+def _beside(millions: int) -> list[dict[str, str]]:
+    training = Training(millions * 1_000_000)
     train(training, 1.5)
     without = [train(training, WITHOUT)]
     rows = []
     try:
         splatview.publish(training.scene, step=training.steps)
-        for what, smooth, options in (("budget 0.1, smooth motion", True, ("--gpu-budget", "0.1")),
-                                      ("budget 0.1, without", False, ("--gpu-budget", "0.1")),
-                                      ("budget 0.03, smooth motion", True, ("--gpu-budget", "0.03")),
-                                      ("budget 0.03, without", False, ("--gpu-budget", "0.03"))):
-            rows += tried(what, lambda what=what, smooth=smooth, options=options: [
-                _with_viewer(training, what, smooth, options, without)])
+        for budget in ("0.1", "0.03") if millions == 1 else ("0.1",):
+            for smooth, how in (("cuda", "smooth motion"), ("0", "without")):
+                what, options = f"{millions}M, budget {budget}, {how}", ("--gpu-budget", budget)
+                rows += tried(what, lambda what=what, smooth=smooth, options=options: [
+                    _with_viewer(training, what, smooth, options, without)])
     finally:
         splatview.close()
     return rows
 
 
-def _with_viewer(training: Training, what: str, smooth: bool, options: tuple[str, ...],
+def _with_viewer(training: Training, what: str, smooth: str, options: tuple[str, ...],
                  without: list[Pace]) -> dict[str, str]:
     def publish(_: int = 0) -> None:
         splatview.publish(training.scene, step=training.steps)
@@ -191,7 +208,7 @@ def _with_viewer(training: Training, what: str, smooth: bool, options: tuple[str
         training.step()
         publish()
 
-    env = {VARIABLE: "1" if smooth else "0"}
+    env = {VARIABLE: smooth}
     with Viewer(*options, "--max-fps", "60", env=env, program="benchmarks.gpu.smooth_driver") as viewer:
         viewer.ready(step)
         viewer.ask("closer", distance=ORBIT)
