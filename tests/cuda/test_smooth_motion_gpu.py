@@ -65,8 +65,10 @@ def psnr(a: np.ndarray, b: np.ndarray) -> float:
     return 20 * math.log10(255 / max(float(np.sqrt(np.mean((a - b) ** 2.0))), 1e-9))
 
 
-def test_a_picture_is_brought_to_opengl_with_its_depth(screen: OffscreenScreen,
-                                                       wait_until: Callable[..., object]) -> None:
+def test_a_picture_is_brought_to_opengl_with_its_depth(screen: OffscreenScreen, wait_until: Callable[..., object],
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where OpenGL moves pictures."""
+    monkeypatch.setattr("viewer_app.renderers.gsplat_moving.WITH_CUDA", False)
     renderer = GsplatRenderer(screen.ctx)
     try:
         renderer.load(ball())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from viewer_app.renderers.gpu_stream import OnStream
     from viewer_app.renderers.gsplat import GsplatRenderer
 
-WITH_CUDA = False
+WITH_CUDA = True
 """Whether CUDA moves pictures where it draws straight into memory of OpenGL's; otherwise OpenGL moves them."""
 BRIDGES = ("import",)
 """Where that is so, by the canvas's name."""
