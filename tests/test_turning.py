@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.comparing.merging import merged
+from viewer_app.comparing.merging import merged as merged_as
 from viewer_app.comparing.turning import STAYS, Placement, basis, placed, quaternion, turning_of_degree
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.renderers.reference import ReferenceRenderer, colors, rotations
@@ -27,6 +27,11 @@ def scene(n: int = 40, degree: int = 3, seed: int = 0, **more: Any) -> GaussianS
 
     return GaussianScene(f(n, 3), f(n, 4), -1.5 + 0.4 * f(n, 3), 1 + f(n), f(n, 3), 0.3 * f(n, k, 3),
                          **{"sh_degree": degree, **more})
+
+
+def merged(scenes: list[GaussianScene]) -> GaussianScene:
+    """Each as it was trained."""
+    return merged_as(scenes, [s.antialiased for s in scenes])
 
 
 def picture(of: GaussianScene, camera: Camera, mode: Any = "classic") -> np.ndarray:
