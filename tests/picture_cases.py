@@ -319,6 +319,7 @@ def stage_fixture(stages: dict[str, str], case: Case, tmp_path: Path,
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
     monkeypatch.setenv("SPLATVIEW_NAME", "train")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("viewer_app.views._overlay.layers._FRESH", 1e9)  # what was found stays as new as it came
     monkeypatch.setattr(matching, "_group", lambda stream: f"{stream.run.name} \u00b7 4711")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -53,7 +53,7 @@ def test_an_unknown_command_names_the_legal_ones() -> None:
     done = run("serv")
     assert done.returncode == 2
     assert "'serv'" in done.stderr
-    assert "serve, shot, memory, status, doctor, demo, camera" in done.stderr
+    assert "serve, shot, video, memory, status, doctor, demo, camera" in done.stderr
 
 
 def test_status_of_nothing(runtime_dir: Path) -> None:

@@ -82,6 +82,8 @@ class OnStream:
 class Canvas:
     """`ipc.interop.canvas.Canvas` of one tensor."""
 
+    name = "host"
+
     def __init__(self) -> None:
         self.begun = 0
         self.drawn = torch.empty(0)

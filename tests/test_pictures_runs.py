@@ -104,7 +104,8 @@ def _annotated(stage: Stage) -> None:
                        scores=[0.97, 0.31], lines=[[(5, 5), (40, 20), (60, 8)]], notes="a note")
     stage.select("render")
     stage.parts("View")
-    stage.until(lambda: stage.view.content.layers)
+    layers = stage.view.content.layers
+    stage.until(lambda: any(layer.result is not None and not layer.result.empty for layer in layers.all))
 
 
 @run("kind-cameras", "view cameras")

@@ -148,6 +148,7 @@ def scene(seed: int = 0) -> Shared:
 def in_place(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[GaussianView]]:
     """Two views in different looks that show a scene in place."""
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
+    monkeypatch.setattr("viewer_app.views._gaussians.content._REPLACED", 1e6)  # its trainer lives, however slow this is
     first = GaussianView(screen.ctx, renderer=Reader(screen.ctx))
     views = [first, first.beside(GaussianSettings())]
     scene().show(first)

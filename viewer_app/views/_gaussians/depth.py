@@ -42,6 +42,7 @@ class DepthPicture:
         self._on_gpu = False
         self._ranged_at = -1e9
         self._counts = False
+        self._range_before = (0.0, 0.0)
         self.range = (0.0, 0.0)
         """What is seen of it: the 1st and 99th percentile of depths, world units; 0 and the 99th of counts."""
 
@@ -58,7 +59,7 @@ class DepthPicture:
             if counts != self._counts:
                 self._counts, self._ranged_at = counts, -1e9
             on_gpu = getattr(picture, "on_gpu", None)
-            self._on_gpu = on_gpu is not None
+            self._on_gpu, self._range_before = on_gpu is not None, self.range
             if on_gpu is None:
                 self._source = self._from_host(picture)
             else:
@@ -72,6 +73,7 @@ class DepthPicture:
         if self._source is None:
             return
         self._source = self._of = None
+        self.range = self._range_before
         if self._on_gpu and self._canvas is not None:
             self._canvas.undo()
         else:
