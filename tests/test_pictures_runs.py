@@ -101,6 +101,7 @@ def _floating(stage: Stage) -> None:
 def _annotated(stage: Stage) -> None:
     splatview.publish(picture(), "render")
     splatview.annotate("render", boxes=[(70, 14, 122, 66), (10, 30, 50, 90)], labels=["disc", "nothing"],
+                       classes=[0, 1],  # colours would go by which labels this process has said before
                        scores=[0.97, 0.31], lines=[[(5, 5), (40, 20), (60, 8)]], notes="a note")
     stage.select("render")
     stage.parts("View")
