@@ -134,7 +134,7 @@ class Connection:
         """The file that was offered with this key, for the one time that it may be fetched."""
         with self._offering:
             path, since = self._offers.pop(key, (None, 0.0))
-        return path if time.monotonic() - since <= OFFERED_FOR else None
+        return path if time.monotonic() - since <= OFFERED_FOR and not self._over else None
 
     def hand_in(self, upload: Upload) -> bool:
         """A file that has come from the page as a whole; False when the connection is over. In the web thread."""
