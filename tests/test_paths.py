@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from viewer_app import rotations
 from viewer_app.cameras import Camera, field_of_view, intrinsics, look_at
 from viewer_app.errors import CameraError
 from viewer_app.paths.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
-from viewer_app.paths.path import CameraPath, Key, _exp, _log, _matrix, _multiply, _quaternion, turntable
+from viewer_app.paths.path import CameraPath, Key, turntable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,14 +117,15 @@ def test_once_around_a_point() -> None:
 @settings(deadline=None)
 @given(st.lists(st.floats(-3, 3), min_size=3, max_size=3))
 def test_quaternions_are_rotations(turn: list[float]) -> None:
-    q = _exp(np.array(turn))
+    q = rotations.exp(np.array(turn))
     assert np.linalg.norm(q) == pytest.approx(1)
-    back = _quaternion(_matrix(q))
+    back = rotations.quaternion(rotations.matrix(q))
     assert min(np.abs(back - q).max(), np.abs(back + q).max()) < 1e-9
     if np.linalg.norm(turn) < math.pi - 1e-3:
-        np.testing.assert_allclose(_log(q), turn, atol=1e-9)
-    other = _exp(np.array([0.3, -0.2, 0.5]))
-    np.testing.assert_allclose(_matrix(_multiply(q, other)), _matrix(q) @ _matrix(other), atol=1e-9)
+        np.testing.assert_allclose(rotations.log(q), turn, atol=1e-9)
+    other = rotations.exp(np.array([0.3, -0.2, 0.5]))
+    np.testing.assert_allclose(rotations.matrix(rotations.multiply(q, other)),
+                               rotations.matrix(q) @ rotations.matrix(other), atol=1e-9)
 
 
 # -- nerfstudio's format ------------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ from PIL import Image
 from training_camera_cases import SIZE, cameras_frame, photographs, photos_frame, ring
 
 from ipc.errors import SharingError
-from viewer_app.cameras import Camera, intrinsics, look_at
+from viewer_app.cameras import Camera, intrinsics, look_at, project
 from viewer_app.errors import ViewerError
 from viewer_app.training_cameras import photos as photos_module
 from viewer_app.training_cameras.drawing import Grid, side_of
 from viewer_app.training_cameras.model import CameraSet, at_size, cameras_of
 from viewer_app.training_cameras.photos import PhotoStore, read_photo
-from viewer_app.training_cameras.picking import Outlines, project
+from viewer_app.training_cameras.picking import Outlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ import pytest
 from test_viewer import Viewer
 
 from viewer_app.app import AppOptions
+from viewer_app.cameras import project
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
 from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.training_cameras.picking import project
 from viewer_app.views.cameras import CamerasView
 from viewer_app.views.gaussians import GaussianView
 

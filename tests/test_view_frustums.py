@@ -13,7 +13,7 @@ from frames import gaussian_frame
 from training_camera_cases import SIZE, cameras_frame, photographs, photos_frame
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.cameras import Camera, intrinsics, look_at
+from viewer_app.cameras import Camera, intrinsics, look_at, project
 from viewer_app.controls import Rect
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
 from viewer_app.gpu_work import GpuWork
@@ -21,7 +21,6 @@ from viewer_app.panel import Panel
 from viewer_app.training_cameras.content import CamerasContent
 from viewer_app.training_cameras.drawing import Look
 from viewer_app.training_cameras.model import at_size
-from viewer_app.training_cameras.picking import project
 from viewer_app.views.cameras import CamerasView
 from viewer_app.views.gaussians import GaussianView
 

@@ -136,6 +136,27 @@ def intrinsics(fov: float, width: int, height: int, model: CameraModel = "pinhol
     return np.array([[f, 0, width / 2], [0, f, height / 2], [0, 0, 1.0]])
 
 
+def seen_at(camera: Camera, p: np.ndarray) -> np.ndarray:
+    """(..., 2) pixels: where points (..., 3) in camera axes, in front of the camera, come to lie in its picture."""
+    if camera.model == "ortho":
+        uv = p[..., :2]
+    elif camera.model == "pinhole":
+        uv = p[..., :2] / p[..., 2:]
+    else:
+        length = np.maximum(np.hypot(p[..., :1], p[..., 1:2]), 1e-12)
+        uv = p[..., :2] * (np.arctan2(length, p[..., 2:]) / length)
+    return uv * [camera.K[0, 0], camera.K[1, 1]] + camera.K[:2, 2]
+
+
+def project(camera: Camera, points: np.ndarray) -> np.ndarray:
+    """(..., 2) pixels: where points (..., 3) of the world come to lie in a camera's picture; NaN for what lies behind
+    it, or nearer than it sees."""
+    p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    with np.errstate(all="ignore"):
+        at = seen_at(camera, p)
+    return np.where(p[..., 2:] > camera.near, at, np.nan)
+
+
 def camera_from_json(source: str, width: int, height: int) -> Camera:
     """A camera from a JSON text or the name of a file that holds it, fitted to `width` by `height`.
 

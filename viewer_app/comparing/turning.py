@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from viewer_app import rotations
+
 if TYPE_CHECKING:
     from viewer_app.scene import GaussianScene
 
@@ -60,7 +62,7 @@ def placed(scene: GaussianScene, placement: Placement, pivot: np.ndarray) -> Gau
     quats, shN = scene.quats, scene.shN
     if any(placement.turn):
         rotation = placement.rotation
-        quats = _over(quats, _left(quaternion(rotation)).T)
+        quats = _over(quats, _left(rotations.quaternion(rotation)).T)
         if shN.shape[1]:
             flat: Any = shN.reshape(len(scene), -1)
             shN = _over(flat, _turning(rotation, scene.stored_sh_degree).T).reshape(shN.shape)
@@ -81,19 +83,6 @@ def _over(rows: Any, matrix: np.ndarray, before: np.ndarray | None = None, after
         out = rows.detach().float()
         out = (out if before is None else out - there(before)) @ there(matrix)
         return out if after is None else out + there(after)
-
-
-def quaternion(rotation: np.ndarray) -> np.ndarray:
-    """(4,) w, x, y, z of a rotation matrix (3, 3): the eigenvector of Bar-Itzhack's symmetric matrix (2000), which has
-    no special cases."""
-    r = rotation
-    k = np.array([
-        [r[0, 0] + r[1, 1] + r[2, 2], r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]],
-        [r[2, 1] - r[1, 2], r[0, 0] - r[1, 1] - r[2, 2], r[1, 0] + r[0, 1], r[2, 0] + r[0, 2]],
-        [r[0, 2] - r[2, 0], r[1, 0] + r[0, 1], r[1, 1] - r[0, 0] - r[2, 2], r[2, 1] + r[1, 2]],
-        [r[1, 0] - r[0, 1], r[2, 0] + r[0, 2], r[2, 1] + r[1, 2], r[2, 2] - r[0, 0] - r[1, 1]],
-    ])
-    return np.linalg.eigh(k)[1][:, -1]
 
 
 def _left(q: np.ndarray) -> np.ndarray:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from viewer_app import rotations
 from viewer_app.errors import CameraError
-from viewer_app.paths.path import MOST_KEYS, SECONDS, CameraPath, Key, _matrix, _quaternion
+from viewer_app.paths.path import MOST_KEYS, SECONDS, CameraPath, Key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,7 @@ def write_path(film: Film) -> str:
     return json.dumps({
         "default_fov": path.keys[0].fov if path.keys else 50.0,
         "default_transition_sec": SECONDS,
-        "keyframes": [{"matrix": pose(_matrix(key.rotation), key.position), "fov": key.fov, "aspect": aspect,
+        "keyframes": [{"matrix": pose(rotations.matrix(key.rotation), key.position), "fov": key.fov, "aspect": aspect,
                        "override_transition_enabled": True, "override_transition_sec": key.seconds}
                       for key in path.keys],
         "camera_type": "fisheye" if path.model == "fisheye" else "perspective",
@@ -144,7 +145,7 @@ def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") ->
     if d.get("override_transition_enabled") is True:
         seconds = _number(d, "override_transition_sec", between, 0.001, 3600)
     fov = _number(d, "fov", _number(whole, "default_fov", 50.0, 0.1, 179.0), 0.1, 179.0)
-    return Key(matrix[:3, 3].copy(), _quaternion(rotation @ _FLIP), fov, seconds)
+    return Key(matrix[:3, 3].copy(), rotations.quaternion(rotation @ _FLIP), fov, seconds)
 
 
 def _number(d: dict[str, Any], name: str, default: float, low: float, high: float) -> float:

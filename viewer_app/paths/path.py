@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from viewer_app import rotations
 from viewer_app.cameras import Camera, field_of_view, focal_length
 from viewer_app.errors import CameraError
 
@@ -44,7 +45,7 @@ class Key:
         """Where a camera is. `distance`: at which an orthographic one shows what a perspective one with this field of
         view would show."""
         focal = float(camera.K[1, 1]) * (distance if camera.model == "ortho" else 1.0)
-        return cls(camera.position, _quaternion(camera.viewmat[:3, :3].T),
+        return cls(camera.position, rotations.quaternion(camera.viewmat[:3, :3].T),
                    min(max(field_of_view(focal, camera.height, camera.model), 0.1), 179.0), seconds)
 
 
@@ -94,7 +95,7 @@ class CameraPath:
         t = (seconds - times[i]) / span if span > 0 else 0.0
         a, b = self.keys[i], self.keys[(i + 1) % len(self.keys)]
         if not self.smooth:
-            return self._camera(a.position + (b.position - a.position) * t, _slerp(a.rotation, b.rotation, t),
+            return self._camera(a.position + (b.position - a.position) * t, rotations.slerp(a.rotation, b.rotation, t),
                                 a.fov + (b.fov - a.fov) * t, width, height, near)
         values = [np.append(key.position, math.log(key.fov)) for key in (a, b)]
         position = _hermite(values[0], values[1], self._velocity(i), self._velocity(i + 1), t, span)
@@ -108,7 +109,7 @@ class CameraPath:
     def _camera(self, position: np.ndarray, rotation: np.ndarray, fov: float, width: int, height: int,
                 near: float) -> Camera:
         viewmat = np.eye(4)
-        viewmat[:3, :3] = _matrix(rotation).T
+        viewmat[:3, :3] = rotations.matrix(rotation).T
         viewmat[:3, 3] = -viewmat[:3, :3] @ position
         focal = focal_length(fov, height, self.model)
         K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
@@ -141,7 +142,9 @@ class CameraPath:
         before, key, after, left, right = self._neighbours(i)
 
         def rate(a: Key | None, b: Key | None, seconds: float) -> np.ndarray | None:
-            return None if a is None or b is None or seconds <= 0 else _log(_between(a.rotation, b.rotation)) / seconds
+            if a is None or b is None or seconds <= 0:
+                return None
+            return rotations.log(rotations.between(a.rotation, b.rotation)) / seconds
 
         return _weighed(rate(before, key, left), rate(key, after, right), left, right, 3)
 
@@ -157,9 +160,9 @@ def turntable(camera: Camera, target: np.ndarray, up: np.ndarray, seconds: float
     arm, base = camera.position - target, camera.viewmat[:3, :3].T
     made = []
     for i in range(keys):
-        turn = _matrix(_exp(axis * (2 * math.pi * i / keys)))
+        turn = rotations.matrix(rotations.exp(axis * (2 * math.pi * i / keys)))
         key = Key.of(camera, float(np.linalg.norm(arm)), seconds / keys)
-        made.append(replace(key, position=target + turn @ arm, rotation=_quaternion(turn @ base)))
+        made.append(replace(key, position=target + turn @ arm, rotation=rotations.quaternion(turn @ base)))
     return CameraPath(made, loop=True, model=camera.model)
 
 
@@ -184,61 +187,8 @@ def _hermite(a: np.ndarray, b: np.ndarray, va: np.ndarray, vb: np.ndarray, t: fl
 def _curve(a: np.ndarray, b: np.ndarray, va: np.ndarray, vb: np.ndarray, t: float, span: float) -> np.ndarray:
     """A cubic Bezier curve of quaternions by de Casteljau's scheme, with slerp for straight lines."""
     b = b if a @ b >= 0 else -b
-    p = [a, _multiply(a, _exp(va * span / 3)), _multiply(b, _exp(-vb * span / 3)), b]
+    p = [a, rotations.multiply(a, rotations.exp(va * span / 3)),
+         rotations.multiply(b, rotations.exp(-vb * span / 3)), b]
     while len(p) > 1:
-        p = [_slerp(p[i], p[i + 1], t) for i in range(len(p) - 1)]
+        p = [rotations.slerp(p[i], p[i + 1], t) for i in range(len(p) - 1)]
     return p[0]
-
-
-def _slerp(a: np.ndarray, b: np.ndarray, t: float) -> np.ndarray:
-    return _multiply(a, _exp(_log(_between(a, b)) * t))
-
-
-def _between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The shorter turn that leads from a to b, in a's axes."""
-    q = _multiply(a * np.array([1.0, -1, -1, -1]), b)
-    return q if q[0] >= 0 else -q
-
-
-def _multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    w, v, x, u = a[0], a[1:], b[0], b[1:]
-    return np.concatenate([[w * x - v @ u], w * u + x * v + np.cross(v, u)])
-
-
-def _exp(turn: np.ndarray) -> np.ndarray:
-    """The unit quaternion of a turn: (3,) axis times angle."""
-    angle = float(np.linalg.norm(turn))
-    half = np.sinc(angle / 2 / math.pi) / 2
-    return np.concatenate([[math.cos(angle / 2)], turn * half])
-
-
-def _log(q: np.ndarray) -> np.ndarray:
-    """The inverse of `_exp`, for w >= 0."""
-    length = float(np.linalg.norm(q[1:]))
-    if length < 1e-12:
-        return 2.0 * q[1:]
-    return q[1:] * (2 * math.atan2(length, q[0]) / length)
-
-
-def _quaternion(m: np.ndarray) -> np.ndarray:
-    """(4,) w x y z of a rotation (3, 3), by its largest component (Shepperd 1978)."""
-    t = np.trace(m)
-    squares = np.array([t, m[0, 0], m[1, 1], m[2, 2]])
-    i = int(np.argmax(squares))
-    if i == 0:
-        q = np.array([1 + t, m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]])
-    else:
-        i -= 1
-        j, k = (i + 1) % 3, (i + 2) % 3
-        q = np.zeros(4)
-        q[0] = m[k, j] - m[j, k]
-        q[1 + i] = 1 + m[i, i] - m[j, j] - m[k, k]
-        q[1 + j], q[1 + k] = m[j, i] + m[i, j], m[k, i] + m[i, k]
-    return q / np.linalg.norm(q)
-
-
-def _matrix(q: np.ndarray) -> np.ndarray:
-    w, x, y, z = q / np.linalg.norm(q)
-    return np.array([[1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-                     [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-                     [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]])

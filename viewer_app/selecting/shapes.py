@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from viewer_app.cameras import seen_at
 from viewer_app.selecting.pick import point_at
 from viewer_app.selecting.selection import Box, Sphere
 
@@ -98,18 +99,6 @@ def paths(camera: Camera, begins: np.ndarray, ends: np.ndarray) -> list[np.ndarr
     share = np.linspace(0, 1, _BENT + 1 if camera.model == "fisheye" else 2)[:, None]
     seen = seen_at(camera, (a[:, None] + (b - a)[:, None] * share).reshape(-1, 3)).reshape(len(a), len(share), 2)
     return [None if hidden else line for hidden, line in zip(behind.tolist(), seen, strict=True)]
-
-
-def seen_at(camera: Camera, p: np.ndarray) -> np.ndarray:
-    """(M, 2) pixels: where points (M, 3) in camera axes, in front of the camera, come to lie in the picture."""
-    if camera.model == "ortho":
-        uv = p[:, :2]
-    elif camera.model == "pinhole":
-        uv = p[:, :2] / p[:, 2:]
-    else:
-        length = np.maximum(np.hypot(p[:, 0], p[:, 1]), 1e-12)
-        uv = p[:, :2] * (np.arctan2(length, p[:, 2]) / length)[:, None]
-    return uv * [camera.K[0, 0], camera.K[1, 1]] + camera.K[:2, 2]
 
 
 def places(camera: Camera, points: np.ndarray) -> list[tuple[float, float] | None]:

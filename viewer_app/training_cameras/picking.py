@@ -6,24 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from viewer_app.cameras import project
+
 if TYPE_CHECKING:
     from viewer_app.cameras import Camera
     from viewer_app.training_cameras.model import CameraSet
-
-
-def project(camera: Camera, points: np.ndarray) -> np.ndarray:
-    """(..., 3) points of the world to (..., 2) pixels of a camera's picture; NaN for what lies behind it."""
-    p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
-    with np.errstate(all="ignore"):
-        if camera.model == "pinhole":
-            at = p[..., :2] / p[..., 2:]
-        elif camera.model == "ortho":
-            at = p[..., :2]
-        else:
-            off = np.linalg.norm(p[..., :2], axis=-1, keepdims=True)
-            at = p[..., :2] * np.where(off > 1e-9, np.arctan2(off, p[..., 2:]) / off, 1 / p[..., 2:])
-        at = at * camera.K[[0, 1], [0, 1]] + camera.K[[0, 1], [2, 2]]
-    return np.where(p[..., 2:] > camera.near, at, np.nan)
 
 
 class Outlines:

@@ -8,7 +8,7 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from viewer_app import theme
-from viewer_app.training_cameras.picking import project
+from viewer_app.cameras import project
 
 if TYPE_CHECKING:
     from viewer_app.cameras import Camera

@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, imgui
 
 from viewer_app import theme
 from viewer_app import widgets as ui
-from viewer_app.training_cameras.picking import project
+from viewer_app.cameras import project
 from viewer_app.views._cameras_words import tag
 from viewer_app.views._gaussians.frustums_through import HOWS
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
-from viewer_app.cameras import focal_length
-from viewer_app.paths.path import CameraPath, _matrix, positions
+from viewer_app import rotations, theme
+from viewer_app.cameras import focal_length, project
+from viewer_app.paths.path import CameraPath, positions
 
 if TYPE_CHECKING:
     from viewer_app.cameras import Camera
@@ -27,7 +27,7 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     """Over the picture that `camera` shows in `rect`."""
     draw = imgui.get_background_draw_list()
     line = _line(tuple(path.keys), path.loop, path.smooth)
-    at = project(line, camera, rect)
+    at = _on_screen(line, camera, rect)
     seen = np.asarray(np.isfinite(at).all(axis=1))
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
         if len(part) > 1 and seen[part[0]]:
@@ -38,7 +38,7 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     for i, key in enumerate(path.keys):
         _small_camera(key, camera, rect, scale, float(step) * _SIZE or 0.05, i == chosen)
     if path.keys:
-        here = project(path.at(time, 16, 16).position[None], camera, rect)[0]
+        here = _on_screen(path.at(time, 16, 16).position[None], camera, rect)[0]
         if np.isfinite(here).all():
             draw.add_circle_filled(ImVec2(*here), 4.5 * scale, theme.u32(theme.INK), 20)
             draw.add_circle(ImVec2(*here), 4.5 * scale, theme.u32(theme.SHADE), 20, 1.2 * scale)
@@ -48,7 +48,7 @@ def _small_camera(key: Key, camera: Camera, rect: Rect, scale: float, size: floa
     half = 0.5 / focal_length(min(key.fov, 120.0), 1)
     corners = np.array([[0, 0, 0], [-1.4 * half, -half, 1], [1.4 * half, -half, 1], [1.4 * half, half, 1],
                         [-1.4 * half, half, 1]]) * size
-    at = project(corners @ _matrix(key.rotation).T + key.position, camera, rect)
+    at = _on_screen(corners @ rotations.matrix(key.rotation).T + key.position, camera, rect)
     if not np.isfinite(at).all():
         return
     color = theme.u32(theme.INK if chosen else theme.MARK)
@@ -58,21 +58,9 @@ def _small_camera(key: Key, camera: Camera, rect: Rect, scale: float, size: floa
         draw.add_line(ImVec2(*at[1 + i]), ImVec2(*at[1 + (i + 1) % 4]), color, width)
 
 
-def project(points: np.ndarray, camera: Camera, rect: Rect) -> np.ndarray:
+def _on_screen(points: np.ndarray, camera: Camera, rect: Rect) -> np.ndarray:
     """(N, 2) pixels of the screen where points (N, 3) of the world are seen; NaN behind the camera."""
-    p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
-    z = p[:, 2:]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if camera.model == "ortho":
-            flat = p[:, :2]
-        elif camera.model == "fisheye":
-            r = np.linalg.norm(p[:, :2], axis=1, keepdims=True)
-            flat = np.where(r > 1e-9, p[:, :2] / np.maximum(r, 1e-9), 0.0) * np.arctan2(r, z)
-        else:
-            flat = p[:, :2] / z
-    xy = flat * [camera.K[0, 0], camera.K[1, 1]] + camera.K[:2, 2]
-    xy = xy * [rect.width / camera.width, rect.height / camera.height] + [rect.x, rect.y]
-    return np.where(z > camera.near, xy, np.nan)
+    return project(camera, points) * [rect.width / camera.width, rect.height / camera.height] + [rect.x, rect.y]
 
 
 @lru_cache(maxsize=8)

@@ -1,0 +1,64 @@
+"""Rotations in three dimensions, as matrices and as unit quaternions w x y z. Plain maths, float64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def quaternion(m: np.ndarray) -> np.ndarray:
+    """(4,) of a rotation matrix (3, 3), by its largest component (Shepperd 1978)."""
+    t = np.trace(m)
+    squares = np.array([t, m[0, 0], m[1, 1], m[2, 2]])
+    i = int(np.argmax(squares))
+    if i == 0:
+        q = np.array([1 + t, m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]])
+    else:
+        i -= 1
+        j, k = (i + 1) % 3, (i + 2) % 3
+        q = np.zeros(4)
+        q[0] = m[k, j] - m[j, k]
+        q[1 + i] = 1 + m[i, i] - m[j, j] - m[k, k]
+        q[1 + j], q[1 + k] = m[j, i] + m[i, j], m[k, i] + m[i, k]
+    return q / np.linalg.norm(q)
+
+
+def matrix(q: np.ndarray) -> np.ndarray:
+    """(3, 3) of a quaternion of any length but 0."""
+    w, x, y, z = q / np.linalg.norm(q)
+    return np.array([[1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+                     [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+                     [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]])
+
+
+def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The quaternion that turns by b and then by a."""
+    w, v, x, u = a[0], a[1:], b[0], b[1:]
+    return np.concatenate([[w * x - v @ u], w * u + x * v + np.cross(v, u)])
+
+
+def exp(turn: np.ndarray) -> np.ndarray:
+    """The quaternion of a turn: (3,) axis times angle."""
+    angle = float(np.linalg.norm(turn))
+    half = np.sinc(angle / 2 / math.pi) / 2
+    return np.concatenate([[math.cos(angle / 2)], turn * half])
+
+
+def log(q: np.ndarray) -> np.ndarray:
+    """The inverse of `exp`, for w >= 0."""
+    length = float(np.linalg.norm(q[1:]))
+    if length < 1e-12:
+        return 2.0 * q[1:]
+    return q[1:] * (2 * math.atan2(length, q[0]) / length)
+
+
+def between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The shorter turn that leads from a to b, in a's axes."""
+    q = multiply(a * np.array([1.0, -1, -1, -1]), b)
+    return q if q[0] >= 0 else -q
+
+
+def slerp(a: np.ndarray, b: np.ndarray, t: float) -> np.ndarray:
+    """What is `t` of the way from a to b, around one axis."""
+    return multiply(a, exp(log(between(a, b)) * t))
