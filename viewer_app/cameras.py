@@ -55,6 +55,14 @@ class Camera:
         rotation = self.viewmat[:3, :3]
         return -rotation.T @ self.viewmat[:3, 3]
 
+    def slope_limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """(2,) and (2,): x/z and y/z to which a pinhole camera's Jacobian is clamped beside the picture, as gsplat does
+        (persp_proj: three tenths of half the picture beyond its edges)."""
+        focal, center = np.array([self.K[0, 0], self.K[1, 1]]), self.K[:2, 2]
+        size = np.array([self.width, self.height], np.float64)
+        margin = 0.3 * 0.5 * size / focal
+        return -(center / focal + margin), (size - center) / focal + margin
+
     def resized(self, width: int, height: int) -> Camera:
         """The same view at another size: the vertical field of view stays, the sides show more or less."""
         s = height / self.height

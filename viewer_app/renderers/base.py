@@ -51,6 +51,8 @@ determinants end there, and gsplat draws nothing for them either."""
 
 Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
 PAINTS: tuple[Paint, ...] = get_args(Paint)
+BY_DENSITY: tuple[Paint, ...] = "color", "normals", "overdraw"
+"""Those that opacity and density make; shapes make the others."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,11 @@ class RenderOptions:
     """Diameter of points in pixels."""
     selection: Selection = EVERYTHING
     """Which Gaussians are drawn. Of those that are marked the colour is mixed half and half with `MARK_COLOR`."""
+
+    @property
+    def point_reach(self) -> float:
+        """Pixels from a point's centre to where its edge has faded."""
+        return self.point_px / 2 + 0.5
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from viewer_app.renderers.base import (
     Pixels,
     RenderOptions,
 )
-from viewer_app.renderers.gl_compositor import DEFINES, Stages, point_reach, stable_order
+from viewer_app.renderers.gl_compositor import DEFINES, Stages, stable_order
 from viewer_app.renderers.gl_quads import QuadCompositor
 from viewer_app.renderers.gl_textures import Fields, texels, texture_source
 from viewer_app.renderers.gl_tiles import TileCompositor
@@ -257,7 +257,7 @@ class GlRenderer(HostReader):
         K = camera.K
         focal, center = np.array([K[0, 0], K[1, 1]]), np.array([K[0, 2], K[1, 2]])
         size = np.array([camera.width, camera.height], np.float64)
-        margin = 0.3 * 0.5 * size / focal
+        limit_low, limit_high = camera.slope_limits()
         rotation = camera.viewmat[:3, :3]
         degree = self._sh_degree if options.sh_degree is None else min(options.sh_degree, self._sh_degree)
         p = self._compositor.projection(*DEFINES[options.paint])
@@ -267,10 +267,10 @@ class GlRenderer(HostReader):
                    rotation=rotation.T.ravel(),  # GL takes columns
                    translation=rotation @ self._origin + camera.viewmat[:3, 3],
                    focal=focal, center=center, size=size,
-                   limit_low=-(center / focal + margin), limit_high=(size - center) / focal + margin,
+                   limit_low=limit_low, limit_high=limit_high,
                    z_near=camera.near, z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
                    model=MODELS.index(camera.model), antialiased=options.mode == "antialiased", scale=options.scale,
-                   mark_color=MARK_COLOR, body_sigmas=BODY_SIGMAS, point_reach=point_reach(options))
+                   mark_color=MARK_COLOR, body_sigmas=BODY_SIGMAS, point_reach=options.point_reach)
         projected.use()
         projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
         p.fill()

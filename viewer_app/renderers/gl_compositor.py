@@ -111,11 +111,6 @@ BODIES: dict[str, tuple[int, str]] = {"body0": (4, "f4"), "body1": (4, "f4"), "b
 """Textures of the numbers that bodies are drawn from: formats as for `Layers`."""
 
 
-def point_reach(options: RenderOptions) -> float:
-    """Pixels from a point's centre to where its edge has faded."""
-    return options.point_px / 2 + 0.5
-
-
 class Stages:
     """How long each named stage took."""
 

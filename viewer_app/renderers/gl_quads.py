@@ -23,7 +23,7 @@ from viewer_app.renderers.base import (
     TRANSMITTANCE_MIN,
     RenderOptions,
 )
-from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes, point_reach
+from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes
 from viewer_app.renderers.gl_textures import Layers, Target
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class QuadCompositor:
         splat, options = self._splat(*defines), self._options
         splat.read_used(**self._projected.textures, tiles=target.tiles)
         splat.set_used(columns=self._projected.size[0], size=target.size, small=self._small, body_sigmas=BODY_SIGMAS,
-                       ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=point_reach(options), light=LIGHT,
+                       ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=options.point_reach, light=LIGHT,
                        ambient=AMBIENT)
         return splat
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from viewer_app.renderers.base import AMBIENT, BODY_SIGMAS, LIGHT, RING_INSIDE, RING_PX, RenderOptions
-from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes, keep_freed_memory, point_reach
+from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes, keep_freed_memory
 from viewer_app.renderers.gl_textures import Fields, Layers
 from viewer_app.renderers.tile_lists import TILE, Chunks
 
@@ -161,7 +161,7 @@ class TileCompositor:
         walk = self._walks(*(name for name in defines if name != "NORMALS"))
         walk.read_used(lists=self._lists["lists"], ranges=self._lists["ranges"], **projected)
         walk.set_used(z_near=self._near, body_sigmas=BODY_SIGMAS, ring_px=RING_PX, ring_inside=RING_INSIDE,
-                      point_reach=point_reach(options))
+                      point_reach=options.point_reach)
         across, down = self._grid
         walk.set(list_bits=self._list_bits, bits=self._projected.size[0].bit_length() - 1, across=across,
                  tiles=across * down, slot_bits=self._slot_bits)

@@ -16,6 +16,7 @@ from viewer_app.renderers.activation import Activated, activate, selected
 from viewer_app.renderers.base import (
     ALPHA_MIN,
     BODY_SIGMAS,
+    BY_DENSITY,
     COVARIANCE_MAX,
     EPS_2D,
     MARK_COLOR,
@@ -188,8 +189,7 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
         jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
         if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
             centers = p[:, :2] / p[:, 2:]
-            margin = 0.3 * 0.5 * size / focal
-            clamped = np.clip(centers, -(center / focal + margin), (size - center) / focal + margin)
+            clamped = np.clip(centers, *camera.slope_limits())
             jacobian /= p[:, 2, None, None]
             jacobian[:, :, 2] = -clamped / p[:, 2:]
     centers, jacobian = centers * focal + center, jacobian * focal[:, None]
@@ -202,7 +202,7 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     xx, xy, yy = cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D
 
     opacities = a.opacities[index].astype(np.float64)
-    by_opacity = options.paint in ("color", "normals", "overdraw")
+    by_opacity = options.paint in BY_DENSITY
     if options.mode == "antialiased" and by_opacity:
         opacities = opacities * np.sqrt(det_sharp / det)
     # exp(-sigma) opacity = 1/255 at this many standard deviations.
@@ -210,7 +210,7 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     half_boxes = reach[:, None] * np.sqrt(np.stack([xx, yy], axis=1))
     visible = (opacities >= ALPHA_MIN) & (xx + yy < COVARIANCE_MAX)
     if options.paint == "points":
-        half_boxes = np.full((len(p), 2), options.point_px / 2 + 0.5)
+        half_boxes = np.full((len(p), 2), options.point_reach)
         visible &= ((centers >= 0) & (centers < size)).all(axis=1)
     visible &= ((centers + half_boxes > 0) & (centers - half_boxes < size)).all(axis=1)
 

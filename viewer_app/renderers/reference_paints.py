@@ -74,7 +74,7 @@ def coverage(options: RenderOptions, d: tuple[np.ndarray, np.ndarray], conic: np
     dx, dy = d
     a, b, c = conic
     if options.paint == "points":
-        alpha = np.clip(options.point_px / 2 + 0.5 - np.hypot(dx, dy), 0, 1)
+        alpha = np.clip(options.point_reach - np.hypot(dx, dy), 0, 1)
         return np.minimum(ALPHA_MAX, alpha), alpha > 0
     sigma = 0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy
     if options.paint != "rings":

@@ -137,7 +137,7 @@ def project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[n
             jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
             if camera.model == "pinhole":
                 centers = p[:, :2] / p[:, 2:]
-                low, high = _limits(camera)
+                low, high = camera.slope_limits()
                 jacobian /= p[:, 2, None, None]
                 jacobian[:, :, 2] = -np.clip(centers, low, high) / p[:, 2:]
         return p, centers * focal + center, (jacobian * focal[:, None]) @ m
@@ -159,14 +159,6 @@ def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
         sigma = (0.5 * (yy * dx * dx + xx * dy * dy) - xy * dx * dy) / det
         alpha = np.minimum(ALPHA_MAX, opacities * np.exp(-sigma))
         return p, np.where((sigma >= 0) & (xx + yy < COVARIANCE_MAX), alpha, 0.0)
-
-
-def _limits(camera: Camera) -> tuple[np.ndarray, np.ndarray]:
-    """Where the slope of what lies beside the picture ends, in the Jacobian of a pinhole camera (2,), (2,)."""
-    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
-    size = np.array([camera.width, camera.height], np.float64)
-    margin = 0.3 * 0.5 * size / focal
-    return -(center / focal + margin), (size - center) / focal + margin
 
 
 # -- those that may reach the pixel ------------------------------------------------------------------------------
@@ -242,7 +234,7 @@ def _reaches(xp: Any, means: Any, scales: Any, opacities: Any, where: tuple[Came
         u, v, norm = x, y, fx * fx + fy * fy
     elif camera.model == "pinhole":
         u, v = x / z, y / z
-        low, high = _limits(camera)
+        low, high = camera.slope_limits()
         a, b = xp.clip(u, *(float(k) for k in (low[0], high[0]))), xp.clip(v, *(float(k) for k in (low[1], high[1])))
         norm = (fx * fx * (1 + a * a) + fy * fy * (1 + b * b)) / (z * z)
     else:

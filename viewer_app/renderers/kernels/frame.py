@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from viewer_app.cameras import MODELS
-from viewer_app.renderers.base import EPS_2D, PAINTS
+from viewer_app.renderers.base import BY_DENSITY, EPS_2D, PAINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class Parameters(ctypes.Structure):
 
     def draw_as(self, options: RenderOptions) -> None:
         """With these sizes."""
-        self.scale, self.point_reach = options.scale, options.point_px / 2 + 0.5
+        self.scale, self.point_reach = options.scale, options.point_reach
 
     def go_to(self, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> None:
         """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
@@ -102,7 +102,7 @@ class Kind:
     @property
     def by_density(self) -> bool:
         """Whether opacity and density make what is drawn; otherwise shapes do."""
-        return self.paint in ("color", "normals", "overdraw")
+        return self.paint in BY_DENSITY
 
     @property
     def tiles(self) -> tuple[int, int]:

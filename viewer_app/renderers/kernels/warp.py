@@ -11,16 +11,11 @@ import torch
 
 from viewer_app.cameras import MODELS
 from viewer_app.renderers.base import FAINT
+from viewer_app.renderers.warp_rules import EDGE, cell_of
 
 if TYPE_CHECKING:
     from viewer_app.cameras import Camera
 
-CELL = 4
-"""Pixels from corner to corner of the cells, at least."""
-CORNERS = 300_000
-"""More than so many are never made: cells are larger then."""
-EDGE = 1.1
-"""A thing so many times nearer than what is around it is another one."""
 _BLOCK = 128
 _THREADS_PER_CELL = 8
 
@@ -58,11 +53,6 @@ class _Picture(ctypes.Structure):
     _fields_ = (("rgba", ctypes.c_uint64), ("depth", ctypes.c_uint64),
                 *((name, ctypes.c_int) for name in ("width", "height", "columns", "rows")),
                 *((name, ctypes.c_float) for name in ("cell", "edge", "faint")), ("unused", ctypes.c_int))
-
-
-def cell_of(width: int, height: int) -> float:
-    """Pixels from corner to corner, for a picture of this size."""
-    return float(max(CELL, math.ceil(math.sqrt(width * height / CORNERS))))
 
 
 def grid_of(rgba: torch.Tensor, depth: torch.Tensor, own: Launcher) -> torch.Tensor:

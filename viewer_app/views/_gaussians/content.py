@@ -227,20 +227,19 @@ class GaussianContent:
         self.has_looked()  # only begins to look
         return None
 
-    def land(self, *, wait: bool = False) -> bool:
-        """Have the picture that was begun shown in its place from now on, if it is done. Whether that came to pass."""
+    def land(self, *, wait: bool = False) -> None:
+        """Have the picture that was begun shown in its place from now on, if it is done."""
         begun = self.begun
         if begun is None or not (wait or begun.picture.done):
-            return False
+            return
         self.begun = None
         whole = not begun.reads or self.is_read()
         brought = begun.picture.brought() if whole else None
         if brought is None:
-            return False
+            return
         begun.place.become(brought[0], begun.camera, begun.of, lent=True)
         begun.place.know(brought[1])
         begun.place.landed = True
-        return True
 
     def _make_room(self, place: ScenePicture) -> None:
         """The renderer is about to draw: have copied what lies in its memory and must not be lost.

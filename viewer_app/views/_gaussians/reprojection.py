@@ -14,6 +14,7 @@ from ipc.interop.sources import set_uniform
 from viewer_app.cameras import MODELS
 from viewer_app.renderers.base import FAINT
 from viewer_app.renderers.gl_textures import texture_source
+from viewer_app.renderers.warp_rules import CELL, EDGE, cell_of
 from viewer_app.views.base import VERTEX
 
 if TYPE_CHECKING:
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
     from ipc.interop.sources import TextureSource
     from viewer_app.cameras import Camera
 
-CELL = 4
-"""Pixels from corner to corner of the mesh, at least."""
-_CORNERS = 300_000
-"""More than so many are never made: cells are larger then."""
-_EDGE = 1.1
-"""A thing so many times nearer than what is around it is another one."""
 _RING = 0.75
 """How far a picture's edges go on beyond it, in its widths and heights."""
 
@@ -64,7 +59,7 @@ class Surface:
         self._draw(array)
 
     def _begin(self, size: tuple[int, int]) -> None:
-        self.cell = float(max(CELL, math.ceil(math.sqrt(size[0] * size[1] / _CORNERS))))
+        self.cell = cell_of(*size)
         extent = math.ceil(size[0] / self.cell) + 1, math.ceil(size[1] / self.cell) + 1
         if self._framebuffer is None or self._framebuffer.size != extent:
             self.close_grid()
@@ -73,7 +68,7 @@ class Surface:
             self._framebuffer = self._ctx.framebuffer([texture])
 
     def _draw(self, array: moderngl.VertexArray) -> None:
-        for name, value in (("u_cell", self.cell), ("u_edge", _EDGE), ("u_faint", FAINT)):
+        for name, value in (("u_cell", self.cell), ("u_edge", EDGE), ("u_faint", FAINT)):
             set_uniform(array.program, name, value)
         with self._ctx.scope(self._framebuffer, moderngl.NOTHING):
             array.render(moderngl.TRIANGLES, vertices=3)
