@@ -34,8 +34,10 @@ def matrix(q: np.ndarray) -> np.ndarray:
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The quaternion that turns by b and then by a."""
-    w, v, x, u = a[0], a[1:], b[0], b[1:]
-    return np.concatenate([[w * x - v @ u], w * u + x * v + np.cross(v, u)])
+    w, x, y, z = a.tolist()
+    s, t, u, v = b.tolist()
+    return np.array([w * s - x * t - y * u - z * v, w * t + s * x + y * v - z * u,
+                     w * u + s * y + z * t - x * v, w * v + s * z + x * u - y * t])
 
 
 def exp(turn: np.ndarray) -> np.ndarray:

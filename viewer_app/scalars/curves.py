@@ -38,7 +38,7 @@ class Curve:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
+    @cached_property
     def samples(self) -> int:
         """How many samples the rows stand for."""
         return int(self["count"].sum())
@@ -95,16 +95,16 @@ class Curves:
         """The series that knows best which step was when: the one of most samples."""
         return max(self.all, key=lambda curve: curve.samples)
 
-    @property
+    @cached_property
     def begin(self) -> float:
         """Seconds since the epoch."""
         return min(float(curve["time"][0]) for curve in self.all)
 
-    @property
+    @cached_property
     def end(self) -> float:
         return max(float(curve["time"][-1]) for curve in self.all)
 
-    @property
+    @cached_property
     def step(self) -> float:
         """The newest step."""
         if self.said is not None:
@@ -116,7 +116,7 @@ class Curves:
         """Steps per second over the course of the training; None before that is known."""
         return rate_of(self.clock, "steps/s")
 
-    @property
+    @cached_property
     def groups(self) -> dict[str, list[Curve]]:
         """What shares a plot: names that begin alike, up to a "/". By the plot's title."""
         out: dict[str, list[Curve]] = {}

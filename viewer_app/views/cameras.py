@@ -124,8 +124,7 @@ class CamerasView(Steady, Simple):
         gap = _GAP * scale
         columns = max(round((rows.width - gap) / ((_PHOTO + _GAP) * scale)), 1)
         width = (rows.width - gap) / columns
-        shape = 0.75 if cameras is None or not len(cameras) else float(np.median(
-            cameras.sizes[:, 1] / np.maximum(cameras.sizes[:, 0], 1)))
+        shape = 0.75 if cameras is None else cameras.shape
         grid = Grid(columns, (width, (width - gap) * min(max(shape, 0.3), 2.0) + gap), gap)
         rest = 0.0 if cameras is None else max(grid.height(len(cameras)) - rows.height, 0.0)
         self._scroll = min(max(self._scroll, 0.0), rest)
@@ -343,7 +342,7 @@ class CamerasView(Steady, Simple):
         if cameras is None:
             return []
         wrong = len(cameras) - int(cameras.fine.sum())
-        sizes = {(int(w), int(h)) for w, h in cameras.sizes}
+        sizes = cameras.distinct_sizes
         out = [f"{len(cameras):,} cameras"]
         out += [f"{w} x {h}" for w, h in sizes] if len(sizes) == 1 else [f"{len(sizes)} sizes"] if sizes else []
         if wrong:

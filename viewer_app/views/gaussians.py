@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from viewer_app.cameras import bounds
 from viewer_app.controls import Orbit, Rect
 from viewer_app.desk import Desk
 from viewer_app.errors import ViewerError
@@ -110,7 +109,7 @@ class GaussianView:
         that lies on its line of sight; None: the middle of the scene."""
         if pivot is None:
             sight = self.content.sight
-            pivot = bounds(sight.means)[0] if sight is not None else np.zeros(3)
+            pivot = sight.center if sight is not None else np.zeros(3)
         self.orbit.take(camera, pivot)
         self._camera, self._seen_in, self.framed = camera, None, True
 
@@ -294,6 +293,11 @@ class GaussianView:
                 bottom -= height
                 out.append((tool, Rect(rect.x, bottom, rect.width, height)))
         return out
+
+    @property
+    def bars_height(self) -> float:
+        """Pixels that the strips at the lower edge take."""
+        return sum(tool.bar_height() for tool in self.tools.values()) * self.desk.scale
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
         return [place for _, place in self._bars(rect, self.desk.scale)] + [

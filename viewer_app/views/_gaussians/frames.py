@@ -184,6 +184,11 @@ class Sight:
         return weights if weights.any() else None
 
     @functools.cached_property
+    def center(self) -> np.ndarray:
+        """(3,) the middle of all of it, whether it can be seen or not."""
+        return bounds(self.means)[0]
+
+    @functools.cached_property
     def bounds(self) -> tuple[np.ndarray, float]:
         """The middle (3,) of what can be seen, and its radius."""
         return bounds(self.means, self.weights)

@@ -13,8 +13,6 @@ from viewer_app.events import Key as KeyEvent
 from viewer_app.paths.nerfstudio import Film, parse_path, read_path, write_path
 from viewer_app.paths.path import MOST_KEYS, CameraPath, Key, turntable
 from viewer_app.pictures import free_path
-from viewer_app.views._gaussians.path_bar import HEIGHT, PathBar
-from viewer_app.views._gaussians.path_line import draw_path
 from viewer_app.views._gaussians.tool import Tool
 from viewer_app.views.base import KeyHelp, Section
 
@@ -25,8 +23,11 @@ if TYPE_CHECKING:
     from viewer_app.controls import Rect
     from viewer_app.events import Event
     from viewer_app.paths.film import Filming
+    from viewer_app.views._gaussians.path_bar import PathBar
     from viewer_app.views.gaussians import GaussianView
 
+HEIGHT = 46.0
+"""Points that the timeline takes."""
 _FLIGHT = 0.35
 """Seconds on the way to a key frame that was chosen."""
 
@@ -55,7 +56,7 @@ class PathTool(Tool):
         """Whether films are folders of PNGs."""
         self.filming: Filming | None = None
         self._playing_since: float | None = None
-        self._bar = PathBar(self)
+        self._bar: PathBar | None = None
         self._recalled = ""
 
     @property
@@ -112,7 +113,7 @@ class PathTool(Tool):
             self.shown = True
 
     def move_key(self, i: int, seconds: float) -> None:
-        """Have a key frame reached at another time, between its neighbours."""
+        """Have a key frame reached at another time, between its neighbours; `keep` remembers it."""
         keys, times = self.path.keys, self.path.times
         if not 0 < i < len(times):
             return
@@ -121,7 +122,6 @@ class PathTool(Tool):
             seconds = min(seconds, times[i + 1] - 0.05)
             keys[i] = replace(keys[i], seconds=times[i + 1] - seconds)
         keys[i - 1] = replace(keys[i - 1], seconds=seconds - times[i - 1])
-        self._keep()
 
     def choose(self, i: int) -> None:
         """Edit a key frame: the camera goes there."""
@@ -246,6 +246,8 @@ class PathTool(Tool):
     def over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.camera(rect)
         if self.shown and not self.playing and camera is not None and self.path.keys:
+            from viewer_app.views._gaussians.path_line import draw_path
+
             draw_path(self.path, camera, rect, scale, self.chosen, self.time)
         return False
 
@@ -253,6 +255,10 @@ class PathTool(Tool):
         return HEIGHT if self.shown and self.path.keys else 0.0
 
     def bar(self, rect: Rect, scale: float) -> bool:
+        from viewer_app.views._gaussians.path_bar import PathBar
+
+        if self._bar is None:
+            self._bar = PathBar(self)
         return self._bar.draw(rect, scale)
 
     def sections(self) -> Sequence[Section]:
@@ -281,14 +287,15 @@ class PathTool(Tool):
         self.chosen = chosen
         times = self.path.times
         self.time = min(self.time, self.path.duration) if chosen is None else times[min(chosen, len(times) - 1)]
-        self._keep()
+        self.keep()
 
     def changed(self) -> None:
         """A setting of the film was changed."""
         self.time = min(self.time, self.path.duration)
-        self._keep()
+        self.keep()
 
-    def _keep(self) -> None:
+    def keep(self) -> None:
+        """Remember the path for the next time."""
         if self.view.desk.name:
             short = replace(self.film, fps=0.01)  # without its frames
             kept = json.loads(write_path(short)) | {"fps": self.film.fps, "camera_path": []} if self.path.keys else None

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from viewer_app.controls import Rect
     from viewer_app.views._gaussians.path import PathTool
 
-HEIGHT = 46.0
-"""Points."""
 _FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
           | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)
 _STEPS = 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600
@@ -80,6 +78,8 @@ class PathBar:
         elif held and self._dragged is not None and imgui.is_mouse_dragging(imgui.MouseButton_.left, 3 * scale):
             tool.move_key(self._dragged, (mouse.x - begin) / span * duration)
             again = True
+        if imgui.is_item_deactivated() and self._dragged is not None:
+            tool.keep()
         if held and self._dragged is None:
             tool.seek((mouse.x - begin) / span * duration)
             again = True
