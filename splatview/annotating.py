@@ -94,15 +94,11 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     publishing.check_name(name)
     if publishing.disabled():
         return
-    import torch
-
     from ipc.kinds import check_frame
     from ipc.ways.layout import dtype_name
     from splatview.adapt.overlay import OPTIONS, adapted
 
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-        if (publisher := publishing._publisher) is not None:
-            publisher.board.count_skipped()  # what we queue would run at each replay
+    if publishing.capturing():
         return
     if more and (unknown := [key for key in more if key not in OPTIONS]):
         raise TypeError(f"annotate has no {', '.join(map(repr, unknown))}; it has boxes, labels, scores, points, "

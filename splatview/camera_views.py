@@ -58,9 +58,9 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
     elif Ks is None:
         raise TypeError("publish_cameras: viewmats without Ks, (N, 3, 3) in pixels")
     number = None if current is None else _ordinal(current)
-    if cameras is None or cameras.publisher is not publishing._publisher:
+    if cameras is None or cameras.publisher is not publishing.begun():
         publishing.check_name(name)
-    if _capturing():
+    if publishing.capturing():
         return
     if viewmats is not None:
         found, photos = _adapted(viewmats, Ks, width, height, images, cameras)
@@ -264,17 +264,6 @@ def _ordinal(value: Any) -> int:
     if not 0 <= number < CAMERAS_MOST["cameras"]:
         raise ValueError(f"current is {number}; legal are 0 to {CAMERAS_MOST['cameras'] - 1}")
     return number
-
-
-def _capturing() -> bool:
-    """Whether a CUDA graph is being captured: what we queue would run at each replay."""
-    import torch
-
-    if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
-        return False
-    if (publisher := publishing._publisher) is not None:
-        publisher.board.count_skipped()
-    return True
 
 
 def _after_fork_in_child() -> None:

@@ -120,14 +120,9 @@ def close() -> None:
     The next `publish` begins a new run.
     """
     global _publisher, _off
-    if (memory := sys.modules.get("splatview.memory")) is not None:
-        memory.end()
-    if (cameras := sys.modules.get("splatview.camera_views")) is not None:
-        cameras.end()
-    if (grabbing := sys.modules.get("splatview.grabbing")) is not None:
-        grabbing.end()
-    if (scalars := sys.modules.get("splatview.scalars")) is not None:
-        scalars.end()
+    for name in ("memory", "camera_views", "grabbing", "scalars"):
+        if (used := sys.modules.get(f"splatview.{name}")) is not None:
+            used.end()
     with _lock:
         _entries.clear()
         if _publisher is not None:
@@ -147,6 +142,18 @@ def running() -> Publisher | None:
         return None
     with _lock:
         return _publisher or _start()
+
+
+def capturing() -> bool:
+    """Whether a CUDA graph is being captured on torch's current stream: what we queue would run at each replay, so it
+    is passed over, and counted."""
+    import torch
+
+    if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
+        return False
+    if _publisher is not None:
+        _publisher.board.count_skipped()
+    return True
 
 
 def begun() -> Publisher | None:

@@ -112,10 +112,12 @@ def plot_band(label: str, xs: np.ndarray, low: np.ndarray, high: np.ndarray, col
     old.pop_style_color()
 
 
-def polyline(draw: imgui.ImDrawList, points: Sequence[ImVec2], color: int, thickness: float) -> None:
-    """A line through points, in pixels."""
+def polyline(draw: imgui.ImDrawList, points: Sequence[ImVec2], color: int, thickness: float, *,
+             closed: bool = False) -> None:
+    """A line through points, in pixels; `closed`: back to the first."""
+    flags = imgui.ImDrawFlags_.closed.value if closed else 0
     if _MODERN:
-        draw.add_polyline([*points], color, thickness, 0)
+        draw.add_polyline([*points], color, thickness, flags)
     else:
         old: Any = draw
-        old.add_polyline(points, color, 0, thickness)
+        old.add_polyline(points, color, flags, thickness)

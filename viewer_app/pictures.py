@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from viewer_app.errors import FileError
+from viewer_app.permissions import share
 
 
 def save_png(pixels: np.ndarray, path: Path) -> None:
@@ -24,9 +25,7 @@ def save_png(pixels: np.ndarray, path: Path) -> None:
         fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent)
         with os.fdopen(fd, "wb") as f:
             Image.fromarray(np.ascontiguousarray(pixels)).save(f, "PNG", compress_level=4)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # a temporary file is its owner's alone
+        share(temporary)
         os.replace(temporary, path)
     except OSError as e:
         if temporary:

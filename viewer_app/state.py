@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from viewer_app.selecting import EVERYTHING, Selection
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Color = tuple[float, float, float]
 Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"]
@@ -15,8 +18,17 @@ BACKDROP: Color = (0.075, 0.08, 0.09)
 ENDED = "The run has ended: this is its last picture"
 
 
+class _Settings:
+    """How one stream is shown, whatever its kind."""
+
+    def take(self, other: Self) -> None:
+        """Be what another one is."""
+        for name, value in vars(other).items():
+            setattr(self, name, value)
+
+
 @dataclass
-class ImageSettings:
+class ImageSettings(_Settings):
     """How one image stream is shown."""
 
     exposure: float = 0.0
@@ -35,11 +47,6 @@ class ImageSettings:
     """Whether boxes are moved between two results; None: as who found them says."""
     threshold: float = 0.0
     """Boxes with a lower score are not drawn."""
-
-    def take(self, other: ImageSettings) -> None:
-        """Be what another one is."""
-        for name, value in vars(other).items():
-            setattr(self, name, value)
 
 
 @dataclass
@@ -76,7 +83,7 @@ class GaussianSettings:
 
 
 @dataclass
-class SnapshotSettings:
+class SnapshotSettings(_Settings):
     """How one memory snapshot is shown."""
 
     unit: Literal["events", "time"] = "events"
@@ -92,14 +99,9 @@ class SnapshotSettings:
     background: Color = (0.062, 0.067, 0.078)
     """Of the plot, RGB in [0, 1]."""
 
-    def take(self, other: SnapshotSettings) -> None:
-        """Be what another one is."""
-        for name, value in vars(other).items():
-            setattr(self, name, value)
-
 
 @dataclass
-class MemorySettings:
+class MemorySettings(_Settings):
     """How the memory of a running trainer is shown."""
 
     clock: Literal["ago", "clock"] = "ago"
@@ -111,7 +113,7 @@ class MemorySettings:
 
 
 @dataclass
-class PairSettings:
+class PairSettings(_Settings):
     """How two things are seen in one picture."""
 
     how: Literal["split", "difference", "blend"] = "split"
@@ -123,14 +125,9 @@ class PairSettings:
     alike: bool = True
     """Whether both are shown in the same way, and not only from the same place."""
 
-    def take(self, other: PairSettings) -> None:
-        """Be what another one is."""
-        for name, value in vars(other).items():
-            setattr(self, name, value)
-
 
 @dataclass
-class ScalarsSettings:
+class ScalarsSettings(_Settings):
     """How numbers over the course of a training are shown."""
 
     across: Literal["step", "time", "clock"] = "step"
@@ -150,18 +147,13 @@ class ScalarsSettings:
 
 
 @dataclass
-class CamerasSettings:
+class CamerasSettings(_Settings):
     """How the cameras of a training are shown by themselves."""
 
     size: float = 1.0
     """How large they are drawn, times what fits."""
     background: Color = (0.062, 0.067, 0.078)
     """Behind them, RGB in [0, 1]."""
-
-    def take(self, other: CamerasSettings) -> None:
-        """Be what another one is."""
-        for name, value in vars(other).items():
-            setattr(self, name, value)
 
 
 @dataclass

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from viewer_app.state import Color
     from viewer_app.views.base import Value
 
-DEFAULT_FPS = 30.0
-
 
 @dataclass(frozen=True)
 class VideoOptions:

@@ -11,6 +11,7 @@ import numpy as np
 
 from viewer_app.errors import FileError
 from viewer_app.files.common import silent
+from viewer_app.permissions import share
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,22 +51,13 @@ def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, ke
         try:
             with os.fdopen(handle, "wb") as f:
                 _write(f, scene, index, antialiased, progress)
-            os.chmod(name, 0o666 & ~_umask())  # what is made for a moment is nobody else's to read
+            share(name)
             return _named(name, path), len(index)
         except BaseException:
             os.unlink(name)
             raise
     except OSError as e:
         raise FileError(f"{path} cannot be written: {e.strerror or e}") from e
-
-
-def _umask() -> int:
-    """What new files are not to be, without a moment in which that is another."""
-    try:
-        with open("/proc/self/status", encoding="ascii") as f:
-            return next((int(line.split()[1], 8) for line in f if line.startswith("Umask:")), 0o077)
-    except (OSError, ValueError, IndexError):
-        return 0o077
 
 
 def _named(name: str, path: Path) -> Path:

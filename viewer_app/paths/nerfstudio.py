@@ -8,13 +8,13 @@ vertical, in degrees. The older viewer wrote the matrices of key frames as text,
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from viewer_app import rotations
+from viewer_app.cameras import field_of_view
 from viewer_app.errors import CameraError
 from viewer_app.paths.path import MOST_KEYS, SECONDS, CameraPath, Key
 
@@ -52,8 +52,7 @@ def write_path(film: Film) -> str:
     frames = []
     for i in range(path.frames(film.fps)):
         camera = path.at(i / film.fps, film.width, film.height)
-        fov = math.degrees(2 * math.atan(film.height / 2 / camera.K[1, 1])) if path.model != "fisheye" else (
-            math.degrees(film.height / camera.K[1, 1]))
+        fov = field_of_view(float(camera.K[1, 1]), film.height, path.model)
         frames.append({"camera_to_world": pose(camera.viewmat[:3, :3].T, camera.position), "fov": fov,
                        "aspect": aspect})
     return json.dumps({

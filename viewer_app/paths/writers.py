@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from viewer_app.errors import FileError
+from viewer_app.permissions import share
 from viewer_app.pictures import save_png
 
 if TYPE_CHECKING:
@@ -115,9 +116,7 @@ class Mp4:
         try:
             self._file.mux(self._stream.encode(None))
             self._file.close()
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(self._temporary, 0o666 & ~umask)
+            share(self._temporary)
             os.replace(self._temporary, self.out)
         except OSError as e:
             self.abort()

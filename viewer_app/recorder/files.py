@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from viewer_app.errors import FileError
-from viewer_app.recorder.packed import Packed, layout
+from viewer_app.recorder.packed import Packed, layout, packed_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,7 +111,7 @@ def read_packed(path: Path) -> Packed:
             if header.coefficients not in (0, 3, 8, 15) or not 0 <= header.sh_degree <= 3:
                 raise FileError(f"{path}: damaged: {header.coefficients} coefficients, degree {header.sh_degree}")
             wanted = layout(header.count, header.coefficients, header.activated)
-            needed = sum(_bytes(shape, dtype) for shape, dtype in wanted.values())
+            needed = packed_bytes(header.count, header.coefficients, header.activated)
             if size != len(start) + length + needed:
                 raise FileError(f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
                                 f"{len(start) + length + needed:,}")
@@ -127,13 +127,6 @@ def read_packed(path: Path) -> Packed:
     if background is not None and not all(0 <= v <= 1 for v in background):
         background = None
     return Packed(arrays, header.sh_degree, header.activated, header.antialiased, background)
-
-
-def _bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    size = dtype.itemsize
-    for extent in shape:
-        size *= extent
-    return size
 
 
 def is_recording(path: Path) -> bool:

@@ -99,8 +99,7 @@ class MemoryView(Steady, Simple):
         if not isinstance(other, MemoryView):
             raise ViewerError(f"memory: a view of {other.kind} cannot be followed")
         self.span, self.right = other.span, other.right
-        for name, value in vars(other.settings).items():
-            setattr(self.settings, name, value)
+        self.settings.take(other.settings)
 
     def update(self, value: Value) -> bool:
         taken = self.content.update(value)

@@ -123,8 +123,7 @@ class ScalarsView(Steady, Simple):
         if not isinstance(other, ScalarsView):
             raise ViewerError(f"scalars: a view of {other.kind} cannot be followed")
         self.across, self.up = other.across, dict(other.up)
-        for name, value in vars(other.settings).items():
-            setattr(self.settings, name, value)
+        self.settings.take(other.settings)
 
     def update(self, value: Value) -> bool:
         taken = self.content.update(value)

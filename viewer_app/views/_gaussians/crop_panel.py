@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import theme
+from viewer_app import imgui_compat, theme
 from viewer_app import widgets as ui
 from viewer_app.selecting import Box, Sphere, shapes
 
@@ -53,10 +53,9 @@ def _line(lines: imgui.ImDrawList, corners: np.ndarray, rect: Rect, alpha: float
           closed: bool = False) -> None:
     if abs(corners).max() > _FAR:
         corners = corners.clip(-_FAR, _FAR)
-    points: list[Any] = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
-    flags = imgui.ImDrawFlags_.closed.value if closed else 0
-    lines.add_polyline(points, theme.u32(_SHADE, 0.55 * alpha), 3.0 * scale, flags)
-    lines.add_polyline(points, theme.u32(_LINE, alpha), 1.25 * scale, flags)
+    points = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
+    imgui_compat.polyline(lines, points, theme.u32(_SHADE, 0.55 * alpha), 3.0 * scale, closed=closed)
+    imgui_compat.polyline(lines, points, theme.u32(_LINE, alpha), 1.25 * scale, closed=closed)
 
 
 def panel(tool: Crop) -> bool:

@@ -86,7 +86,7 @@ class Through:
 
     def _room(self, rect: Rect) -> tuple[int, int, int]:
         """Width and height of the picture, and how much of that the bars at its lower edge leave to the photograph."""
-        bars = round(sum(tool.bar_height() for tool in self.view.tools.values()) * self.view.desk.scale)
+        bars = round(self.view.bars_height)
         return rect.width, rect.height, max(rect.height - bars, rect.height // 2, 1)
 
     def _target(self) -> Camera:

@@ -65,8 +65,7 @@ class Gizmo:
         if small or not self.shown or self._navigate.view.content.facts is None:
             return None
         reach = (_RADIUS + _DOT + _MARGIN) * scale
-        bars = sum(tool.bar_height() for tool in self._navigate.view.tools.values()) * scale
-        return rect.x + reach, rect.y + rect.height - bars - reach, scale
+        return rect.x + reach, rect.y + rect.height - self._navigate.view.bars_height - reach, scale
 
     def _dots(self, middle: tuple[float, float, float]) -> np.ndarray:
         """(6, 3) x and y in pixels and depth, those of `_AXES`."""

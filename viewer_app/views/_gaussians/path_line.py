@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import rotations, theme
+from viewer_app import imgui_compat, rotations, theme
 from viewer_app.cameras import focal_length, project
 from viewer_app.paths.path import CameraPath, positions
 
@@ -31,9 +31,9 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     seen = np.asarray(np.isfinite(at).all(axis=1))
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
         if len(part) > 1 and seen[part[0]]:
-            points: list[Any] = [ImVec2(*p) for p in at[part].tolist()]
-            draw.add_polyline(points, theme.u32(theme.SHADE, 0.5), 3.5 * scale, 0)
-            draw.add_polyline(points, theme.u32(theme.MARK, 0.9), 1.5 * scale, 0)
+            points = [ImVec2(*p) for p in at[part].tolist()]
+            imgui_compat.polyline(draw, points, theme.u32(theme.SHADE, 0.5), 3.5 * scale)
+            imgui_compat.polyline(draw, points, theme.u32(theme.MARK, 0.9), 1.5 * scale)
     step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
     for i, key in enumerate(path.keys):
         _small_camera(key, camera, rect, scale, float(step) * _SIZE or 0.05, i == chosen)
