@@ -10,8 +10,8 @@ from imgui_bundle import ImVec2, imgui
 from patience import PATIENCE
 
 from viewer_app.controls import Rect
+from viewer_app.interface.panel import Panel
 from viewer_app.memory.loading import from_pickled, load_snapshot
-from viewer_app.panel import Panel
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.views._snapshot.content import Content
 from viewer_app.views._snapshot.state import Look

@@ -14,7 +14,7 @@ from test_viewer import Viewer
 
 from viewer_app.app import AppOptions
 from viewer_app.events import Key, PointerMove
-from viewer_app.panel import Asked
+from viewer_app.interface.panel import Asked
 from viewer_app.recorder.options import RecordOptions
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.seat import Seat

@@ -12,7 +12,7 @@ from comparison_cases import SIZE, House, exactly_shown, house_fixture  # noqa: 
 from viewer_app.comparing.compositor import HOWS
 from viewer_app.errors import ViewerError
 from viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.panel import Asked
+from viewer_app.interface.panel import Asked
 from viewer_app.state import PairSettings
 from viewer_app.views.base import View
 

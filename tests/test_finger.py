@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
 from viewer_app.events import PointerMove, PointerPress, PointerRelease
-from viewer_app.finger import REACH, Finger
+from viewer_app.interface import theme
+from viewer_app.interface.finger import REACH, Finger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ import pytest
 
 from viewer_app.cameras import Camera, intrinsics, look_at
 from viewer_app.events import Key
-from viewer_app.flights import Flight
-from viewer_app.flying import FAST, SLOW, SPEEDS, Flying
-from viewer_app.orbit import Orbit
+from viewer_app.navigation.flights import Flight
+from viewer_app.navigation.flying import FAST, SLOW, SPEEDS, Flying
+from viewer_app.navigation.orbit import Orbit
 
 
 def path(rate: float, events: list[tuple[float, Key]], end: float = 2.0) -> np.ndarray:

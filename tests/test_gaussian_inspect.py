@@ -16,7 +16,7 @@ from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 from viewer_app.controls import Rect
 from viewer_app.events import Event, Key, PointerMove, PointerPress, PointerRelease
 from viewer_app.files import load_scene
-from viewer_app.panel import Panel
+from viewer_app.interface.panel import Panel
 from viewer_app.selecting import Box, Sphere, shapes
 from viewer_app.selecting.pick import pick
 from viewer_app.selecting.statistics import QUANTITIES

@@ -16,7 +16,7 @@ from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 import viewer_app.views._gaussians
 from viewer_app.controls import Rect
 from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from viewer_app.panel import Panel
+from viewer_app.interface.panel import Panel
 from viewer_app.views._gaussians import tool as tools
 from viewer_app.views._gaussians.tool import Tool
 from viewer_app.views.gaussians import GaussianView

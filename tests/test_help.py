@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from viewer_app import help as keys
 from viewer_app.controls import Rect
-from viewer_app.help import KEYS, draw_help
-from viewer_app.panel import Panel
+from viewer_app.interface import help as keys
+from viewer_app.interface.help import KEYS, draw_help
+from viewer_app.interface.panel import Panel
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.views.base import KeyHelp
 from viewer_app.views.gaussians import GaussianView

@@ -29,7 +29,7 @@ from view_cases import shown
 
 from viewer_app.cameras import look_at
 from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.panel import Panel
+from viewer_app.interface.panel import Panel
 from viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from view_cases import shown
 from viewer_app.cameras import look_at
 from viewer_app.controls import Rect
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from viewer_app.panel import Panel
+from viewer_app.interface.panel import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -214,7 +214,7 @@ def test_numbers_in_the_panel(view: GaussianView, in_panel: Any, monkeypatch: py
 def test_buttons_in_the_panel(view: GaussianView, navigate: Navigate, in_panel: Any,
                               monkeypatch: pytest.MonkeyPatch) -> None:
     pressed = [2]
-    monkeypatch.setattr("viewer_app.widgets.buttons", lambda *_: pressed[0])
+    monkeypatch.setattr("viewer_app.interface.widgets.buttons", lambda *_: pressed[0])
     in_panel()
     assert "Ctrl + V" in said(view)  # nothing is known to be on the clipboard
     view.desk.pasted = SIDE.to_json

@@ -16,8 +16,8 @@ from view_cases import module_screen, screen_fixture, shown  # noqa: F401
 
 from viewer_app.controls import Rect
 from viewer_app.errors import ViewerError
+from viewer_app.interface.panel import Panel
 from viewer_app.overlays import draw_overlay_frame
-from viewer_app.panel import Panel
 from viewer_app.views._overlay.palette import PALETTE, PLAIN
 from viewer_app.views.image import ImageView
 

@@ -12,13 +12,13 @@ from frames import cloud, gaussian_frame
 from patience import PATIENCE
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
-from viewer_app import theme
 from viewer_app.cameras import Camera, intrinsics, look_at
 from viewer_app.controls import Rect
 from viewer_app.desk import Desk
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
+from viewer_app.interface import theme
+from viewer_app.interface.panel import Panel
 from viewer_app.memo import Memo
-from viewer_app.panel import Panel
 from viewer_app.paths.nerfstudio import read_path
 from viewer_app.views._gaussians.path import PathTool
 from viewer_app.views.gaussians import GaussianView

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from test_viewer import Viewer
 
-from viewer_app import theme
 from viewer_app.app import AppOptions
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from viewer_app.interface import theme
+from viewer_app.interface.strips import CurveStrip
 from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.strips import CurveStrip
 from viewer_app.views.scalars import ScalarsView
 
 if TYPE_CHECKING:

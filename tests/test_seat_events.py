@@ -16,7 +16,7 @@ from test_viewer import Viewer
 
 from viewer_app.app import AppOptions
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from viewer_app.panel import Asked
+from viewer_app.interface.panel import Asked
 from viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:

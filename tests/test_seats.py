@@ -14,7 +14,7 @@ from publishers import IMAGE
 from web_clients import Page
 
 from viewer_app.app import App, AppOptions
-from viewer_app.panel import Asked
+from viewer_app.interface.panel import Asked
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.web import messages as m
 from viewer_app.web.guests import Browsers

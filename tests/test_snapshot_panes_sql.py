@@ -133,7 +133,7 @@ def test_the_keyboard_runs_it(rig: Rig, pane: SqlPane) -> None:
     pane.text = "SELECT 5 AS five"
     rig.click((WHOLE.x + 100, WHOLE.y + 40))
     io = imgui.get_io()
-    from viewer_app import imgui_compat
+    from viewer_app.interface import imgui_compat
 
     io.add_key_event(imgui_compat.MODIFIERS["ctrl"], True)
     io.add_key_event(imgui.Key.enter, True)

@@ -13,8 +13,8 @@ from view_cases import module_screen, screen_fixture  # noqa: F401
 
 from viewer_app.controls import Rect
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from viewer_app.interface.panel import Panel
 from viewer_app.memory.analysis import search
-from viewer_app.panel import Panel
 from viewer_app.shown import Shown
 from viewer_app.state import State
 from viewer_app.views._snapshot.state import TABS

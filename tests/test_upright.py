@@ -9,7 +9,7 @@ import pytest
 
 from viewer_app.cameras import look_at
 from viewer_app.files import load_scene
-from viewer_app.upright import snapped, up_of_cameras, up_of_scene
+from viewer_app.navigation.upright import snapped, up_of_cameras, up_of_scene
 from viewer_app.views._gaussians.frames import Sight
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from viewer_app.cameras import Camera, intrinsics, look_at, project
 from viewer_app.controls import Rect
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
 from viewer_app.gpu_work import GpuWork
-from viewer_app.panel import Panel
+from viewer_app.interface.panel import Panel
 from viewer_app.training_cameras.content import CamerasContent
 from viewer_app.training_cameras.drawing import Look
 from viewer_app.training_cameras.model import at_size

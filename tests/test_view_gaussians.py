@@ -15,7 +15,7 @@ from viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
 from viewer_app.controls import Rect
 from viewer_app.errors import ViewerError
 from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.panel import Panel
+from viewer_app.interface.panel import Panel
 from viewer_app.scene import GaussianScene
 from viewer_app.shown import Shown
 from viewer_app.state import Entry, State
@@ -262,7 +262,7 @@ def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: Offs
 
     panel = Panel()
     pressed = {"Camera": 1}
-    monkeypatch.setattr("viewer_app.widgets.buttons", lambda label, names, tips=(): pressed.get(label))
+    monkeypatch.setattr("viewer_app.interface.widgets.buttons", lambda label, names, tips=(): pressed.get(label))
 
     def copied() -> str:
         state = State([Entry("k", "g", "n")], "k")

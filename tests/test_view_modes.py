@@ -11,7 +11,7 @@ from view_cases import module_screen, screen_fixture, shown  # noqa: F401
 
 from viewer_app import color_maps
 from viewer_app.controls import Rect
-from viewer_app.panel import Panel
+from viewer_app.interface.panel import Panel
 from viewer_app.renderers.base import PAINTS, RenderOptions
 from viewer_app.renderers.reference import ReferenceRenderer
 from viewer_app.selecting import Selection

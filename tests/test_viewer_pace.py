@@ -14,7 +14,7 @@ from viewer_app.app import App, AppOptions
 from viewer_app.errors import ViewerError
 from viewer_app.events import Key, PointerMove
 from viewer_app.governor import after
-from viewer_app.phrases import status_phrases
+from viewer_app.interface.phrases import status_phrases
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.shown import Shown
 

@@ -106,7 +106,7 @@ def test_only_what_is_shown_is_shared(viewer: Viewer, processes: Processes) -> N
 
 
 def test_pausing_a_run(viewer: Viewer, processes: Processes) -> None:
-    from viewer_app.panel import Asked
+    from viewer_app.interface.panel import Asked
 
     processes.code(BOTH)
     viewer.until(lambda: viewer.state.shown is not None and viewer.state.shown.version > 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from viewer_app.controls import Rect
-from viewer_app.panel import Panel
+from viewer_app.interface.panel import Panel
 from viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from viewer_app.events import Event, Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.orbit import Orbit, limited
+from viewer_app.navigation.orbit import Orbit, limited
 
 __all__ = ["ZOOM_STEP", "Orbit", "PanZoom", "Rect"]
 

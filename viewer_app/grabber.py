@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from ipc import RemoteStream, Subscriber
-    from viewer_app.panel import Panel
+    from viewer_app.interface.panel import Panel
     from viewer_app.views.base import Value
 
 log = logging.getLogger("splatview")
@@ -171,7 +171,7 @@ class Grabber:
                 found = newest_overlays(self._subscriber, kept.stream, own=order.own)
                 overlays = [stack.enter_context(frame) for frame in found]
                 if overlays and self._panel is None:
-                    from viewer_app.panel import Panel
+                    from viewer_app.interface.panel import Panel
 
                     self._panel = Panel()
                 still.draw(size, overlays, self._panel)

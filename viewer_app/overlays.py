@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ipc import Frame, RemoteStream, Subscriber
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.controls import Rect
-    from viewer_app.panel import Panel
+    from viewer_app.interface.panel import Panel
 
 _PATIENCE = 0.5
 """Seconds to wait for overlays that a single picture needs."""
@@ -103,7 +103,7 @@ def draw_overlay_frame(framebuffer: moderngl.Framebuffer, view: ImageView, rect:
     try:
         view.draw_layers(framebuffer, rect, scale)
         if any(layer.result is not None and not layer.result.empty for layer in layers.all):
-            from viewer_app.panel import Panel
+            from viewer_app.interface.panel import Panel
 
             own = panel or Panel(scale)
             try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from viewer_app.events import Event
-    from viewer_app.panel import Asked
+    from viewer_app.interface.panel import Asked
     from viewer_app.seat import Seat
 
 MOST = 9

@@ -37,7 +37,9 @@ def draw_plot(screen: OffscreenScreen, kind: str, value: Value, size: tuple[int,
     Raises:
         ViewerError: what cannot be shown, or is not complete within `PATIENCE`.
     """
-    from viewer_app.panel import Panel  # imgui: a tenth of a second, which pictures of scenes need not wait for
+    from viewer_app.interface.panel import (
+        Panel,  # imgui: a tenth of a second, which pictures of scenes need not wait for
+    )
 
     view = make_view(kind, screen.ctx, ViewSettings())
     panel = None

@@ -27,9 +27,9 @@ from viewer_app.events import (
 )
 from viewer_app.following import Following
 from viewer_app.governor import after
+from viewer_app.interface.phrases import caption_of
 from viewer_app.keeping import keep_picture
 from viewer_app.panes import Panes
-from viewer_app.phrases import caption_of
 from viewer_app.recorder.source import entries_of
 from viewer_app.sources import StreamSource
 from viewer_app.state import BACKDROP, State
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.gpu_work import GpuWork
+    from viewer_app.interface.panel import Asked, Panel
     from viewer_app.pane import Pane
-    from viewer_app.panel import Asked, Panel
     from viewer_app.screens.base import Screen
     from viewer_app.views.base import View
 
@@ -110,7 +110,7 @@ class Seat(Following):
         self.screen = screen
         self.state.says_trouble = screen.says_trouble
         if self._with_panel and self.panel is None:
-            from viewer_app.panel import Panel
+            from viewer_app.interface.panel import Panel
 
             self.panel = Panel(screen.scale)
         for pane in self.panes:

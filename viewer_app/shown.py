@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from viewer_app.catalogue import Catalogue, Slot
     from viewer_app.controls import Rect
+    from viewer_app.interface.strips import Strips
     from viewer_app.state import Entry
-    from viewer_app.strips import Strips
     from viewer_app.views.base import KeyHelp, Section, View
 
 

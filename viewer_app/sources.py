@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import moderngl
 
     from ipc import RemoteStream, Subscriber
+    from viewer_app.interface.run_controls import Wish
     from viewer_app.recorder.player import Player
     from viewer_app.recorder.recorder import Recorder, Tape
-    from viewer_app.run_controls import Wish
     from viewer_app.state import Entry
     from viewer_app.views.base import Value, View
 

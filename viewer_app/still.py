@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import torch
 
     from ipc import Frame
-    from viewer_app.panel import Panel
+    from viewer_app.interface.panel import Panel
     from viewer_app.screens.offscreen import OffscreenScreen
     from viewer_app.state import Color
     from viewer_app.views.base import Value

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import widgets as ui
 from viewer_app.comparing.together import Together
 from viewer_app.comparing.turning import STAYS
+from viewer_app.interface import widgets as ui
 from viewer_app.views.base import Section
 
 if TYPE_CHECKING:

@@ -71,7 +71,7 @@ class Divider:
         """Draw it with imgui, and at the upper edge what is on either side."""
         from imgui_bundle import ImVec2, imgui
 
-        from viewer_app import theme
+        from viewer_app.interface import theme
 
         draw = imgui.get_background_draw_list()
         x, middle, radius = float(self.x(rect)), rect.y + rect.height / 2, _KNOB * scale

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
 from viewer_app.cameras import project
+from viewer_app.interface import theme
 
 if TYPE_CHECKING:
     from viewer_app.cameras import Camera

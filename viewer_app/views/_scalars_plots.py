@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
-from viewer_app import imgui_compat, theme
 from viewer_app.controls import ZOOM_STEP
+from viewer_app.interface import imgui_compat, theme
 from viewer_app.scalars.columns import Axis, Columns, columns, limits, ticks
 from viewer_app.scalars.words import value_text
 

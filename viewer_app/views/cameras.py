@@ -12,13 +12,13 @@ from viewer_app.controls import PanZoom, Rect
 from viewer_app.errors import ViewerError
 from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from viewer_app.gpu_work import GpuWork
-from viewer_app.orbit import Orbit
+from viewer_app.navigation.orbit import Orbit
+from viewer_app.navigation.upright import snapped, up_of_cameras
 from viewer_app.state import CamerasSettings
 from viewer_app.training_cameras.content import CamerasContent
 from viewer_app.training_cameras.drawing import Grid, Look
 from viewer_app.training_cameras.photo_texture import PhotoTexture
 from viewer_app.training_cameras.picking import Outlines
-from viewer_app.upright import snapped, up_of_cameras
 from viewer_app.views.base import KeyHelp, Simple, Steady, meta_phrases
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class CamerasView(Steady, Simple):
             self._draw_photo(framebuffer, rect, self.opened)
             return
         stand, rows = self._parts(rect)
-        from viewer_app import theme
+        from viewer_app.interface import theme
 
         accent, alive = theme.MARK, theme.NOW
         current = self.content.current
@@ -322,7 +322,7 @@ class CamerasView(Steady, Simple):
         return ()
 
     def panel(self) -> bool:
-        from viewer_app import widgets as ui
+        from viewer_app.interface import widgets as ui
 
         s, before = self.settings, (self.settings.size, self.settings.background)
         if ui.buttons("Cameras", ["See all"], ["All cameras (F)"]) is not None:

@@ -12,9 +12,9 @@ import numpy as np
 from viewer_app.controls import Orbit, Rect
 from viewer_app.desk import Desk
 from viewer_app.errors import ViewerError
-from viewer_app.flights import SECONDS
 from viewer_app.governor import scaled
 from viewer_app.gpu_work import GpuWork
+from viewer_app.navigation.flights import SECONDS
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.renderers.choose import renderer_note
 from viewer_app.state import GaussianSettings

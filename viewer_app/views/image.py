@@ -204,7 +204,7 @@ class ImageView(Steady, Plain, Simple):
     def drop(self) -> None: ...
 
     def panel(self) -> bool:
-        from viewer_app import widgets as ui
+        from viewer_app.interface import widgets as ui
 
         s, before = self.settings, replace(self.settings)
         moved = False
@@ -226,7 +226,7 @@ class ImageView(Steady, Plain, Simple):
         return moved or s != before
 
     def _overlay_controls(self) -> None:
-        from viewer_app import widgets as ui
+        from viewer_app.interface import widgets as ui
 
         s = self.settings
         s.overlay = ui.check("Overlay", s.overlay)

@@ -273,7 +273,7 @@ class MemoryView(Steady, Simple):
     def panel(self) -> bool:
         from imgui_bundle import ImVec2, imgui
 
-        from viewer_app import widgets as ui
+        from viewer_app.interface import widgets as ui
 
         s, before, about = self.settings, replace(self.settings), self.content.about
         s.clock = ui.choice("Time", s.clock, {"ago": "Before now", "clock": "By the clock"})

@@ -207,7 +207,7 @@ class ScalarsView(Steady, Simple):
     def panel(self) -> bool:
         from imgui_bundle import imgui
 
-        from viewer_app import widgets as ui
+        from viewer_app.interface import widgets as ui
 
         s, before = self.settings, replace(self.settings)
         s.across = ui.choice("Across", s.across, {"step": "Steps", "time": "Time since start", "clock": "By the clock"})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import imgui_compat, theme
-from viewer_app import widgets as ui
+from viewer_app.interface import imgui_compat, theme
+from viewer_app.interface import widgets as ui
 from viewer_app.selecting import Box, Sphere, shapes
 
 if TYPE_CHECKING:

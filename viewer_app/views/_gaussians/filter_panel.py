@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import theme
-from viewer_app import widgets as ui
+from viewer_app.interface import theme
+from viewer_app.interface import widgets as ui
 from viewer_app.selecting.statistics import QUANTITIES, Quantity
 
 if TYPE_CHECKING:

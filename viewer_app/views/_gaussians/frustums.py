@@ -237,7 +237,7 @@ class Frustums(Tool):
             content.drawing.draw(framebuffer, rect, camera, self._look(content))
 
     def _look(self, content: CamerasContent) -> Look:
-        from viewer_app import theme
+        from viewer_app.interface import theme
 
         def color(of: object) -> tuple[float, float, float, float]:
             return of.x, of.y, of.z, 1.0  # type: ignore[attr-defined]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
-from viewer_app import widgets as ui
 from viewer_app.cameras import project
+from viewer_app.interface import theme
+from viewer_app.interface import widgets as ui
 from viewer_app.views._cameras_words import tag
 from viewer_app.views._gaussians.frustums_through import HOWS
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from viewer_app.cameras import Camera
     from viewer_app.comparing.compositor import How
-    from viewer_app.orbit import Orbit
+    from viewer_app.navigation.orbit import Orbit
     from viewer_app.training_cameras.content import CamerasContent
     from viewer_app.views.gaussians import GaussianView
 

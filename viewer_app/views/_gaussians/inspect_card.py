@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import imgui_compat, theme
-from viewer_app import widgets as ui
+from viewer_app.interface import imgui_compat, theme
+from viewer_app.interface import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -53,7 +53,7 @@ class Look(Tool):
         """The controls; True when a setting changed."""
         from imgui_bundle import imgui
 
-        from viewer_app import widgets as ui
+        from viewer_app.interface import widgets as ui
 
         view = self.view
         s, before = view.settings, replace(view.settings)
@@ -82,7 +82,7 @@ class Look(Tool):
     def _mapped(self, s: GaussianSettings) -> None:
         from imgui_bundle import imgui
 
-        from viewer_app import widgets as ui
+        from viewer_app.interface import widgets as ui
 
         s.color_map = ui.choice("Colours", s.color_map, color_maps.NAMES)
         if s.show != "depth":
@@ -126,7 +126,7 @@ def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: floa
     pictures, so the same in dark and light."""
     from imgui_bundle import ImVec2, ImVec4, imgui
 
-    from viewer_app import imgui_compat, theme
+    from viewer_app.interface import imgui_compat, theme
 
     draw = imgui.get_background_draw_list()
     with imgui_compat.font_size(12.0):
@@ -157,7 +157,7 @@ def _knots(name: str) -> list[int]:
     """A colour map's colours as imgui takes them."""
     from imgui_bundle import ImVec4
 
-    from viewer_app import theme
+    from viewer_app.interface import theme
 
     return [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
 

@@ -121,7 +121,7 @@ class Motion(Tool):
     def _panel(self) -> bool:
         from imgui_bundle import imgui
 
-        from viewer_app import widgets as ui
+        from viewer_app.interface import widgets as ui
 
         s, before = self.view.settings, self.view.settings.reproject
         s.reproject = ui.check("Smooth", before)

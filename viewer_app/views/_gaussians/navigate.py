@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from viewer_app.bookmarks import Bookmarks
-from viewer_app.camera_forms import camera_from_text
 from viewer_app.errors import CameraError
 from viewer_app.events import Key, Pinch, PointerLeave, PointerPress, Text, Wheel
-from viewer_app.flights import SECONDS, Flight
-from viewer_app.flying import Flying
-from viewer_app.upright import snapped, up_of_cameras, up_of_scene
+from viewer_app.navigation.bookmarks import Bookmarks
+from viewer_app.navigation.camera_forms import camera_from_text
+from viewer_app.navigation.flights import SECONDS, Flight
+from viewer_app.navigation.flying import Flying
+from viewer_app.navigation.upright import snapped, up_of_cameras, up_of_scene
 from viewer_app.views._gaussians.navigate_gizmo import Gizmo
 from viewer_app.views._gaussians.picking import Picker
 from viewer_app.views._gaussians.tool import Tool
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from viewer_app.cameras import Camera
     from viewer_app.controls import Rect
     from viewer_app.events import Event
-    from viewer_app.orbit import Orbit
+    from viewer_app.navigation.orbit import Orbit
     from viewer_app.views.gaussians import GaussianView
 
 _LEVEL = 1e-3

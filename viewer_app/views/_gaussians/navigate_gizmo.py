@@ -105,7 +105,7 @@ class Gizmo:
             return False
         from imgui_bundle import ImVec2, imgui
 
-        from viewer_app import imgui_compat, theme
+        from viewer_app.interface import imgui_compat, theme
 
         draw, dots = imgui.get_background_draw_list(), self._dots(middle).tolist()
         at, size = ImVec2(middle[0], middle[1]), _DOT * scale

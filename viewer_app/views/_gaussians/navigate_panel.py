@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
-from viewer_app import widgets as ui
 from viewer_app.cameras import DEFAULT_FOV, FAR, look_at
 from viewer_app.errors import CameraError
+from viewer_app.interface import theme
+from viewer_app.interface import widgets as ui
 
 if TYPE_CHECKING:
     from viewer_app.cameras import CameraModel

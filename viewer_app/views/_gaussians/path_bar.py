@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 
 if TYPE_CHECKING:
     from viewer_app.controls import Rect

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import imgui_compat, rotations, theme
+from viewer_app import rotations
 from viewer_app.cameras import focal_length, project
+from viewer_app.interface import imgui_compat, theme
 from viewer_app.paths.path import CameraPath, positions
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
-from viewer_app import widgets as ui
+from viewer_app.interface import theme
+from viewer_app.interface import widgets as ui
 
 if TYPE_CHECKING:
     from viewer_app.views._gaussians.path import PathTool

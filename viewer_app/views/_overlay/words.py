@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import imgui_compat, theme
+from viewer_app.interface import imgui_compat, theme
 from viewer_app.views._overlay.palette import is_light
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4
 
-from viewer_app import theme
+from viewer_app.interface import theme
 
 if TYPE_CHECKING:
     from viewer_app.views._snapshot.axes import Pen

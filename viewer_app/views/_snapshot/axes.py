@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.views._snapshot import ticks
 from viewer_app.views._snapshot.layout import GUTTER
 from viewer_app.views._snapshot.world import kind_of, lanes_at

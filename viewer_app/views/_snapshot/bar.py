@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.views._snapshot.axes import ooms
 from viewer_app.views._snapshot.layout import ONE_ROW
 from viewer_app.views._snapshot.state import TABS

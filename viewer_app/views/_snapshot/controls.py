@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from viewer_app import widgets as ui
+from viewer_app.interface import widgets as ui
 
 if TYPE_CHECKING:
     from viewer_app.memory.analysis import ColorBy

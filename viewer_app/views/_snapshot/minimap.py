@@ -8,7 +8,7 @@ import moderngl
 import numpy as np
 
 from ipc.interop.sources import set_uniform
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.views._snapshot.plot import RESERVED, program
 
 if TYPE_CHECKING:

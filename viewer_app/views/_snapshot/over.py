@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.views._snapshot.annotations import draw_annotations
 from viewer_app.views._snapshot.axes import Pen, draw_axes, draw_legend, draw_marks, draw_pointer
 from viewer_app.views._snapshot.world import window_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.views._snapshot.panes import _pane
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.views._snapshot.panes import _pane
 from viewer_app.views._snapshot.panes._grid import tooltip
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.views._snapshot.panes import _pane
 
 if TYPE_CHECKING:

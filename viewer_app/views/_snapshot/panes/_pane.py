@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

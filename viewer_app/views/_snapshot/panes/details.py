@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.memory.analysis import frames as kinds
 from viewer_app.views._snapshot.panes import _common, _pane
 from viewer_app.views._snapshot.panes._grid import tooltip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.memory.model import ACTIONS
 from viewer_app.memory.words import address_text, pool_text, size_text, stream_text
 from viewer_app.views._snapshot.panes import _common, _pane

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.memory.words import count_text, size_text
 from viewer_app.views._snapshot.panes import _common, _pane
 from viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.memory.query import TABLES
 from viewer_app.memory.words import address_text
 from viewer_app.pictures import free_path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.memory.words import count_text, exact_size_text, size_text
 from viewer_app.views._snapshot.panes import _common, _flame, _pane
 from viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows

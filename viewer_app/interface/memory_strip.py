@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
 from viewer_app.memory.words import size_text
 from viewer_app.views import _memory_plot as plot
 

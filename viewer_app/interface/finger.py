@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from viewer_app import theme
 from viewer_app.events import PointerMove, PointerPress, PointerRelease
+from viewer_app.interface import theme
 
 if TYPE_CHECKING:
     from viewer_app.events import Event

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
-from viewer_app.widgets import fitted
+from viewer_app.interface import theme
+from viewer_app.interface.widgets import fitted
 
 if TYPE_CHECKING:
     from viewer_app.controls import Rect
-    from viewer_app.panel import Asked
+    from viewer_app.interface.panel import Asked
     from viewer_app.state import PaneHead, State
 
 _FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import imgui_compat, theme
+from viewer_app.interface import imgui_compat, theme
 from viewer_app.views.base import KeyHelp
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
-from viewer_app.phrases import about, beside
-from viewer_app.widgets import colored, fitted, gap, wrapped
+from viewer_app.interface import theme
+from viewer_app.interface.phrases import about, beside
+from viewer_app.interface.widgets import colored, fitted, gap, wrapped
 
 if TYPE_CHECKING:
-    from viewer_app.panel import Asked
+    from viewer_app.interface.panel import Asked
     from viewer_app.state import Entry, State
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
+from viewer_app.interface import theme
+from viewer_app.interface.widgets import lines_of
 from viewer_app.state import ENDED
-from viewer_app.widgets import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import theme
-from viewer_app.phrases import status_phrases
+from viewer_app.interface import theme
+from viewer_app.interface.phrases import status_phrases
 
 if TYPE_CHECKING:
     from viewer_app.controls import Rect

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import imgui_compat, theme
 from viewer_app.controls import Rect
 from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from viewer_app.finger import Finger
-from viewer_app.heads import draw_heads
-from viewer_app.help import KEYS, draw_help
-from viewer_app.overlay import draw_overlay, draw_toasts
-from viewer_app.phrases import latency_phrases, status_phrases
-from viewer_app.run_controls import draw_run_controls
-from viewer_app.status_line import draw_status
-from viewer_app.stream_list import draw_list
-from viewer_app.widgets import buttons, colored, gap, wrapped
+from viewer_app.interface import imgui_compat, theme
+from viewer_app.interface.finger import Finger
+from viewer_app.interface.heads import draw_heads
+from viewer_app.interface.help import KEYS, draw_help
+from viewer_app.interface.overlay import draw_overlay, draw_toasts
+from viewer_app.interface.phrases import latency_phrases, status_phrases
+from viewer_app.interface.run_controls import draw_run_controls
+from viewer_app.interface.status_line import draw_status
+from viewer_app.interface.stream_list import draw_list
+from viewer_app.interface.widgets import buttons, colored, gap, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from viewer_app.events import Event
-    from viewer_app.run_controls import Wish
+    from viewer_app.interface.run_controls import Wish
     from viewer_app.shown import Shown
     from viewer_app.state import State
 

@@ -1,0 +1,1 @@
+"""Where a scene is seen from: orbiting, flying, flights, what is up, bookmarks, cameras as text. Plain maths."""
