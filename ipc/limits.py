@@ -1,6 +1,6 @@
 """Bounds on everything that comes from outside. They are checked before anything is allocated or opened."""
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 
 MAX_STREAMS = 256
