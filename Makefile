@@ -1,5 +1,5 @@
 # `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine with Python 3.10 or newer.
-.PHONY: demo test check bench clean
+.PHONY: demo test faults check bench clean
 
 demo:
 	@bash .ci/setup
@@ -8,6 +8,10 @@ demo:
 test:
 	@bash .ci/setup test
 	@.venv/bin/python -m pytest -n 2 --dist loadfile  # most of the time they wait for programs to start
+
+faults:  # what may happen beside a training, alone and with all figures: kills, floods, full disks, hostile input
+	@bash .ci/setup test
+	@.venv/bin/python -m pytest -n 2 --dist loadfile tests/faults
 
 check:  # what a change is held to beside the tests
 	@bash .ci/setup dev

@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -17,11 +21,11 @@ class Processes:
         self._folder = folder
         self._running: list[subprocess.Popen[str]] = []
 
-    def python(self, *args: str, **env: str) -> subprocess.Popen[str]:
-        """`python ARGS` with its output captured; `env` is added to the environment."""
+    def python(self, *args: str, pass_fds: Sequence[int] = (), **env: str) -> subprocess.Popen[str]:
+        """`python ARGS` with its output captured; `env` is added to the environment, `pass_fds` stay open in it."""
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # they run in other folders
         process = subprocess.Popen([sys.executable, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, cwd=self._folder,
+                                   stderr=subprocess.PIPE, text=True, cwd=self._folder, pass_fds=pass_fds,
                                    env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **env})
         self._running.append(process)
         return process

@@ -1,0 +1,126 @@
+"""What a process takes up and how long it waits, read from outside: for tests that nothing grows and nobody waits.
+
+Everything comes from /proc, so that a process is measured as it is, without code of ours in it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MEMFD = "/memfd:splatview-"
+MB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a process takes up at one moment."""
+
+    rss: int
+    """Bytes of anonymous memory: what it allocated itself, without files and shared memory."""
+    descriptors: int
+    threads: int
+    segments: int
+    """Shared-memory segments of ours that are open or mapped."""
+    segment_bytes: int
+    """Bytes of those."""
+    shm: int
+    """Entries of /dev/shm, of the whole machine."""
+    children: int
+
+    def over(self, base: Footprint, **slack: int) -> dict[str, tuple[int, int]]:
+        """What is more than in `base` by more than its slack (0 unless given; 16 MB of anonymous memory, which
+        allocators keep): name -> (before, now). Empty: nothing grew. `shm` counts only where a slack is given, since
+        other programs have a part in it."""
+        allowed = {"rss": 16 * MB, "shm": 1 << 62, **slack}
+        pairs = {f.name: (getattr(base, f.name), getattr(self, f.name)) for f in fields(self)}
+        return {name: pair for name, pair in pairs.items() if pair[1] > pair[0] + allowed.get(name, 0)}
+
+
+def footprint(pid: int | None = None) -> Footprint:
+    """Of a living process, this one by default. Raises OSError when it is gone."""
+    root = Path(f"/proc/{os.getpid() if pid is None else pid}")
+    status = dict(line.split(":", 1) for line in (root / "status").read_text().splitlines())
+    segments: dict[int, int] = {}
+    count = 0
+    for entry in os.scandir(root / "fd"):
+        try:
+            target, info = os.readlink(entry.path), os.stat(entry.path)
+        except OSError:  # the listing's own, or closed meanwhile
+            continue
+        count += 1
+        if target.startswith(MEMFD):
+            segments[info.st_ino] = info.st_size
+    mapped: dict[int, int] = {}
+    for line in (root / "maps").read_text().splitlines():
+        parts = line.split(maxsplit=5)
+        if len(parts) == 6 and parts[5].startswith(MEMFD):
+            begin, end = (int(p, 16) for p in parts[0].split("-"))
+            mapped[int(parts[4])] = mapped.get(int(parts[4]), 0) + end - begin
+    for inode, size in mapped.items():
+        segments.setdefault(inode, size)
+    return Footprint(rss=int(status["RssAnon"].split()[0]) * 1024, descriptors=count, threads=int(status["Threads"]),
+                     segments=len(segments), segment_bytes=sum(segments.values()), shm=len(os.listdir("/dev/shm")),
+                     children=len(children(root.name)))
+
+
+def children(pid: int | str) -> list[int]:
+    """Process ids of the children of all of a process's threads."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found += [int(child) for child in (task / "children").read_text().split()]
+        except OSError:  # a thread that has ended
+            continue
+    return found
+
+
+def settled(base: Footprint, wait_until: Callable[..., Any], pid: int | None = None, **slack: int) -> Footprint:
+    """Wait until a process takes up no more than `base` (`Footprint.over`); what it takes up then."""
+    now = footprint(pid)
+
+    def back() -> bool:
+        nonlocal now
+        now = footprint(pid)
+        return not now.over(base, **slack)
+
+    try:
+        wait_until(back, what="the process is back at what it took up before")
+    except AssertionError:
+        raise AssertionError(f"still more than before (before, now): {now.over(base, **slack)}") from None
+    return now
+
+
+def waits(tid: int | None = None, pid: int | None = None) -> int:
+    """How often a thread gave the processor away by itself, because it had to wait: for a lock, a file, a sleep.
+
+    A loaded machine takes it away more often, which is not counted. This thread by default; `pid` is its process.
+    """
+    tid = threading.get_native_id() if tid is None else tid
+    for line in Path(f"/proc/{os.getpid() if pid is None else pid}/task/{tid}/status").read_text().splitlines():
+        if line.startswith("voluntary_ctxt_switches"):
+            return int(line.split()[1])
+    raise OSError(f"thread {tid} tells no context switches")
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The value below which `share` (0 to 1) of all lie. Raises ValueError when there are none."""
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("no values")
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1 if share > 0 else 0)]
+
+
+def many(long: int, short: int) -> int:
+    """How often to do what takes its time: `long` where SPLATVIEW_FAULTS=long asks for it, else `short`."""
+    wish = os.environ.get("SPLATVIEW_FAULTS", "")
+    if wish not in ("", "long"):
+        raise ValueError(f"SPLATVIEW_FAULTS is {wish!r}; legal is 'long', or nothing")
+    return long if wish else short
