@@ -1,0 +1,43 @@
+"""Targets for fuzzing: everything here that reads what somebody else wrote.
+
+A target takes bytes. It may refuse them only with the errors that it declares; whatever else it raises, a hang, or
+memory without bound, is a bug. The tests run each with what Hypothesis makes of its seeds (`fuzz.damage`), and
+`python -m fuzz.run TARGET`, from within tests/, runs one for hours, with atheris where that is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Run = Callable[[bytes], None]
+    Seeds = Callable[[], list[bytes]]
+
+TARGETS: dict[str, Run] = {}
+"""What reads, by name. `load` fills it."""
+SEEDS: dict[str, Seeds] = {}
+"""Makes a few well-formed inputs for a target, for fuzzing to start from. Made by code: nothing is stored."""
+
+
+def target(name: str, seeds: Seeds) -> Callable[[Run], Run]:
+    """Register a function as the target of this name."""
+
+    def register(run: Run) -> Run:
+        if name in TARGETS:
+            raise ValueError(f"there are two targets {name!r}")
+        TARGETS[name], SEEDS[name] = run, seeds
+        return run
+
+    return register
+
+
+def load() -> dict[str, Run]:
+    """TARGETS, once every module of this folder has registered its own."""
+    for module in pkgutil.iter_modules(__path__):
+        if module.name != "run":
+            importlib.import_module(f"{__name__}.{module.name}")
+    return TARGETS

@@ -1,0 +1,122 @@
+"""What comes over the socket and stands in shared memory: messages, headers of frames, descriptions of runs."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+
+from fuzz import target
+from ipc import grabs, limits, messages
+from ipc.errors import SharingError
+from ipc.kinds import check_frame
+from ipc.runs import Description
+from ipc.viewers import ViewerInfo
+from ipc.ways.in_place_reader import check_tensors
+from ipc.window_page import WindowSettings
+
+GPU = "0123456789abcdef" * 2
+SEGMENT = messages.SegmentRef(5, 1 << 20, "ring-0123456789abcdef")
+PIECES = messages.FdMemory("fds-0123456789abcdef01234567", (2 << 20, 4 << 20), GPU)
+HANDLE = messages.IpcMemory(bytes(range(64)), 4096, GPU)
+MEANS = messages.TensorRef("means", "float32", (300, 3), (3, 1), 0, 512)
+QUATS = messages.TensorRef("quats", "float32", (64, 4), (4, 1), 1, 1024)
+
+
+def to_trainer() -> list[Any]:
+    """One message of each kind that viewers send."""
+    return [messages.Hello(limits.PROTOCOL, 1234, "viewer", 4026531836), messages.Open(3, "device-ring"),
+            messages.Took(3, 17), messages.Want(3), messages.Release(3), messages.Pause(True), messages.Step(),
+            messages.Snapshot(2), messages.Photos(1, 7, 64), messages.Bye()]
+
+
+def to_viewer() -> list[Any]:
+    """One message of each kind that trainers send, and one Offer of each way."""
+    info = messages.StreamInfo(0, "splats", "gaussians", (300, 3), "float32", "cuda:0", ("in-place", "device-ring"),
+                               "because", GPU, True)
+    return [messages.Welcome(limits.PROTOCOL, 1234, SEGMENT, SEGMENT, 3),
+            messages.Manifest((info, info), (messages.ViewerInfo(77, "viewer"),)),
+            messages.Offer(0, "ring", messages.RingRef(SEGMENT), "slow"),
+            messages.Offer(0, "device-ring", messages.DeviceRingRef(SEGMENT, PIECES)),
+            messages.Offer(0, "in-place", messages.InPlaceRef(SEGMENT, GPU, 3, (PIECES, HANDLE), (MEANS, QUATS),
+                                                              bytes(64))),
+            messages.Refused("no"), messages.Ping()]
+
+
+def frame_headers() -> list[Any]:
+    header = messages.TensorHeader
+    meta = {"layout": "HWC", "step": 7, "note": "hello", "lr": 0.1, "flag": True, "pose": (1.0, 2.0)}
+    gaussians = (header("means", "float32", (30, 3), 0), header("quats", "float32", (30, 4), 512),
+                 header("scales", "float32", (30, 3), 1024), header("opacities", "float32", (30,), 1536),
+                 header("rgb", "float16", (30, 3), 2048))
+    return [messages.FrameHeader("image", (header("image", "uint8", (4, 6, 3), 0),), meta),
+            messages.FrameHeader("gaussians", gaussians, {"color": "rgb", "activated": True, "sh_degree": 0})]
+
+
+def _encoded(*groups: list[Any]) -> list[bytes]:
+    return [messages.encode(m) for group in groups for m in group]
+
+
+@target("to_trainer", lambda: _encoded(to_trainer()))
+def _to_trainer(data: bytes) -> None:
+    with contextlib.suppress(*messages.DecodeError):
+        found = messages.decode_to_trainer(data)
+        assert messages.decode_to_trainer(messages.encode(found)) == found
+
+
+@target("to_viewer", lambda: _encoded(to_viewer()))
+def _to_viewer(data: bytes) -> None:
+    with contextlib.suppress(*messages.DecodeError, SharingError):
+        found = messages.decode_to_viewer(data)
+        if isinstance(found, messages.Offer) and isinstance(found.ref, messages.InPlaceRef):
+            check_tensors(found.ref)
+
+
+@target("frame_header", lambda: _encoded(frame_headers()))
+def _frame_header(data: bytes) -> None:
+    with contextlib.suppress(*messages.DecodeError, ValueError):
+        header = messages.decode_frame_header(data)
+        check_frame(header.kind, {t.name: (t.dtype, t.shape) for t in header.tensors}, header.meta)
+
+
+@target("version_header", lambda: _encoded([messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})]))
+def _version_header(data: bytes) -> None:
+    with contextlib.suppress(*messages.DecodeError):
+        messages.decode_version_header(data)
+
+
+def _described() -> list[bytes]:
+    return [msgspec.json.encode(Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9))]
+
+
+@target("run_json", _described)
+def _run_json(data: bytes) -> None:
+    with contextlib.suppress(msgspec.MsgspecError, ValueError):
+        msgspec.json.decode(data, type=Description)
+
+
+@target("viewer_json", lambda: [msgspec.json.encode(ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1",
+                                                               8080))])
+def _viewer_json(data: bytes) -> None:
+    with contextlib.suppress(msgspec.MsgspecError, ValueError):
+        msgspec.json.decode(data, type=ViewerInfo)
+
+
+@target("wish", lambda: [grabs.encode(grabs.Wish(1, 2.0, "run", "splats", camera="{}", size=(64, 48)))])
+def _wish(data: bytes) -> None:
+    with contextlib.suppress(*grabs.DecodeError):
+        grabs.decode_wish(data)
+
+
+@target("answer", lambda: [grabs.encode(a) for a in (grabs.Ready("run-1"), grabs.Drawn(1, "host", 2),
+                                                     grabs.Failed(1, "value", "no"))])
+def _answer(data: bytes) -> None:
+    with contextlib.suppress(*grabs.DecodeError):
+        grabs.decode_answer(data)
+
+
+@target("window_settings", lambda: [msgspec.json.encode(WindowSettings(640, 480, "title", 7, "image", "scene", 5))])
+def _window_settings(data: bytes) -> None:
+    with contextlib.suppress(*grabs.DecodeError):
+        msgspec.json.decode(data, type=WindowSettings)

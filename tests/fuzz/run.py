@@ -1,0 +1,81 @@
+"""Fuzz one target for as long as you like: `python -m fuzz.run TARGET [ARGUMENTS OF ATHERIS]`, from within tests/.
+
+With atheris (`pip install splatview[fuzz]`) the run is guided by what of our code is reached, and what it finds is
+kept in a folder; without it `--plain SECONDS` mutates the seeds blindly.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from fuzz import SEEDS, TARGETS, load
+from fuzz.damage import mutated
+
+_USAGE = """python -m fuzz.run TARGET --plain SECONDS
+python -m fuzz.run TARGET [CORPUS] [-max_total_time=SECONDS] [...]     with atheris; see its -help=1
+
+targets: {}
+"""
+
+
+def main(arguments: list[str]) -> int:
+    name, rest = (arguments[0] if arguments else ""), arguments[1:]
+    if rest[:1] == ["--plain"]:
+        load()
+    else:
+        try:
+            import atheris
+        except ImportError:
+            atheris = None
+        if atheris is None:
+            load()
+        else:
+            with atheris.instrument_imports(include=["ipc", "splatview", "viewer_app"]):
+                load()
+    if name not in TARGETS:
+        print(_USAGE.format(", ".join(sorted(TARGETS))), end="", file=sys.stderr)
+        return 2
+    if rest[:1] == ["--plain"]:
+        return _plain(name, float(rest[1]) if len(rest) > 1 else 60.0)
+    if atheris is None:
+        print("atheris is not installed: pip install 'splatview[fuzz]' (CPython 3.11 or newer), or run this with "
+              "--plain SECONDS, which does without it", file=sys.stderr)
+        return 2
+    if not [a for a in rest if not a.startswith("-")]:
+        rest = [tempfile.mkdtemp(prefix=f"fuzz-{name}-"), *rest]
+    folder = Path(next(a for a in rest if not a.startswith("-")))
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(SEEDS[name]()):
+        (folder / f"seed-{number}").write_bytes(seed)
+    print(f"corpus: {folder}", file=sys.stderr)
+    atheris.Setup([f"fuzz.run {name}", *rest], TARGETS[name])
+    atheris.Fuzz()
+    return 0
+
+
+def _plain(name: str, seconds: float) -> int:
+    seeds, luck, end, count = SEEDS[name](), random.Random(), time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        data = mutated(seeds, luck)
+        count += 1
+        try:
+            TARGETS[name](data)
+        except Exception:
+            fd, path = tempfile.mkstemp(prefix=f"crash-{name}-")
+            with os.fdopen(fd, "wb") as f:
+                f.write(data)
+            traceback.print_exc()
+            print(f"after {count} inputs; the one that did it: {path}", file=sys.stderr)
+            return 1
+    print(f"{name}: {count} inputs in {seconds:g} s, nothing found")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
