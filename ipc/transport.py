@@ -36,7 +36,7 @@ LIVE_SHARE = 0.2
 """The share of its time that this thread may spend on such copies of one stream: large ones come less often."""
 _TRY_AGAIN = 1.0
 """Seconds after a copy of a live stream failed until the next."""
-_PING_PERIOD = 2.0
+_PING_PERIOD = 1.0  # seconds between two looks whether viewers are there whose processes cannot be watched
 _ANNOUNCE_PERIOD = 0.05
 _BURST = 64
 """Messages taken in one go; after them the thread rests a moment, so that no flood can keep the GIL busy."""
