@@ -1,0 +1,195 @@
+"""Very many publishes: a million without a viewer, 100,000 beside one, 10,000 new tensors. A trainer takes up no more at
+the end than at the beginning, and never waits.
+
+`pytest -s` shows the figures.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from load_programs import READER, VALUES
+from meters import MB, Footprint, footprint, settled
+from nursery import Nursery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from nursery import Child
+    from programs import Processes
+
+FAULTS = str(Path(__file__).resolve().parent)
+SLACK = {"rss": 4 * MB}
+"""By how much anonymous memory may differ between two looks: what the allocator has in hand. A million publishes that
+left 8 bytes each would be twice as much."""
+TOLD = '''
+sys.path.append(sys.argv.pop(1))
+import gc
+from dataclasses import asdict
+from meters import footprint, percentile, waits
+def tell(count, times):
+    "Print what we take up after so many publishes, and how long they took."
+    gc.collect()
+    print(json.dumps({"count": count, "footprint": asdict(footprint()), "waits": waits(), **counters(),
+                      "p50": percentile(times, 0.5) * 1e6, "p99": percentile(times, 0.99) * 1e6,
+                      "objects": len(gc.get_objects())}), flush=True)
+def measure(blocks, size, call):
+    "Publish in blocks, and tell after each; `call` gets the number of the publish, from 1 on."
+    number, clock = 0, time.perf_counter
+    for block in range(blocks):
+        times = []
+        for _ in range(size):
+            number += 1
+            begin = clock()
+            call(number)
+            times.append(clock() - begin)
+        if len(times) > 10_000:
+            times = times[::len(times) // 10_000]
+        tell(number, times)
+    print("done", flush=True)
+number_of = {}
+def value_of(name):
+    "What a stream's next version is filled with: READER looks at that."
+    number_of[name] = number_of.get(name, 0) + 1
+    return number_of[name] % 251
+def looked_at():
+    "Wait until somebody looks at all streams."
+    while not all(s.readers for s in publishing._publisher.streams.values()):
+        time.sleep(0.001)
+'''
+"""Behind VALUES: what counts. The first argument is this folder."""
+
+ALONE = VALUES + TOLD + """
+import numpy as np
+one, many, array = image((48, 64), 7), scene(300, 7), np.zeros((20, 30, 3), np.uint8)
+def call(number):
+    kind = number & 7
+    if kind < 3:
+        splatview.publish(one, "still", step=number)
+    elif kind < 5:
+        splatview.publish(many, "scene", step=number)
+    elif kind < 6:
+        splatview.publish(array, "array")
+    else:
+        splatview.publish(one[:], "fresh")
+measure(10, 100_000, call)
+time.sleep(1000)
+"""
+
+BESIDE = VALUES + TOLD + """
+still, splats = image((48, 64), 0), scene(300, 0)
+def call(number):
+    if number & 1:
+        still.fill_(value_of("still"))
+        splatview.publish(still, "still", step=number_of["still"])
+    else:
+        value = value_of("scene")
+        for t in splats.values():
+            t.fill_(value)
+        splatview.publish(splats, "scene", step=number_of["scene"])
+call(1)
+call(2)
+looked_at()
+measure(10, 10_000, call)
+time.sleep(1000)
+"""
+
+FRESH = VALUES + TOLD + """
+def call(number):
+    if number % 3:
+        splatview.publish(image((8 + number % 97, 8 + number % 89), value_of("picture")), "picture")
+    else:
+        splatview.publish(torch.full((8 + number % 61, 70), float(value_of("grey"))), "grey")
+    splatview.publish(scene(number % 1009, value_of("scene")), "scene", step=number_of["scene"])
+for number in range(1, 1010):  # the largest of all is among them
+    call(number)
+looked_at()
+measure(10, 1000, call)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture(scope="module")
+def nursery(lasting: Processes) -> Iterator[Nursery]:
+    with Nursery(lasting) as n:
+        yield n
+
+
+def told(trainer: Child) -> Iterator[dict[str, Any]]:
+    """What a trainer tells, one after the other, until it is done."""
+    while (line := trainer.line()) != "done":
+        assert line, f"the trainer ended with {trainer.wait()}"
+        found = json.loads(line)
+        found["footprint"] = Footprint(**found["footprint"])
+        yield found
+
+
+def shown(what: str, told: list[dict[str, Any]]) -> None:
+    """Print the figures."""
+    print(f"\n{what}")
+    for t in told:
+        f = t["footprint"]
+        print(f"  {t['count']:>9,}: {f.rss / MB:.1f} MB, {f.descriptors} descriptors, {f.threads} threads, "
+              f"{f.segments} segments of {f.segment_bytes / MB:.1f} MB, {t['waits']} waits, {t['copies']:,} copies, "
+              f"{t['objects']:,} objects; a publish {t['p50']:.1f} us, p99 {t['p99']:.1f} us")
+
+
+def steady(told: list[dict[str, Any]], **slack: int) -> None:
+    """Assert that a trainer takes up at no time more than after the first of its blocks."""
+    first = told[0]
+    for later in told[1:]:
+        assert later["footprint"].over(first["footprint"], **{**SLACK, **slack}) == {}, later["count"]
+        assert later["objects"] <= first["objects"] + 200, later["count"]
+        assert later["faults"] == 0
+
+
+def last_seen(reader: Child, **versions: int) -> dict[str, int]:
+    """Wait until a READER has seen these versions; all that it has seen."""
+    while True:
+        line = reader.line()
+        assert line, f"the viewer ended with {reader.wait()}"
+        seen = {name: int(version) for name, version in (part.split("=") for part in line.split()[1:])}
+        if all(seen.get(name, 0) >= version for name, version in versions.items()):
+            return seen
+
+
+def test_a_million_publishes_without_a_viewer(nursery: Nursery) -> None:
+    trainer = nursery.start(ALONE, FAULTS)
+    blocks = list(told(trainer))
+    shown("without a viewer", blocks)
+    assert blocks[-1]["count"] == 1_000_000
+    steady(blocks)
+    assert blocks[-1]["copies"] == 0
+    assert blocks[0]["footprint"].segments == 2  # the board and the leases
+    assert blocks[-1]["waits"] - blocks[0]["waits"] < 1000  # of 900,000
+
+
+def test_a_hundred_thousand_publishes_beside_a_viewer(nursery: Nursery, wait_until: Callable[..., Any]) -> None:
+    trainer, reader = nursery.start(BESIDE, FAULTS), nursery.start(READER)
+    blocks, of_reader = [], []
+    for block in told(trainer):
+        blocks.append(block)
+        of_reader.append(footprint(reader.pid))
+    shown("beside a viewer", blocks)
+    assert blocks[-1]["count"] == 100_000
+    steady(blocks, segments=2, segment_bytes=8 * MB)  # a ring gets more slots while it is read
+    assert blocks[-1]["copies"] >= 99_000  # else it would be another test
+    assert blocks[-1]["waits"] - blocks[0]["waits"] < 9000  # of 90,000: now and then for the GIL, never for a viewer
+    assert last_seen(reader, still=50_001, scene=50_001) == {"still": 50_001, "scene": 50_001}
+    settled(of_reader[0], wait_until, reader.pid, rss=8 * MB, segment_bytes=8 * MB)
+
+
+def test_ten_thousand_new_tensors_of_new_shapes(nursery: Nursery, wait_until: Callable[..., Any]) -> None:
+    trainer, reader = nursery.start(FRESH, FAULTS), nursery.start(READER)
+    blocks, of_reader = [], []
+    for block in told(trainer):
+        blocks.append(block)
+        of_reader.append(footprint(reader.pid))
+    shown("new tensors of new shapes", blocks)
+    assert blocks[-1]["count"] == 10_000
+    steady(blocks, segment_bytes=8 * MB)
+    last_seen(reader, picture=6667 + 673, scene=11_009)
+    settled(of_reader[0], wait_until, reader.pid, rss=8 * MB, segment_bytes=8 * MB)
