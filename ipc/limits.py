@@ -14,6 +14,8 @@ MAX_MESSAGE = 256 * 1024
 MAX_TENSORS = 16
 """Tensors that travel together as one frame."""
 MAX_DIMS = 4
+MAX_SHARDS = 64
+"""Parts of one scene, each published by a process of its own."""
 MAX_EXTENT = 1 << 40
 """Elements along one dimension."""
 MAX_META = 32

@@ -30,6 +30,8 @@ Way = Literal["ring", "device-ring", "in-place", "host"]
 Gpu = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 """A GPU's UUID."""
 Bytes = Annotated[int, Meta(ge=0, le=limits.MAX_SEGMENT)]
+Shard = tuple[Annotated[int, Meta(ge=0, lt=limits.MAX_SHARDS)], Annotated[int, Meta(ge=1, le=limits.MAX_SHARDS)]]
+"""A rank, and how many there are."""
 Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
 MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
 
@@ -133,6 +135,14 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of kind overlay: the name of the stream that it is drawn over; of kind cameras: of that which it is a part of."""
     over_run: Annotated[str, Meta(max_length=64)] = ""
     """The id of the run which publishes that stream; "": this run if it has one of the name, otherwise any."""
+    shard: Shard | None = None
+    """Which part of a scene this is, where each rank of a training publishes its own; None: a scene of its own."""
+    group: Annotated[str, Meta(pattern=r"\A([0-9a-f]{16})?\Z")] = ""
+    """The same for the parts of one scene: those of one name and one number of ranks belong together."""
+
+    def __post_init__(self) -> None:
+        if self.shard is not None and self.shard[0] >= self.shard[1]:
+            raise ValueError(f"rank {self.shard[0]} of {self.shard[1]}")
 
 
 class ViewerInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

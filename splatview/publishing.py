@@ -49,7 +49,7 @@ _default_names: dict[type, str] = {}
 
 
 def publish(value: Any, name: str | None = None, *, kind: str | None = None, copy: bool | None = None,
-            live: bool | None = None, **meta: Any) -> None:
+            live: bool | None = None, shard: tuple[int, int] | None = None, **meta: Any) -> None:
     """Show a value in every viewer that looks at this process, and go on at once.
 
     value: an image, (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 in 0..255 or float16, bfloat16, float32 in [0, 1];
@@ -68,6 +68,10 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         are copied. Parameters that an optimizer steps in place can therefore tear: some Gaussians of one step, some
         of the next. CPU tensors are always copied.
     live: True: viewers follow changes made in place between two calls (they may see one half done).
+    shard: (rank, world) of a scene whose Gaussians are spread over the processes of a training, each of which calls
+        this with its own part and the same name: viewers show one scene. 0 <= rank < world <= 64. No rank asks or
+        awaits another: they are known to belong together by what their launcher (torchrun, SLURM, mpirun) told them,
+        or else by the process that started them, or by the variable SPLATVIEW_GROUP where it is set.
     meta: shown beside the picture: bool, int, float, str, or up to 16 floats. For Gaussians `activated` (True: scales
         and opacities went through exp and sigmoid; False: they did not; left out: told by the names),
         `sh_degree` (the degree in use) and `antialiased` steer the drawing; for images `layout` ("HWC" or "CHW").
@@ -88,8 +92,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         tally = entry.tally
         if tally.steady is not None and type(value) is entry.type and tally.pass_over(value, meta):
             return
-    wishes = ((kind, copy, live, meta.get("activated"), meta.get("layout")) if meta
-              else (kind, copy, live, None, None))
+    wishes = ((kind, copy, live, shard, meta.get("activated"), meta.get("layout")) if meta
+              else (kind, copy, live, shard, None, None))
     if entry is not None and entry.wishes == wishes:
         if meta:
             meta = checked(meta)
@@ -177,10 +181,14 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
 
     if disabled():
         return
-    kind, copy, live, *_ = wishes
+    kind, copy, live, shard, *_ = wishes
     check_name(name)
+    part, group = (None, "") if shard is None else _shard(shard)
     meta = checked(meta)
     form = recognised(value, kind, meta)
+    if part is not None and form.kind != "gaussians":
+        raise TypeError(f"shard={part}: {form.kind} {name!r} cannot be put together from parts, only Gaussians can; "
+                        f"leave shard out: each rank's {form.kind} is a stream of its own")
     foreign: Foreign | None = getattr(form, "foreign", None)
     tensors = None if foreign is not None and foreign.fleeting else collected(form, value, repr(name))
     if copy is False and form.device == "cpu":
@@ -191,6 +199,8 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
         if publisher is None:
             return
         stream = publisher.stream(name, form.kind)
+        if part is not None or stream.shard is not None:
+            stream.be_shard(part, group)
         try:
             stream.describe(form, copy, bool(live))
         except Exception as e:
@@ -208,6 +218,13 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
         stream.publish((tensors, meta))
         if entry.foreign is not None:
             _published(entry.foreign, tensors)
+
+
+def _shard(shard: Any) -> tuple[tuple[int, int], str]:
+    """What a caller said of this process's part of a scene, and which other processes' parts it belongs to."""
+    from splatview.sharding import checked_shard, group_of_this_process
+
+    return checked_shard(shard), group_of_this_process()
 
 
 def renewed(name: str) -> None:
