@@ -53,7 +53,7 @@ def _bound(family: int, address: tuple) -> socket.socket:
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
         made.bind(address)
-        made.listen(128)
+        made.listen(512)  # who comes is let in at a pace
         made.setblocking(False)
     except BaseException:
         made.close()

@@ -186,18 +186,18 @@ class Connection:
         while True:
             received = await self._socket.receive()
             now = self._heard = time.monotonic()
-            if received.type is WSMsgType.PING:
-                await self._socket.pong(received.data)
-            if received.type in (WSMsgType.PING, WSMsgType.PONG):
-                continue
             if received.type is WSMsgType.BINARY:
                 return self._end(1008, "a page sends text, not bytes")
-            if received.type is not WSMsgType.TEXT:
+            if received.type not in (WSMsgType.TEXT, WSMsgType.PING, WSMsgType.PONG):
                 return None  # it has closed, or broke the rules of WebSockets
             self._credit = min(self._credit + (now - before) * MAX_RATE, MAX_RATE * PATIENCE) - 1
             before = now
             if self._credit < 0:
                 return self._end(1008, f"more than {MAX_RATE} messages a second")
+            if received.type is not WSMsgType.TEXT:
+                if received.type is WSMsgType.PING:
+                    await self._socket.pong(received.data)
+                continue
             try:
                 message = m.parse(received.data)
             except m.MessageError as e:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.helpers import content_disposition_header
 
 from viewer_app.web.connection import Upload
+from viewer_app.web.door import visit_of
 from viewer_app.web.uploads import STALL, Refused, Uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -41,8 +43,9 @@ class Files:
         size = request.content_length
         if size is None:
             raise Refused(411, "A file comes with its size, in Content-Length")
-        path = await self.uploads.take(request.content, request.query.get("name", ""), size,
-                                       lambda: not connection.closed)
+        with _of_use(request):
+            path = await self.uploads.take(request.content, request.query.get("name", ""), size,
+                                           lambda: not connection.closed)
         if not connection.hand_in(Upload(path, self.uploads.remove)):
             self.uploads.remove(path)
             raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
@@ -53,6 +56,10 @@ class Files:
         path = next((p for c in self._connections() if (p := c.offered(key)) is not None), None)
         if path is None:
             raise Refused(404, "This file was taken already, or is not offered any more")
+        with _of_use(request):
+            return await self._sent(request, path, headers)
+
+    async def _sent(self, request: web.BaseRequest, path: Path, headers: dict[str, str]) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         try:
             file, size = await loop.run_in_executor(None, _open, path)
@@ -81,6 +88,19 @@ class Files:
     def close(self) -> None:
         """Remove what pages have sent. Idempotent."""
         self.uploads.close()
+
+
+@contextmanager
+def _of_use(request: web.BaseRequest) -> Iterator[None]:
+    """While a file goes over it, a connection gives way to no other and is read as fast as it comes."""
+    visit = visit_of(request)
+    visit.settled = True
+    visit.unmetered(True)
+    try:
+        yield
+    finally:
+        visit.settled = False
+        visit.unmetered(False)
 
 
 def _open(path: Path) -> tuple[BinaryIO, int]:

@@ -26,6 +26,7 @@ from viewer_app.web import guard
 from viewer_app.web import messages as m
 from viewer_app.web._listen import listen
 from viewer_app.web.connection import Connection
+from viewer_app.web.door import Door, Turns, visit_of
 from viewer_app.web.files import Files
 from viewer_app.web.uploads import MAX_FILE, Refused
 
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 MAX_CLIENTS = 32
 """Pages connected at a time."""
-MAX_SOCKETS = 256
-"""Connections of any kind at a time; one more is dropped."""
+PAGES_AT_ONCE, PAGES_PER_SECOND = MAX_CLIENTS, 4
+"""Pages that arrive: so many in no time, and so many a second for long. Each has a screen made for it."""
 HELLO_WITHIN = 5.0
 """Seconds that a page has to say hello."""
 _CLOSING = 1.2
@@ -89,6 +90,7 @@ class WebServer:
         self._assets = _assets()
         self._rules = guard.rules_for(host, token)
         self._arrived: deque[Connection] = deque()
+        self._pages = Turns(PAGES_AT_ONCE, PAGES_PER_SECOND)
         self._serving: dict[asyncio.Task[Any], Connection | None] = {}
         self._files = Files(lambda: [c for c in self._serving.values() if c is not None])
         self._socket = listen(host, port)
@@ -108,7 +110,9 @@ class WebServer:
         """Pages that have said hello since the last call."""
         new = []
         while self._arrived:
-            new.append(self._arrived.popleft())
+            connection = self._arrived.popleft()
+            if not connection.closed:  # nothing is made for a page that has left since
+                new.append(connection)
         return new
 
     def close(self) -> None:
@@ -139,11 +143,15 @@ class WebServer:
     async def _serve(self, bound: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        http = _Server(self._answer, access_log=None, keepalive_timeout=15, lingering_time=1, auto_decompress=False)
-        server = await self._loop.create_server(http, sock=bound)
+        http = Door(self._answer, access_log=None, keepalive_timeout=15, lingering_time=1, auto_decompress=False)
+        serving = asyncio.ensure_future(http.serve(bound))
         self._started.set()
-        await self._stop.wait()
-        server.close()
+        stopped = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        serving.cancel()
+        await asyncio.wait((serving, stopped))
+        bound.close()
         for connection in filter(None, self._serving.values()):
             connection.close("the viewer has ended", 1001)
         if self._serving:
@@ -202,12 +210,13 @@ class WebServer:
         await response.prepare(request)
         task = asyncio.current_task()
         assert task is not None
-        full = len(self._serving) >= MAX_CLIENTS
         self._serving[task] = None
         try:
-            if full:
-                await self._refuse(response, f"{MAX_CLIENTS} pages show this viewer already: close one", True)
-            elif (hello := await self._hello(response)) is not None:
+            hello = await self._hello(response)
+            if hello is not None and (reason := await self._no_room()):
+                await self._refuse(response, reason, True)
+            elif hello is not None:
+                visit_of(request).settled = True
                 await self._connected(response, hello, _peer(request), task)
         finally:
             self._serving.pop(task)
@@ -215,6 +224,15 @@ class WebServer:
             if request.transport is not None:
                 request.transport.abort()  # what it has not read by now is not waited for
         return response
+
+    async def _no_room(self) -> str:
+        """Why a page that has said hello cannot stay; "" where it can."""
+        for first in (True, False):
+            if sum(c is not None for c in self._serving.values()) >= MAX_CLIENTS:
+                return f"{MAX_CLIENTS} pages show this viewer already: close one"
+            if first and not await self._pages.taken(HELLO_WITHIN):
+                return "more pages come than this viewer can let in"
+        return ""
 
     async def _hello(self, response: web.WebSocketResponse) -> m.Hello | None:
         """What the page says first, or None where the connection ends before."""
@@ -256,15 +274,6 @@ class WebServer:
     async def _refuse(self, response: web.WebSocketResponse, reason: str, again: bool) -> None:
         await _soon(response.send_str(m.encode(m.Refused(reason, again))))
         await _soon(response.close(code=1013 if again else 1008, message=_reason(reason)))
-
-
-class _Server(web.Server):
-    """Drops a connection too many."""
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        if len(self.connections) > MAX_SOCKETS:
-            transport.abort()
 
 
 async def _soon(work: Coroutine[Any, Any, object]) -> None:

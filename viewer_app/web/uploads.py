@@ -31,7 +31,8 @@ AT_ONCE = 2
 SPARE = 512 * 1024**2
 """Bytes of the disk that are left to others."""
 STALL = 20.0
-"""Seconds without a byte after which a file does not come any more."""
+"""Seconds without LEAST bytes after which a file does not come any more."""
+LEAST = 20_000
 _BLOCK = 1024**2
 _PREFIX = "splatview-files-"
 _LOCK = "lock"
@@ -96,19 +97,24 @@ class Uploads:
     async def _write(self, content: StreamReader, path: Path, file: BinaryIO, size: int,
                      wanted: Callable[[], bool]) -> None:
         loop, come, block, ended = asyncio.get_running_loop(), 0, bytearray(), False
+        until, read = loop.time() + STALL, 0
         while not ended:
             try:
-                chunk = await asyncio.wait_for(content.readany(), STALL)
+                chunk = await asyncio.wait_for(content.readany(), max(until - loop.time(), 0.001))
             except (asyncio.TimeoutError, TimeoutError):
-                raise Refused(408, f"{path.name}: nothing came for {STALL:g} s") from None
+                raise Refused(408, f"{path.name}: hardly anything came for {STALL:g} s") from None
             except OSError:
                 raise Refused(400, f"{path.name} did not come as a whole") from None
             except Exception as e:  # what is no HTTP any more
                 raise Refused(400, f"{path.name} did not come as a whole: {e}") from None
-            ended = not chunk
+            ended, read = not chunk, read + len(chunk)
+            if read >= LEAST:
+                until, read = loop.time() + STALL, 0
             block += chunk
             if block and (ended or len(block) >= _BLOCK):
+                begin = loop.time()
                 await _finished(loop.run_in_executor(None, file.write, block))
+                until += loop.time() - begin  # which is not the page's fault
                 come, block = come + len(block), bytearray()
                 with self._lock:
                     if path in self._coming:
