@@ -48,7 +48,11 @@ class Board:
 
     def __init__(self) -> None:
         self.segment = Segment(_SIZE, "board")
-        self.lease_segment = Segment(_LEASES, "leases")
+        try:
+            self.lease_segment = Segment(_LEASES, "leases")
+        except BaseException:
+            self.segment.close()
+            raise
         self.words = memoryview(self.segment.map).cast("Q")
         """A stream adds to the word COPIES for each frame that it brought to viewers."""
         self.paused_by = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -41,12 +42,12 @@ class Publisher:
         self._on_fault = on_fault
         self._lock = threading.Lock()
         self.folder = create_run(name or _script_name(), self.pid, time.time(), hidden)
-        try:
+        with contextlib.ExitStack() as undoing:
+            undoing.callback(self.folder.remove)
             self.board = Board()
+            undoing.callback(self.board.close)
             self._helper = Helper(self.folder, self.board, self.streams, self.fault, self._asked)
-        except BaseException:
-            self.folder.remove()
-            raise
+            undoing.pop_all()
         _open_publishers.append(self)
 
     @property

@@ -2,21 +2,28 @@
 
 Each run has a folder in the runtime folder, with a description (`run.json`), a socket and a lock that the trainer
 holds as long as it lives. The lock is the only sign of life: the kernel gives it back however a process ends, and
-nothing else (a process id that was used again, a clock set back) can be mistaken for it.
+nothing else (a process id that was used again, a clock set back) can be mistaken for it. Who follows a run keeps its
+lock open, and so knows that it lives even where its folder was taken away.
+
+What is removed is known to be ours: folders that are called as a run's and hold nothing but what a run's holds. The
+runtime folder may be any folder that people name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import re
 import secrets
-import shutil
 import stat
+import threading
 import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -24,11 +31,21 @@ from msgspec import Meta
 from ipc import limits
 from ipc.errors import RuntimeFolderError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SOCKET_PATH_MAX = 107
 """Bytes that a UNIX socket's path may have (sun_path on Linux)."""
 MAX_DESCRIPTION = 64 * 1024
 """Bytes of a description."""
 _SOCKET, _LOCK, _DESCRIPTION = "socket", "lock", "run.json"
+_CONTENTS = {_DESCRIPTION, _SOCKET, "descriptors", _LOCK}
+"""All that a run's folder may hold: what lies beside it was not made by us."""
+_FOLDER = re.compile(r"\.?[A-Za-z0-9._-]{1,40}-[0-9]{1,10}-[0-9a-f]{4}")
+_TAKEN = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.EAGAIN)
+"""What comes of a name that is taken, or of a folder that was cleared away while it was made."""
+_TRIES = 5
+"""How often another name is tried then."""
 _MAKING = 10.0
 """Seconds after which something hidden, which is being made, counts as left behind."""
 _Described = TypeVar("_Described", bound=msgspec.Struct)
@@ -71,24 +88,86 @@ class RunFolder:
         """Whether the trainer still holds its lock."""
         return held(self.path / _LOCK)
 
+    def watch(self) -> RunWatch:
+        return RunWatch(self.path / _LOCK)
+
+
+class RunWatch:
+    """Tells whether a run lives, also when its folder is not where it was: its lock, kept open."""
+
+    def __init__(self, lock: Path):
+        self._lock = lock
+        self._fd = _opened(lock)
+
+    def alive(self) -> bool:
+        return self._fd >= 0 and _is_locked(self._fd)
+
+    def renew(self) -> None:
+        """Take the lock that lies there now: a run whose folder was taken away has made another one."""
+        try:
+            there, known = os.lstat(self._lock), os.fstat(self._fd) if self._fd >= 0 else None
+        except OSError:
+            return
+        if known is None or (there.st_dev, there.st_ino) != (known.st_dev, known.st_ino):
+            self.close()
+            self._fd = _opened(self._lock)
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
 
 class OwnedRunFolder(RunFolder):
     """The folder of this process's own run."""
 
     def __init__(self, path: Path, description: Description, lock_fd: int):
         super().__init__(path, description)
-        object.__setattr__(self, "_lock_fd", lock_fd)
+        self.__dict__.update(_lock_fd=lock_fd, _before=-1)
 
     def abandon(self) -> None:
-        """In a forked child: let go of the lock, which the kernel would otherwise keep for the parent's run."""
-        with contextlib.suppress(OSError):
-            os.close(self.__dict__["_lock_fd"])
+        """In a forked child, where the kernel would otherwise keep the lock for the parent's run: let go of it."""
+        for name in ("_lock_fd", "_before"):
+            _let_go(self.__dict__[name])
+            self.__dict__[name] = -1
+
+    @property
+    def in_place(self) -> bool:
+        """Whether viewers find the run: its folder lies where they look, with its lock and its socket in it."""
+        try:
+            known, there = os.fstat(self.__dict__["_lock_fd"]), os.lstat(self.path / _LOCK)
+            return ((known.st_dev, known.st_ino) == (there.st_dev, there.st_ino)
+                    and stat.S_ISSOCK(os.lstat(self.path / _SOCKET).st_mode)
+                    and stat.S_ISREG(os.lstat(self.path / _DESCRIPTION).st_mode))
+        except OSError:
+            return False
+
+    def restore(self, furnish: Callable[[Path], None]) -> None:
+        """Make the folder again, under its name, where it was taken away; `furnish` puts the sockets into it before
+        anyone sees it. Who follows the run by the lock before goes on doing so until the next time.
+
+        Raises RuntimeFolderError.
+        """
+        root = _usable(self.path.parent, "it is needed again as it was")
+        if not held(self.path / _LOCK) or self._holds(self.path):
+            _remove(self.path, dead=False)
+        fd = _make(root, self.path.name, self.description, furnish)
+        _let_go(self.__dict__["_before"])
+        self.__dict__.update(_before=self.__dict__["_lock_fd"], _lock_fd=fd)
+
+    def _holds(self, path: Path) -> bool:
+        try:
+            known, there = os.fstat(self.__dict__["_lock_fd"]), os.lstat(path / _LOCK)
+        except OSError:
+            return False
+        return (known.st_dev, known.st_ino) == (there.st_dev, there.st_ino)
 
     def remove(self) -> None:
-        """Take the folder away and give the lock back. Idempotent."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Take the folder away, if it is this one that lies there, and give the lock back. Idempotent."""
+        if self._holds(self.path):
+            _remove(self.path, dead=False)
         self.abandon()
-        object.__setattr__(self, "_lock_fd", -1)
 
 
 def runtime_folder() -> Path:
@@ -130,22 +209,54 @@ def create_run(name: str, pid: int, started: float, hidden: bool = False) -> Own
 
     Raises RuntimeFolderError.
     """
-    root = runtime_folder()
-    remove_stale(root)
-    run_id = f"{_slug(name)}-{pid}-{secrets.token_hex(2)}"
+    remove_stale(runtime_folder())
+    for left in reversed(range(_TRIES)):
+        root = runtime_folder()
+        run_id = f"{_slug(name)}-{pid}-{secrets.token_hex(2)}"
+        description = Description(limits.PROTOCOL, run_id, name[: limits.MAX_NAME], pid, started, hidden)
+        try:
+            return OwnedRunFolder(root / run_id, description, _make(root, run_id, description))
+        except RuntimeFolderError as e:
+            if not left or e.__cause__ is None:
+                raise
+    raise AssertionError
+
+
+def _make(root: Path, run_id: str, description: Description,
+          furnish: Callable[[Path], None] = lambda _: None) -> int:
+    """Make a run's folder; the descriptor of its lock, which is held before anyone can see it.
+
+    Raises RuntimeFolderError, with a cause where another name may do.
+    """
     making, final = root / f".{run_id}", root / run_id
-    description = Description(limits.PROTOCOL, run_id, name[: limits.MAX_NAME], pid, started, hidden)
-    try:
-        making.mkdir(mode=0o700)
-        fd = os.open(making / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        (making / _DESCRIPTION).write_bytes(msgspec.json.encode(description))
-        making.rename(final)
-    except OSError as e:
-        shutil.rmtree(making, ignore_errors=True)
-        raise RuntimeFolderError(f"runtime folder {root}: {e.strerror}; "
-                                 "set SPLATVIEW_RUNTIME_DIR to a folder you can write") from None
-    return OwnedRunFolder(final, description, fd)
+    fd, made = -1, False
+    with _forking:
+        try:
+            making.mkdir(mode=0o700)
+            made = True
+            fd = os.open(making / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            _locks.add(fd)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write(making / _DESCRIPTION, msgspec.json.encode(description))
+            furnish(making)
+            if os.path.lexists(final):  # an empty folder would be replaced
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            making.rename(final)
+        except BaseException as e:
+            if made:
+                _remove(making, dead=False)
+            _let_go(fd)
+            if isinstance(e, OSError):
+                raise RuntimeFolderError(f"runtime folder {root}: {e.strerror}; set SPLATVIEW_RUNTIME_DIR to a folder "
+                                         "you can write") from (e if e.errno in _TAKEN else None)
+            raise
+    return fd
+
+
+def _write(path: Path, content: bytes) -> None:
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with open(fd, "wb") as f:
+        f.write(content)
 
 
 def list_runs(root: Path) -> list[RunFolder]:
@@ -159,13 +270,32 @@ def list_runs(root: Path) -> list[RunFolder]:
 
 
 def remove_stale(root: Path) -> int:
-    """Remove the folders of dead runs; how many there were."""
-    count = 0
-    for path in _folders(root, hidden=True):
-        if not being_made(path) and not held(path / _LOCK):
-            shutil.rmtree(path, ignore_errors=True)
-            count += 1
-    return count
+    """Remove the folders of dead runs; how many there were. Folders that are no runs' stay as they are."""
+    return sum(_remove(path) for path in _folders(root, hidden=True)
+               if _FOLDER.fullmatch(path.name) and not being_made(path) and not held(path / _LOCK))
+
+
+def _remove(path: Path, dead: bool = True) -> bool:
+    """Remove a run's folder; whether it is gone. What holds anything else is none. `dead`: not if somebody holds its
+    lock meanwhile."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        with os.scandir(fd) as entries:
+            names = {entry.name for entry in islice(entries, len(_CONTENTS) + 1)}
+        if not names <= _CONTENTS or (dead and held(path / _LOCK)):
+            return False
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # others clear away as well
+                os.unlink(name, dir_fd=fd)
+        path.rmdir()
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def _folders(root: Path, hidden: bool = False) -> list[Path]:
@@ -202,20 +332,58 @@ def being_made(path: Path) -> bool:
 
 def held(lock: Path) -> bool:
     """Whether somebody holds this lock. Asked for shared, so that two who ask do not take each other for its holder."""
-    try:
-        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+    fd = _opened(lock)
+    if fd < 0:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
+        return _is_locked(fd)
     finally:
         os.close(fd)
+
+
+def _opened(lock: Path) -> int:
+    """A descriptor of a lock, or -1."""
+    try:
+        return os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return -1
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
 
 
 def _slug(name: str) -> str:
     """A run's name as the start of a folder name: letters, digits, '._-', at most 40 of them."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)[:40].strip(".-")
     return kept or "run"
+
+
+_locks: set[int] = set()
+"""Descriptors of the locks that this process holds."""
+_forking = threading.RLock()
+"""Held while a lock is being taken: no fork comes between, which would keep it for a child that does not know."""
+
+
+def _let_go(fd: int) -> None:
+    """Close a lock, unless a fork has done so. Idempotent."""
+    if fd in _locks:
+        _locks.discard(fd)
+        os.close(fd)
+
+
+def _after_fork_in_child() -> None:
+    """Runs are the parent's: the kernel would keep their locks as long as any process has them open."""
+    global _forking
+    _forking = threading.RLock()
+    for fd in list(_locks):
+        _let_go(fd)
+
+
+os.register_at_fork(before=lambda: _forking.acquire(), after_in_parent=lambda: _forking.release(),
+                    after_in_child=_after_fork_in_child)

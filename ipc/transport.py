@@ -1,8 +1,9 @@
 """The helper thread of a trainer: it alone owns the socket, and sleeps until a viewer says something.
 
 It wakes for a hello, an open, a release, a pause, a viewer's death, a request for descriptors, a version that is asked
-for while the trainer is at something else, or a change of the streams, and every few seconds while tensors are shared
-in place; never per frame. For a live stream whose tensors have to be copied it looks at them `LIVE_PERIOD` apart.
+for while the trainer is at something else, or a change of the streams; every few seconds to look at the run's folder
+and at tensors that are shared in place; never per frame. For a live stream whose tensors have to be copied it looks at
+them `LIVE_PERIOD` apart.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from ipc import limits, messages
-from ipc.descriptors import Server
+from ipc.door import Door
+from ipc.errors import SharingError
+from ipc.sockets import open_context, socket_options
 from ipc.ways import NotYet
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
     from ipc.board import Board
     from ipc.messages import Ref
-    from ipc.runs import RunFolder
+    from ipc.runs import OwnedRunFolder
     from ipc.stream import Stream
 
 GRACE = 0.1
@@ -41,14 +44,6 @@ _ANNOUNCE_PERIOD = 0.05
 _BURST = 64
 """Messages taken in one go; after them the thread rests a moment, so that no flood can keep the GIL busy."""
 _REST = 0.01
-
-
-def socket_options(socket: zmq.Socket) -> None:
-    """What every socket here needs: no lingering at exit, short queues, no large messages."""
-    socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.SNDHWM, 64)
-    socket.setsockopt(zmq.RCVHWM, 256)
-    socket.setsockopt(zmq.MAXMSGSIZE, limits.MAX_MESSAGE)
 
 
 @dataclass
@@ -76,10 +71,10 @@ class _Viewer:
 class Helper:
     """Answers viewers on behalf of a run."""
 
-    def __init__(self, folder: RunFolder, board: Board, streams: dict[str, Stream],
+    def __init__(self, folder: OwnedRunFolder, board: Board, streams: dict[str, Stream],
                  fault: Callable[[BaseException], None], asked: Callable[[Stream, Any], None] = lambda *_: None):
         """`streams` is the run's own dictionary, read at each turn; `fault` hears of what goes wrong, `asked` of what
-        viewers want of a stream (`messages.Snapshot`, `messages.Photos`)."""
+        viewers want of a stream (`messages.Snapshot`, `messages.Photos`). Raises SharingError."""
         self._pid = folder.description.pid
         self._board = board
         self._streams = streams
@@ -93,17 +88,24 @@ class Helper:
         """Streams that someone opened: when to look whether they are behind, and their version at the last look."""
         self._next_ping = 0.0
         self._last_announce = 0.0
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if hasattr(os, "eventfd") else -1
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
-        socket_options(self._socket)
-        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        address, self._folder_fd = folder.endpoint()
-        self._socket.bind(address)
-        self._server = Server(folder.path)
         self._thread = threading.Thread(target=self._run, name="splatview", daemon=True)
-        self._thread.start()
+        try:
+            with contextlib.ExitStack() as held:
+                self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+                held.callback(os.close, self._wake)
+                context = open_context()
+                held.callback(context.term)
+                self._socket = context.socket(zmq.ROUTER)
+                held.callback(self._socket.close, 0)
+                socket_options(self._socket)
+                self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+                self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+                self._door = Door(folder, self._socket)
+                held.callback(self._door.close)
+                self._thread.start()
+                self._held = held.pop_all()
+        except (zmq.ZMQError, OSError, RuntimeError) as e:
+            raise SharingError(f"viewers cannot be answered: {e}") from None
 
     def announce(self) -> None:
         """Tell the viewers soon what streams there are. Any thread may call it."""
@@ -124,12 +126,7 @@ class Helper:
         self._thread.join(timeout=0.5)
         if self._thread.is_alive():
             return False
-        self._socket.close(0)
-        self._context.term()
-        self._server.close()
-        os.close(self._wake)
-        if self._folder_fd >= 0:
-            os.close(self._folder_fd)
+        self._held.close()
         return True
 
     def _poke(self) -> None:
@@ -140,6 +137,7 @@ class Helper:
         while not self._closing:
             try:
                 self._wait()
+                self._door.look()
                 self._take_messages()
                 self._look_at_streams()
                 self._serve_late_viewers()
@@ -163,7 +161,7 @@ class Helper:
         for viewer in self._viewers.values():
             if viewer.pidfd >= 0:
                 poller.register(viewer.pidfd, zmq.POLLIN)
-        serving = self._server.fds()
+        serving = self._door.server.fds()
         for fd in serving:
             poller.register(fd, zmq.POLLIN)
         ready = dict(poller.poll(self._timeout()))
@@ -173,24 +171,24 @@ class Helper:
         for viewer in list(self._viewers.values()):
             if viewer.pidfd in ready:
                 self._forget(viewer)
-        if len(serving) > 1 or serving[0] in ready:
-            self._server.serve()
+        if any(fd in ready for fd in serving) or len(serving) > 1:
+            self._door.server.serve()
         if any(v.pidfd < 0 for v in self._viewers.values()) and time.monotonic() >= self._next_ping:
             self._next_ping = time.monotonic() + _PING_PERIOD
             for viewer in list(self._viewers.values()):
                 self._send(viewer, messages.Ping())
 
-    def _timeout(self) -> int | None:
-        """Milliseconds until something is due; None: sleep until called."""
-        due = [when for when, _ in self._deadlines.values()]
+    def _timeout(self) -> int:
+        """Milliseconds until something is due."""
+        due = [self._door.due(), *(when for when, _ in self._deadlines.values())]
         due += [when for s in list(self._streams.values()) if (when := s.due()) is not None]
-        if (when := self._server.due()) is not None:
+        if (when := self._door.server.due()) is not None:
             due.append(when)
         if any(v.pidfd < 0 for v in self._viewers.values()):
             due.append(self._next_ping)
         if self._changed.is_set() and self._viewers:
             due.append(self._last_announce + _ANNOUNCE_PERIOD)
-        return max(0, int((min(due) - time.monotonic()) * 1000) + 1) if due else None
+        return max(0, int((min(due) - time.monotonic()) * 1000) + 1)
 
     def _take_messages(self) -> None:
         for _ in range(_BURST):

@@ -96,7 +96,7 @@ time.sleep(60)
 
 def test_a_folder_that_is_being_made_is_left_alone(runtime_dir: Path) -> None:
     runtime_folder()
-    hidden = runtime_dir / ".half-made"
+    hidden = runtime_dir / ".made-1234-abcd"
     hidden.mkdir()
     assert remove_stale(runtime_dir) == 0
     os.utime(hidden, (time.time() - 60, time.time() - 60))
