@@ -1,5 +1,5 @@
-"""Very many publishes: a million without a viewer, 100,000 beside one, 10,000 new tensors. A trainer takes up no more at
-the end than at the beginning, and never waits.
+"""Very many publishes: a million without a viewer, 100,000 beside one, 10,000 new tensors. A trainer takes up no more
+at the end than at the beginning, and never waits.
 
 `pytest -s` shows the figures.
 """
