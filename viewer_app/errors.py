@@ -9,9 +9,24 @@ ViewerError
 └── RendererError   a renderer cannot run here, or failed
 """
 
+from __future__ import annotations
+
+_MOST = 3000
+"""Characters of a message: it may repeat what a damaged file says, and stands in a panel."""
+
 
 class ViewerError(Exception):
-    """Base of everything the viewer reports. The message says what to do next; no traceback is needed."""
+    """Base of everything the viewer reports. The message says what to do next; no traceback is needed. It can be shown:
+    what is no text in it (half a surrogate) is replaced, and the middle of a very long one left out."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(_showable(a) if isinstance(a, str) else a for a in args))
+
+
+def _showable(text: str) -> str:
+    if len(text) > _MOST:
+        text = f"{text[:_MOST * 2 // 3]} ... {text[-_MOST // 4:]}"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class FileError(ViewerError):

@@ -102,7 +102,7 @@ def _read(load: Load, progress: Progress) -> GaussianScene:
         if not isinstance(count, int) or not 0 <= count <= COUNT_LIMIT:
             raise FileError(f"SOG: a count of {count!r}; legal are 0 to {COUNT_LIMIT:,}")
         return _decode(_Planes(load, meta, count, progress), version == 2)
-    except (KeyError, IndexError, TypeError, ValueError, RecursionError) as e:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError) as e:
         raise FileError(f"SOG: meta.json is damaged or incomplete ({type(e).__name__}: {e})") from None
 
 

@@ -102,7 +102,7 @@ def parse_path(text: str | bytes) -> Film:
     fps = _number(d, "fps", 30.0, 0.01, 1000)
     between = _number(d, "default_transition_sec", SECONDS, 0.001, 3600)
     loop = d.get("is_cycle") is True
-    keys = d.get("keyframes") or []
+    keys, frames = _listed(d, "keyframes"), _listed(d, "camera_path")
     if keys:
         if len(keys) > MOST_KEYS:
             raise CameraError(f"path: {len(keys)} key frames; {MOST_KEYS} are the most")
@@ -111,11 +111,15 @@ def parse_path(text: str | bytes) -> Film:
         if not any("override_transition_sec" in k for k in keys):  # the older viewer says the whole alone
             path.stretch(_number(d, "seconds", path.duration or between, 0.001, 1e6))
         return Film(path, width, height, fps)
-    frames = d["camera_path"]
     if not 0 < len(frames) <= MOST_FRAMES:
         raise CameraError(f"path: {len(frames)} frames; legal are 1 to {MOST_FRAMES:,}")
     made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames]
     return Film(CameraPath(made, False, False, _MODELS[kind]), width, height, fps)  # type: ignore[arg-type]
+
+
+def _listed(d: dict[str, Any], name: str) -> list[Any]:
+    value = d.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") -> Key:
@@ -130,7 +134,7 @@ def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") ->
             values = None
     try:
         matrix = np.asarray(values, np.float64).reshape(4, 4)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise CameraError(f'path: "{name}" is {values!r:.60}, not 16 numbers') from None
     if columns:
         matrix = matrix.T
