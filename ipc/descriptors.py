@@ -21,11 +21,11 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ipc import limits
+from ipc.channel import listening, same_user, short_path
 from ipc.errors import SharingError
-from ipc.runs import SOCKET_PATH_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 SOCKET_NAME = "descriptors"
@@ -33,6 +33,9 @@ _PACKET = 200
 """Descriptors in one packet; Linux sends 253 at most."""
 _MAX_REQUEST = 64
 _MAX_CONNECTIONS = 16
+_REST = 1.0
+"""Seconds for which no connection is taken when this process may have no more open files: it would be tried over and
+over, with the GIL."""
 _TIMEOUT = 2.0
 """Seconds after which a connection that does not go on is given up, on either side."""
 _ANSWER = struct.Struct("=I")
@@ -117,31 +120,28 @@ class Server:
 
     def __init__(self, folder: Path):
         """Raises OSError when the socket cannot be made."""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        try:
-            with _short(folder / SOCKET_NAME) as path:
-                self._socket.bind(path)
-            self._socket.listen(_MAX_CONNECTIONS)
-        except OSError:
-            self._socket.close()
-            raise
+        self._socket = listening(folder / SOCKET_NAME, _MAX_CONNECTIONS)
         self._connections: dict[int, tuple[socket.socket, float]] = {}
+        self._rests_until = 0.0
 
     def fds(self) -> list[int]:
         """What to wait for."""
-        return [self._socket.fileno(), *self._connections]
+        return [*([] if time.monotonic() < self._rests_until else [self._socket.fileno()]), *self._connections]
 
     def due(self) -> float | None:
         """When (time.monotonic) to call `serve` although nothing is ready; None: never."""
-        return min((end for _, end in self._connections.values()), default=None)
+        ends = [end for _, end in self._connections.values()]
+        if self._rests_until > time.monotonic():
+            ends.append(self._rests_until)
+        return min(ends, default=None)
 
     def serve(self) -> None:
         """Take new connections, answer requests, drop what takes too long. Never waits, never raises."""
         with contextlib.suppress(OSError):
-            while True:
+            for _ in range(_MAX_CONNECTIONS):  # whoever comes again and again must not keep us here
                 connection, _ = self._socket.accept()
                 connection.setblocking(False)
-                if len(self._connections) >= _MAX_CONNECTIONS or not _same_user(connection):
+                if len(self._connections) >= _MAX_CONNECTIONS or not same_user(connection):
                     connection.close()
                     continue
                 self._connections[connection.fileno()] = connection, time.monotonic() + _TIMEOUT
@@ -155,11 +155,6 @@ class Server:
             connection.close()
         self._connections.clear()
         self._socket.close()
-
-
-def _same_user(connection: socket.socket) -> bool:
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return struct.unpack("3i", raw)[1] == os.getuid()
 
 
 def _answered(connection: socket.socket) -> bool:
@@ -231,7 +226,7 @@ class Fetch:
         if self._request is None:
             return
         try:
-            with _short(self._folder / SOCKET_NAME) as path:
+            with short_path(self._folder / SOCKET_NAME) as path:
                 self._socket.connect(path)
             self._socket.send(self._request)
         except OSError as e:
@@ -272,19 +267,6 @@ class Fetch:
         for fd in self._fds:
             os.close(fd)
         self._fds = []
-
-
-@contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """A path that fits a socket's address: long ones go through a descriptor of their folder."""
-    if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
-        yield str(path)
-        return
-    fd = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{fd}/{path.name}"
-    finally:
-        os.close(fd)
 
 
 def _after_fork_in_child() -> None:

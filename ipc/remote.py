@@ -7,14 +7,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-import zmq
-
 from ipc import limits, messages
 from ipc.board import BoardReader
+from ipc.channel import Link, pid_namespace
 from ipc.errors import SharingError
 from ipc.remote_stream import RemoteStream
 from ipc.source import RunSource
-from ipc.transport import pid_namespace, socket_options
 from ipc.ways import NotYet
 
 if TYPE_CHECKING:
@@ -24,19 +22,21 @@ if TYPE_CHECKING:
 
     CanTake = Callable[[str, str], bool]
 
-_HELLO_PERIOD = 1.0
+_HELLO_PERIOD, _CONNECT_PERIOD = 1.0, 0.1
 _BURST = 64
 
 
 class RemoteRun:
     """One publishing process, as a viewer sees it."""
 
-    def __init__(self, folder: RunFolder, context: zmq.Context, client: str, can_take: CanTake):
+    def __init__(self, folder: RunFolder, client: str, can_take: CanTake):
         self.folder = folder
         self._can_take = can_take
         self._source = RunSource(folder.description.pid, folder.path)
         self._welcome: messages.Welcome | None = None
         self.alive = True
+        self.watch = folder.watch()
+        """Tells of its life where its folder does not."""
         self.refused: str | None = None
         """Why this run cannot be attached to, for people."""
         self.viewers: list[dict[str, int | str]] = []
@@ -50,20 +50,14 @@ class RemoteRun:
         self._client = client
         self._board: BoardReader | None = None
         self._counters: dict[str, int] = {}
-        self._socket: zmq.Socket | None = None
-        self._folder_fd = -1
+        self._link: Link | None = None
         self._next_hello = 0.0
         self._resync = False
         if folder.description.protocol != limits.PROTOCOL:
             self.refused = (f"this viewer speaks protocol {limits.PROTOCOL}, the run {folder.description.protocol}: "
                             "install the same version of splatview on both sides")
             return
-        socket = context.socket(zmq.DEALER)
-        socket_options(socket)
-        socket.setsockopt(zmq.RECONNECT_IVL, 100)
-        address, self._folder_fd = folder.endpoint()
-        socket.connect(address)
-        self._socket = socket
+        self._link = Link(folder.path)
 
     @property
     def id(self) -> str:
@@ -114,27 +108,26 @@ class RemoteRun:
             self._board.lease(stream, slot, cell)
 
     def _send(self, message: messages.ToTrainer) -> None:
-        if self._socket is not None:
-            try:
-                self._socket.send(messages.encode(message), zmq.NOBLOCK)
-            except zmq.ZMQError:  # its queue is full: the trainer was stopped. A new hello starts afresh.
-                self._resync = True
+        if self._link is not None and not self._link.send(messages.encode(message)):
+            self._resync = True  # its queue is full: the trainer was stopped. A new hello starts afresh.
 
     def _poll(self, now: float) -> bool:
-        if self._socket is None:
+        if self._link is None:
             return False
         if (self._board is None or self._resync) and self.refused is None and now >= self._next_hello:
             self._next_hello = now + _HELLO_PERIOD
             self._resync = False
+            if not self._link.connect():
+                self._next_hello = now + _CONNECT_PERIOD
             self._send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace()))
         changed = False
         for _ in range(_BURST):
-            try:
-                parts = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.ZMQError:
+            packet = self._link.receive()
+            if packet is None:
+                self._resync |= not self._link.up
                 break
             try:
-                message = messages.decode_to_viewer(b"".join(parts))
+                message = messages.decode_to_viewer(packet)
             except messages.DecodeError:
                 self.dropped += 1
                 continue
@@ -206,21 +199,20 @@ class RemoteRun:
                 stream.rate_hz = 0.0
             self._disconnect()
             self._source.close()
+            self.watch.close()
 
-    def _disconnect(self, linger: int = 0) -> None:
-        if self._socket is not None:
-            self._socket.close(linger)
-            self._socket = None
-        if self._folder_fd >= 0:
-            os.close(self._folder_fd)
-            self._folder_fd = -1
+    def _disconnect(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
     def _close(self) -> None:
         self._send(messages.Bye())
-        self._disconnect(linger=100)  # ms: a goodbye that does not get through is found out by other means
+        self._disconnect()
         for stream in self.streams.values():
             stream._drop_reader()
         self._source.close()
         if self._board is not None:
             self._board.close()
             self._board = None
+        self.watch.close()

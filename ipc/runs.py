@@ -73,17 +73,6 @@ class RunFolder:
     path: Path
     description: Description
 
-    def endpoint(self) -> tuple[str, int]:
-        """The socket's ZeroMQ address, and a descriptor to close when the socket is closed, or -1.
-
-        A path that is too long for a socket is reached through a descriptor of its folder.
-        """
-        path = self.path / _SOCKET
-        if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
-            return f"ipc://{path}", -1
-        fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        return f"ipc:///proc/self/fd/{fd}/{_SOCKET}", fd
-
     def alive(self) -> bool:
         """Whether the trainer still holds its lock."""
         return held(self.path / _LOCK)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import zmq
-
 from ipc.errors import RuntimeFolderError, SharingError
 from ipc.remote import RemoteRun
 from ipc.remote_stream import RemoteStream
@@ -40,7 +38,6 @@ class Subscriber:
         self._can_take = can_take if ways is None else ways if callable(ways) else _only(ways)
         self._wanted = run
         self._client = client[:40]
-        self._context = zmq.Context()
         self._runs: dict[str, RemoteRun] = {}
         self._next_scan = 0.0
         self._seen: dict[tuple[str, int], int] = {}
@@ -95,8 +92,6 @@ class Subscriber:
         for run in self._runs.values():
             run._close()
         self._runs.clear()
-        if not self._context.closed:
-            self._context.term()
 
     def __enter__(self) -> Subscriber:
         return self
@@ -114,10 +109,15 @@ class Subscriber:
         changed = False
         found = {f.description.id: f for f in list_runs(root) if self._wants(f)}
         for run_id, folder in found.items():
-            if run_id not in self._runs:
-                self._runs[run_id] = RemoteRun(folder, self._context, self._client, self._can_take)
-                changed = True
-        gone = [r for r in self._runs.values() if r.alive and r.id not in found]
+            known = self._runs.get(run_id)
+            if known is not None and known.alive:
+                known.watch.renew()
+                continue
+            if known is not None:  # its folder was away, and we did not look while it moved from one lock to the next
+                self._forget(known)
+            self._runs[run_id] = RemoteRun(folder, self._client, self._can_take)
+            changed = True
+        gone = [r for r in self._runs.values() if r.alive and r.id not in found and not r.watch.alive()]
         for run in gone:
             run._end()
             changed = True
@@ -125,10 +125,13 @@ class Subscriber:
             remove_stale(root)
         ended = sorted((r for r in self._runs.values() if not r.alive), key=lambda r: r.ended_at)
         for run in ended[: max(0, len(ended) - _KEEP_ENDED)]:
-            run._close()
-            del self._runs[run.id]
-            self._seen = {k: v for k, v in self._seen.items() if k[0] != run.id}
+            self._forget(run)
         return changed
+
+    def _forget(self, run: RemoteRun) -> None:
+        run._close()
+        del self._runs[run.id]
+        self._seen = {k: v for k, v in self._seen.items() if k[0] != run.id}
 
     def _wants(self, folder: RunFolder) -> bool:
         d, w = folder.description, self._wanted

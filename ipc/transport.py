@@ -15,18 +15,17 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import zmq
-
 from ipc import limits, messages
+from ipc.channel import Calm, EndedError, pid_namespace, wait_for
 from ipc.door import Door
 from ipc.errors import SharingError
-from ipc.sockets import open_context, socket_options
 from ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ipc.board import Board
+    from ipc.channel import Connection
     from ipc.messages import Ref
     from ipc.runs import OwnedRunFolder
     from ipc.stream import Stream
@@ -39,11 +38,9 @@ LIVE_SHARE = 0.2
 """The share of its time that this thread may spend on such copies of one stream: large ones come less often."""
 _TRY_AGAIN = 1.0
 """Seconds after a copy of a live stream failed until the next."""
-_PING_PERIOD = 1.0  # seconds between two looks whether viewers are there whose processes cannot be watched
 _ANNOUNCE_PERIOD = 0.05
 _BURST = 64
-"""Messages taken in one go; after them the thread rests a moment, so that no flood can keep the GIL busy."""
-_REST = 0.01
+"""Messages taken in one go, of all viewers."""
 
 
 @dataclass
@@ -59,7 +56,7 @@ class _Opened:
 
 @dataclass
 class _Viewer:
-    identity: bytes
+    connection: Connection
     pid: int
     client: str
     reader: int
@@ -80,31 +77,26 @@ class Helper:
         self._streams = streams
         self._fault = fault
         self._asked = asked
-        self._viewers: dict[bytes, _Viewer] = {}
+        self._viewers: dict[Connection, _Viewer] = {}
         self._changed = threading.Event()
         self._attend = False
         self._closing = False
         self._deadlines: dict[int, tuple[float, int]] = {}
         """Streams that someone opened: when to look whether they are behind, and their version at the last look."""
-        self._next_ping = 0.0
+        self._ready: list[int] = []
+        """Connections with something to be read."""
+        self._calm = Calm()
         self._last_announce = 0.0
         self._thread = threading.Thread(target=self._run, name="splatview", daemon=True)
         try:
             with contextlib.ExitStack() as held:
                 self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
                 held.callback(os.close, self._wake)
-                context = open_context()
-                held.callback(context.term)
-                self._socket = context.socket(zmq.ROUTER)
-                held.callback(self._socket.close, 0)
-                socket_options(self._socket)
-                self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-                self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-                self._door = Door(folder, self._socket)
+                self._door = Door(folder)
                 held.callback(self._door.close)
                 self._thread.start()
                 self._held = held.pop_all()
-        except (zmq.ZMQError, OSError, RuntimeError) as e:
+        except (OSError, RuntimeError) as e:
             raise SharingError(f"viewers cannot be answered: {e}") from None
 
     def announce(self) -> None:
@@ -143,8 +135,6 @@ class Helper:
                 self._serve_late_viewers()
                 self._offer()
                 self._tell_changes()
-            except zmq.ContextTerminated:
-                return
             except Exception as e:  # whatever happens here must never reach the training
                 if self._closing:
                     return
@@ -155,16 +145,11 @@ class Helper:
                 os.close(viewer.pidfd)
 
     def _wait(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._wake, zmq.POLLIN)
-        for viewer in self._viewers.values():
-            if viewer.pidfd >= 0:
-                poller.register(viewer.pidfd, zmq.POLLIN)
-        serving = self._door.server.fds()
-        for fd in serving:
-            poller.register(fd, zmq.POLLIN)
-        ready = dict(poller.poll(self._timeout()))
+        listener, server = self._door.listener, self._door.server
+        pidfds = [v.pidfd for v in self._viewers.values() if v.pidfd >= 0]
+        coming, serving = listener.fds(), server.fds()
+        ready = wait_for([self._wake, *pidfds, *coming, *serving], self._timeout())
+        self._ready = [fd for fd in coming[1:] if fd in ready]
         if self._wake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._wake)
@@ -172,11 +157,12 @@ class Helper:
             if viewer.pidfd in ready:
                 self._forget(viewer)
         if any(fd in ready for fd in serving) or len(serving) > 1:
-            self._door.server.serve()
-        if any(v.pidfd < 0 for v in self._viewers.values()) and time.monotonic() >= self._next_ping:
-            self._next_ping = time.monotonic() + _PING_PERIOD
-            for viewer in list(self._viewers.values()):
-                self._send(viewer, messages.Ping())
+            server.serve()
+        if coming[0] in ready:
+            self._ready += listener.accept()
+        listener.tidy()
+        if ready - {self._wake}:
+            self._calm.turn()
 
     def _timeout(self) -> int:
         """Milliseconds until something is due."""
@@ -184,33 +170,42 @@ class Helper:
         due += [when for s in list(self._streams.values()) if (when := s.due()) is not None]
         if (when := self._door.server.due()) is not None:
             due.append(when)
-        if any(v.pidfd < 0 for v in self._viewers.values()):
-            due.append(self._next_ping)
+        if (when := self._door.listener.due()) is not None:
+            due.append(when)
         if self._changed.is_set() and self._viewers:
             due.append(self._last_announce + _ANNOUNCE_PERIOD)
         return max(0, int((min(due) - time.monotonic()) * 1000) + 1)
 
     def _take_messages(self) -> None:
-        for _ in range(_BURST):
+        ready, self._ready = self._ready, []
+        for fd in ready:
+            connection = self._door.listener.connection(fd)
+            if connection is not None:
+                self._take_from(connection, max(1, _BURST // len(ready)))
+
+    def _take_from(self, connection: Connection, most: int) -> None:
+        for _ in range(most):
             try:
-                parts = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
+                packet = connection.receive()
+                if packet is None:
+                    return
+                self._handle(connection, messages.decode_to_trainer(packet))
+            except EndedError:
+                self._cut(connection)
                 return
-            if len(parts) != 2:
-                self._board.count_dropped()
-                continue
-            try:
-                message = messages.decode_to_trainer(parts[1])
             except messages.DecodeError:
                 self._board.count_dropped()
-                continue
-            self._handle(parts[0], message)
-        time.sleep(_REST)
 
-    def _handle(self, identity: bytes, message: messages.ToTrainer) -> None:
-        viewer = self._viewers.get(identity)
+    def _cut(self, connection: Connection) -> None:
+        viewer = self._viewers.get(connection)
+        if viewer is not None:
+            self._forget(viewer)
+        self._door.listener.close_one(connection)
+
+    def _handle(self, connection: Connection, message: messages.ToTrainer) -> None:
+        viewer = self._viewers.get(connection)
         if isinstance(message, messages.Hello):
-            self._welcome(identity, message)
+            self._welcome(connection, message)
         elif viewer is None:
             self._board.count_dropped()
         elif isinstance(message, messages.Open):
@@ -236,11 +231,11 @@ class Helper:
         elif isinstance(message, messages.Step):
             self._board.granted += self._board.paused
         else:
-            self._forget(viewer)
+            self._cut(connection)
 
-    def _welcome(self, identity: bytes, hello: messages.Hello) -> None:
-        if identity in self._viewers:
-            self._forget(self._viewers[identity])
+    def _welcome(self, connection: Connection, hello: messages.Hello) -> None:
+        if connection in self._viewers:
+            self._forget(self._viewers[connection])
         free = set(range(limits.MAX_VIEWERS)) - {v.reader for v in self._viewers.values()}
         reason = ""
         if hello.protocol != limits.PROTOCOL:
@@ -248,14 +243,16 @@ class Helper:
                       "install the same version of splatview on both sides")
         elif not free:
             reason = f"{limits.MAX_VIEWERS} viewers are attached to this run already: close one"
-        viewer = _Viewer(identity, hello.pid, hello.client, min(free, default=0))
+        viewer = _Viewer(connection, hello.pid, hello.client, min(free, default=0))
         if reason:
             self._send(viewer, messages.Refused(reason))
+            self._door.listener.close_one(connection)  # what was sent arrives
             return
-        with contextlib.suppress(OSError, AttributeError):  # another PID namespace, an old kernel: ping instead
+        with contextlib.suppress(OSError, AttributeError):  # another PID namespace, an old kernel: its connection tells
             if hello.namespace in (0, pid_namespace()):
                 viewer.pidfd = os.pidfd_open(hello.pid)
-        self._viewers[identity] = viewer
+        self._viewers[connection] = viewer
+        connection.known = True
         self._board.clear_leases(viewer.reader)
         self._send(viewer, messages.Welcome(limits.PROTOCOL, self._pid, self._board.segment.ref,
                                             self._board.lease_segment.ref, viewer.reader))
@@ -289,12 +286,13 @@ class Helper:
 
     def _forget(self, viewer: _Viewer) -> None:
         """A viewer went away, in whatever manner: take back all that it held."""
-        if self._viewers.get(viewer.identity) is not viewer:
+        if self._viewers.get(viewer.connection) is not viewer:
             return
         for index in list(viewer.opened):
             self._release(viewer, index)
         self._board.clear_leases(viewer.reader)
-        del self._viewers[viewer.identity]
+        del self._viewers[viewer.connection]
+        viewer.connection.unknown()
         self._tell_pause()  # a viewer takes its pause with it
         if viewer.pidfd >= 0:
             os.close(viewer.pidfd)
@@ -381,18 +379,9 @@ class Helper:
     def _send(self, viewer: _Viewer, message: messages.ToViewer) -> bool:
         """Whether it is on its way."""
         try:
-            self._socket.send_multipart([viewer.identity, messages.encode(message)], zmq.NOBLOCK)
-            return True
-        except zmq.Again:
+            if viewer.connection.send(messages.encode(message)):
+                return True
             self._changed.set()  # its queue is full: it gets the newest state when it reads again
-        except zmq.ZMQError:
-            self._forget(viewer)
+        except EndedError:
+            self._cut(viewer.connection)
         return False
-
-
-def pid_namespace() -> int:
-    """In which PID namespace this process's number is its own; 0 where that cannot be told."""
-    try:
-        return os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        return 0

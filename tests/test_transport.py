@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-import zmq
 
 import splatview
 from ipc import Subscriber, limits, messages
+from ipc.channel import Link
 from ipc.runs import list_runs
 from splatview import publishing
 
@@ -215,26 +215,23 @@ def test_garbage_on_the_socket_is_dropped_and_counted(
         subscriber: Subscriber, wait_until: Callable[..., Any], runtime_dir: Path) -> None:
     splatview.publish(torch.zeros(4, 4))
     (run,) = list_runs(runtime_dir)
-    context = zmq.Context()
     canary = runtime_dir / "canary"
     pickled = b"cposix\nsystem\n(S'touch " + os.fsencode(canary) + b"'\ntR."
     hello = messages.encode(messages.Hello(limits.PROTOCOL, os.getpid(), "liar"))
-    garbage = [b"", b"\x00" * 100, os.urandom(2000), pickled, b"\xdf\xff\xff\xff\xff", b"\x91" * 5000, hello[:-1],
+    garbage = [b"\x00" * 100, os.urandom(2000), pickled, b"\xdf\xff\xff\xff\xff", b"\x91" * 5000, hello[:-1],
                messages.encode({"type": "Open", "index": -1}),
                messages.encode({"type": "Hello", "protocol": 1, "pid": 1, "client": "x", "more": 1}),
                messages.encode({"type": "Nonsense"}),
                messages.encode(messages.Open(200, "ring")), messages.encode(messages.Release(0))]
-    with context.socket(zmq.DEALER) as socket:
-        socket.setsockopt(zmq.LINGER, 500)
-        socket.connect(run.endpoint()[0])
-        for message in garbage:
-            socket.send(message)
-        socket.send_multipart([b"a", b"b", b"c"])
-        socket.send(b"x" * (limits.MAX_MESSAGE + 1))  # refused by the socket itself, which drops the connection
-        publisher = publishing._publisher
-        assert publisher is not None
-        wait_until(lambda: publisher.board.counters()["dropped_messages"] >= len(garbage) + 1)
-    context.term()
+    link = Link(run.path)
+    assert link.connect()
+    for message in garbage:
+        assert link.send(message)
+    assert link.send(b"x" * (limits.MAX_MESSAGE + 1))
+    publisher = publishing._publisher
+    assert publisher is not None
+    wait_until(lambda: publisher.board.counters()["dropped_messages"] >= len(garbage) + 1)
+    link.close()
     assert not canary.exists()
     assert (newest(subscriber, "image", wait_until)[2]["image"] == 0).all(), "the honest viewer is served"
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SERVER = """
 import array, gc, json, os, signal, socket, sys, threading
-import torch, numpy, zmq, msgspec, splatview, ipc
+import torch, numpy, msgspec, splatview, ipc
 from ipc import Subscriber, Publisher
 for name in filter(None, sys.argv[2].split(",")):
     __import__(name)
