@@ -144,7 +144,10 @@ class RemoteStream:
         Its tensors are views of the trainer's memory: see `Frame`. Works for an ended run as well.
         """
         self._follow()
-        frame = self._reader.read(after) if self._reader is not None else None
+        reader = self._reader
+        if reader is None or (reader.outdated and self.run.alive):
+            return None
+        frame = reader.read(after)
         if frame is not None:
             self._read = frame.version
         return frame

@@ -117,6 +117,12 @@ class FrameReader(Protocol):
         ...
 
     @property
+    def outdated(self) -> bool:
+        """Whether the writer was closed so long ago that, if the run goes on, its newest frame lies somewhere else:
+        for a viewer that was stopped, and has not heard of it yet."""
+        ...
+
+    @property
     def asks(self) -> bool:
         """Whether it has asked for a newer version and none has been read since."""
         ...

@@ -2,8 +2,9 @@
 
 The control segment: one control page, then per slot one page with an encoded header, and after it the slot's data
 where these lie in the segment too (`in_segment`); else they lie somewhere else, slot after slot.
-Control page, in 64-bit words: magic, slots, bytes of data per slot, oldest generation kept (in-place only); from word
-16 on, eight words per slot: sequence number, done, version, time in ns since the epoch, bytes of the header, arrived
+Control page, in 64-bit words: magic, slots, bytes of data per slot, oldest generation kept (in-place only), when the
+writer was closed (0: it is not; CLOCK_MONOTONIC, ns); from word 16 on, eight words per slot: sequence number, done,
+version, time in ns since the epoch, bytes of the header, arrived
 (pictures in place only: the sequence number as the GPU writes it when it has come that far).
 """
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ipc.messages import FrameHeader, VersionHeader
 
 MAGIC = 0x32_47_4E_49_52_54_4C_50  # "PLTRING2"
-MAGIC_WORD, SLOTS, CAPACITY, OLDEST_KEPT = range(4)
+MAGIC_WORD, SLOTS, CAPACITY, OLDEST_KEPT, CLOSED = range(5)
 FIRST_SLOT, WORDS_PER_SLOT = 16, 8
 SEQ, DONE, VERSION, TIME, HEADER, ARRIVED = range(6)
 HEADER_BYTES = PAGE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 from typing import TYPE_CHECKING
 
 from ipc import kinds, limits
@@ -14,6 +15,7 @@ from ipc.segments import PAGE, close_map
 from ipc.ways.layout import (
     ALIGN,
     CAPACITY,
+    CLOSED,
     DONE,
     FIRST_SLOT,
     HEADER,
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from ipc.frames import DeviceTensor, RemoteTensor
     from ipc.messages import Ref, SegmentRef
     from ipc.ways.base import Source
+
+_OUTDATED_NS = 500_000_000
+"""After so long what was closed has been replaced by something that its viewers know of, unless they were stopped."""
 
 
 class Lease:
@@ -135,6 +140,12 @@ class SlotReader:
         if held[cell] is not before:
             self._take_lease(cell, before)  # a frame that is held goes on being read
         return None
+
+    @property
+    def outdated(self) -> bool:
+        """As `FrameReader.outdated`."""
+        closed = self._words[CLOSED]
+        return closed > 0 and time.monotonic_ns() - closed > _OUTDATED_NS
 
     def newest(self, after: int) -> tuple[int, int]:
         """The slot with the highest whole version over `after`, and its sequence number; slot -1: there is none."""

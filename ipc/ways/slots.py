@@ -29,6 +29,7 @@ from ipc.segments import PAGE, Segment, round_up
 from ipc.ways.layout import (
     ALIGN,
     CAPACITY,
+    CLOSED,
     DONE,
     FIRST_SLOT,
     HEADER,
@@ -277,6 +278,8 @@ class SlotWriter:
 
     def close(self) -> None:
         self._slot_targets = []
+        if self.segment.fd >= 0:
+            self._words[CLOSED] = time.monotonic_ns()
         self._words.release()
         self._bytes.release()
         self.segment.close()
