@@ -92,6 +92,7 @@ class App:
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
         self.catalogue = self.catalogue_type(subscriber, screen.ctx, self.work, wake=screen.wake)
+        self.catalogue.shards.run = self.options.run
         if self.options.memo is not None:
             self.catalogue.memo = self.options.memo
         if self.options.record is not None and self.options.record.on:

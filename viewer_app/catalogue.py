@@ -17,6 +17,7 @@ from viewer_app.matching import first_choice, match_streams
 from viewer_app.memo import Memo
 from viewer_app.overlays import Overlays
 from viewer_app.recorder.source import file_source
+from viewer_app.shards.grouping import Shards
 from viewer_app.sources import FileSource, StreamSource
 from viewer_app.state import Entry
 from viewer_app.training_cameras.companion import TrainingCameras
@@ -87,6 +88,7 @@ class Catalogue:
         self.gpu_memory = GpuMemory(ctx)
         self.rate_changes = 0
         """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
+        self.shards = Shards()
         self.companions = Companions(self)
         self.overlays = Overlays(self)
         self.cameras = TrainingCameras(self)

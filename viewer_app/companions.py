@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ipc.taken import find, last_words
 from viewer_app.scalars.counts import Counts, on_steps_of
+from viewer_app.shards.grouping import belongs
 from viewer_app.sources import StreamSource
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Companions:
             return []
         run = slot.source.stream.run
         found = {s.entry.kind: s for s in reversed(self._catalogue.slots.values()) if s.entry.kind in KINDS
-                 and isinstance(s.source, StreamSource) and s.source.stream.run is run}
+                 and isinstance(s.source, StreamSource) and belongs(s.source.stream.run, run)}
         return [found[kind] for kind in KINDS if kind in found]
 
     def seen_by(self, pane: Pane, slot: Slot) -> bool:
@@ -69,7 +70,7 @@ class Companions:
     def _count(self) -> None:
         """Take down how many Gaussians there are, and have it plotted beside what their runs log."""
         catalogue = self._catalogue
-        self._counts.look(catalogue.subscriber.streams)
+        self._counts.look([*catalogue.subscriber.streams, *catalogue.shards.streams])
         if self._counts.changes == self._counted:
             return
         self._counted = self._counts.changes

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from viewer_app.errors import LateError, NotFoundError, ViewerError
+from viewer_app.shards.grouping import Shards
 from viewer_app.views import KINDS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Finder:
         self._subscriber = subscriber
         self._who = who
         self._pause = pause
+        self._shards = Shards()
         self._since: dict[str, float] = {}
         """When a run was first seen, by its id."""
 
@@ -34,8 +36,8 @@ class Finder:
         """The stream of this name, or the one to show when no name is given: Gaussians first, memory last, of the rest
         the newest run's. `run`: a run's id, the beginning of one, its name or its process id; None: any.
 
-        Waits for a run that has just started to tell its streams; until the deadline where it is `sure` that there is
-        such a stream. Raises NotFoundError that lists what there is,
+        Waits for a run that has just started to tell its streams; until the deadline where none has any yet, or where
+        it is `sure` that there is such a stream. Raises NotFoundError that lists what there is,
         ViewerError where runs cannot be found.
         """
         settled = deadline if sure else min(time.monotonic() + _SETTLE, deadline)
@@ -45,15 +47,18 @@ class Finder:
             runs = self._runs(run)
             self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
                 r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
-            found = [s for r in runs for s in r.streams.values()
-                     if name in (None, s.name) and s.kind in KINDS and not s.info.over]
+            self._shards.run = run
+            there = self._shards.update([s for r in runs for s in r.streams.values()])
+            found = [s for s in there if name in (None, s.name) and s.kind in KINDS and not s.info.over]
             told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + _SETTLE for r in runs)
             if found and (told or now > settled):
                 return min(found[::-1], key=lambda s: _RANK.get(s.kind, 1))  # the newest run's first
             if runs and all(r.refused for r in runs):
                 raise self._nothing(name, run)
-            # A run without the stream may publish it any moment; no run at all is known at once.
-            if now > (settled if not runs or name is None else min(settled + 1.0, deadline)):
+            # A run without the stream may publish it any moment, one that is about to begin may take its time; no run
+            # at all is known at once.
+            beginning = bool(runs) and not any(r.streams for r in runs)
+            if now > (deadline if beginning else settled if not runs or name is None else min(settled + 1.0, deadline)):
                 raise self._nothing(name, run)
             self._pause()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from viewer_app.shards.grouping import key_of, title_of
 from viewer_app.sources import StreamSource
 from viewer_app.state import Entry
 
@@ -24,7 +25,8 @@ def match_streams(catalogue: Catalogue) -> None:
     followed: dict[int, Slot] = {
         id(slot.source.stream): slot for slot in slots.values() if isinstance(slot.source, StreamSource)
     }
-    there = catalogue.subscriber.streams
+    there = catalogue.shards.update(catalogue.subscriber.streams)
+    catalogue.shards.say(catalogue.notices)
     for stream in there:
         if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
             continue
@@ -35,7 +37,7 @@ def match_streams(catalogue: Catalogue) -> None:
             slot.source.follow(stream)
             slot.entry.group, slot.entry.fault = _group(stream), ""
         else:
-            entry = Entry(f"{stream.run.id}/{stream.name}", _group(stream), stream.name, stream.kind)
+            entry = Entry(key_of(stream), _group(stream), title_of(stream), stream.kind)
             slots[entry.key] = Slot(entry, StreamSource(stream, catalogue.recorder))
         catalogue.list_changed()
     present = {id(stream) for stream in there}
@@ -48,7 +50,7 @@ def match_streams(catalogue: Catalogue) -> None:
 def _ended_like(catalogue: Catalogue, stream: RemoteStream) -> Slot | None:
     """The entry that a new stream continues: the one shown before others, the same run's name before others."""
     fits = [slot for slot in catalogue.slots.values() if isinstance(slot.source, StreamSource)
-            and not slot.source.stream.run.alive and slot.entry.name == stream.name
+            and not slot.source.stream.run.alive and slot.entry.name == title_of(stream)
             and slot.source.stream.kind == stream.kind]
     watched = catalogue.watched()
     return max(fits, default=None, key=lambda s: (s in watched, s.entry.group == _group(stream)))

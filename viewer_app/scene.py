@@ -53,6 +53,9 @@ class GaussianScene:
     """What a reader wants said about this scene, one line each."""
     background: tuple[float, float, float] | None = None
     """The colour that comes with it, RGB in [0, 1]."""
+    shards: tuple[tuple[int, int], ...] = ()
+    """Of a scene of which each process of a training publishes a part, in order: its rank and its number of Gaussians;
+    () for others."""
 
     def __len__(self) -> int:
         return len(self.means)

@@ -71,7 +71,10 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
 
         return drawn
 
-    sections = in_order([*view.sections, *catalogue.comparisons.sections(slot, view)])
+    from viewer_app.shards.panel import sections as shard_sections
+
+    beside = [*shard_sections(catalogue, slot, view), *catalogue.comparisons.sections(slot, view)]
+    sections = in_order([*view.sections, *beside])
     sections = [replace(section, draw=guarded(section.draw)) for section in sections]
     return Shown(guarded(view.panel), sections, view.keys, over, view.details, [*view.extras, *slot.source.notes],
                  view.readout, [slot.source.path, *view.path], view.empty, troubles, catalogue.companions.strip(slot))

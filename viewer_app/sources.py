@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from viewer_app.interface.run_controls import Wish
     from viewer_app.recorder.player import Player
     from viewer_app.recorder.recorder import Recorder, Tape
+    from viewer_app.shards.stream import Alone, ShardedStream
     from viewer_app.state import Entry
     from viewer_app.views.base import Value, View
 
@@ -104,9 +105,9 @@ class StreamSource:
     What is recorded of it can be handed out instead of what comes (`player`).
     """
 
-    def __init__(self, stream: RemoteStream, recorder: Recorder | None = None) -> None:
+    def __init__(self, stream: RemoteStream | ShardedStream | Alone, recorder: Recorder | None = None) -> None:
         """`recorder`: takes snapshots of it, if it is a stream of Gaussians."""
-        self.stream = stream
+        self.stream: Any = stream
         self.tape: Tape | None = None
         """What was recorded of it."""
         self._recorder = recorder
@@ -123,7 +124,7 @@ class StreamSource:
         self._live_at = 0.0
         self._last: tuple[object, ...] = ()
 
-    def follow(self, stream: RemoteStream) -> None:
+    def follow(self, stream: RemoteStream | ShardedStream) -> None:
         """Continue with another run's stream."""
         if self.tape is not None:
             self.tape.anew()
@@ -269,7 +270,7 @@ class StreamSource:
     @property
     def notes(self) -> list[str]:
         stream = self.stream
-        out = [f"sharing: {stream.fallback}"] if stream.fallback else []
+        out = [*getattr(stream, "notes", ()), *([f"sharing: {stream.fallback}"] if stream.fallback else [])]
         if not stream.gpu:
             return out
         return [*out, f"tensors on {stream.device}" + (f", {name}" if (name := _gpu_name(stream.gpu)) else "")]

@@ -90,6 +90,7 @@ def _stream(stream: RemoteStream) -> dict[str, Any]:
     return {"name": stream.name, "kind": stream.kind, "version": stream.version, "shape": list(stream.shape),
             "dtype": stream.dtype, "device": stream.device, "sharing": stream.sharing, "ways": list(stream.info.ways),
             "why": stream.info.why, "gpu": stream.gpu, "live": stream.live, "rate_hz": round(stream.rate_hz, 2),
+            **({"shard": list(stream.info.shard), "group": stream.info.group} if stream.info.shard else {}),
             **({"over": stream.info.over, "over_run": stream.info.over_run} if stream.kind == "overlay" else {})}
 
 
@@ -99,6 +100,8 @@ def _lines(run: dict[str, Any]) -> list[str]:
     lines = [f"{bold}{run['name']}{end}  pid {run['pid']}  {dim}{run['run']}{end}  viewers: {viewers}"]
     for s in run["streams"]:
         what = f"{'x'.join(map(str, s['shape']))} {s['dtype']}"
+        if "shard" in s:
+            what = f"rank {s['shard'][0]} of {s['shard'][1]} ({s['group'][:6]}), {what}"
         if "over" in s:
             what = f"over {s['over']}{' of run ' if s['over_run'] else ''}{s['over_run']},"
         lines.append(f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ipc import RemoteStream
+    from viewer_app.shards.stream import ShardedStream
+
+    Counted = RemoteStream | ShardedStream
 
 PERIOD = 0.25
 """Seconds between two looks."""
@@ -23,7 +26,7 @@ _ROWS = 2048
 class _Count:
     """One scene's."""
 
-    def __init__(self, stream: RemoteStream) -> None:
+    def __init__(self, stream: Counted) -> None:
         self.stream = stream
         self.series = Series(_ROWS)
         self.last = (-1, -1)
@@ -59,7 +62,7 @@ class Counts:
         """By the stream's id()."""
         self._next = 0.0
 
-    def look(self, streams: Iterable[RemoteStream]) -> None:
+    def look(self, streams: Iterable[Counted]) -> None:
         """Take down how many there are now in each of all streams that are known."""
         now = time.monotonic()
         if now < self._next:
@@ -73,7 +76,7 @@ class Counts:
                     self.changes += count.look()
         self._counts = known
 
-    def of(self, stream: RemoteStream) -> Curve | None:
+    def of(self, stream: Counted) -> Curve | None:
         """A scene's number of Gaussians over time (its steps are versions), if that ever changed."""
         count = self._counts.get(id(stream))
         return count.curve if count is not None and count.varied else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from viewer_app.shards.grouping import belongs
 from viewer_app.sources import StreamSource
 from viewer_app.training_cameras.content import CamerasContent
 
@@ -45,7 +46,7 @@ class TrainingCameras:
             return None
         run = slot.source.stream.run
         return next((s for s in self._catalogue.slots.values() if s.entry.kind == "cameras"
-                     and isinstance(s.source, StreamSource) and s.source.stream.run is run), None)
+                     and isinstance(s.source, StreamSource) and belongs(s.source.stream.run, run)), None)
 
     def seen_by(self, pane: Pane, slot: Slot) -> bool:
         """Whether a pane shows these cameras over a scene."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ipc import Frame
     from viewer_app.state import Color
 
-_MEANT = ("color", "activated", "sh_degree", "antialiased")
-"""Metadata that steers the drawing."""
+_MEANT = ("color", "activated", "sh_degree", "antialiased", "trouble")
+"""Metadata that steers the drawing, or is said over the picture."""
 _VISIBLE = 0.05
 """Gaussians of at most this opacity do not count when a scene is framed."""
 _SAMPLE = 200_000
@@ -100,6 +100,7 @@ def _scene(frame: Frame, tensors: dict[str, Any]) -> GaussianScene:
         antialiased=bool(meta.get("antialiased")),
         version=frame.version,
         notes=tuple(meta_phrases(meta, _MEANT)),
+        shards=getattr(frame, "shards", ()),
     )
 
 
@@ -121,10 +122,19 @@ class Facts:
     stored_sh_degree: int
     antialiased: bool
     notes: tuple[str, ...]
+    shards: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, scene: GaussianScene) -> Facts:
-        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes)
+        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes, scene.shards)
+
+    def shard_of(self, index: int) -> tuple[int, int] | None:
+        """Which rank's a Gaussian is, and the which of its; None: of a scene that is not in parts."""
+        for rank, count in self.shards:
+            if index < count:
+                return rank, index
+            index -= count
+        return None
 
     @property
     def phrases(self) -> list[str]:
