@@ -50,9 +50,8 @@ class Stream:
         self.live = False
         self.over: tuple[str, str] = "", ""
         """Of kind overlay: what it is drawn over, a stream's name and its run's id (`StreamInfo`)."""
-        self.shard: tuple[int, int] | None = None
-        self.group = ""
-        """Which part of a scene it is (`StreamInfo`)."""
+        self.shard: tuple[tuple[int, int] | None, str] = None, ""
+        """Which part of a scene it is, and of which (`StreamInfo.group`)."""
         self.late = False
         """Whether a version could not be shared at its publish. Taken back by the helper thread."""
         self._looks: tuple[tuple[int, ...], str, str] | None = None
@@ -128,12 +127,6 @@ class Stream:
         self._looks = looks
         self._offered.order()
         self._run.announce()
-
-    def be_shard(self, shard: tuple[int, int] | None, group: str) -> None:
-        """Say which part of a scene this is from now on, to be called before `describe`."""
-        if (shard, group) != (self.shard, self.group):
-            self.shard, self.group = shard, group
-            self._run.announce()
 
     def _share(self, form: Form, value: Published, version: int) -> None:
         place, tally = self._place, self.tally
@@ -265,11 +258,9 @@ class Stream:
         """What viewers are told; None before there is anything to tell."""
         if self._looks is None:
             return None
-        shape, dtype, device = self._looks
         offered = self._offered
-        return StreamInfo(self.index, self.name, self.kind, shape, dtype, device,  # type: ignore[arg-type]
-                          offered.ways, offered.why[:MAX_META_TEXT], offered.gpu, self.live,  # type: ignore[arg-type]
-                          *self.over, self.shard, self.group)
+        return StreamInfo(self.index, self.name, self.kind, *self._looks, offered.ways,  # type: ignore[arg-type]
+                          offered.why[:MAX_META_TEXT], offered.gpu, self.live, *self.over, *self.shard)
 
     def ref(self, way: str) -> Ref | None:
         """Where the frames lie that one way brings; None before there is one."""

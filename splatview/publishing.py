@@ -199,8 +199,9 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
         if publisher is None:
             return
         stream = publisher.stream(name, form.kind)
-        if part is not None or stream.shard is not None:
-            stream.be_shard(part, group)
+        if stream.shard != (part, group):
+            stream.shard = part, group
+            publisher.announce()
         try:
             stream.describe(form, copy, bool(live))
         except Exception as e:
