@@ -102,7 +102,7 @@ def test_a_viewer_refuses_what_is_no_shard(change: dict[str, Any]) -> None:
 
 def groups(processes: Processes, *envs: dict[str, str], code: str = PRINTS) -> list[str]:
     """The groups of processes that this one started, each with such variables."""
-    started = [processes.code(code, **env) for env in envs]
+    started = [processes.python("-c", code, **env) for env in envs]
     out = []
     for process in started:
         text, error = process.communicate()
