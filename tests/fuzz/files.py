@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scene_files as w
-from fuzz import target
-from fuzz.odd_json import odd
 from memory_data import block, event, segment, snapshot
 
+from fuzz import target
+from fuzz.odd_json import odd
 from viewer_app.cameras import camera_from_json
 from viewer_app.errors import ViewerError
 from viewer_app.files import open_file

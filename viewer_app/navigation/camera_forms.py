@@ -82,4 +82,7 @@ def _fov(d: dict[str, Any]) -> float:
 def _angle(value: Any, key: str, most: float = 180.0) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < most:
         raise CameraError(f"camera: {key} is {value!r}, not a number over 0 and below {most:g}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond any of these
+        raise CameraError(f"camera: {key} is {value!r:.40}..., which is too large") from None

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FILE_LIMIT = 64 << 20
 """Bytes of a file; an hour of pictures takes 30 MB."""
 MOST_FRAMES = 1_000_000
+_FAR = 1e30
+"""No camera lies so far from the middle of the world: what lies between two of them could not be worked out."""
 _MODELS = {"perspective": "pinhole", "fisheye": "fisheye"}
 _FLIP = np.diag([1.0, -1.0, -1.0])
 """Between OpenGL's axes of a camera and OpenCV's."""
@@ -140,7 +142,7 @@ def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") ->
         matrix = matrix.T
     rotation = matrix[:3, :3]
     with np.errstate(over="ignore", invalid="ignore"):
-        rigid = np.isfinite(matrix).all() and np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and (
+        rigid = (np.abs(matrix) < _FAR).all() and np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and (
             np.linalg.det(rotation) > 0)
     if not rigid:
         raise CameraError(f'path: "{name}" holds no rotation: {rotation.tolist()!s:.100}')

@@ -35,6 +35,8 @@ MAX_RATE = 2000
 """Messages a second that a page may send over a while."""
 PATIENCE = 4.0
 """Seconds for which it may send more than that: so many messages are its credit."""
+_PING_COSTS = 20
+"""Messages that a ping or pong of a page counts for: it sends none of its own accord."""
 PING_EVERY = 5.0
 SILENCE = 20.0
 """Seconds without a sign of life after which a page is gone; it is asked for one every PING_EVERY."""
@@ -190,7 +192,8 @@ class Connection:
                 return self._end(1008, "a page sends text, not bytes")
             if received.type not in (WSMsgType.TEXT, WSMsgType.PING, WSMsgType.PONG):
                 return None  # it has closed, or broke the rules of WebSockets
-            self._credit = min(self._credit + (now - before) * MAX_RATE, MAX_RATE * PATIENCE) - 1
+            self._credit = min(self._credit + (now - before) * MAX_RATE, MAX_RATE * PATIENCE)
+            self._credit -= 1 if received.type is WSMsgType.TEXT else _PING_COSTS
             before = now
             if self._credit < 0:
                 return self._end(1008, f"more than {MAX_RATE} messages a second")

@@ -26,10 +26,12 @@ AT_ONCE, PER_SECOND = 256, 150
 """New connections: so many in no time, and so many a second for long. Others wait in the kernel."""
 WITHIN = 30.0
 """Seconds for a request and its answer, both ways, of who is not settled."""
-READ_AT_ONCE, READ_PER_SECOND, READ_IN_ALL = 128 * 1024, 128 * 1024, 2 * 1024**2
+READ_AT_ONCE, READ_PER_SECOND, READ_IN_ALL = 64 * 1024, 128 * 1024, 2 * 1024**2
 """Bytes of one connection in no time and a second, and of all a second. What comes faster waits in the kernel: reading
 it costs the processor that draws. A page at its busiest sends 20 kB a second; files are not metered."""
 READ_AT_LEAST = 16 * 1024
+READ_AT_FIRST = 8 * 1024
+"""In no time of who has just come: a request's head."""
 FIRST = 4
 """Requests of a connection that are answered at once."""
 ANSWERED_AT_ONCE, ANSWERED_PER_SECOND = 200, 100
@@ -37,7 +39,7 @@ ANSWERED_AT_ONCE, ANSWERED_PER_SECOND = 200, 100
 MOST_WAITING = 16
 """Requests that may wait on one connection. No browser sends a second one before the answer to the first."""
 _PIECE = 4096
-"""Bytes that are looked at before it is asked again how many requests wait."""
+"""Bytes that are looked at before it is asked again how much may be, and how many requests wait."""
 _NO_DESCRIPTOR = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
 _AFTER_A_FAULT = 1.0
 
@@ -68,6 +70,33 @@ class Turns:
         return wait is not None
 
 
+class _Gate:
+    """A transport that is read only while neither aiohttp nor `hold` says no: each knows nothing of the other."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._full = self._held = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def pause_reading(self) -> None:
+        self._full = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._full = False
+        if not self._held:
+            self._transport.resume_reading()
+
+    def hold(self, held: bool) -> None:
+        self._held = held
+        if held:
+            self._transport.pause_reading()
+        elif not self._full:
+            self._transport.resume_reading()
+
+
 class Visit(web.RequestHandler):
     """One TCP connection: reads no faster than it may."""
 
@@ -80,7 +109,9 @@ class Visit(web.RequestHandler):
         self.settled = False
         self.requests = 0
         self._metered = True
-        self._left, self._at = float(READ_AT_ONCE), self.since
+        self._left, self._at = float(READ_AT_FIRST), self.since
+        self._kept = bytearray()
+        """What came and is not looked at yet: no more than the kernel hands over at a time."""
         self._held: asyncio.TimerHandle | None = None
 
     def unmetered(self, free: bool) -> None:
@@ -88,7 +119,11 @@ class Visit(web.RequestHandler):
         self._metered = not free
         if free and self._held is not None:
             self._held.cancel()
-            self._go_on()
+            self._feed()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._gate = _Gate(transport)  # type: ignore[arg-type]
+        super().connection_made(self._gate)  # type: ignore[arg-type]
 
     def drop(self) -> None:
         if self.transport is not None:
@@ -101,32 +136,36 @@ class Visit(web.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not data or not self._metered:  # nothing: aiohttp looks again at what it has kept
+        if data and self._metered:
+            self._kept += data
+            if self._held is None:
+                self._feed()
+        else:  # nothing: aiohttp looks again at what it has kept itself
             super().data_received(data)
-            return
-        for begin in range(0, len(data), _PIECE):
-            super().data_received(data[begin:begin + _PIECE] if len(data) > _PIECE else data)
+
+    def _feed(self) -> None:
+        """Hand on what came, as much as may be read by now, and see to it that the rest follows."""
+        self._held = None
+        now, rate = self._clock.time(), self._door.read_rate
+        self._left, self._at = min(self._left + (now - self._at) * rate, READ_AT_ONCE), now
+        while self._kept and (self._left > 0 or not self._metered):
+            if self.transport is None or self.transport.is_closing():
+                self._kept.clear()
+                return
+            piece = bytes(self._kept[:_PIECE])
+            del self._kept[:_PIECE]
+            self._left -= len(piece)
+            super().data_received(piece)
             if len(getattr(self, "_messages", ())) > MOST_WAITING:
                 self.drop()
-                return
-        now, rate = self._clock.time(), self._door.read_rate
-        self._left = min(self._left + (now - self._at) * rate, READ_AT_ONCE) - len(data)
-        self._at = now
-        if self._left < 0 and self.transport is not None and not self.transport.is_closing():
-            self.transport.pause_reading()
-            if self._held is None:
-                self._held = self._clock.call_later(-self._left / rate, self._go_on)
-
-    def _go_on(self) -> None:
-        """Read again, unless aiohttp waits for somebody who takes what was read."""
-        self._held = None
-        full = getattr(self, "_reading_paused", False) or getattr(self, "_buffer_paused", False)
-        if self.transport is not None and not self.transport.is_closing() and not full:
-            self.transport.resume_reading()
+        late = self._metered and self._left <= 0
+        self._gate.hold(late)
+        if late:
+            self._held = self._clock.call_later((_PIECE - self._left) / rate, self._feed)
 
     def log_exception(self, *args: Any, **options: Any) -> None:
-        """What is no HTTP is nothing to write into the user's terminal, once for each time that it comes."""
-        if not isinstance(options.get("exc_info"), HttpProcessingError):
+        """Who sends no HTTP, or goes away before the answer, shall not fill the user's terminal."""
+        if not isinstance(options.get("exc_info"), (HttpProcessingError, ConnectionError)):
             super().log_exception(*args, **options)
 
 
@@ -199,6 +238,9 @@ class Door(web.Server):
     async def _answered(self, request: web.BaseRequest) -> web.StreamResponse:
         visit = visit_of(request)
         visit.requests += 1
+        if request.body_exists and request.method != "POST":  # no browser does that
+            visit.drop()
+            raise ConnectionResetError
         if visit.requests > FIRST:
             await self._again.taken()
         try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MAX_CLIENTS = 32
 """Pages connected at a time."""
-PAGES_AT_ONCE, PAGES_PER_SECOND = MAX_CLIENTS, 4
+PAGES_AT_ONCE, PAGES_PER_SECOND = MAX_CLIENTS, 2
 """Pages that arrive: so many in no time, and so many a second for long. Each has a screen made for it."""
 HELLO_WITHIN = 5.0
 """Seconds that a page has to say hello."""
