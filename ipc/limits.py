@@ -1,5 +1,7 @@
 """Bounds on everything that comes from outside. They are checked before anything is allocated or opened."""
 
+VERSION = "0.1.0"
+"""The release that this is, for people: what is refused for another protocol is told which releases met."""
 PROTOCOL = 8
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 
@@ -7,6 +9,8 @@ MAX_STREAMS = 256
 """Streams in one run."""
 MAX_VIEWERS = 32
 """Viewers attached to one run at a time."""
+MAX_VERSION = 40
+"""Characters of a release's name."""
 MAX_NAME = 200
 """Characters of a stream's or run's name."""
 MAX_MESSAGE = 256 * 1024

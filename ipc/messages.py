@@ -15,7 +15,7 @@ from ipc import limits
 from ipc.kinds import CAMERAS_MOST
 
 Index = Annotated[int, Meta(ge=0, lt=limits.MAX_STREAMS)]
-Pid = Annotated[int, Meta(ge=1, le=2**31)]
+Pid = Annotated[int, Meta(ge=1, lt=2**31)]
 Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME)]
 Text = Annotated[str, Meta(max_length=limits.MAX_META_TEXT)]
@@ -33,6 +33,8 @@ Bytes = Annotated[int, Meta(ge=0, le=limits.MAX_SEGMENT)]
 Shard = tuple[Annotated[int, Meta(ge=0, lt=limits.MAX_SHARDS)], Annotated[int, Meta(ge=1, le=limits.MAX_SHARDS)]]
 """A rank, and how many there are."""
 Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
+Edition = Annotated[str, Meta(max_length=limits.MAX_VERSION)]
+"""A release of splatview, for people; "": not known."""
 MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
 
 
@@ -160,6 +162,7 @@ class Hello(_Message, frozen=True):
     client: Annotated[str, Meta(max_length=40)]
     namespace: Counter = 0
     """Which PID namespace the number is of (the inode of /proc/self/ns/pid); 0: not known."""
+    version: Edition = ""
 
 
 class Open(_Message, frozen=True):
@@ -256,11 +259,7 @@ class Refused(_Message, frozen=True):
     reason: Text
 
 
-class Ping(_Message, frozen=True):
-    """Is anyone there? Needs no answer: sending it tells whether the peer is still connected."""
-
-
-ToViewer = Union[Welcome, Manifest, Offer, Refused, Ping]
+ToViewer = Union[Welcome, Manifest, Offer, Refused]
 
 
 # In shared memory, one page before the data of each slot.
@@ -292,4 +291,32 @@ decode_to_trainer = msgspec.msgpack.Decoder(ToTrainer).decode
 decode_to_viewer = msgspec.msgpack.Decoder(ToViewer).decode
 decode_frame_header = msgspec.msgpack.Decoder(FrameHeader).decode
 decode_version_header = msgspec.msgpack.Decoder(VersionHeader).decode
+
+
+class _Stranger(msgspec.Struct, frozen=True, tag="Hello"):
+    """What the Hello of any protocol says."""
+
+    protocol: Counter
+    version: Edition = ""
+
+
+_decode_stranger = msgspec.msgpack.Decoder(_Stranger).decode
 DecodeError = (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError)
+
+
+def stranger(packet: bytes) -> tuple[str, int] | None:
+    """The release and the protocol of a viewer of another protocol, whose Hello may have fields that ours lacks; None
+    if this is no such Hello."""
+    try:
+        hello = _decode_stranger(packet)
+    except DecodeError:
+        return None
+    return (hello.version, hello.protocol) if hello.protocol != limits.PROTOCOL else None
+
+
+def mismatch(viewer: tuple[str, int], run: tuple[str, int]) -> str:
+    """Why a viewer and a run of these releases and protocols do not talk, for people."""
+    (theirs, spoken), (ours, understood) = viewer, run
+    return (f"the viewer is splatview {theirs or 'of an unknown version'} (protocol {spoken}), the run "
+            f"{ours or 'of an unknown version'} (protocol {understood}): install the same version of splatview on both "
+            "sides")

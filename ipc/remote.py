@@ -54,8 +54,8 @@ class RemoteRun:
         self._next_hello = 0.0
         self._resync = False
         if folder.description.protocol != limits.PROTOCOL:
-            self.refused = (f"this viewer speaks protocol {limits.PROTOCOL}, the run {folder.description.protocol}: "
-                            "install the same version of splatview on both sides")
+            self.refused = messages.mismatch((limits.VERSION, limits.PROTOCOL),
+                                             (folder.description.version, folder.description.protocol))
             return
         self._link = Link(folder.path)
 
@@ -119,7 +119,8 @@ class RemoteRun:
             self._resync = False
             if not self._link.connect():
                 self._next_hello = now + _CONNECT_PERIOD
-            self._send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace()))
+            self._send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace(),
+                                      limits.VERSION))
         changed = False
         for _ in range(_BURST):
             packet = self._link.receive()

@@ -57,11 +57,13 @@ class Description(msgspec.Struct, frozen=True):
     protocol: Annotated[int, Meta(ge=0)]
     id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9._-]+\Z")]
     name: Annotated[str, Meta(max_length=limits.MAX_NAME)]
-    pid: Annotated[int, Meta(ge=1, le=2**31)]
+    pid: Annotated[int, Meta(ge=1, lt=2**31)]
     started: float
     """Seconds since the epoch."""
     hidden: bool = False
     """Whether it is found only by who knows its id: what a program of ours publishes for another one."""
+    version: Annotated[str, Meta(max_length=limits.MAX_VERSION)] = ""
+    """The release of splatview that it uses, for people; "": not known."""
 
     def is_called(self, text: str) -> bool:
         """Whether people may mean this run by a text: its id, the beginning of one, its name or its process id."""
@@ -202,7 +204,8 @@ def create_run(name: str, pid: int, started: float, hidden: bool = False) -> Own
     for left in reversed(range(_TRIES)):
         root = runtime_folder()
         run_id = f"{_slug(name)}-{pid}-{secrets.token_hex(2)}"
-        description = Description(limits.PROTOCOL, run_id, name[: limits.MAX_NAME], pid, started, hidden)
+        description = Description(limits.PROTOCOL, run_id, name[: limits.MAX_NAME], pid, started, hidden,
+                                  limits.VERSION)
         try:
             return OwnedRunFolder(root / run_id, description, _make(root, run_id, description))
         except RuntimeFolderError as e:

@@ -187,14 +187,20 @@ class Helper:
         for _ in range(most):
             try:
                 packet = connection.receive()
-                if packet is None:
-                    return
-                self._handle(connection, messages.decode_to_trainer(packet))
             except EndedError:
                 self._cut(connection)
                 return
+            if packet is None:
+                return
+            try:
+                message = messages.decode_to_trainer(packet)
             except messages.DecodeError:
                 self._board.count_dropped()
+                if not connection.known and (viewer := messages.stranger(packet)) is not None:
+                    self._refuse(connection, messages.mismatch(viewer, (limits.VERSION, limits.PROTOCOL)))
+                    return
+                continue
+            self._handle(connection, message)
 
     def _cut(self, connection: Connection) -> None:
         viewer = self._viewers.get(connection)
@@ -239,14 +245,12 @@ class Helper:
         free = set(range(limits.MAX_VIEWERS)) - {v.reader for v in self._viewers.values()}
         reason = ""
         if hello.protocol != limits.PROTOCOL:
-            reason = (f"the viewer speaks protocol {hello.protocol}, this run {limits.PROTOCOL}: "
-                      "install the same version of splatview on both sides")
+            reason = messages.mismatch((hello.version, hello.protocol), (limits.VERSION, limits.PROTOCOL))
         elif not free:
             reason = f"{limits.MAX_VIEWERS} viewers are attached to this run already: close one"
         viewer = _Viewer(connection, hello.pid, hello.client, min(free, default=0))
         if reason:
-            self._send(viewer, messages.Refused(reason))
-            self._door.listener.close_one(connection)  # what was sent arrives
+            self._refuse(connection, reason)
             return
         with contextlib.suppress(OSError, AttributeError):  # another PID namespace, an old kernel: its connection tells
             if hello.namespace in (0, pid_namespace()):
@@ -258,6 +262,11 @@ class Helper:
                                             self._board.lease_segment.ref, viewer.reader))
         self._last_announce = 0.0
         self._changed.set()
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        with contextlib.suppress(EndedError):
+            connection.send(messages.encode(messages.Refused(reason)))
+        self._cut(connection)  # what was sent arrives
 
     def _open(self, viewer: _Viewer, index: int, way: str) -> None:
         stream = self._stream(index)

@@ -43,7 +43,7 @@ _MOST = 1000
 class ViewerInfo(msgspec.Struct, frozen=True):
     """A running viewer that serves browsers. Fields that a later version adds are ignored."""
 
-    pid: Annotated[int, Meta(ge=1, le=2**31)]
+    pid: Annotated[int, Meta(ge=1, lt=2**31)]
     url: Annotated[str, Meta(max_length=1024)]
     """What a browser on this machine opens, "http://HOST:PORT", with "/?token=..." where one is demanded."""
     host: Annotated[str, Meta(min_length=1, max_length=255)]

@@ -41,12 +41,12 @@ class WindowSettings(msgspec.Struct, frozen=True):
     width: _Side
     height: _Side
     title: Annotated[str, Meta(max_length=limits.MAX_NAME)]
-    pid: Annotated[int, Meta(ge=1, le=2**31)]
+    pid: Annotated[int, Meta(ge=1, lt=2**31)]
     """The caller's."""
     image: _Name
     scene: _Name
     """The names of its two streams."""
-    page: Annotated[int, Meta(ge=0, le=2**31)]
+    page: Annotated[int, Meta(ge=0, lt=2**31)]
     """The descriptor of the page."""
 
 

@@ -220,7 +220,7 @@ def test_garbage_on_the_socket_is_dropped_and_counted(
     hello = messages.encode(messages.Hello(limits.PROTOCOL, os.getpid(), "liar"))
     garbage = [b"\x00" * 100, os.urandom(2000), pickled, b"\xdf\xff\xff\xff\xff", b"\x91" * 5000, hello[:-1],
                messages.encode({"type": "Open", "index": -1}),
-               messages.encode({"type": "Hello", "protocol": 1, "pid": 1, "client": "x", "more": 1}),
+               messages.encode({"type": "Hello", "protocol": limits.PROTOCOL, "pid": 1, "client": "x", "more": 1}),
                messages.encode({"type": "Nonsense"}),
                messages.encode(messages.Open(200, "ring")), messages.encode(messages.Release(0))]
     link = Link(run.path)

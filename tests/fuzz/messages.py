@@ -41,7 +41,7 @@ def to_viewer() -> list[Any]:
             messages.Offer(0, "device-ring", messages.DeviceRingRef(SEGMENT, PIECES)),
             messages.Offer(0, "in-place", messages.InPlaceRef(SEGMENT, GPU, 3, (PIECES, HANDLE), (MEANS, QUATS),
                                                               bytes(64))),
-            messages.Refused("no"), messages.Ping()]
+            messages.Refused("no")]
 
 
 def frame_headers() -> list[Any]:
