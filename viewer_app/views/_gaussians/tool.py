@@ -27,7 +27,7 @@ _TOOLS: dict[str, str] = {
 }
 """The module of each tool and its class, in the order in which events are offered to them."""
 
-_SECTIONS = "Scenes", "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
+_SECTIONS = "Scenes", "Shards", "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
 """Titles of the parts of the panel, from above, whoever takes events first; others come last."""
 
 
