@@ -47,7 +47,8 @@ def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Pane, shown: Part
         wrapped(stream.trouble, theme.FAULT)
         gap(2 * scale)
     total = sum(count for _, count, _ in stream.shown)
-    if _row("All", f"{total:,}" if total else "", theme.ALIVE if stream.run.alive else theme.GONE, shown is None, scale) and shown is not None:
+    dot = theme.ALIVE if stream.run.alive else theme.GONE
+    if _row("All", f"{total:,}" if total else "", dot, shown is None, scale) and shown is not None:
         _soon(catalogue, lambda: pane.select(key_of(stream)))
     counts = {rank: (count, version) for rank, count, version in stream.shown}
     parts = {part.rank: part for part in stream.parts}
@@ -62,8 +63,8 @@ def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Pane, shown: Part
             if _row(f"Rank {rank}", right, dot, part is shown, scale) and part is not shown:
                 _soon(catalogue, lambda p=part: show(catalogue, stream, p, pane))
             said = f"Process {part.stream.run.pid} on {part.stream.device}: {count:,} Gaussians, version {version:,}"
-            imgui.set_item_tooltip(part.stream.fault or (said if part.alive else f"{said}\nIt has ended: these were its "
-                                                         "last"))
+            ended = "" if part.alive else "\nIt has ended: these were its last"
+            imgui.set_item_tooltip(part.stream.fault or f"{said}{ended}")
         imgui.pop_id()
     return False
 
