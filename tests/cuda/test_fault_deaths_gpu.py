@@ -1,0 +1,348 @@
+"""Viewers that read GPU memory, and trainers that lend it, are killed and stopped at any moment: the others go on, and
+all memory comes back."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from gpu_memory import MB, used
+from meters import footprint, settled
+from nursery import Child, Nursery
+from trainers import ALLOCATORS, Trainer, next_frame, stream_of
+
+from ipc import Frame, Subscriber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Processes
+
+pytestmark = pytest.mark.cuda
+
+KILLS, AT_ONCE = 24, 8
+"""Viewers that are killed for each way and allocator."""
+TRAINERS_KILLED = 16
+STOPPED = 10.0
+"""Seconds."""
+WAYS = ("in-place", "device-ring")
+
+VIEWER = """
+import json, random, sys, time
+import numpy as np
+from ipc import Subscriber
+chance = random.Random(int(sys.argv[2]))
+
+def right(frame):
+    "Whether all that was copied is of the step that the metadata name; None: it was written over, and says so."
+    step = frame.meta["step"]
+    value = step % 251 if frame.kind == "image" else step
+    good = all(bool(np.all(t.to_float32() == np.float32(value))) for t in frame.tensors.values())
+    return good if frame.intact() else None
+
+with Subscriber(ways=sys.argv[1].split(",")) as subscriber:
+    last, held, seen, wrong, due = {}, [], 0, 0, 0.0
+    while True:
+        subscriber.poll()
+        for stream in subscriber.streams:
+            stream.open()
+            frame = stream.read(last.get(stream.name, 0))
+            if frame is None:
+                continue
+            ring = stream.sharing == "device-ring"  # in place a value may be of two steps: it is not stopped for us
+            good = right(frame)
+            wrong += good is False and ring
+            seen += 1
+            last[stream.name] = frame.version
+            held.append((frame, ring))
+            if len(held) > 3:
+                old, ring = held.pop(chance.randrange(3))
+                wrong += right(old) is False and ring
+                old.close()
+            newest = {"sharing": stream.sharing, "step": frame.meta["step"], "right": good}
+        if seen and time.monotonic() >= due:
+            due = time.monotonic() + 0.05
+            print(json.dumps({"seen": seen, "wrong": wrong, **newest}), flush=True)
+        time.sleep(chance.uniform(0, 0.002))
+"""
+"""Arguments: the ways that it takes, and where its chances begin. It holds frames for a while, looks at them again, and
+says twenty times a second how many it has seen, how many of them were not what they say, and how the newest is."""
+
+FLAT_OUT = """
+import os
+step = 0
+while not os.path.exists(gate):
+    step += 1
+    fill(scene, step)
+    splatview.publish(scene, step=step)
+    splatview.publish(torch.full((300, 400, 3), step % 251, dtype=torch.uint8, device="cuda"), "image", step=step)
+    if step % 50 == 0:
+        torch.cuda.synchronize()
+torch.cuda.synchronize()
+answer = step
+"""
+
+DOOMED = """
+import sys, torch, splatview
+way, step = sys.argv[1], 0
+scene = {name: torch.zeros(200_000, *shape, device="cuda") for name, shape in
+         (("means", (3,)), ("quats", (4,)), ("scales", (3,)), ("opacities", ()), ("sh0", (1, 3)))}
+while True:
+    step += 1
+    for tensor in scene.values():
+        tensor.fill_(step)
+    splatview.publish(scene, "scene", step=step, copy=True if way == "device-ring" else None)
+    if step % 20 == 0:
+        torch.cuda.synchronize()
+    if step == 1:
+        print("ready", flush=True)
+"""
+"""Argument: how its scene is to travel."""
+
+MOURNER = """
+import json, sys, time
+import torch
+from ipc import Subscriber
+way = sys.argv[1]
+torch.zeros(1, device="cuda")
+held, told = {}, set()
+with Subscriber(ways=(way,)) as subscriber:
+    while True:
+        subscriber.poll()
+        for stream in subscriber.streams:
+            stream.open()
+            pid, before = stream.run.pid, held.get(stream.run.pid)
+            if pid in told:
+                continue
+            if stream.run.alive:
+                frame = stream.read(before.version if before is not None else 0)
+                if frame is not None:
+                    if before is not None:
+                        before.close()
+                    held[pid] = frame
+                    if frame.version > 3 and (before is None or before.version <= 3):
+                        print(json.dumps({"pid": pid, "sharing": stream.sharing}), flush=True)
+                continue
+            frame = stream.read()
+            values = [t.to_float32() for t in frame.tensors.values()]
+            if way == "device-ring":
+                good = all((v == frame.meta["step"]).all() for v in values)
+            else:  # it was filling them again and again: each is of some step
+                good = all((v == v.round()).all() and v.min() >= 0 for v in values)
+            print(json.dumps({"pid": pid, "ended": frame.version, "held": before.version,
+                              "good": bool(good and frame.intact())}), flush=True)
+            told.add(pid)
+            frame.close()
+            held.pop(pid).close()
+            before = frame = values = None
+            stream.release()
+            torch.cuda.empty_cache()
+        time.sleep(0.001)
+"""
+"""Argument: the way that it takes. Reads all runs, and says of each which way its frames come and, when it has ended,
+what its last frame is like."""
+
+
+@pytest.fixture(scope="module")
+def nursery(lasting: Processes) -> Iterator[Nursery]:
+    with Nursery(lasting) as n:
+        yield n
+
+
+@pytest.fixture
+def subscriber() -> Iterator[Subscriber]:
+    torch.zeros(1, device="cuda")
+    with Subscriber() as s:
+        yield s
+
+
+def back_to(base: int, pid: int | None, wait_until: Callable[..., Any]) -> None:
+    wait_until(lambda: used(pid) <= base + 16 * MB, what="the GPU's memory is back")
+
+
+class Watcher:
+    """A viewer, and what it said last."""
+
+    def __init__(self, child: Child):
+        self.child = child
+        self.said: dict[str, Any] = {"seen": 0, "wrong": 0, "step": 0, "right": None}
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        for line in iter(self.child.line, ""):
+            self.said = json.loads(line)
+
+    def close(self) -> None:
+        self.child.kill()
+        self._thread.join()
+
+
+class Heard(Watcher):
+    """Likewise, and all that it said."""
+
+    def __init__(self, child: Child):
+        self.all: list[dict[str, Any]] = []
+        super().__init__(child)
+
+    def _listen(self) -> None:
+        for line in iter(self.child.line, ""):
+            self.all.append(json.loads(line))
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_viewers_leave_nothing(
+        nursery: Nursery, processes: Processes, wait_until: Callable[..., Any], tmp_path: Path, allocator: str,
+        way: str) -> None:
+    trainer = Trainer(processes, ALLOCATORS[allocator])
+    quiet = ("until(lambda: not any(s.readers for s in publishing._publisher.streams.values()), 60); "
+             "from ipc import descriptors; until(lambda: not any(t.startswith('fds-') for t in descriptors._offers)); "
+             "answer = memory()")
+
+    def live(name: str, viewers: int, killing: Callable[[list[Child]], None]) -> None:
+        gate = tmp_path / name
+        trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
+        for start in range(0, viewers, AT_ONCE):
+            children = [nursery.start(VIEWER, way, i) for i in range(start, min(start + AT_ONCE, viewers))]
+            killing(children)
+        gate.touch()
+        assert trainer.finish() > 10
+
+    def when_they_read(children: list[Child]) -> None:
+        for child in children:
+            assert json.loads(child.line())["sharing"] == way
+            child.kill()
+
+    def any_time(children: list[Child]) -> None:
+        chance = random.Random(8)
+        for number, child in enumerate(children):
+            if number % 2:
+                child.line()
+            time.sleep(chance.uniform(0, 0.2))
+            child.kill()
+
+    trainer.do("scene = make(20_000, 1); splatview.publish(scene, step=0)")
+    live("first", 2, when_they_read)
+    allocated, base = trainer.do(quiet), footprint(trainer.process.pid)
+    gpu = used(trainer.process.pid)
+    live("second", KILLS, any_time)
+    assert trainer.do(quiet) <= allocated
+    settled(base, wait_until, trainer.process.pid, rss=64 * MB)
+    back_to(gpu, trainer.process.pid, wait_until)
+    assert trainer.do("answer = publishing._publisher.board.counters()['faults']") == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_trainers_leave_the_last_frame(
+        nursery: Nursery, wait_until: Callable[..., Any], way: str) -> None:
+    """Also while the GPU is at it, whose work ends with them: what waits for that work waits for ever, or is told."""
+    chance, base = random.Random(8), 0
+    viewer = Heard(nursery.start(MOURNER, way))
+    try:
+        for start in range(0, TRAINERS_KILLED, 4):
+            children = [nursery.start(DOOMED, way) for _ in range(4)]
+            for child in children:
+                assert child.line() == "ready"
+            pids = {child.pid for child in children}
+            wait_until(lambda pids=pids: pids <= {e["pid"] for e in viewer.all if "sharing" in e}, what="all are read")
+            for child in children:
+                time.sleep(chance.uniform(0, 0.02))
+                child.kill()
+            wait_until(lambda pids=pids: pids <= {e["pid"] for e in viewer.all if "ended" in e}, what="all ends told")
+            if not start:
+                base = used(viewer.child.pid)
+        assert all(e["sharing"] == way for e in viewer.all if "sharing" in e)
+        ends = [e for e in viewer.all if "ended" in e]
+        assert len(ends) == TRAINERS_KILLED
+        assert all(e["ended"] >= e["held"] for e in ends), "an older frame than the one that was seen"
+        assert all(e["good"] for e in ends)
+        back_to(base, viewer.child.pid, wait_until)
+    finally:
+        viewer.close()
+
+
+def test_eight_viewers_one_of_which_is_killed(
+        nursery: Nursery, processes: Processes, wait_until: Callable[..., Any], tmp_path: Path) -> None:
+    trainer, gate = Trainer(processes), tmp_path / "gate"
+    trainer.do("scene = make(20_000, 1)")
+    trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
+    watchers = [Watcher(nursery.start(VIEWER, WAYS[i % 2], i)) for i in range(8)]
+    try:
+        wait_until(lambda: all(w.said["seen"] > 20 for w in watchers), what="eight see it")
+        for i in range(4):
+            watchers.pop(i).close()
+            before = [w.said["seen"] for w in watchers]
+            wait_until(lambda before=before: all(
+                w.said["seen"] > b + 40 for w, b in zip(watchers, before, strict=True)), what="the others go on")
+        assert [w.said["wrong"] for w in watchers] == [0] * 4
+    finally:
+        for watcher in watchers:
+            watcher.close()
+    gate.touch()
+    trainer.finish()
+    trainer.do("until(lambda: not any(s.readers for s in publishing._publisher.streams.values()))")
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_a_stopped_viewer_keeps_no_memory_and_then_has_the_newest(
+        nursery: Nursery, processes: Processes, wait_until: Callable[..., Any], allocator: str) -> None:
+    """While it is stopped the scene grows and moves again and again: old ones are let go of, and not read any more."""
+    trainer = Trainer(processes, ALLOCATORS[allocator])
+    trainer.do("scene = make(50_000, 1); splatview.publish(scene, step=1)")
+    watcher = Watcher(nursery.start(VIEWER, "in-place", 1))
+    try:
+        wait_until(lambda: watcher.said["seen"] > 0)
+        one = trainer.do("answer = memory()")
+        watcher.child.signal(signal.SIGSTOP)
+        end, step = time.monotonic() + STOPPED, 1
+        while time.monotonic() < end:
+            step += 1
+            trainer.do(f"scene = make(50_000 + {step}, {step}); splatview.publish(scene, step={step})")
+            time.sleep(0.02)
+        trainer.do(f"time.sleep(6)\nfor i in range(40): splatview.publish(scene, step={step}); time.sleep(0.05)")
+        assert trainer.do("answer = memory()") < 2.5 * one, "a stopped viewer keeps what was replaced long ago"
+        watcher.child.signal(signal.SIGCONT)
+        wait_until(lambda: watcher.said["step"] == step and watcher.said["right"], what="it sees the newest scene")
+    finally:
+        watcher.child.signal(signal.SIGCONT)
+        watcher.close()
+
+
+def test_slots_that_are_used_again_are_told_apart(
+        processes: Processes, subscriber: Subscriber, wait_until: Callable[..., Any], tmp_path: Path) -> None:
+    """Frames of a ring in GPU memory that are held for long, while the trainer hurries: what says that it is intact is
+    what it was when it was taken."""
+    trainer, gate = Trainer(processes), tmp_path / "gate"
+    trainer.do("scene = make(20_000, 1)")
+    trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
+    stream = stream_of(subscriber, wait_until, "image")
+    held: list[Frame] = []
+    last = given_up = kept = 0
+    for i in range(300):
+        frame = next_frame(subscriber, stream, last)
+        assert stream.sharing == "device-ring"
+        last = frame.version
+        held.append(frame)
+        if len(held) > 6:
+            old = held.pop(i % 6)
+            values = old.tensors["image"].to_float32()
+            if old.intact():
+                kept += 1
+                assert (values == old.meta["step"] % 251).all()
+            else:
+                given_up += 1
+            old.close()
+    for frame in held:
+        frame.close()
+    gate.touch()
+    trainer.finish()
+    assert kept + given_up > 200
+    assert given_up > 0, "more was held than is leased: some of it must have been written over"
