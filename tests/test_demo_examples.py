@@ -17,8 +17,8 @@ EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py")
                   and not p.stem.startswith("window_"))  # they need a display: test_window_class.py
 STREAMS = {"image": {"image"}, "gaussian_training": {"gaussians", "render"}, "hf_trainer_callback": {"learned"},
            "lightning_callback": {"learned"}, "memory": {"learned", "memory"}, "notebook": {"waves"},
-           "scalars": {"learned", "scalars"}, "second_process": {"edges"}, "streams": {"gaussians", "image", "depth"},
-           "training_cameras": {"ball", "cameras"}}
+           "scalars": {"learned", "scalars"}, "second_process": {"edges"}, "sharded": {"gaussians", "scalars"},
+           "streams": {"gaussians", "image", "depth"}, "training_cameras": {"ball", "cameras"}}
 
 
 def examples(paths):
