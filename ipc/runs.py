@@ -39,11 +39,13 @@ SOCKET_PATH_MAX = 107
 MAX_DESCRIPTION = 64 * 1024
 """Bytes of a description."""
 _SOCKET, _LOCK, _DESCRIPTION = "socket", "lock", "run.json"
-_CONTENTS = {_DESCRIPTION, _SOCKET, "descriptors", _LOCK}
-"""All that a run's folder may hold: what lies beside it was not made by us."""
+_CONTENTS = re.compile(r"lock|run\.json|socket|descriptors|inbox-[0-9a-f]{16}")
+"""All that a run's folder may hold, the last where viewers take what they are told: what lies beside it is not ours."""
 _FOLDER = re.compile(r"\.?[A-Za-z0-9._-]{1,40}-[0-9]{1,10}-[0-9a-f]{4}")
 _TAKEN = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.EAGAIN)
 """What comes of a name that is taken, or of a folder that was cleared away while it was made."""
+_MOST = 1000
+"""Folders that are looked at for live runs: each look takes some ten microseconds."""
 _TRIES = 5
 """How often another name is tried then."""
 _MAKING = 10.0
@@ -58,7 +60,7 @@ class Description(msgspec.Struct, frozen=True):
     id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9._-]+\Z")]
     name: Annotated[str, Meta(max_length=limits.MAX_NAME)]
     pid: Annotated[int, Meta(ge=1, lt=2**31)]
-    started: float
+    started: Annotated[float, Meta(ge=0, le=1e11)]
     """Seconds since the epoch."""
     hidden: bool = False
     """Whether it is found only by who knows its id: what a program of ours publishes for another one."""
@@ -88,20 +90,20 @@ class RunWatch:
 
     def __init__(self, lock: Path):
         self._lock = lock
-        self._fd = _opened(lock)
+        self._fd = -1
+        self.renew()
 
     def alive(self) -> bool:
         return self._fd >= 0 and _is_locked(self._fd)
 
     def renew(self) -> None:
         """Take the lock that lies there now: a run whose folder was taken away has made another one."""
-        try:
+        with contextlib.suppress(OSError):
             there, known = os.lstat(self._lock), os.fstat(self._fd) if self._fd >= 0 else None
-        except OSError:
-            return
-        if known is None or (there.st_dev, there.st_ino) != (known.st_dev, known.st_ino):
-            self.close()
-            self._fd = _opened(self._lock)
+            if known is None or not os.path.samestat(there, known):
+                fd = _open(self._lock)
+                self.close()
+                self._fd = fd
 
     def close(self) -> None:
         """Idempotent."""
@@ -127,8 +129,7 @@ class OwnedRunFolder(RunFolder):
     def in_place(self) -> bool:
         """Whether viewers find the run: its folder lies where they look, with its lock and its socket in it."""
         try:
-            known, there = os.fstat(self.__dict__["_lock_fd"]), os.lstat(self.path / _LOCK)
-            return ((known.st_dev, known.st_ino) == (there.st_dev, there.st_ino)
+            return (self._holds(self.path)
                     and stat.S_ISSOCK(os.lstat(self.path / _SOCKET).st_mode)
                     and stat.S_ISREG(os.lstat(self.path / _DESCRIPTION).st_mode))
         except OSError:
@@ -149,10 +150,9 @@ class OwnedRunFolder(RunFolder):
 
     def _holds(self, path: Path) -> bool:
         try:
-            known, there = os.fstat(self.__dict__["_lock_fd"]), os.lstat(path / _LOCK)
+            return os.path.samestat(os.fstat(self.__dict__["_lock_fd"]), os.lstat(path / _LOCK))
         except OSError:
             return False
-        return (known.st_dev, known.st_ino) == (there.st_dev, there.st_ino)
 
     def remove(self) -> None:
         """Take the folder away, if it is this one that lies there, and give the lock back. Idempotent."""
@@ -254,7 +254,7 @@ def _write(path: Path, content: bytes) -> None:
 def list_runs(root: Path) -> list[RunFolder]:
     """The live runs, oldest first. What cannot be read or understood is left out."""
     found = []
-    for path in _folders(root):
+    for path in _folders(root)[:_MOST]:
         description = _describe(path)
         if description is not None and held(path / _LOCK):
             found.append(RunFolder(path, description))
@@ -276,8 +276,8 @@ def _remove(path: Path, dead: bool = True) -> bool:
         return False
     try:
         with os.scandir(fd) as entries:
-            names = {entry.name for entry in islice(entries, len(_CONTENTS) + 1)}
-        if not names <= _CONTENTS or (dead and held(path / _LOCK)):
+            names = [entry.name for entry in islice(entries, 1000)]
+        if not all(map(_CONTENTS.fullmatch, names)) or (dead and held(path / _LOCK)):
             return False
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # others clear away as well
@@ -323,22 +323,20 @@ def being_made(path: Path) -> bool:
 
 
 def held(lock: Path) -> bool:
-    """Whether somebody holds this lock. Asked for shared, so that two who ask do not take each other for its holder."""
-    fd = _opened(lock)
-    if fd < 0:
-        return False
+    """Whether somebody holds this lock. Asked for shared, so that two who ask do not take each other for its holder.
+    Where this process can open no file now, it is not known: nobody is taken for dead for that."""
+    try:
+        fd = _open(lock)
+    except OSError as e:
+        return e.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
     try:
         return _is_locked(fd)
     finally:
         os.close(fd)
 
 
-def _opened(lock: Path) -> int:
-    """A descriptor of a lock, or -1."""
-    try:
-        return os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return -1
+def _open(lock: Path) -> int:
+    return os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _is_locked(fd: int) -> bool:

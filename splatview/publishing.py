@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from ipc.errors import IpcError
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["close", "publish"]
 
 _log = logging.getLogger("splatview")
+RETRY = 10.0
+"""Seconds after which it is tried again to begin a run: a full disk is emptied, a folder comes back. A try takes less
+than a millisecond."""
 
 
 class _Entry:
@@ -44,6 +48,8 @@ _entries: dict[str, _Entry] = {}
 _publisher: Publisher | None = None
 _lock = threading.RLock()
 _off = False
+_again_at = 0.0
+"""When (time.monotonic) to try once more to begin a run, after the surroundings allowed none."""
 _said: set[str] = set()
 _default_names: dict[type, str] = {}
 
@@ -114,7 +120,7 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
             if entry.foreign is not None:
                 _published(entry.foreign, tensors)
             return
-    if not _off:
+    if not _off or time.monotonic() >= _again_at:
         _publish_new(value, name, wishes, meta)
 
 
@@ -142,7 +148,7 @@ def disabled() -> bool:
 
 def running() -> Publisher | None:
     """This process's run, begun if need be. None where the surroundings allow none, or SPLATVIEW_DISABLE is set."""
-    if _off or disabled():
+    if (_off and time.monotonic() < _again_at) or disabled():
         return None
     with _lock:
         return _publisher or _start()
@@ -254,13 +260,14 @@ def _default_name(value: Any) -> str:
 
 def _start() -> Publisher | None:
     """Make this process's run; None when the surroundings do not allow one."""
-    global _publisher, _off
+    global _publisher, _off, _again_at
     from ipc import IpcError, Publisher
 
     try:
         _publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
+        _off = False
     except (IpcError, OSError) as e:
-        _off = True  # not tried again at every step; close() allows another try
+        _off, _again_at = True, time.monotonic() + RETRY  # not at every step; close() allows a try at once
         fault(e)
     return _publisher
 
