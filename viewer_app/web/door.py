@@ -32,6 +32,8 @@ it costs the processor that draws. A page at its busiest sends 20 kB a second; f
 READ_AT_LEAST = 16 * 1024
 READ_AT_FIRST = 8 * 1024
 """In no time of who has just come: a request's head."""
+LATE_FOR = 5.0
+"""Seconds for which more may come than is read; nobody needs that long, and what waits may be megabytes."""
 FIRST = 4
 """Requests of a connection that are answered at once."""
 ANSWERED_AT_ONCE, ANSWERED_PER_SECOND = 200, 100
@@ -110,6 +112,7 @@ class Visit(web.RequestHandler):
         self.requests = 0
         self._metered = True
         self._left, self._at = float(READ_AT_FIRST), self.since
+        self._late_since = 0.0
         self._kept = bytearray()
         """What came and is not looked at yet: no more than the kernel hands over at a time."""
         self._held: asyncio.TimerHandle | None = None
@@ -117,6 +120,7 @@ class Visit(web.RequestHandler):
     def unmetered(self, free: bool) -> None:
         """Whether to read as fast as it comes: a file of a page that may send one."""
         self._metered = not free
+        self._late_since = 0.0
         if free and self._held is not None:
             self._held.cancel()
             self._feed()
@@ -148,6 +152,8 @@ class Visit(web.RequestHandler):
         self._held = None
         now, rate = self._clock.time(), self._door.read_rate
         self._left, self._at = min(self._left + (now - self._at) * rate, READ_AT_ONCE), now
+        if self._left > READ_AT_ONCE / 2:  # it was quiet for a while
+            self._late_since = 0.0
         while self._kept and (self._left > 0 or not self._metered):
             if self.transport is None or self.transport.is_closing():
                 self._kept.clear()
@@ -160,7 +166,10 @@ class Visit(web.RequestHandler):
                 self.drop()
         late = self._metered and self._left <= 0
         self._gate.hold(late)
-        if late:
+        if late and self._late_since and now - self._late_since > LATE_FOR:
+            self.drop()
+        elif late:
+            self._late_since = self._late_since or now
             self._held = self._clock.call_later((_PIECE - self._left) / rate, self._feed)
 
     def log_exception(self, *args: Any, **options: Any) -> None:
