@@ -39,6 +39,7 @@ _ROW = limits.MAX_VIEWERS * _COLUMN
 _LEASES = limits.MAX_STREAMS * _ROW
 
 
+_NONE = bytes(limits.MAX_STREAMS)
 NOBODY = bytes(_ROW)
 """What `Board.leased` tells when no viewer reads a slot, nor asks for a version."""
 
@@ -80,9 +81,8 @@ class Board:
 
     def clear_leases(self, reader: int) -> None:
         """Forget what a viewer that went away was reading."""
-        for stream in range(limits.MAX_STREAMS):
-            start = stream * _ROW + reader * _COLUMN
-            self._leases[start : start + _COLUMN] = bytes(_COLUMN)
+        for cell in range(reader * _COLUMN, (reader + 1) * _COLUMN):
+            self._leases[cell:_LEASES:_ROW] = _NONE
 
     @property
     def paused(self) -> bool:
@@ -145,7 +145,7 @@ class BoardReader:
             raise SharingError("the announced board is not one")
 
     def version(self, stream: int) -> int:
-        return self.words[_FIRST_STREAM + stream * _WORDS_PER_STREAM]
+        return min(self.words[_FIRST_STREAM + stream * _WORDS_PER_STREAM], limits.MAX_COUNTER)
 
     def lease(self, stream: int, slot: int, cell: int = 0) -> None:
         """Say that this viewer reads a slot of a stream, -1: none; `cell`: which of the MAX_HELD that it may hold."""
@@ -180,6 +180,8 @@ def _map(ref: SegmentRef, source: Source, needed: int, prot: int) -> mmap.mmap:
         raise SharingError(f"a segment of {ref.size} bytes was announced; {needed} are needed")
     fd = source.segment(ref)
     try:
-        return mmap.mmap(fd, ref.size, prot=prot)
+        return mmap.mmap(fd, needed, prot=prot)
+    except (OSError, ValueError) as e:  # it may not be written to, for example
+        raise SharingError(f"cannot map {needed} bytes of {ref.token}: {e}") from None
     finally:
         os.close(fd)

@@ -5,6 +5,8 @@ VERSION = "0.1.0"
 PROTOCOL = 8
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 
+MAX_RUNS = 128
+"""Runs that a viewer follows at a time: the newest ones."""
 MAX_STREAMS = 256
 """Streams in one run."""
 MAX_VIEWERS = 32
@@ -25,6 +27,8 @@ MAX_EXTENT = 1 << 40
 MAX_META = 32
 """Entries of a frame's metadata."""
 MAX_META_TEXT = 1024
+MAX_COUNTER = 2**63 - 1
+"""The largest version, and the last nanosecond since the epoch, that there may be."""
 MAX_SEGMENT = 1 << 42
 """Bytes of one shared-memory segment."""
 MAX_MEMORIES = 64

@@ -16,7 +16,7 @@ from ipc.kinds import CAMERAS_MOST
 
 Index = Annotated[int, Meta(ge=0, lt=limits.MAX_STREAMS)]
 Pid = Annotated[int, Meta(ge=1, lt=2**31)]
-Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Counter = Annotated[int, Meta(ge=0, le=limits.MAX_COUNTER)]
 Name = Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME)]
 Text = Annotated[str, Meta(max_length=limits.MAX_META_TEXT)]
 Word = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[A-Za-z_][A-Za-z0-9_]*\Z")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ipc import limits
 from ipc.errors import RuntimeFolderError, SharingError
 from ipc.remote import RemoteRun
 from ipc.remote_stream import RemoteStream
@@ -107,7 +108,7 @@ class Subscriber:
             return False
         self.fault = None
         changed = False
-        found = {f.description.id: f for f in list_runs(root) if self._wants(f)}
+        found = {f.description.id: f for f in self._choose([f for f in list_runs(root) if self._wants(f)])}
         for run_id, folder in found.items():
             known = self._runs.get(run_id)
             if known is not None and known.alive:
@@ -127,6 +128,15 @@ class Subscriber:
         for run in ended[: max(0, len(ended) - _KEEP_ENDED)]:
             self._forget(run)
         return changed
+
+    def _choose(self, folders: list[RunFolder]) -> list[RunFolder]:
+        """Those that are followed, of runs from the oldest to the newest: what is known already, and the newest."""
+        spare = len(folders) - limits.MAX_RUNS
+        if spare <= 0:
+            return folders
+        new = [f for f in folders if f.description.id not in self._runs]
+        left_out = {f.description.id for f in new[:spare]}
+        return [f for f in folders if f.description.id not in left_out]
 
     def _forget(self, run: RemoteRun) -> None:
         run._close()

@@ -39,8 +39,8 @@ LIVE_SHARE = 0.2
 _TRY_AGAIN = 1.0
 """Seconds after a copy of a live stream failed until the next."""
 _ANNOUNCE_PERIOD = 0.05
-_BURST = 64
-"""Messages taken in one go, of all viewers."""
+_BURST, _BURST_SECONDS = 64, 0.002
+"""Messages taken in one go, of all viewers, and how long that may take."""
 
 
 @dataclass
@@ -177,30 +177,32 @@ class Helper:
         return max(0, int((min(due) - time.monotonic()) * 1000) + 1)
 
     def _take_messages(self) -> None:
+        """Of each viewer one in turn, so that none has to wait for another's flood."""
         ready, self._ready = self._ready, []
-        for fd in ready:
-            connection = self._door.listener.connection(fd)
-            if connection is not None:
-                self._take_from(connection, max(1, _BURST // len(ready)))
+        left, end = _BURST, time.monotonic() + _BURST_SECONDS
+        waiting = [c for fd in ready if (c := self._door.listener.connection(fd)) is not None]
+        while waiting and left > 0 and time.monotonic() < end:
+            waiting = [connection for connection in waiting if self._take_from(connection)]
+            left -= len(waiting)
 
-    def _take_from(self, connection: Connection, most: int) -> None:
-        for _ in range(most):
-            try:
-                packet = connection.receive()
-            except EndedError:
-                self._cut(connection)
-                return
-            if packet is None:
-                return
-            try:
-                message = messages.decode_to_trainer(packet)
-            except messages.DecodeError:
-                self._board.count_dropped()
-                if not connection.known and (viewer := messages.stranger(packet)) is not None:
-                    self._refuse(connection, messages.mismatch(viewer, (limits.VERSION, limits.PROTOCOL)))
-                    return
-                continue
+    def _take_from(self, connection: Connection) -> bool:
+        """Whether there was a message."""
+        try:
+            packet = connection.receive()
+        except EndedError:
+            self._cut(connection)
+            return False
+        if packet is None:
+            return False
+        try:
+            message = messages.decode_to_trainer(packet)
+        except messages.DecodeError:
+            self._board.count_dropped()
+            if not connection.known and (viewer := messages.stranger(packet)) is not None:
+                self._refuse(connection, messages.mismatch(viewer, (limits.VERSION, limits.PROTOCOL)))
+        else:
             self._handle(connection, message)
+        return True
 
     def _cut(self, connection: Connection) -> None:
         viewer = self._viewers.get(connection)

@@ -180,6 +180,8 @@ class InPlaceReader(SlotReader):
                         or self._words[OLDEST_KEPT] > current.number):
                     return None  # its tensors have not been offered yet, or are gone already
                 kinds.check_frame(header.kind, current.specs, header.meta)
+                if max(version, time_ns) > limits.MAX_COUNTER:
+                    raise ValueError("no such version, or time")
             except (*DecodeError, ValueError):
                 self.garbled += 1
                 return None

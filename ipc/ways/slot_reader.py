@@ -80,7 +80,7 @@ class SlotReader:
         self.slots, self.capacity = self._words[SLOTS], self._words[CAPACITY]
         self._stride = HEADER_BYTES + (self.capacity if self.in_segment else 0)
         if (self._words[MAGIC_WORD] != MAGIC or not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS
-                or PAGE + self.slots * self._stride > ref.size):
+                or self.capacity % PAGE or PAGE + self.slots * self._stride > ref.size):
             SlotReader.close(self)
             raise SharingError("the announced ring is not one")
         self._lease = lease
@@ -178,6 +178,8 @@ class SlotReader:
 
     def _frame(self, cell: int, lease: Lease, version: int, time_ns: int) -> Frame | None:
         try:
+            if max(version, time_ns) > limits.MAX_COUNTER:
+                raise ValueError("no such version, or time")
             raw = self.raw_header(lease.slot)
             if raw != self._header_bytes:
                 header = decode_frame_header(raw)
