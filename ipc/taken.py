@@ -10,11 +10,12 @@ import time
 from pathlib import Path
 
 from ipc.errors import RuntimeFolderError
+from ipc.runs import held
 
 KEPT = 8
 """Snapshots that are kept; older ones are removed."""
-STALE_S = 3600.0
-"""Seconds after which what is half written is known to be nobody's any more: who wrote it was killed."""
+STALE_S = 10.0
+"""Seconds after which what is half written, and not locked by whoever writes it, is known to be nobody's any more."""
 WHY = ("asked", "oom")
 """What a snapshot was taken for."""
 _NAME = re.compile(r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{1,6}-(asked|oom)\.pickle\Z")
@@ -72,7 +73,7 @@ def tidy() -> None:
     """Remove all but the newest, and what was left half written. Never raises."""
     with contextlib.suppress(OSError):
         for path in folder().glob(".*.part"):
-            if _PART.match(path.name) and time.time() - _age(path) > STALE_S:
+            if _PART.match(path.name) and abs(time.time() - _age(path)) > STALE_S and not held(path):
                 with contextlib.suppress(OSError):
                     path.unlink()
     for path in sorted(_all(), key=_age)[:-KEPT]:

@@ -253,6 +253,9 @@ class _Sampler:
         return True
 
     def _run(self) -> None:
+        from ipc import taken
+
+        taken.tidy()  # a run before us may have been killed while it wrote one
         while not self._ending:
             meters = list(_meters.values())
             wait = min((meter.when() for meter in meters), default=math.inf) - time.monotonic()

@@ -7,6 +7,7 @@ a little between its versions: what is missing is a trouble to be told, never an
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import logging
 import os
@@ -147,6 +148,8 @@ class Recording:
                 fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
                 try:
                     with open(fd, "wb") as file:
+                        with contextlib.suppress(OSError):  # there are file systems without locks
+                            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # while we live nobody tidies it away
                         pickle.dump(snapshot, file, 4)
                     part.replace(folder / name)
                 except BaseException:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from nursery import Child, Nursery
 
-from ipc import Frame, RemoteStream, Subscriber, subscriber
+from ipc import Frame, RemoteStream, Subscriber, subscriber, taken
 from ipc.ways.layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
 
 if TYPE_CHECKING:
@@ -72,6 +72,25 @@ splatview.publish(torch.zeros(40, 40, 3), "render")
 print("ready", flush=True)
 while True:
     splatview.publish(torch.zeros(40, 40, 3), "render")
+"""
+
+MEMORY = """
+import time, splatview
+splatview.publish_memory()
+print("on", flush=True)
+time.sleep(1e6)
+"""
+
+WRITER = """
+import time
+from splatview.recording import Recording
+
+class Large:
+    def __reduce__(self):
+        print("within", flush=True)
+        time.sleep(1e6)
+
+Recording("run-1", None, print).write({"entries": [*range(100_000)], "more": Large()}, "asked")
 """
 
 
@@ -223,6 +242,25 @@ def test_the_next_run_clears_away_what_is_left(nursery: Nursery, runtime_dir: Pa
     assert f"-{last.pid}-" in folder.name
     last.kill()
     assert not [name for name in set(os.listdir("/dev/shm")) - before if "splatview" in name or str(last.pid) in name]
+
+
+def test_a_snapshot_half_written_goes_with_its_writer(
+        nursery: Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    """Not before: a snapshot of many gigabytes' entries takes its time."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    writer = nursery.start(WRITER)
+    assert writer.line() == "within"
+    (part,) = taken.folder().iterdir()
+    assert part.name.endswith(".part")
+    long_ago = time.time() - 86400
+    os.utime(part, (long_ago, long_ago))
+    taken.tidy()
+    assert part.exists()
+    writer.kill()
+    next_run = nursery.start(MEMORY)
+    assert next_run.line() == "on"
+    wait_until(lambda: not part.exists(), what="the next run has tidied it away")
+    next_run.kill()
 
 
 def test_the_viewer_says_so(nursery: Nursery, wait_until: Callable[..., Any], tmp_path: Path) -> None:
