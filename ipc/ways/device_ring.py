@@ -21,6 +21,7 @@ from ipc.frames import DeviceTensor, Made
 from ipc.messages import DeviceRingRef, FdMemory
 from ipc.ways.gpu_slots import GpuSlotWriter
 from ipc.ways.layout import (
+    CLAIMED,
     DONE,
     HEADER,
     SEQ,
@@ -118,14 +119,15 @@ class DeviceRingWriter(GpuSlotWriter):
         if slot == self.slots:
             slot = 0
         base, newest = self._bases[slot], self._bases[last]
-        whole = words[base + SEQ] + 2
-        entered = words[base + DONE] + 2 == whole and words[newest + DONE] == words[newest + SEQ]
+        number = words[base + SEQ]
+        whole = number + 2
+        entered = words[base + DONE] == number and words[newest + DONE] == words[newest + SEQ]
         if entered:
-            words[base + SEQ] = whole - 1
+            words[base + SEQ] = number | CLAIMED
             full_fence()
-            if slot + 1 in self.leased():
-                words[base + SEQ] = whole - 2
-                entered = False
+            entered = slot + 1 not in self.leased()
+            words[base + SEQ] = whole - 1 if entered else number
+            full_fence()
         if not entered:  # seldom
             slot, whole = self.enter()
             if slot < 0:

@@ -27,6 +27,8 @@ MAGIC = 0x32_47_4E_49_52_54_4C_50  # "PLTRING2"
 MAGIC_WORD, SLOTS, CAPACITY, OLDEST_KEPT, CLOSED = range(5)
 FIRST_SLOT, WORDS_PER_SLOT = 16, 8
 SEQ, DONE, VERSION, TIME, HEADER, ARRIVED = range(6)
+CLAIMED = 1 << 63
+"""In a slot's sequence number: the writer wants the slot, and looks whether a reader leases it."""
 HEADER_BYTES = PAGE
 ALIGN = 256
 """Bytes to which tensors in a slot are aligned."""

@@ -15,6 +15,7 @@ from ipc.segments import PAGE, close_map
 from ipc.ways.layout import (
     ALIGN,
     CAPACITY,
+    CLAIMED,
     CLOSED,
     DONE,
     FIRST_SLOT,
@@ -132,7 +133,7 @@ class SlotReader:
             lease = Lease(slot, seq)
             self._take_lease(cell, lease)
             full_fence()  # the lease must be seen before we trust the slot
-            if self.unchanged(lease):
+            if self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ] == seq:  # neither claimed nor entered
                 frame = self._frame(cell, lease, *self.stamp(slot))
                 if frame is not None:
                     self._turn = cell
@@ -169,10 +170,11 @@ class SlotReader:
         return self._map[start : start + size]
 
     def unchanged(self, lease: Lease) -> bool:
-        """Whether the slot is still what it was when its number was that of the lease."""
+        """Whether the slot is still what it was when its number was that of the lease. A writer that claims it sees the
+        lease, and leaves it alone."""
         full_fence()
         try:
-            return self._words[FIRST_SLOT + lease.slot * WORDS_PER_SLOT + SEQ] == lease.seq
+            return self._words[FIRST_SLOT + lease.slot * WORDS_PER_SLOT + SEQ] & ~CLAIMED == lease.seq
         except ValueError:  # this reader was closed: what becomes of the slot is not seen any more
             return lease in self._final
 

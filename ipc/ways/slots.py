@@ -29,6 +29,7 @@ from ipc.segments import PAGE, Segment, round_up
 from ipc.ways.layout import (
     ALIGN,
     CAPACITY,
+    CLAIMED,
     CLOSED,
     DONE,
     FIRST_SLOT,
@@ -189,10 +190,8 @@ class SlotWriter:
             slot = self.take()
             if slot < 0:
                 break
-            whole = self.begin(slot)
-            if self._robs or slot + 1 not in self.leased():
-                return slot, whole
-            self.leave(slot, whole)
+            if self._robs or self._claim(slot):
+                return slot, self.begin(slot)
         return -1, 0
 
     def take(self) -> int:
@@ -235,17 +234,24 @@ class SlotWriter:
         base = FIRST_SLOT + slot * WORDS_PER_SLOT
         return slot >= 0 and self._words[base + DONE] == self._words[base + SEQ]
 
+    def _claim(self, slot: int) -> bool:
+        """Whether no reader leases a slot: none trusts it from now on. Else it stays as it was."""
+        words, index = self._words, FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ
+        number = words[index]
+        words[index] = number | CLAIMED
+        full_fence()  # the claim must be seen before we trust the leases
+        if slot + 1 not in self.leased():
+            return True
+        words[index] = number
+        return False
+
     def begin(self, slot: int) -> int:
         """Go into a slot; the even number that `done` must become."""
         index = FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ
-        number = self._words[index] + 1
+        number = (self._words[index] & ~CLAIMED) + 1
         self._words[index] = number
-        full_fence()
+        full_fence()  # on x86 as well: large copies go past the stores before them
         return number + 1
-
-    def leave(self, slot: int, whole: int) -> None:
-        """Come out of a slot in which nothing was changed."""
-        self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ] = whole - 2
 
     def end(self, slot: int, whole: int, header: bytes, version: int) -> None:
         """Come out of a slot; readers may have it when it is done. Version 0: nobody gets it."""

@@ -145,19 +145,18 @@ def _nothing() -> None:
     pass
 
 
-def code(changes: dict[str, tuple[str, str]] | None = None, weak: bool = False) -> SimpleNamespace:
-    """The modules by the last part of their names. `changes`: by module, a text that stands there once, and what to
+def code(changes: tuple[tuple[str, str, str], ...] = (), weak: bool = False) -> SimpleNamespace:
+    """The modules by the last part of their names. `changes`: a module, a text that stands there once, and what to
     put instead. `weak`: compiled for a processor on which `store_fence` is a full fence."""
     made: dict[str, ModuleType] = {}
-    pending = dict(changes or {})
+    assert {module for module, _, _ in changes} <= {*_ORDER}
     before = {name: import_module(name) for name in _ORDER}
     try:
         for name in _ORDER:
             spec = find_spec(name)
             assert spec is not None and spec.origin is not None
             text = Path(spec.origin).read_text(encoding="utf-8")
-            if name in pending:
-                old, new = pending.pop(name)
+            for _, old, new in (change for change in changes if change[0] == name):
                 assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
                 text = text.replace(old, new)
             module = made[name] = ModuleType(name)
@@ -167,7 +166,6 @@ def code(changes: dict[str, tuple[str, str]] | None = None, weak: bool = False) 
             _rig(module, weak)
     finally:
         sys.modules.update(before)
-    assert not pending, f"no such modules: {list(pending)}"
     return SimpleNamespace(**{name.rpartition(".")[2]: module for name, module in made.items()})
 
 

@@ -48,7 +48,8 @@ BROKEN = {
         "        words[base + SEQ] = whole\n        full_fence()\n        words[base + VERSION] = version\n"
         "        words[base + TIME] = time.time_ns()\n", "torn"),
     "never an odd number": broken(
-        SLOTS, "        self._words[index] = number\n        full_fence()\n", "        full_fence()\n", "torn"),
+        SLOTS, "        self._words[index] = number\n        full_fence()  #",
+        "        self._words[index] = number - 1\n        full_fence()  #", "torn"),
     "the same number again": broken(
         SLOTS, "        words[base + SEQ] = whole\n        if version:",
         "        words[base + SEQ] = words[base + DONE] = whole - 2\n        if version:", "torn", stuck=1),
@@ -56,8 +57,8 @@ BROKEN = {
         SLOTS, "        words[base + TIME] = time.time_ns()\n        full_fence()\n",
         "        words[base + TIME] = time.time_ns()\n", "torn", memory=WEAK, cells=1, attempts=1),
     "no fence before the second look": broken(
-        READER, 'number was that of the lease."""\n        full_fence()\n', 'number was that of the lease."""\n',
-        "torn", memory=WEAK, cells=1, attempts=1, stuck=1),
+        READER, '        lease, and leaves it alone."""\n        full_fence()\n',
+        '        lease, and leaves it alone."""\n', "torn", memory=WEAK, cells=1, attempts=1, stuck=1),
     "the newest is overwritten": broken(
         SLOTS, "        free = [slot for slot in free if slot != newest]\n", "", "is read in the end",
         dies="writer", stuck=1),
@@ -71,7 +72,7 @@ BROKEN = {
         SLOTS, "        return slot >= 0 and self._words[base + DONE] == self._words[base + SEQ]",
         "        return slot >= 0", "is read in the end", gpu=True, dies="writer", stuck=1, cells=1),
     "no look whether the GPU is at it, as prepared": broken(
-        DEVICE, "words[base + DONE] + 2 == whole and words[newest + DONE] == words[newest + SEQ]", "True",
+        DEVICE, "words[base + DONE] == number and words[newest + DONE] == words[newest + SEQ]", "True",
         "nothing can be read", gpu=True, again=True, dies="writer", publishes=3, cells=1, attempts=1),
 }
 
@@ -94,4 +95,4 @@ def test_the_copies_are_of_the_real_code() -> None:
 
     assert code().slots.__file__ == ipc.ways.slots.__file__
     with pytest.raises(AssertionError, match="stands 0 times"):
-        code({"ipc.ways.slots": ("no such text", "")})
+        code((("ipc.ways.slots", "no such text", ""),))
