@@ -137,6 +137,7 @@ class Visit(web.RequestHandler):
         if self._held is not None:
             self._held.cancel()
             self._held = None
+        self._kept.clear()  # who was here may be looked at by the garbage collector much later
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
