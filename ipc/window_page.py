@@ -3,6 +3,14 @@
 One small sealed segment, written with plain stores on both sides, so that neither ever waits for the other: not for a
 message to be read, nor for a pipe that is full. The caller's half says which of its streams is to be seen, the window's
 half whether it is open, how large it is and how many pictures it draws.
+
+Invariants
+1. Each word has one writer: SHOWN, SWITCHES and RUN the caller, the others the window.
+2. SWITCHES grows behind what it counts, STATE is written behind what it tells of (size, reason): whoever sees the new
+   one, and then looks at the rest, sees the rest as new or newer. What is torn by yet another `show` is followed by
+   another count, and looked at again.
+3. Nothing read here is trusted for more than a text that is shown or a run that is looked up: lengths are cut to the
+   room that there is.
 """
 
 from __future__ import annotations
@@ -17,6 +25,7 @@ from msgspec import Meta
 from ipc import limits
 from ipc.errors import SharingError
 from ipc.segments import PAGE, Segment, close_map
+from ipc.ways.layout import full_fence, store_fence
 
 NOTHING, IMAGE, SCENE = range(3)
 """What is to be seen."""
@@ -85,6 +94,7 @@ class WindowPage:
         """Have IMAGE or SCENE shown, of the run with this id."""
         self._write(_RUN, _RUN_AT, run.encode()[:_RUN_BYTES])
         self._words[_SHOWN] = what
+        store_fence()
         self._words[_SWITCHES] += 1
 
     @property
@@ -94,7 +104,8 @@ class WindowPage:
 
     @property
     def shown(self) -> tuple[int, str]:
-        """NOTHING, IMAGE or SCENE, and the run's id."""
+        """NOTHING, IMAGE or SCENE, and the run's id; to be asked for after `switches`."""
+        full_fence()
         return self._words[_SHOWN], self._read(_RUN, _RUN_AT, _RUN_BYTES)
 
     # The window's half.
@@ -103,12 +114,15 @@ class WindowPage:
         """How the window is: its width and height in pixels, and pictures drawn in the last second."""
         self._words[_WIDTH], self._words[_HEIGHT] = size
         self._words[_FPS] = round(fps * 1000)
+        store_fence()
         self._words[_STATE] = state
 
     def end(self, state: int, reason: str = "") -> None:
         """CLOSED or FAILED, and why."""
         self._write(_REASON, _REASON_AT, reason.encode()[:_REASON_BYTES])
-        self._words[_FPS], self._words[_STATE] = 0, state
+        self._words[_FPS] = 0
+        store_fence()
+        self._words[_STATE] = state
 
     @property
     def state(self) -> int:
@@ -129,7 +143,9 @@ class WindowPage:
 
     def _write(self, word: int, at: int, text: bytes) -> None:
         self._words[word] = 0
+        store_fence()
         self._map[at: at + len(text)] = text
+        store_fence()
         self._words[word] = len(text)
 
     def _read(self, word: int, at: int, most: int) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import threading
 import time
 from collections import deque
 from functools import partial
@@ -103,6 +104,7 @@ class InPlaceWriter(SlotWriter):
             raise
         self._stream_of = stream_of  # what torch.cuda.current_stream wraps, at a tenth
         self._generations: deque[_Kept] = deque()
+        self._forgetting = threading.Lock()
         self._key: tuple[Any, ...] = ()
         self._number = 0
         self._kind = "image"
@@ -231,25 +233,31 @@ class InPlaceWriter(SlotWriter):
     def forget(self, before: int) -> None:
         """Give back replaced generations that are older than `before`, or were kept long enough. Any thread."""
         now = time.monotonic()
-        while len(self._generations) > 1:
-            first = self._generations[0]
-            if first.number >= before and first.until > now:
-                return
-            try:
-                self._words[OLDEST_KEPT] = first.number + 1
-            except ValueError:  # closed meanwhile
-                return
-            full_fence()
-            with contextlib.suppress(ValueError):
-                self._generations.remove(first)
+        while True:
+            # One thread at a time: the word must never go back, else a reader takes what is gone for kept.
+            with self._forgetting:
+                if len(self._generations) < 2:
+                    return
+                first = self._generations[0]
+                if first.number >= before and first.until > now:
+                    return
+                try:
+                    self._words[OLDEST_KEPT] = first.number + 1
+                except ValueError:  # closed meanwhile
+                    return
+                full_fence()
+                self._generations.popleft()
             first.drop()
 
     def close(self) -> None:
-        with contextlib.suppress(ValueError):  # closed already
-            self._words[OLDEST_KEPT] = _NONE_KEPT
-        full_fence()
-        while self._generations:
-            self._generations.popleft().drop()
+        with self._forgetting:
+            with contextlib.suppress(ValueError):  # closed already
+                self._words[OLDEST_KEPT] = _NONE_KEPT
+            full_fence()
+            kept = [*self._generations]
+            self._generations.clear()
+        for one in kept:
+            one.drop()
         self._event.close()
         if self._closed:
             return

@@ -10,6 +10,7 @@ version, time in ns since the epoch, bytes of the header, arrived
 
 from __future__ import annotations
 
+import os
 import platform
 import threading
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,14 @@ def full_fence() -> None:
         with _fence_lock:
             pass
 
+
+def _after_fork_in_child() -> None:
+    """Another thread of the parent may have been within a fence."""
+    global _fence_lock
+    _fence_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 if platform.machine() in _STORES_IN_ORDER:
     def store_fence() -> None:
