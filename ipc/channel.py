@@ -28,6 +28,8 @@ _UNKNOWN = 8
 """Connections beside those of all viewers that there may be, of those that have not said who they are."""
 _INTRODUCTION = 2.0
 """Seconds within which a connection says who it is."""
+_MOMENT = 0.05
+"""Seconds that it has for it, whoever waits."""
 _BACKLOG = 64
 _BUFFER = 1 << 19
 """Bytes that may be on their way in one direction, if the system allows them: two of the longest messages."""
@@ -119,7 +121,7 @@ class Listener:
         """Take in a few new connections; their descriptors. Who has not said who it is makes room for who comes after
         it. Never raises."""
         before = set(self._connections)
-        for _ in range(_UNKNOWN):
+        while self._room_for_another():
             try:
                 found, _ = self._socket.accept()
             except OSError:  # none, or no more descriptors: those that wait are taken in later
@@ -128,11 +130,17 @@ class Listener:
             if not same_user(found):
                 found.close()
                 continue
-            unknown = [c for c in self._connections.values() if not c.known]
-            if len(unknown) >= _UNKNOWN:
-                self.close_one(unknown[0])
             self._connections[found.fileno()] = Connection(found)
         return [fd for fd in self._connections if fd not in before]
+
+    def _room_for_another(self) -> bool:
+        unknown = [c for c in self._connections.values() if not c.known]
+        if len(unknown) < _UNKNOWN:
+            return True
+        if unknown[0].until - _INTRODUCTION + _MOMENT > time.monotonic():
+            return False  # it may have said who it is, and we have not come to read it
+        self.close_one(unknown[0])
+        return True
 
     def tidy(self) -> None:
         """Close what has not said in time who it is."""

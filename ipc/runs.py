@@ -56,7 +56,7 @@ _Described = TypeVar("_Described", bound=msgspec.Struct)
 class Description(msgspec.Struct, frozen=True):
     """What `run.json` says. Fields that a later version adds are ignored."""
 
-    protocol: Annotated[int, Meta(ge=0)]
+    protocol: Annotated[int, Meta(ge=0, le=limits.MAX_COUNTER)]
     id: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[A-Za-z0-9._-]+\Z")]
     name: Annotated[str, Meta(max_length=limits.MAX_NAME)]
     pid: Annotated[int, Meta(ge=1, lt=2**31)]
