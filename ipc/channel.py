@@ -1,4 +1,5 @@
-"""The socket of a run: packets between a trainer and its viewers, one message each.
+"""The socket of a run: packets from viewers to a trainer, one message each. What the trainer answers goes over ZeroMQ
+(`ipc.mail`) wherever that is to be had, else by the same connection.
 
 Sequenced packets of the kernel's own: a packet comes whole or not at all, its size is known before it is read, and what
 is on its way is bounded by the socket's buffers, whatever a peer does. So are the descriptors that peers can make a
@@ -22,6 +23,8 @@ from ipc.runs import SOCKET_PATH_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from ipc.mail import Inbox, Mailroom, Outbox
 
 SOCKET_NAME = "socket"
 _UNKNOWN = 8
@@ -51,6 +54,8 @@ class Connection:
         """Whether it is a viewer's that was welcomed; to be set."""
         self.until = time.monotonic() + _INTRODUCTION
         """Until when (time.monotonic) it may be unknown."""
+        self.outbox: Outbox | None = None
+        """By which packets go to a viewer that has said where it takes them; to be set."""
         with contextlib.suppress(OSError):
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
 
@@ -59,6 +64,8 @@ class Connection:
 
     def send(self, packet: bytes) -> bool:
         """False: too much is on its way already. Raises EndedError."""
+        if self.outbox is not None:
+            return self.outbox.send(packet)
         try:
             self._socket.send(packet, socket.MSG_NOSIGNAL)
             return True
@@ -93,6 +100,9 @@ class Connection:
 
     def close(self) -> None:
         """Idempotent."""
+        if self.outbox is not None:
+            self.outbox.close()
+            self.outbox = None
         self._socket.close()
 
 
@@ -168,15 +178,22 @@ class Listener:
 class Link:
     """A viewer's end, which comes back when it was cut."""
 
-    def __init__(self, folder: Path):
-        """Makes no connection yet."""
+    def __init__(self, folder: Path, mailroom: Mailroom | None = None):
+        """Makes no connection yet. Without a `mailroom` packets come in by the connection."""
         self._folder = folder
+        self._mailroom = mailroom
         self._connection: Connection | None = None
+        self._inbox: Inbox | None = None
 
     @property
     def up(self) -> bool:
         """Whether there is a connection, as far as is known."""
         return self._connection is not None
+
+    @property
+    def inbox(self) -> str:
+        """Where packets are taken: what the hello names. "": here."""
+        return self._inbox.name if self._inbox is not None else ""
 
     def connect(self) -> bool:
         """Make the connection, if there is none. False: not now."""
@@ -189,6 +206,7 @@ class Link:
                 found.close()
                 return False
             self._connection = Connection(found)
+            self._inbox = self._mailroom.inbox(self._folder) if self._mailroom is not None else None
         return True
 
     def send(self, packet: bytes) -> bool:
@@ -202,6 +220,8 @@ class Link:
 
     def receive(self) -> bytes | None:
         """The next packet, or None. b"": one that was too long to be read."""
+        if self._inbox is not None and (packet := self._inbox.receive()) is not None:
+            return packet
         if self._connection is None:
             return None
         try:
@@ -212,6 +232,9 @@ class Link:
 
     def close(self) -> None:
         """Idempotent. What was sent arrives."""
+        if self._inbox is not None:
+            self._inbox.close()
+            self._inbox = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 from ipc.channel import Listener
 from ipc.descriptors import Server
 from ipc.errors import RuntimeFolderError, SharingError
+from ipc.mail import Mailroom
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ipc.channel import Connection
     from ipc.runs import OwnedRunFolder
 
 PERIOD = 5.0
 """Seconds between two looks."""
+
 
 class Door:
     """The two sockets in a run's folder, through which viewers come."""
@@ -26,6 +29,7 @@ class Door:
     def __init__(self, folder: OwnedRunFolder):
         """Raises SharingError when they cannot be made."""
         self._folder = folder
+        self._mailroom = Mailroom()
         self._due = time.monotonic() + PERIOD
         try:
             self.server = Server(folder.path)
@@ -35,7 +39,7 @@ class Door:
                 self.server.close()
                 raise
         except OSError as e:
-            raise SharingError(f"viewers cannot be answered in {folder.path}: {e}") from None
+            raise SharingError(f"viewers cannot be answered in {folder.path.parent}: {e.strerror}") from None
 
     def due(self) -> float:
         """When (time.monotonic) to `look` again."""
@@ -63,6 +67,12 @@ class Door:
         self.server.close()
         self.server = server
 
+    def deliver(self, connection: Connection, inbox: str) -> None:
+        """Have what is sent to a viewer go to the inbox that its hello names; "": it goes by the connection itself."""
+        if inbox and connection.outbox is None:
+            connection.outbox = self._mailroom.outbox(self._folder.path / inbox)
+
     def close(self) -> None:
         self.server.close()
         self.listener.close()
+        self._mailroom.close()

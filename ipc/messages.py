@@ -163,6 +163,9 @@ class Hello(_Message, frozen=True):
     namespace: Counter = 0
     """Which PID namespace the number is of (the inode of /proc/self/ns/pid); 0: not known."""
     version: Edition = ""
+    inbox: Annotated[str, Meta(pattern=r"\A(inbox-[0-9a-f]{16})?\Z")] = ""
+    """Where the viewer takes what it is told: a ZeroMQ socket of this name, which it has bound in the run's folder (see
+    `ipc.mail`); "": by the connection that this comes from."""
 
 
 class Open(_Message, frozen=True):

@@ -18,6 +18,7 @@ from ipc.ways import NotYet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ipc.mail import Mailroom
     from ipc.runs import RunFolder
 
     CanTake = Callable[[str, str], bool]
@@ -29,7 +30,7 @@ _BURST = 64
 class RemoteRun:
     """One publishing process, as a viewer sees it."""
 
-    def __init__(self, folder: RunFolder, client: str, can_take: CanTake):
+    def __init__(self, folder: RunFolder, mailroom: Mailroom, client: str, can_take: CanTake):
         self.folder = folder
         self._can_take = can_take
         self._source = RunSource(folder.description.pid, folder.path)
@@ -57,7 +58,7 @@ class RemoteRun:
             self.refused = messages.mismatch((limits.VERSION, limits.PROTOCOL),
                                              (folder.description.version, folder.description.protocol))
             return
-        self._link = Link(folder.path)
+        self._link = Link(folder.path, mailroom)
 
     @property
     def id(self) -> str:
@@ -120,7 +121,7 @@ class RemoteRun:
             if not self._link.connect():
                 self._next_hello = now + _CONNECT_PERIOD
             self._send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace(),
-                                      limits.VERSION))
+                                      limits.VERSION, self._link.inbox))
         changed = False
         for _ in range(_BURST):
             packet = self._link.receive()

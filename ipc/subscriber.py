@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ipc import limits
 from ipc.errors import RuntimeFolderError, SharingError
+from ipc.mail import Mailroom
 from ipc.remote import RemoteRun
 from ipc.remote_stream import RemoteStream
 from ipc.runs import list_runs, remove_stale, runtime_folder
@@ -39,6 +40,7 @@ class Subscriber:
         self._can_take = can_take if ways is None else ways if callable(ways) else _only(ways)
         self._wanted = run
         self._client = client[:40]
+        self._mailroom = Mailroom()
         self._runs: dict[str, RemoteRun] = {}
         self._next_scan = 0.0
         self._seen: dict[tuple[str, int], int] = {}
@@ -93,6 +95,7 @@ class Subscriber:
         for run in self._runs.values():
             run._close()
         self._runs.clear()
+        self._mailroom.close()
 
     def __enter__(self) -> Subscriber:
         return self
@@ -116,7 +119,7 @@ class Subscriber:
                 continue
             if known is not None:  # its folder was away, and we did not look while it moved from one lock to the next
                 self._forget(known)
-            self._runs[run_id] = RemoteRun(folder, self._client, self._can_take)
+            self._runs[run_id] = RemoteRun(folder, self._mailroom, self._client, self._can_take)
             changed = True
         gone = [r for r in self._runs.values() if r.alive and r.id not in found and not r.watch.alive()]
         for run in gone:

@@ -259,6 +259,7 @@ class Helper:
                 viewer.pidfd = os.pidfd_open(hello.pid)
         self._viewers[connection] = viewer
         connection.known = True
+        self._door.deliver(connection, hello.inbox)
         self._board.clear_leases(viewer.reader)
         self._send(viewer, messages.Welcome(limits.PROTOCOL, self._pid, self._board.segment.ref,
                                             self._board.lease_segment.ref, viewer.reader))

@@ -1,0 +1,69 @@
+"""Forked programs are as started ones: streams, arguments, exit status, signals and the way they end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from forking import ForkedProgram, server
+from open_files import open_files
+from patience import PATIENCE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from programs import Processes
+
+
+def both(processes: Processes, source: str, *args: str, **env: str) -> list[tuple[str, str, int]]:
+    """What a forked and a started program say on both streams, and how they end."""
+    forked, started = processes.code(source, *args, **env), processes.python("-c", source, *args, **env)
+    assert isinstance(forked, ForkedProgram) and not isinstance(started, ForkedProgram)
+    return [(*p.communicate("asked\n", timeout=PATIENCE), p.returncode) for p in (forked, started)]
+
+
+@pytest.mark.parametrize("source", [
+    "import sys; print(sys.argv, sys.stdin.readline(), end=''); print('err', file=sys.stderr)",
+    "import sys; sys.exit(3)",
+    "import sys; sys.exit('words')",
+    "import os; os._exit(4)",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "import atexit, threading, time\natexit.register(print, 'last')\n"
+    "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\nprint('first')",
+    "import os; print(os.getcwd(), os.environ['SPLATVIEW_NAME'], __name__, __builtins__ is not None)",
+    "class A: pass\nimport sys; print(A.__module__, sys.modules['__main__'].A is A)",
+    "import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:3])",
+])
+def test_it_is_as_one_that_was_started(source: str, processes: Processes) -> None:
+    forked, started = both(processes, source, "one", "ü", SPLATVIEW_NAME="called")
+    assert forked == started
+
+
+def test_an_error_is_told_as_usual(processes: Processes) -> None:
+    (_, forked, one), (_, started, other) = both(processes, "raise ValueError('so')")
+    assert one == other == 1 and forked.endswith("ValueError: so\n") and started.endswith("ValueError: so\n")
+
+
+def test_it_is_ended_waited_for_and_leaves_nothing(processes: Processes) -> None:
+    server()
+    before = open_files()
+    program = processes.code("import time\nprint('up', flush=True)\ntime.sleep(1000)")
+    assert program.stdout is not None and program.stdout.readline() == "up\n" and program.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        program.wait(0.01)
+    program.terminate()
+    assert program.wait() == -signal.SIGTERM == program.poll()
+    program.kill()  # does nothing any more
+    processes.close()
+    assert open_files() <= before
+
+
+def test_what_is_read_at_the_start_is_started(processes: Processes, monkeypatch: pytest.MonkeyPatch,
+                                              tmp_path: Path) -> None:
+    assert not isinstance(processes.code("pass", PYTHONUNBUFFERED="certainly"), ForkedProgram)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert not isinstance(processes.code("pass"), ForkedProgram)
+    monkeypatch.undo()
+    assert isinstance(processes.code("pass", SPLATVIEW_RUNTIME_DIR=str(tmp_path)), ForkedProgram)
