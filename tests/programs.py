@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from forking import ROOT, ForkedProgram, environment, serves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+__all__ = ["ROOT", "Processes"]
 
 
 class Processes:
@@ -23,16 +24,22 @@ class Processes:
 
     def python(self, *args: str, pass_fds: Sequence[int] = (), **env: str) -> subprocess.Popen[str]:
         """`python ARGS` with its output captured; `env` is added to the environment, `pass_fds` stay open in it."""
-        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # they run in other folders
         process = subprocess.Popen([sys.executable, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, cwd=self._folder, pass_fds=pass_fds,
-                                   env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **env})
+                                   env=environment(**env))
         self._running.append(process)
         return process
 
     def code(self, source: str, *args: str, **env: str) -> subprocess.Popen[str]:
-        """A program given as text."""
-        return self.python("-c", source, *args, **env)
+        """A program given as text, which starts at once: torch and ours are loaded already. `python("-c", source)` is
+        for programs that look at how they are loaded."""
+        if not serves(environment(**env)):
+            return self.python("-c", source, *args, **env)
+        process = ForkedProgram([sys.executable, "-c", source, *map(str, args)], stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self._folder,
+                                env=environment(**env))
+        self._running.append(process)
+        return process
 
     def splatview(self, *args: str, **env: str) -> subprocess.Popen[str]:
         return self.python("-m", "splatview", *args, **env)

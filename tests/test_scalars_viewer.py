@@ -26,6 +26,7 @@ import math, sys, splatview
 for step in range(1000):
     splatview.log(step, loss=math.exp(-step / 200) + 0.01, **{"parts/a": step, "parts/b": 2.0 * step})
 splatview.log(1000, loss=0.01, rare=math.nan)
+print("logged", flush=True)
 sys.stdin.readline()
 splatview.log(2000, loss=0.02)
 sys.stdin.readline()
@@ -240,8 +241,14 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer, processes: Pro
     select(viewer, "scalars")
     viewer.until(lambda: isinstance(viewer.seat.view, ScalarsView))
     viewer.until(lambda: "Gaussians" in view_of(viewer).content.plots)
-    (count,) = view_of(viewer).content.plots["Gaussians"]
-    assert count["step"][-1] > count["step"][0] >= 0  # the script's steps, not the stream's versions
+
+    def counts() -> Any:
+        (count,) = view_of(viewer).content.plots["Gaussians"]
+        return count
+
+    viewer.until(lambda: counts()["step"][-1] > counts()["step"][0])
+    count = counts()
+    assert count["step"][0] >= 0  # the script's steps, not the stream's versions
     assert strip_of(viewer) is None
 
 
@@ -278,7 +285,8 @@ def test_a_click_on_the_strip_shows_the_plots(viewer: Viewer, processes: Process
 def test_a_picture_of_the_plots_without_a_screen(processes: Processes, tmp_path: Any) -> None:
     from PIL import Image
 
-    processes.code(LOGGED)
+    program = processes.code(LOGGED)
+    assert program.stdout is not None and program.stdout.readline()  # all of it is published
     out = tmp_path / "plots.png"
     shot = processes.splatview("shot", "--stream", "scalars", str(out), "--size", "800x500")
     assert shot.wait() == 0, shot.stderr.read() if shot.stderr else ""
