@@ -19,6 +19,7 @@ from viewer_app.shards.stream import ShardedStream
 from viewer_app.shards.words import missing, ranks_of
 from viewer_app.views._gaussians.frames import Facts, background_of, scene_of
 
+
 class Closing:
     def __init__(self) -> None:
         self.closed: list[int] = []
