@@ -15,6 +15,8 @@ from shard_cases import Training
 from test_viewer import Viewer
 
 from viewer_app.app import AppOptions
+from viewer_app.events import PointerMove, PointerPress, PointerRelease
+from viewer_app.recorder.options import RecordOptions
 from viewer_app.scene import GaussianScene
 from viewer_app.screens.offscreen import OffscreenScreen
 from viewer_app.shards.stream import ShardedStream
@@ -267,6 +269,73 @@ def test_the_rank_of_a_gaussian_is_said(viewer: Viewer, training: Start) -> None
     assert view.content.facts.shard_of(350) == (1, 50)
     assert view.content.facts.shard_of(299) == (0, 299)
     assert view.content.facts.shard_of(500) is None
+
+
+def test_it_is_recorded_as_any_scene(training: Start) -> None:
+    """Snapshots are of all ranks, and going back shows them."""
+    ranks = training([300, 200])
+    app = Viewer(OffscreenScreen(*SIZE), AppOptions(max_fps=500, record=RecordOptions(every=1)))
+    try:
+        app.until(lambda: count(app) == 500)
+        for n in (310, 320):
+            ranks.publish(0, n)
+            ranks.publish(1, 200)
+            app.until(lambda n=n: count(app) == n + 200)
+        app.until(lambda: slot(app).source.tape is not None and len(slot(app).source.tape.recording) >= 2)
+        counts = [s.count for s in slot(app).source.tape.recording.snapshots]
+        assert set(counts) <= {500, 510, 520}
+        slot(app).source.tape.player.seek(0)
+        app.until(lambda: count(app) == counts[0])
+        for rank in (0, 1):
+            ranks.kill(rank)
+        app.until(lambda: not slot(app).entry.alive)
+        assert count(app) == counts[0]
+    finally:
+        app.close()
+
+
+def test_the_panel_says_how_far_each_rank_is_and_shows_one_that_is_clicked(viewer: Viewer, training: Start) -> None:
+    ranks = training([300, 200, 100])
+    viewer.until(lambda: count(viewer) == 600)
+    viewer.seat.panel.open_folds(["Shards"])
+    ranks.kill(1)
+    viewer.until(lambda: trouble(viewer) == "2 of 3 shards; rank 1 ended")
+    whole = slot(viewer).entry.key
+
+    def click(row: int) -> None:
+        """A row of the part "Shards": 0 is all, then the ranks."""
+        x, y = 60.0, _rows(viewer)[row]
+        viewer.do(PointerMove(x, y), PointerPress(x, y, "left"))
+        viewer.do(PointerRelease(x, y, "left"))
+
+    click(3)
+    viewer.until(lambda: count(viewer) == 100)
+    assert slot(viewer).entry.name == "gaussians \u00b7 rank 2 of 3"
+    click(0)
+    viewer.until(lambda: slot(viewer).entry.key == whole)
+    viewer.until(lambda: count(viewer) == 600)
+
+
+def _rows(viewer: Viewer) -> list[float]:
+    """The middle of each row of the part "Shards", in pixels from above."""
+    from viewer_app.shards import panel
+
+    found: list[float] = []
+    row = panel._row
+
+    def noted(*args: Any) -> bool:
+        from imgui_bundle import imgui
+
+        found.append(imgui.get_cursor_screen_pos().y + 8)
+        return row(*args)
+
+    panel._row = noted
+    try:
+        viewer.seat.mark(2)
+        viewer.do()
+    finally:
+        panel._row = row
+    return found[-4:]
 
 
 @pytest.mark.parametrize("run", ["train", "rank"])
