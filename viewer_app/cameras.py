@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from viewer_app.errors import CameraError
+from viewer_app.regular import open_regular
 
 CameraModel = Literal["pinhole", "ortho", "fisheye"]
 MODELS: tuple[CameraModel, ...] = get_args(CameraModel)
@@ -272,8 +273,8 @@ def _parse(source: str) -> dict[str, Any]:
     text = source
     if not source.lstrip().startswith("{"):
         try:
-            with open(source, encoding="utf-8") as f:
-                text = f.read(FILE_LIMIT)
+            with open_regular(source) as f:
+                text = f.read(FILE_LIMIT).decode()
         except (OSError, ValueError) as e:
             raise CameraError(f"camera: {source[:80]!r} is neither a JSON object nor a readable file "
                               f"({getattr(e, 'strerror', None) or e})") from None

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from viewer_app.regular import open_regular
+
 log = logging.getLogger("splatview")
 
 MOST_BYTES = 1 << 20
@@ -56,7 +58,7 @@ class Memo:
         if self._file is None:
             return
         try:
-            with self._file.open("rb") as f:
+            with open_regular(self._file) as f:
                 text = f.read(MOST_BYTES + 1)
             found = json.loads(text) if len(text) <= MOST_BYTES else None
         except FileNotFoundError:

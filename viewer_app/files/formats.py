@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from viewer_app.errors import FileError
 from viewer_app.files.common import open_zip
+from viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +57,7 @@ def recognise(path: Path) -> str:
     if path.is_dir():
         return _recognise_folder(path)
     try:
-        with open(path, "rb") as f:
+        with open_regular(path) as f:
             head = f.read(512)
     except FileNotFoundError:
         raise FileError("no such file or folder") from None

@@ -29,6 +29,7 @@ from viewer_app.files.common import (
     open_zip,
     quats_from_smallest_three,
 )
+from viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
     import zipfile
@@ -61,7 +62,7 @@ def _folder_loader(folder: Path, meta: str = "meta.json") -> Load:
         if name != Path(name).name or name in ("", ".", ".."):
             raise FileError(f"SOG: {name!r} is not the plain name of a file beside meta.json")
         try:
-            with open(folder / (meta if name == "meta.json" else name), "rb") as f:
+            with open_regular(folder / (meta if name == "meta.json" else name)) as f:
                 data = f.read(limit + 1)
         except (OSError, ValueError) as e:
             raise FileError(f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}") from None

@@ -17,6 +17,7 @@ from viewer_app import rotations
 from viewer_app.cameras import field_of_view
 from viewer_app.errors import CameraError
 from viewer_app.paths.path import MOST_KEYS, SECONDS, CameraPath, Key
+from viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +74,7 @@ def write_path(film: Film) -> str:
 def read_path(file: Path) -> Film:
     """What a file holds. Raises CameraError, which names the file, when that is no camera path."""
     try:
-        with file.open("rb") as f:
+        with open_regular(file) as f:
             text = f.read(FILE_LIMIT + 1)
     except OSError as e:
         raise CameraError(f"path: {file} cannot be read: {e.strerror or e}") from None

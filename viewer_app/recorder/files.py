@@ -21,6 +21,7 @@ import numpy as np
 
 from viewer_app.errors import FileError
 from viewer_app.recorder.packed import Packed, layout, packed_bytes
+from viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,7 +100,7 @@ def write_packed(path: Path, packed: Packed) -> int:
 def read_packed(path: Path) -> Packed:
     """A snapshot. Raises FileError for what is missing, damaged or none; takes only the memory that its size allows."""
     try:
-        with open(path, "rb") as f:
+        with open_regular(path) as f:
             size = os.fstat(f.fileno()).st_size
             start = f.read(len(_MAGIC) + 4)
             if len(start) != len(_MAGIC) + 4 or not start.startswith(_MAGIC):
@@ -151,7 +152,7 @@ def read_index(folder: Path) -> Index:
     """
     path = folder / INDEX
     try:
-        with open(path, "rb") as f:
+        with open_regular(path) as f:
             text = f.read(_MOST_INDEX + 1)
     except OSError as e:
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e

@@ -31,9 +31,9 @@ OFFERED_FOR = 60.0
 MAX_TEXTS = 256
 MAX_KEPT = 4096
 """Messages of the page that wait for somebody to attach."""
-MAX_RATE = 2000
+MAX_RATE = 1000
 """Messages a second that a page may send over a while."""
-PATIENCE = 4.0
+PATIENCE = 2.0
 """Seconds for which it may send more than that: so many messages are its credit."""
 _PING_COSTS = 20
 """Messages that a ping or pong of a page counts for: it sends none of its own accord."""

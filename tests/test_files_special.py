@@ -1,0 +1,64 @@
+"""What people name that is no file: pipes, devices, sockets. It is refused at once; reading it would never end."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from viewer_app.cameras import camera_from_json
+from viewer_app.errors import CameraError, FileError
+from viewer_app.files import open_file
+from viewer_app.memo import Memo
+from viewer_app.paths.nerfstudio import read_path
+from viewer_app.recorder.files import INDEX, read_index, read_packed
+from viewer_app.regular import open_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORDS = "it is no file but a pipe, a device or a socket"
+
+
+@pytest.fixture(params=["pipe", "device", "socket"])
+def special(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "scene.ply"
+    if request.param == "pipe":
+        os.mkfifo(path)
+    elif request.param == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(str(path))
+    return path
+
+
+def test_readers_refuse_it(special: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pipe = special.is_fifo() or special.is_char_device()
+    with pytest.raises(FileError, match=WORDS if pipe else "No such device or address"):
+        open_file(special)
+    with pytest.raises(CameraError):
+        camera_from_json(str(special), 64, 48)
+    with pytest.raises(CameraError, match="cannot be read"):
+        read_path(special)
+    with pytest.raises(FileError, match="cannot be read"):
+        read_packed(special)
+    special.rename(special.with_name(INDEX))
+    with pytest.raises(FileError, match="cannot be read"):
+        read_index(special.parent)
+    memo = Memo(special.with_name(INDEX))
+    assert memo.get("x", 5) == 5 and "cannot be used" in caplog.text
+
+
+def test_files_are_opened_as_ever(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"content")
+    (tmp_path / "b").symlink_to("a")
+    for name in ("a", "b"):
+        with open_regular(tmp_path / name) as f:
+            assert f.read() == b"content"
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "c")
+    with pytest.raises(IsADirectoryError):
+        open_regular(tmp_path)
