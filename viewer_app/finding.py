@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from viewer_app.errors import LateError, NotFoundError, ViewerError
 from viewer_app.shards.grouping import Shards
 from viewer_app.views import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ipc import RemoteRun, RemoteStream, Subscriber
 
@@ -47,8 +47,7 @@ class Finder:
             runs = self._runs(run)
             self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
                 r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
-            self._shards.run = run
-            there = self._shards.update([s for r in runs for s in r.streams.values()])
+            there = self._whole(run, runs)
             found = [s for s in there if name in (None, s.name) and s.kind in KINDS and not s.info.over]
             told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + _SETTLE for r in runs)
             if found and (told or now > settled):
@@ -61,6 +60,16 @@ class Finder:
             if now > (deadline if beginning else settled if not runs or name is None else min(settled + 1.0, deadline)):
                 raise self._nothing(name, run)
             self._pause()
+
+    def look(self, run: str | None) -> None:
+        """Take in what happened: parts of a scene that was found may come late. `run` as for `find`."""
+        self._subscriber.poll()
+        self._whole(run, [r for r in self._subscriber.runs if run is None or r.folder.description.is_called(run)])
+
+    def _whole(self, run: str | None, runs: Sequence[RemoteRun]) -> list[Any]:
+        """The streams of these runs; parts of one scene as one."""
+        self._shards.run = run
+        return self._shards.update([s for r in runs for s in r.streams.values()])
 
     def _runs(self, run: str | None) -> list[RemoteRun]:
         """The live ones, oldest first."""

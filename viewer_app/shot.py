@@ -107,10 +107,11 @@ def newest(screen: OffscreenScreen, who: str, asked: Asked,
     subscriber = make_subscriber(screen.ctx, asked.run, client=who)
     try:
         deadline = time.monotonic() + asked.timeout
-        stream = Finder(subscriber, who).find(asked.stream, asked.run, deadline)
+        finder = Finder(subscriber, who)
+        stream = finder.find(asked.stream, asked.run, deadline)
         stream.open()
         while True:
-            subscriber.poll()
+            finder.look(asked.run)
             frame = stream.read()
             if frame is not None:
                 with frame:

@@ -347,3 +347,34 @@ def test_a_process_that_was_asked_for_is_shown_alone(training: Start, run: str) 
         app.until(lambda: count(app) == (50 if run == "train" else 20), PATIENCE)
     finally:
         app.close()
+
+
+def test_a_single_picture_waits_for_parts_that_come_a_little_later(nursery: Nursery, training: Start,
+                                                                   tmp_path: Path) -> None:
+    """`splatview shot` draws all of them, though some were not there when it found the scene."""
+    from viewer_app.shot import ShotOptions, newest
+
+    ranks = training([300], world=2)
+    late: list[Training] = []
+    screen = OffscreenScreen(64, 64)
+
+    def use(kind: str, frame: Any, overlays: Any) -> Any:
+        return frame.shards, frame.meta.get("trouble")
+
+    from viewer_app.shards.stream import ShardedStream as Stream
+
+    opened = Stream.open
+
+    def open_late(stream: Any) -> None:
+        if not late:
+            late.append(ranks)
+            ranks.ranks.append(ranks._start(1, 200))
+        opened(stream)
+
+    Stream.open = open_late  # type: ignore[method-assign]
+    try:
+        found = newest(screen, "shot", ShotOptions(tmp_path / "a.png", stream="gaussians", timeout=PATIENCE), use)
+    finally:
+        Stream.open = opened  # type: ignore[method-assign]
+        screen.close()
+    assert found == (((0, 300), (1, 200)), None)
