@@ -16,7 +16,6 @@ from patience import PATIENCE
 from web_clients import Page
 
 from viewer_app.web import connection as bounds
-from viewer_app.web import door
 from viewer_app.web import messages as m
 from viewer_app.web import server as module
 from viewer_app.web.server import WebServer
@@ -333,25 +332,6 @@ def test_a_page_too_many(server: WebServer, monkeypatch: pytest.MonkeyPatch, wai
                 return isinstance(page.receive(), m.Welcome)
             return False
         wait_until(enters)
-
-
-def test_sockets_too_many(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those who say nothing keep nobody out: the oldest of them goes. A page stays, however many come."""
-    monkeypatch.setattr(door, "MAX_SOCKETS", 3)
-    with Page(server.port) as page:
-        page.connect().greet()
-        idle = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(5)]
-        try:
-            for one in idle[:3]:
-                assert one.recv(1) == b""
-            for _ in range(5):
-                assert _status(server.port) == 200
-        finally:
-            for one in idle:
-                one.close()
-        (connection,) = server.arrivals()
-        connection.send(m.Clipboard("here"))
-        assert page.receive() == m.Clipboard("here")
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

@@ -101,6 +101,26 @@ def test_pipelined_requests_are_not_kept(open_server: WebServer, work: Work) -> 
     assert raw(open_server.port, hostile.head(open_server.port, Connection="close")).startswith(b"HTTP/1.1 200")
 
 
+def test_sockets_too_many(open_server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who say nothing keep nobody out: the oldest of them goes. A page stays, however many come."""
+    monkeypatch.setattr(door, "MAX_SOCKETS", 3)
+    get = hostile.head(open_server.port, Connection="close")
+    with Page(open_server.port) as page:
+        page.connect().greet()
+        idle = [socket.create_connection(("127.0.0.1", open_server.port), timeout=PATIENCE) for _ in range(5)]
+        try:
+            for one in idle[:3]:
+                assert one.recv(1) == b""
+            for _ in range(5):
+                assert raw(open_server.port, get).startswith(b"HTTP/1.1 200")
+        finally:
+            for one in idle:
+                one.close()
+        (connection,) = open_server.arrivals()
+        connection.send(m.Clipboard("here"))
+        assert page.receive() == m.Clipboard("here")
+
+
 def test_who_says_nothing_is_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch, open_server: WebServer,
                                                    honest: tuple[Page, Connection]) -> None:
     """Also who sends a byte now and then. A page stays for as long as it likes."""

@@ -354,6 +354,9 @@ def unpack(message: bytes) -> Picture | File:
     if kind not in (_PICTURE, _FILE) or form not in _FORMAT_OF or len(message) < start:
         raise MessageError(f"no picture and no file: kind {kind}, format {form}, {len(message)} bytes")
     if kind == _FILE:
-        return File(message[_HEADER.size:start].decode(), message[start:])
+        try:
+            return File(message[_HEADER.size:start].decode(), message[start:])
+        except UnicodeDecodeError as e:
+            raise MessageError(f"the file's name is no text: {e}") from None
     return Picture(number, _FORMAT_OF[form], (width, height), (full_width, full_height), at, spent, quality,
                    bool(flags & 1), message[start:])
