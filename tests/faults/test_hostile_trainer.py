@@ -222,7 +222,7 @@ def test_thousands_of_runs(runtime_dir: Path, wait_until: Callable[..., Any]) ->
         for _ in range(30):
             viewer.poll()
             time.sleep(0.01)
-        assert not footprint().over(before, descriptors=4 * limits.MAX_RUNS, segments=3, segment_bytes=MB, threads=2)
+        assert not footprint().over(before, descriptors=4 * limits.MAX_RUNS, segments=3, segment_bytes=MB, threads=6)
     for lock in locks:
         os.close(lock)
 
