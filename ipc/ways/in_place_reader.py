@@ -14,7 +14,7 @@ from ipc.errors import SharingError
 from ipc.frames import DeviceTensor, Frame, Made
 from ipc.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
 from ipc.ways.base import NotYet
-from ipc.ways.layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence
+from ipc.ways.layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence, load_fence
 from ipc.ways.slot_reader import Lease, SlotReader
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ class InPlaceReader(SlotReader):
             slot, seq = self.newest(after)
             if slot < 0:
                 return None
+            load_fence()  # what follows is of this number, or a later one
             version, time_ns, raw = *self.stamp(slot), self.raw_header(slot)
             if not self.unchanged(Lease(slot, seq)):
                 continue

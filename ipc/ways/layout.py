@@ -66,8 +66,12 @@ if platform.machine() in _STORES_IN_ORDER:
     def store_fence() -> None:
         """Order the stores of a word or a few before it against all stores after it."""
         # x86 makes them seen in the order of the program.
+
+    def load_fence() -> None:
+        """Order the loads of words before it before all loads after it."""
+        # x86 makes them in the order of the program.
 else:
-    store_fence = full_fence
+    store_fence = load_fence = full_fence
 
 
 def header_before_meta(header: FrameHeader | VersionHeader) -> bytes:

@@ -79,7 +79,7 @@ class Region:
         if isinstance(part, int):
             now().store((self.label, part), value)
         elif self.label == "leases":
-            for at, one in zip(range(part.start, part.stop), value, strict=True):
+            for at, one in zip(range(part.start, part.stop, part.step or 1), value, strict=True):
                 if ("leases", at) in now().memory:
                     now().store(("leases", at), one)
         else:
@@ -147,7 +147,7 @@ def _nothing() -> None:
 
 def code(changes: tuple[tuple[str, str, str], ...] = (), weak: bool = False) -> SimpleNamespace:
     """The modules by the last part of their names. `changes`: a module, a text that stands there once, and what to
-    put instead. `weak`: compiled for a processor on which `store_fence` is a full fence."""
+    put instead. `weak`: compiled for a processor on which `store_fence` and `load_fence` are full fences."""
     made: dict[str, ModuleType] = {}
     assert {module for module, _, _ in changes} <= {*_ORDER}
     before = {name: import_module(name) for name in _ORDER}
@@ -175,7 +175,8 @@ def _rig(module: ModuleType, weak: bool) -> None:
 
     rigged: dict[str, Any] = {
         "Segment": Segment, "memoryview": lambda region: region, "full_fence": _fence,
-        "store_fence": _fence if weak else _nothing, "close_map": lambda region: None,
+        "store_fence": _fence if weak else _nothing, "load_fence": _fence if weak else _nothing,
+        "close_map": lambda region: None,
         "time_ns": clock, "time": SimpleNamespace(time_ns=clock, monotonic=lambda: 0.0),
         "mmap": SimpleNamespace(mmap=lambda label, *_, **__: Region(label), PROT_READ=1, PROT_WRITE=2),
         "os": SimpleNamespace(close=lambda fd: None),

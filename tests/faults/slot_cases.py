@@ -11,6 +11,7 @@ import torch
 from explorer import TSO, WEAK, Explorer, Found, Port, Process, Wrong
 from modelled import MOST_CELLS, Source, Target, code, initial, lease_address, now, remembered, run
 
+from ipc.tally import Tally
 from ipc.ways.layout import FIRST_SLOT, WORDS_PER_SLOT
 from ipc.ways.slots import SlotWriter
 
@@ -52,6 +53,8 @@ class Case:
     """What another viewer says that it reads, one after the other, whenever it likes."""
     cells: int = MOST_CELLS
     """As `modelled.cells`."""
+    told: bool = False
+    """Whether the writer counts versions on the board, and the reader looks there first (`ipc.tally`)."""
     stuck: int = 0
     """Slot + 1 that another viewer says that it reads, all the time: there are fewer to go round then."""
     memory: str = TSO
@@ -74,7 +77,7 @@ def explore(case: Case, most: int = 2_000_000) -> Found:
     memory = initial(writer, *cells, *([forger] if case.forged else []), *headers, *words, *data, PUBLISHED, other,
                      *((SEEN, n) for n in range(len(case.reads))))
     memory[other] = case.stuck
-    alone = {a for a in memory if a[0] == "ring" and not (case.gpu and a in done)} | {other}
+    alone = {a for a in memory if a[0] in ("ring", "board") and not (case.gpu and a in done)} | {other}
     processes = [Process("writer", writer, alone.__contains__,
                          maker=True, mortal=case.dies == "writer")]
     processes += [Process(f"reader {n}", partial(_reader, case, modules, n), lambda a, n=n: a[:1] == (f"own {n}",),
@@ -161,6 +164,7 @@ def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
     board = modules.board.Board()
     ring = _ring(modules, case, board.leased(0))
     ring.grows = case.grows
+    tally = Tally(board, 0)
     newest = 0
     for version in range(1, case.filled + 1):
         assert _publish(case, ring, version, False)
@@ -171,6 +175,9 @@ def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
         newest = version
     if case.again:
         assert ring.prepare({"image": _TENSORS[newest]}, (_TENSORS[newest],))
+    if case.told:
+        tally.version = newest
+        tally.tell()
     port.store(PUBLISHED, newest)
     port.store(lease_address(len(case.reads) + 1), case.stuck)
     port.begin()
@@ -181,6 +188,9 @@ def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
             port.ghost(PUBLISHED, newest)
         elif not (case.grows or case.gpu or case.forged):
             raise Wrong(f"version {version} was skipped, although nothing is held and no GPU is busy")
+        if case.told:
+            tally.version = version
+            tally.tell()
         port.boundary((version, newest, remembered(ring)))
 
 
@@ -195,9 +205,12 @@ def _reader(case: Case, modules: SimpleNamespace, number: int, port: Port) -> No
     newest = 0
     held: list[Any] = []
     for turn in range(case.reads[number]):
+        told = board.version(0) if case.told else 0
         frame = reader.read(newest, case.attempts)
         if frame is not None:
             if _look(case, frame):
+                if frame.version < told:
+                    raise Wrong(f"the board told of version {told}, and {frame.version} was the newest there was")
                 if frame.version <= newest:
                     raise Wrong(f"version {frame.version} was read after {newest}")
                 newest = frame.version
