@@ -19,13 +19,14 @@ class Processes:
     """Starts programs and makes sure that none outlives its test."""
 
     def __init__(self, folder: Path):
-        self._folder = folder
+        self.folder = folder
+        """Where they run."""
         self._running: list[subprocess.Popen[str]] = []
 
     def python(self, *args: str, pass_fds: Sequence[int] = (), **env: str) -> subprocess.Popen[str]:
         """`python ARGS` with its output captured; `env` is added to the environment, `pass_fds` stay open in it."""
         process = subprocess.Popen([sys.executable, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, cwd=self._folder, pass_fds=pass_fds,
+                                   stderr=subprocess.PIPE, text=True, cwd=self.folder, pass_fds=pass_fds,
                                    env=environment(**env))
         self._running.append(process)
         return process
@@ -36,7 +37,7 @@ class Processes:
         if not serves(environment(**env)):
             return self.python("-c", source, *args, **env)
         process = ForkedProgram([sys.executable, "-c", source, *map(str, args)], stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self._folder,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
                                 env=environment(**env))
         self._running.append(process)
         return process
