@@ -4,12 +4,19 @@ Viewers map the board read-only and read a stream's version from it: no message,
 one aligned 64-bit store, so a reader sees an old or a new value, never half of one.
 
 Invariants
-- Only the trainer writes the board. A stream's version only grows, and is written after the frame it counts.
-- Leases are hints. A viewer writes into its own column which slots of a stream it reads; the writer avoids such
-  slots while it has others. Whether a frame was whole is decided by the slot's sequence number alone, so a
-  lease that is stale, forged or lost costs a retry, never a torn picture.
-- Of a stream in place, which has no slots to avoid, the same byte says that the viewer would take a newer version
-  now. The trainer marks only such versions.
+1. Only the trainer writes the board. PAUSED and DROPPED are the helper thread's, WAITS and SKIPPED the publishing
+   threads'. FAULTS and COPIES are counts for people that both add to: two that count at once may lose one. A stream's
+   version is told by whoever publishes it; the helper thread tells it beside that (`Tally.tell_beside`).
+2. A stream's version only grows, and is written after the frame it counts: who reads it, and then looks at the slots,
+   finds that one or a newer one. Not so where a publish could not be shared at once (`Stream.late`), where the writer
+   goes round all slots during the look, and for a moment on processors that reorder stores: a viewer that found
+   nothing looks again at its next poll.
+3. Leases are hints. A viewer writes into its own column, byte by byte, which slots of a stream it reads; the writer
+   avoids such slots while it has others. The trainer clears a column when its viewer comes or goes, and a stream's row
+   when its ring is replaced. Whether a frame was whole is decided by the slot's sequence number alone, so a lease that
+   is stale, forged or lost costs a slot or a retry, never a torn picture.
+4. Of a stream in place, which has no slots to avoid, the same byte says that the viewer would take a newer version now.
+   The trainer marks only such versions.
 """
 
 from __future__ import annotations

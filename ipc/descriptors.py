@@ -5,6 +5,12 @@ namespaces. A request is one packet with an unguessable token; the answer is one
 of descriptors in all and some of them.
 
 The trainer's helper thread serves, with bounds on everything; viewers ask and look in at each poll, and never wait.
+
+Invariants
+1. What is offered changes under one lock; descriptors that are to be closed are taken out of it first, and what is sent
+   are copies made under it: no number that was used again is ever handed out.
+2. A token is unguessable, stands for the same thing all its life, and is never used again.
+3. Every descriptor that was received belongs to somebody: to `Fetch` until all have come, then to whoever polls.
 """
 
 from __future__ import annotations

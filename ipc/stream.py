@@ -338,12 +338,12 @@ class Stream:
                 for outlet in self._outlets.values():
                     if self._lacks(outlet):
                         self._catch_up(outlet, form, value, frame)
-        self.tally.tell()
+        self.tally.tell_beside()
 
     def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked) -> None:
         version = self.version
         if version == outlet.version:  # a live stream: the same publish, newer contents if there are any
-            if outlet.holds(frame[0]):
+            if outlet.holds(frame[0]) or self.version != version:  # a publish came by during the look
                 return
             version = self.tally.version = version + 1
 

@@ -66,6 +66,11 @@ class Tally:
         """Let the viewers see the count."""
         self._words[self._word] = self.version
 
+    def tell_beside(self) -> None:
+        """`tell` on another thread than the one that publishes: the last word is the newest count."""
+        while self._words[self._word] != self.version:
+            self._words[self._word] = self.version
+
     def pass_over(self, value: Any, meta: dict[str, Any]) -> bool:
         """Only count a version, to be called before `Stream.publish` where `steady` is set, with what the caller of
         `splatview.publish` gave. False: it has to be looked at."""

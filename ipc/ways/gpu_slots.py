@@ -7,6 +7,12 @@ Where the GPU can only write half a word at a time, `done` passes through one va
 old lower one. No reader takes that for whole: it compares with the slot's sequence number, which from before the copy
 on is the new number, or that less one; and the intermediate value is either the old number (the upper half did not
 change) or, once in two thousand million frames of a slot, far above the new one.
+
+Invariants, beside those of `ipc.ways.slots`
+1. `done` is the GPU's word: the processor stores to it only where nothing was queued that will (a copy that failed).
+2. The slot's odd number is seen before its copy is queued, and no copy is queued into a slot before the last one into
+   it has ended: two copies never meet there, whatever their streams.
+3. The control page stays pinned, and the slots stay, until `done` has caught up with every slot's number (`_idle`).
 """
 
 from __future__ import annotations

@@ -4,14 +4,20 @@ The trainer describes its tensors once; this is a *generation*, offered to each 
 recorded on the trainer's stream and a header with time and metadata in one of a few slots; versions that no viewer asks
 for have neither (`ipc.tally`). When the tensors lie somewhere else (a densification), a new generation begins.
 
-Invariants
-- The tensors of a header are those of the generation that it names: no reader can mix generations. A reader that has
-  not opened it yet shows nothing new.
-- The trainer keeps the tensors of a replaced generation until no viewer reads them any more (`Took`), at most
-  KEEP seconds and never more than two; the word `oldest kept` moves on before their memory is given back.
-- The event is one for all the writer's life, recorded before its handle is given away.
-- Whoever has no CUDA cannot wait for an event. Of pictures, which OpenGL alone can show, the GPU therefore writes into
-  the slot that the data have arrived, behind all that the event marks. Readers need not wait for it.
+Invariants (tests/faults explores 1 to 4)
+1. The tensors of a header are those of the generation that it names: no reader can mix generations. A reader that has
+   not opened it yet shows nothing new.
+2. A slot's number is odd while the writer is in it. A reader takes the number, the version, time and header, and the
+   number again, with the loads in this order: what it made a frame of was whole then, and is a copy of its own.
+3. The trainer keeps the tensors of a replaced generation until no viewer reads them any more (`Took`), at most
+   KEEP seconds and never more than two; the word `oldest kept` moves on before their memory is given back, and never
+   goes back: one thread at a time moves it.
+4. A reader reads the tensors, and then (fence) the word: if it is not beyond the generation, they were kept meanwhile.
+5. The event is one for all the writer's life, recorded before its handle is given away, and before the version that it
+   is to mark: who waits for it waits for that version or a later one.
+6. Whoever has no CUDA cannot wait for an event. Of pictures, which OpenGL alone can show, the GPU therefore writes into
+   the slot that the data have arrived, behind all that the event marks. Readers need not wait for it.
+7. Marking is done under the stream's lock; forgetting may be done by any thread beside it.
 """
 
 from __future__ import annotations

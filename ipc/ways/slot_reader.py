@@ -1,4 +1,9 @@
-"""A viewer's side of slots (`ipc.ways.slots`): the newest whole frame, read where it lies."""
+"""A viewer's side of slots (`ipc.ways.slots`): the newest whole frame, read where it lies.
+
+What this side adds to the invariants there: it maps the segment for reading only; it trusts no word of it further than
+it has checked (sizes, offsets, kinds); what `newest` and `stamp` gave counts only together with an `unchanged` that
+comes after; and its own leases are stored by the thread that reads, one byte each.
+"""
 
 from __future__ import annotations
 

@@ -3,18 +3,29 @@
 
 Where things stand is said in `ipc.ways.layout`.
 
-Invariants
-- A slot's sequence number is odd while the writer is in it and grows by two with each frame. `done` becomes that even
-  number when the data are there: written at once where the processor copies, by the GPU behind its copy otherwise.
-  A slot is whole when its number is even and equal to `done`. A reader takes the number, reads, takes it again: the
-  frame was whole if it did not change (`Frame.intact`).
-- Readers look at all slots and take the highest version that is whole; 0 is no version.
-- The writer never picks the newest whole slot, nor one whose copy has not ended: rather it skips the version, and
-  whoever called it comes back. It avoids slots that readers lease while there are others; one that `grows` has others
-  made for it (`larger`), up to MAX_SLOTS, so that nobody's frame is ever overwritten while they hold it.
-- A reader leases a slot and then looks whether its number is the same; the writer changes the number and then looks
-  whether the slot is leased. One of the two sees the other, and leaves the slot as it was.
-- The tensors of one version stand in one slot: no reader can mix versions.
+Invariants (tests/faults explores them, with readers, GPUs and deaths, on x86 and on a memory that reorders more)
+1. One writer: the control page, headers and data are stored to by the trainer alone, one call at a time, and by its GPU
+   (`done` and the data, in the order of its stream). Readers store to the lease table alone.
+2. A slot's sequence number is odd while the writer is in it and grows by two with each frame. `done` becomes that even
+   number when the data are there: written at once where the processor copies, by the GPU behind its copy otherwise.
+   A slot is whole when its number is even and equal to `done`. A reader takes the number, reads, takes it again: the
+   frame was whole if it did not change (`Frame.intact`). Of what it read before that, nothing is trusted.
+3. The odd number is seen before any of the data, header, version and time; these are before the even one: a full fence
+   stands on either side, on x86 as well, where large copies go past other stores.
+4. Readers look at all slots and take the highest version that is whole; 0 is no version. For one reader versions never
+   go back. A look is no single moment: a writer that goes round all slots meanwhile may leave it an older version, or
+   none; at rest it finds the newest.
+5. The writer never picks the newest whole slot, nor one whose copy has not ended: rather it skips the version, and
+   whoever called it comes back. So the newest whole frame stays readable whenever the writer dies.
+6. The writer avoids slots that readers lease while there are others; one that `grows` has others made for it
+   (`larger`), up to MAX_SLOTS, so that nobody's frame is ever overwritten, or said to be, while they hold it.
+7. A reader leases a slot, and then (fence) looks whether its number is the same, without the mark CLAIMED. The writer
+   marks the number so, and then (fence) looks whether the slot is leased: if so it takes the mark away, else it goes
+   in. One of the two sees the other. A mark does not concern who holds the slot already; a writer that dies with it has
+   changed nothing. A writer that must overwrite what is leased goes in without.
+8. A lease that is stale, forged or lost costs a slot or a retry. While a reader with one cell looks for a newer frame,
+   its lease is on that one: what it held may be overwritten then, and `intact` says so.
+9. The tensors of one version stand in one slot: no reader can mix versions.
 """
 
 from __future__ import annotations

@@ -159,3 +159,31 @@ def test_a_training_and_its_helper_take_turns_anywhere(hasty: None, wait_until: 
             return False
 
         wait_until(newest)
+
+
+def test_the_last_count_that_is_told_is_the_newest() -> None:
+    """The helper thread tells a count, and is held up just before it stores it, while another version is published."""
+    from ipc.board import Board
+    from ipc.tally import Tally
+
+    board = Board()
+    tally = Tally(board, 0)
+    tally.keep(None, {})
+
+    class Words:
+        """The helper thread's view of the board."""
+
+        def __getitem__(self, word: int) -> int:
+            return board.words[word]
+
+        def __setitem__(self, word: int, value: int) -> None:
+            if tally.version < 4:
+                helper, tally._words = tally._words, board.words
+                tally.keep(None, {})  # the trainer comes by, and tells its count
+                tally._words = helper
+            board.words[word] = value
+
+    tally.version, tally._words = 2, Words()  # type: ignore[assignment]
+    tally.tell_beside()
+    assert board.words[Board.version_word(0)] == tally.version == 4
+    board.close()
