@@ -30,7 +30,7 @@ TRAINER = """
 import json, resource, signal, torch, splatview
 from splatview import publishing
 frame = torch.zeros(120, 160, 3, dtype=torch.uint8)
-scene = {"means": torch.zeros(300, 3), "quats": torch.zeros(300, 4), "scales": torch.zeros(300, 3),
+scene = {"means": torch.randn(300, 3), "quats": torch.randn(300, 4), "scales": torch.full((300, 3), -4.0),
          "opacities": torch.zeros(300), "sh0": torch.zeros(300, 1, 3)}
 splatview.publish(frame, "frame")
 splatview.publish(scene, "scene")
