@@ -54,7 +54,7 @@ def assert_same(own: OnCpu, r: Raw, terms: int, origin: np.ndarray = NOWHERE, ou
     n = len(r.means)
     expected, there, here = room(n, terms), Told(pin_memory=False), Told(pin_memory=False)
     activate_with_torch(r, expected, origin, there, 3)
-    got, counters = out or room(n, terms), torch.zeros(2, dtype=torch.int32)
+    got, counters = out or room(n, terms), torch.zeros(4, dtype=torch.int32)
     activate(r, got, origin, here, 3, counters, own)
     good = expected.opacities != 0  # nobody looks at anything else of the others
     assert torch.equal(got.opacities != 0, good)
@@ -62,7 +62,7 @@ def assert_same(own: OnCpu, r: Raw, terms: int, origin: np.ndarray = NOWHERE, ou
         a, b = getattr(got, name)[good], getattr(expected, name)[good]
         assert torch.allclose(a, b, rtol=3e-7, atol=0), f"{name}: {(a - b).abs().max()}"
     assert torch.equal(got.colors[good], expected.colors[good])
-    assert here.skipped == there.skipped == (~good).sum() and here.version == there.version == 3
+    assert here.left_out == there.left_out and here.skipped == (~good).sum() and here.version == there.version == 3
     assert torch.allclose(here.points, there.points, rtol=0, atol=0, equal_nan=True) and not counters.any()
     assert torch.equal(here.sample(n), r.means[::step(n)].float()) or r.means.isnan().any()
     return got
@@ -166,7 +166,7 @@ def test_in_place(own: OnCpu) -> None:
         to.copy_(values)
     apart = assert_same(own, r, 16)
     inside = Raw(out.means, out.quats, out.scales, out.opacities, out.colors[:, 0], out.colors[:, 1:], False)
-    activate(inside, out, NOWHERE, told := Told(pin_memory=False), 1, torch.zeros(2, dtype=torch.int32), own)
+    activate(inside, out, NOWHERE, told := Told(pin_memory=False), 1, torch.zeros(4, dtype=torch.int32), own)
     assert all(torch.equal(getattr(out, name), getattr(apart, name)) for name in vars(out))
     assert told.skipped == 0
 
@@ -179,7 +179,7 @@ class Again:
         self.prepared = 0
         self.version = 0
         self.told = Told(pin_memory=False)
-        self.counters = torch.zeros(2, dtype=torch.int32)
+        self.counters = torch.zeros(4, dtype=torch.int32)
         self.activation = Activation(self.told, self.counters, self)
 
     def prepare(self, name: str, grid: int, block: int, *args: Any) -> Callable[[], None]:
@@ -197,7 +197,7 @@ class Again:
         self.activation(r, out, origin, self.version)
         n, terms = out.colors.shape[:2]
         expected, told = room(n, terms), Told(pin_memory=False)
-        activate(r, expected, origin, told, self.version, torch.zeros(2, dtype=torch.int32), self.own)
+        activate(r, expected, origin, told, self.version, torch.zeros(4, dtype=torch.int32), self.own)
         for name in vars(out):
             assert torch.equal(getattr(out, name), getattr(expected, name)), name
         assert (self.told.version, self.told.skipped) == (self.version, told.skipped) and not self.counters.any()

@@ -17,12 +17,12 @@ import torch
 from on_cpu import OnCpu
 from renderer_cases import Chance, camera, looking_at_origin, random_scene
 
-from viewer_app.errors import RendererError
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.renderers.kernels import frame
-from viewer_app.renderers.kernels.capacity import SLOTS_MAX, Capacity
+from viewer_app.renderers.kernels.capacity import Capacity
 from viewer_app.renderers.kernels.frame import TILE, Kind, Parameters, Scene, draw
 from viewer_app.renderers.reference import ReferenceRenderer
+from viewer_app.renderers.work import PAIRS_MAX
 from viewer_app.selecting import EVERYTHING
 
 if TYPE_CHECKING:
@@ -321,6 +321,19 @@ def test_capacity_grows_at_once_and_shrinks_late() -> None:
 def test_capacity_takes_few_values_and_has_an_end() -> None:
     assert len({Capacity.rounded(n) for n in range(1 << 20, 1 << 21, 997)}) <= 9
     assert all(n <= Capacity.rounded(n) <= n * 1.13 for n in range(1 << 17, 1 << 21, 997))
-    assert Capacity.rounded(SLOTS_MAX) == SLOTS_MAX
-    with pytest.raises(RendererError, match="smaller picture"):
-        Capacity().saw(SLOTS_MAX + 1)
+    c = Capacity()
+    assert c.saw(10**12) and c.slots == PAIRS_MAX and c.full and not c.saw(10**12), "one more picture, and no other"
+    c.at_least(10**9)
+    assert c.slots == PAIRS_MAX and not c.saw(PAIRS_MAX) and not c.full
+
+
+def test_less_memory_gives_less_room_until_another_scene_comes() -> None:
+    c = Capacity()
+    c.at_least(1_000_000)
+    had = c.slots
+    assert c.shrink() and c.slots == had // 2 and not c.saw(had) and c.full
+    c.at_least(1_000_000)
+    assert c.slots == had and not c.saw(had) and not c.full
+    while c.shrink():
+        pass
+    assert c.slots == Capacity.FIRST

@@ -25,9 +25,10 @@ from test_gsplat_cpu import (  # noqa: F401  (fixtures)
 )
 
 from viewer_app.errors import RendererError
+from viewer_app.renderers.activation import medians
 from viewer_app.renderers.base import RenderOptions
 from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.renderers.gsplat_scene import FAR, _medians, _middle
+from viewer_app.renderers.gsplat_scene import FAR, _middle
 from viewer_app.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def test_a_scene_that_was_drawn_is_not_kept(renderer: GsplatRenderer) -> None:
 def test_the_middle_of_a_scene(n: int) -> None:
     rng = np.random.default_rng(n)
     points = rng.standard_normal((n, 3)).astype(np.float32)
-    assert np.array_equal(_medians(points.T), np.median(points, axis=0)) and not _middle(points).any()
+    assert np.array_equal(medians(points.T), np.median(points, axis=0)) and not _middle(points).any()
     far = points + np.array([0, 20 * FAR, -5], np.float32)
     assert np.array_equal(_middle(far), np.median(far.astype(np.float64), axis=0).astype(np.float32)) or n == 1
     bad = np.repeat(far, 3, axis=0)

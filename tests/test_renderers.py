@@ -14,7 +14,7 @@ from renderer_cases import CLASSIC, MAKERS, MARKED, Chance, camera, draw, lookin
 import viewer_app.renderers
 from viewer_app.cameras import MODELS
 from viewer_app.errors import RendererError
-from viewer_app.renderers.base import ALPHA_MIN, EPS_2D, RenderOptions
+from viewer_app.renderers.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
 from viewer_app.scene import SH_C0
 
 if TYPE_CHECKING:
@@ -252,7 +252,8 @@ def test_zero_quaternions_and_scales_beyond_float_are_left_out(renderer: Rendere
     quats[2] = 0
     scales[5, 1] = 100.0  # exp(100) is no float32
     p = draw(renderer, replace(s, quats=quats, scales=scales), looking_at_origin(80, 60))
-    assert renderer.skipped == 2 and np.isfinite(p.color).all()
+    assert renderer.left_out == LeftOut(too_large=1, no_rotation=1) and renderer.skipped == 2
+    assert np.isfinite(p.color).all()
 
 
 def test_nothing_but_bad_numbers(renderer: Renderer) -> None:
@@ -276,7 +277,7 @@ def test_extremes_stay_finite(renderer: Renderer) -> None:
     extreme = replace(scene(means), scales=log_scales, opacities=logits, activated=False)
     for options in (CLASSIC, RenderOptions("antialiased")):
         p = draw(renderer, extreme, options=options)
-        assert renderer.skipped == 0
+        assert renderer.left_out == LeftOut(too_large=1)
         assert np.isfinite(p.color).all() and np.isfinite(p.alpha).all() and p.alpha.max() <= 1
         assert p.alpha[0, 0] == pytest.approx(p.alpha[-1, -1], abs=1e-3) and p.alpha[0, 0] >= 0.5  # the huge ball
 

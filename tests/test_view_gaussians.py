@@ -71,7 +71,7 @@ def test_a_scene_is_seen_whole_at_first_sight(gaussians: GaussianView, screen: O
     assert 0 < left < right < W - 1
     assert bottom - top > H * 0.6
     assert abs((top + bottom) / 2 - H / 2) < 5
-    assert "1 skipped (NaN or inf)" in gaussians.details
+    assert "1 of 400 left out: 1 not finite" in gaussians.details
 
 
 def test_updates_keep_the_camera_and_f_frames_again(gaussians: GaussianView, screen: OffscreenScreen) -> None:

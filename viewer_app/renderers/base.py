@@ -47,6 +47,12 @@ AMBIENT = 0.25
 COVARIANCE_MAX = 1e19
 """Gaussians whose projected covariance has a larger trace (a radius of 10^9 pixels) are left out: float32
 determinants end there, and gsplat draws nothing for them either."""
+SCALE_MAX = 1e20
+"""Gaussians with a larger standard deviation are left out: `COVARIANCE_MAX` would leave them out of every picture."""
+SH_MAX = 1e30
+"""Coefficients count as no larger than this, and no less than minus this: sums of them end where float32 does."""
+COLOR_MAX = 16383.0
+"""Colours count as no brighter than this: what is blended stays finite, in half precision as well."""
 
 
 Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
@@ -92,6 +98,29 @@ class RenderOptions:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """How many Gaussians of a scene can never be drawn, by the first reason that holds."""
+
+    not_finite: int = 0
+    """A NaN or an infinity in any field."""
+    too_large: int = 0
+    """A standard deviation over `SCALE_MAX`."""
+    no_rotation: int = 0
+    """A quaternion of length zero."""
+
+    @property
+    def total(self) -> int:
+        return self.not_finite + self.too_large + self.no_rotation
+
+    def words(self, count: int) -> str:
+        """As "12 of 3,000 left out: 10 not finite, 2 zero quaternions", of a scene of `count`; "" where none is."""
+        reasons = [f"{n:,} {what}" for n, what in (
+            (self.not_finite, "not finite"), (self.too_large, "too large"),
+            (self.no_rotation, "zero quaternion" + "s" * (self.no_rotation != 1))) if n]
+        return f"{self.total:,} of {count:,} left out: {', '.join(reasons)}" if reasons else ""
+
+
+@dataclass(frozen=True)
 class Pixels:
     """A rendered picture in memory, top row first."""
 
@@ -128,6 +157,9 @@ class Picture(Protocol):
 class HostReader:
     """What the renderers that work from host memory have in common."""
 
+    left_out: LeftOut = LeftOut()
+    """As `Renderer` says."""
+
     @property
     def wants_gpu(self) -> bool:
         """False: CUDA tensors are copied to the host first."""
@@ -160,6 +192,15 @@ class HostReader:
         """False: a picture changes with what it is drawn from only."""
         return False
 
+    @property
+    def skipped(self) -> int:
+        return self.left_out.total
+
+    @property
+    def thinned(self) -> str:
+        """"": all of them are drawn, however long that takes."""
+        return ""
+
 
 class Renderer(Protocol):
     """Draws one scene at a time. Every call comes from the thread that made the renderer."""
@@ -184,8 +225,9 @@ class Renderer(Protocol):
         (`Frame.wait`); called only for scenes on a GPU, when they are read. Without it they are there once torch's
         current stream has come as far as now.
 
-        Gaussians with a NaN or an infinity in any field, a scale beyond float32 or a quaternion of length zero
-        are left out and counted in `skipped`. Before the first `load` the picture is empty.
+        Gaussians with a NaN or an infinity in any field, a scale over `SCALE_MAX` or a quaternion of length zero
+        are left out and counted in `left_out`. Opacities count as no more than 1 and no less than 0, coefficients and
+        colours as no more than `SH_MAX` and `COLOR_MAX`. Before the first `load` the picture is empty.
         """
         ...
 
@@ -229,6 +271,17 @@ class Renderer(Protocol):
     @property
     def skipped(self) -> int:
         """How many Gaussians of the loaded scene can never be drawn (see `load`)."""
+        ...
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The same by reasons."""
+        ...
+
+    @property
+    def thinned(self) -> str:
+        """What the last picture lacks because all of it would have been too much work, in a few words; "" for nothing.
+        Then it shows the Gaussians that are nearest to the camera."""
         ...
 
     @property

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from viewer_app.errors import RendererError
+from viewer_app.renderers.base import LeftOut
 from viewer_app.renderers.gsplat_kernels import Kernels, kernels
 
 if TYPE_CHECKING:
@@ -105,6 +106,14 @@ class ChosenRenderer:
     @property
     def skipped(self) -> int:
         return 0 if self._held is None else self._held.skipped
+
+    @property
+    def left_out(self) -> LeftOut:
+        return LeftOut() if self._held is None else self._held.left_out
+
+    @property
+    def thinned(self) -> str:
+        return "" if self._held is None else self._held.thinned
 
     @property
     def gpu_ms(self) -> float | None:

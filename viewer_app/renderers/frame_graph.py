@@ -29,6 +29,7 @@ from viewer_app.renderers.gpu_stream import raw_stream
 from viewer_app.renderers.kernels.capacity import Capacity
 from viewer_app.renderers.kernels.compiler import Kernels, kernels
 from viewer_app.renderers.kernels.frame import Kind, Parameters, Scene, draw
+from viewer_app.renderers.work import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +104,11 @@ class FrameGraph:
     def captured(self) -> int:
         """How many kinds of frames are graphs at the moment."""
         return len(self._graphs)
+
+    @property
+    def thinned(self) -> str:
+        """As `Renderer.thinned`, of the last frame that was judged."""
+        return words(self._capacity.wanted, self._capacity.slots) if self._capacity.full else ""
 
     @property
     def slots(self) -> int:
@@ -189,7 +195,17 @@ class FrameGraph:
         self._settings.draw_as(options)
         self._settings.go_to(rgba, depth, self._needed_at + 8 * place)
         self._needed_array[place] = _UNKNOWN
-        kind = self._kind(scene, camera, key, options, rgba.element_size())
+        while True:
+            try:
+                self._launch(self._kind(scene, camera, key, options, rgba.element_size()))
+                return rgba, depth
+            except torch.cuda.OutOfMemoryError:  # the farthest Gaussians less, rather than no picture
+                if not self._capacity.shrink():
+                    raise
+                self._drop_graphs()
+                torch.cuda.empty_cache()
+
+    def _launch(self, kind: Kind) -> None:
         set_frame = self._set_frame.get(kind.key_type)
         if set_frame is None:
             set_frame = self._set_frame[kind.key_type] = self._own(kind.key_type).prepare(
@@ -200,7 +216,6 @@ class FrameGraph:
             self._draw(kind)
         else:
             graph.replay()
-        return rgba, depth
 
     def _kind(self, scene: Scene, camera: Camera, key: tuple[object, ...], options: RenderOptions,
               element_size: int) -> Kind:
@@ -216,12 +231,10 @@ class FrameGraph:
         return self._last_kind[1]
 
     def overflowed(self) -> bool:
-        """Whether the last frame had too few slots, and so lacks Gaussians: render it again. There are more then.
+        """Whether the last frame had too few slots, and so lacks Gaussians: render it again. There are more then. One
+        that needs more than there may be is as good as it gets: see `thinned`.
 
         To be asked when the frame is done (its event was waited for); waits for it otherwise.
-
-        Raises:
-            RendererError: the frame needs more than `SLOTS_MAX`, which gsplat cannot draw.
         """
         if self._judged or self._stream is None:
             return False

@@ -7,6 +7,7 @@ they are slow at: `gl_quads` blends triangles, `gl_tiles` has each pixel walk al
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,8 +16,9 @@ import numpy as np
 
 from viewer_app.cameras import MODELS
 from viewer_app.errors import RendererError
-from viewer_app.renderers.activation import Activated, activate, selected
+from viewer_app.renderers.activation import Activated, activate, middle, selected
 from viewer_app.renderers.base import (
+    ALPHA_MIN,
     BODY_SIGMAS,
     COVARIANCE_MAX,
     EPS_2D,
@@ -43,6 +45,10 @@ if TYPE_CHECKING:
 
 COLUMNS = 4096
 """Gaussians per row of the textures that hold their order and projections."""
+REACH_SIGMAS = math.sqrt(2 * math.log(1 / ALPHA_MIN))
+"""Standard deviations at which an opaque Gaussian ends."""
+SAMPLE = 10_000
+"""Gaussians that are looked at for the middle of a scene, or a few more."""
 MARKED_FROM = 1 << 30
 """Added to the index of a Gaussian that is marked; shaders/project.frag knows it too."""
 SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
@@ -106,6 +112,8 @@ class GlRenderer(HostReader):
             self._compositor = QuadCompositor(ctx, self._stages, precision, software)
         self._fields = Fields(ctx)
         self._means = np.empty((0, 3), np.float32)
+        self._reach = np.empty(0, np.float32)
+        """(N,) the farthest that each shows from its centre, in world units."""
         self._origin = np.zeros(3)
         self._kept: np.ndarray | None = None
         """As in `Activated`."""
@@ -114,15 +122,14 @@ class GlRenderer(HostReader):
         self._chosen: tuple[Selection, np.ndarray, np.ndarray] | None = None
         """What a selection comes to: `activation.selected`."""
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
-        self._skipped = 0
         self._drawn: tuple | None = None
         self._picture: GlPicture | None = None
         self._closed = False
 
     @property
-    def skipped(self) -> int:
-        """How many Gaussians of the loaded scene can never be drawn: NaN, infinities, zero quaternions."""
-        return self._skipped
+    def thinned(self) -> str:
+        """As `Renderer` says."""
+        return self._compositor.thinned
 
     @property
     def timings(self) -> dict[str, float]:
@@ -148,12 +155,16 @@ class GlRenderer(HostReader):
         self._stages.reset("activate", "load")
         with self._stages("activate"):
             a = activate(scene.to_host(ready))
-            # Relative to the middle, taken in float64: a scene far from the origin keeps its detail.
-            origin = a.means.mean(axis=0, dtype=np.float64) if len(a) else np.zeros(3)
-            means = (a.means - origin).astype(np.float32)
+            # Relative to the middle, taken in float64: a scene far from the origin keeps its detail. Not the mean: one
+            # Gaussian that has flown off to 10^20 would take the detail of all others with it.
+            origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
+            with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
+                means = (a.means - origin).astype(np.float32)
+            if self._compositor.most_pixels:
+                self._reach = np.abs(a.scales).max(axis=1, initial=0) * np.float32(REACH_SIGMAS)
         with self._stages("load"):
             self._upload(a, means)
-        self._means, self._origin, self._skipped, self._kept = means, origin, a.skipped, a.kept
+        self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
         self._drawn = self._scene = None
         if self._chosen is not None:  # here, where the arrays are at hand
             chosen = RenderOptions(selection=self._chosen[0])
@@ -163,7 +174,7 @@ class GlRenderer(HostReader):
         """Read back from where it was uploaded to, once for each load."""
         self._check_open()
         if self._scene is None:
-            self._scene = self._read_back() if len(self._means) + self._skipped else NOTHING
+            self._scene = self._read_back() if len(self._means) + self.left_out.total else NOTHING
         return self._scene
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
@@ -178,13 +189,13 @@ class GlRenderer(HostReader):
         self._drawn = None
         self._stages.reset("sort", "project", "bin", "upload", "draw")
         with self.ctx.scope(self._compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
-            visible = 0
+            visible, pixels = 0, 0.0
             if len(self._means):
                 with self._stages("sort"):
-                    visible = self._sort(camera, options)
+                    visible, pixels = self._sort(camera, options)
                 with self._stages("project"):
                     self._project(camera, options, visible)
-            self._picture = GlPicture(*self._compositor.draw(visible, camera.near))
+            self._picture = GlPicture(*self._compositor.draw(visible, camera.near, pixels))
         self._drawn = wanted
         return self._picture
 
@@ -205,7 +216,7 @@ class GlRenderer(HostReader):
         stored = self._sh_stored
         rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
         return Activated((self._means + self._origin).astype(np.float32), packed[:, 4:8].copy(), packed[:, 8:11].copy(),
-                         packed[:, 3].copy(), packed[:, 12:15].copy(), rest, self._sh_degree, self._skipped,
+                         packed[:, 3].copy(), packed[:, 12:15].copy(), rest, self._sh_degree, self.left_out,
                          self._kept).scene()
 
     def _upload(self, a: Activated, means: np.ndarray) -> None:
@@ -226,12 +237,14 @@ class GlRenderer(HostReader):
         self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
         self._packed_columns = packed_columns
 
-    def _sort(self, camera: Camera, options: RenderOptions) -> int:
-        """Upload the order by camera z, nearest first, and return how many lie between near and far and are selected.
+    def _sort(self, camera: Camera, options: RenderOptions) -> tuple[int, float]:
+        """Upload the order by camera z, nearest first. Returns how many lie between near and far and are selected, and
+        how many pixels these fill at most, if the compositor wants to know.
         """
         axis = camera.viewmat[2, :3]
-        z = self._means @ axis.astype(np.float32)
-        z += np.float32(axis @ self._origin + camera.viewmat[2, 3])
+        with np.errstate(over="ignore", invalid="ignore"):  # of those that are too far away to be seen
+            z = self._means @ axis.astype(np.float32)
+            z += np.float32(axis @ self._origin + camera.viewmat[2, 3])
         within = (z >= camera.near) & (z <= camera.far)
         marked = None
         if options.selection == EVERYTHING:
@@ -241,6 +254,7 @@ class GlRenderer(HostReader):
                 self._chosen = options.selection, *selected(self.scene(), self._kept, options)
             within &= self._chosen[1]
             marked = self._chosen[2]
+        pixels = self._pixels_at_most(z, within, camera, options) if self._compositor.most_pixels else 0.0
         visible = np.flatnonzero(within)
         # Positive floats order as their bits do. Stable: as in gsplat the Gaussian that comes first in the scene is
         # the nearer one in a tie.
@@ -249,7 +263,27 @@ class GlRenderer(HostReader):
         if marked is not None:
             entries[marked[entries]] |= MARKED_FROM
         self._fields.write("order", entries[:, None], self._columns, len(self._means))
-        return len(order)
+        return len(order), pixels
+
+    def _pixels_at_most(self, z: np.ndarray, within: np.ndarray, camera: Camera, options: RenderOptions) -> float:
+        """How many pixels those that are within near and far fill, if all were balls as large as their longest axis
+        and none lay beside the picture: quick, and never too little."""
+        if options.paint == "points":
+            return min(4 * options.point_reach ** 2, camera.width * camera.height) * float(np.count_nonzero(within))
+        low, high = np.abs(camera.slope_limits())
+        # How much longer the rows of the Jacobian are than focal / z: at the border of a pinhole's picture, and of a
+        # fisheye's, where an angle is up to pi / 2 times its sine.
+        longer = {"pinhole": math.hypot(1, max(low.max(), high.max())), "ortho": 1.0, "fisheye": math.pi / 2}
+        focal = float(max(camera.K[0, 0], camera.K[1, 1])) * longer[camera.model]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            side = self._reach * np.float32(2 * focal * options.scale)
+            if camera.model != "ortho":
+                side /= z
+            side += 4  # of the blur
+            np.minimum(side, np.float32(math.sqrt(camera.width * camera.height)), out=side)
+            side *= within
+            np.nan_to_num(side, copy=False, nan=0.0)  # of those that are not within
+        return float(np.dot(side, side))
 
     def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
         projected = self._compositor.reserve(self._columns, max(-(-len(self._means) // self._columns), 1),

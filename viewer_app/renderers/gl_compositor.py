@@ -33,9 +33,15 @@ class Compositor(Protocol):
         """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""
         ...
 
-    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+    thinned: str
+    """As `Renderer.thinned`."""
+    most_pixels: int
+    """How many pixels may be filled without counting them exactly; 0 where that is of no interest."""
+
+    def draw(self, visible: int, near: float, pixels: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         """Composite the first `visible` projections. Returns colour (RGBA, premultiplied, row 0 at the top) and,
-        if asked for, accumulated depth in the first channel. `near`: the camera's."""
+        if asked for, accumulated depth in the first channel. `near`: the camera's. `pixels`: how many are filled at
+        most, if each Gaussian were as large as it could be; asked for where `most_pixels` is not 0."""
         ...
 
     def release(self) -> None: ...

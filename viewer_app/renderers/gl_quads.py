@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import moderngl
+import numpy as np
 
 from viewer_app.renderers.base import (
     AMBIENT,
@@ -25,6 +26,7 @@ from viewer_app.renderers.base import (
 )
 from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes
 from viewer_app.renderers.gl_textures import Layers, Target
+from viewer_app.renderers.work import PIXELS_MAX, SOFTWARE_PIXELS_MAX, words
 
 if TYPE_CHECKING:
     from viewer_app.renderers.base import Paint
@@ -54,6 +56,7 @@ class QuadCompositor:
         self._projected: Layers | None = None
         self._target: Target | None = None
         self._options = RenderOptions()
+        self.thinned, self.most_pixels = "", SOFTWARE_PIXELS_MAX if software else PIXELS_MAX
 
     def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
         formats = dict.fromkeys(("place", "shape", "color"), (4, "f4")) | (BODIES if paint == "ellipsoids" else {})
@@ -72,9 +75,12 @@ class QuadCompositor:
             self._target = Target(self._ctx, size, depth, self._precision)
         return self._target.framebuffer
 
-    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+    def draw(self, visible: int, near: float, pixels: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
         target = self._target
         assert target is not None
+        self.thinned = ""
+        if pixels > self.most_pixels:
+            visible = self._affordable(visible, target.size)
         with self._stages("draw"):
             target.clear()
             if visible and self._options.paint == "ellipsoids":
@@ -90,6 +96,22 @@ class QuadCompositor:
             if held is not None:
                 held.release()
         self._projected = self._target = None
+
+    def _affordable(self, visible: int, size: tuple[int, int]) -> int:
+        """How many of them, the nearest first, fill no more pixels than may be filled. Reads the projection back."""
+        assert self._projected is not None
+        columns = self._projected.size[0]
+        rows = -(-visible // columns)
+        place, shape = (np.empty((rows * columns, 4), np.float32) for _ in range(2))
+        for number, to in enumerate((place, shape)):
+            self._projected.framebuffer.read_into(to, viewport=(0, 0, columns, rows), components=4, attachment=number,
+                                                  dtype="f4", alignment=1)
+        filled = np.cumsum(footprints(place[:visible], shape[:visible], size), dtype=np.float64)
+        if filled[-1] <= self.most_pixels:
+            return visible
+        count = max(int(np.searchsorted(filled, self.most_pixels, side="right")), 1)
+        self.thinned = words(float(filled[-1]), float(filled[count - 1]))
+        return count
 
     def _splats(self, target: Target, *defines: str) -> Pass:
         """The pass that draws, ready but for the first Gaussian."""
@@ -151,3 +173,15 @@ class QuadCompositor:
             splat.set(first=first)
             splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=self._corners, instances=end - first)
         ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
+
+
+def footprints(place: np.ndarray, shape: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """(M,) pixels that rectangles around ellipses fill, at most, in a picture of `size`; from what project.frag wrote:
+    (M, 4) float32 each."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        major = np.hypot(shape[:, 0], shape[:, 1])
+        whole = 4 * shape[:, 3] ** 2 * major * shape[:, 2]
+        reach = shape[:, 3] * np.maximum(major, shape[:, 2])
+        sides = [np.clip(np.minimum(place[:, k] + reach, size[k]) - np.maximum(place[:, k] - reach, 0), 0, size[k])
+                 for k in range(2)]
+    return np.where(shape[:, 3] > 0, np.fmin(whole, sides[0] * sides[1]), 0)

@@ -15,6 +15,7 @@ from viewer_app.renderers.base import AMBIENT, BODY_SIGMAS, LIGHT, RING_INSIDE, 
 from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes, keep_freed_memory
 from viewer_app.renderers.gl_textures import Fields, Layers
 from viewer_app.renderers.tile_lists import TILE, Chunks
+from viewer_app.renderers.work import words
 
 if TYPE_CHECKING:
     import moderngl
@@ -56,6 +57,7 @@ class TileCompositor:
         """Tiles of the picture across and down."""
         self._options = RenderOptions()
         self._near = 0.0
+        self.thinned, self.most_pixels = "", 0
 
     def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
         formats = _PROJECTED | (BODIES if paint == "ellipsoids" else {})
@@ -73,8 +75,8 @@ class TileCompositor:
         self._grid = -(-size[0] // TILE), -(-size[1] // TILE)
         return self._target("color").framebuffer
 
-    def draw(self, visible: int, near: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
-        self._near = near
+    def draw(self, visible: int, near: float, pixels: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+        self._near, self.thinned = near, ""
         bodies = self._options.paint == "ellipsoids"
         # Depth takes a walk of its own: there are not more than eight outputs. The nearest surfaces bring theirs along.
         pictures = ["color", "depth"] if self._options.depth else ["color"]
@@ -83,7 +85,10 @@ class TileCompositor:
         if visible:
             with self._stages("bin"):
                 chunks = Chunks(self._boxes(visible), self._grid)
-        latest = self._walk_all(chunks, kinds) if chunks is not None else None
+        latest = None
+        if chunks is not None:
+            latest = self._walk_all(chunks, kinds)
+            self.thinned = words(chunks.listed + chunks.lacking, chunks.listed)
         with self._stages("draw"):
             for kind in pictures:
                 target = self._target(kind).framebuffer

@@ -10,7 +10,8 @@ import numpy as np
 
 from ipc.errors import SharingError
 from viewer_app.errors import RendererError
-from viewer_app.renderers.gsplat_kernels import kernels
+from viewer_app.renderers.base import LeftOut
+from viewer_app.renderers.gsplat_kernels import home_gpu, kernels
 from viewer_app.renderers.gsplat_picture import GsplatPicture
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class GsplatRenderer:
         self._torch = torch
         self._ctx = ctx
         self._plain = plain
-        self._home = torch.device("cuda", _home(ctx)) if device is None else device
+        self._home = torch.device("cuda", home_gpu(ctx)) if device is None else device
         self._device: torch.device | None = None
         self._stream: torch.cuda.Stream
         self._work: _Work
@@ -114,7 +115,17 @@ class GsplatRenderer:
     @property
     def skipped(self) -> int:
         """How many Gaussians can never be drawn, as far as the GPU has told by now."""
-        return 0 if self._closed else self._gaussians.skipped
+        return self.left_out.total
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The same by reasons."""
+        return LeftOut() if self._closed else self._gaussians.left_out
+
+    @property
+    def thinned(self) -> str:
+        """As `Renderer` says."""
+        return "" if self._closed else self._frame.thinned
 
     @property
     def gpu_ms(self) -> float | None:
@@ -379,19 +390,3 @@ class _Work:
         self._on.__exit__(kind, e, trace)
         if e is not None:
             self._renderer._failed(e)
-
-
-def _home(ctx: moderngl.Context | None) -> int:
-    """The ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
-    if ctx is not None:
-        from ipc.cuda.driver import device_of
-        from ipc.interop.glapi import gl_device_uuid
-
-        try:
-            uuid = gl_device_uuid(ctx)
-            found = None if uuid is None else device_of(uuid)
-        except SharingError:
-            found = None
-        if found is not None:
-            return found
-    return 0

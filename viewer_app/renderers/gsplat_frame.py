@@ -12,7 +12,9 @@ import numpy as np
 import torch
 
 from viewer_app.errors import RendererError
-from viewer_app.renderers.base import EPS_2D, MARK_COLOR
+from viewer_app.renderers.base import COLOR_MAX, EPS_2D, MARK_COLOR
+from viewer_app.renderers.kernels.frame import TILE
+from viewer_app.renderers.work import PAIRS_MAX, words
 from viewer_app.selecting import HIDDEN, MARKED
 
 if TYPE_CHECKING:
@@ -28,6 +30,11 @@ class Frame(Protocol):
 
     failure: str
     """Why it is not as fast as it could be, in one line; "" when it is."""
+
+    @property
+    def thinned(self) -> str:
+        """As `Renderer.thinned`, of the last frame that `overflowed` was asked about."""
+        ...
 
     def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
              sh0: torch.Tensor, shN: torch.Tensor) -> None:
@@ -57,7 +64,7 @@ class PlainFrame:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self.failure = ""
+        self.failure = self.thinned = ""
         self._scene: tuple[torch.Tensor, ...] | None = None
         self._flags: torch.Tensor | None = None
         self._degree = 0
@@ -91,13 +98,38 @@ class PlainFrame:
             opacities = opacities.masked_fill((self._flags & HIDDEN).bool(), 0.0)
         if options.scale != 1.0:
             scales = scales * options.scale
+        opacities = self._affordable(opacities, scales, (viewmat, K), camera, options)
         picture, alphas, _ = rasterization(
             means, quats, scales, opacities, colors, viewmat, K, camera.width, camera.height, near_plane=camera.near,
             far_plane=camera.far, eps2d=EPS_2D, sh_degree=degree, packed=False,
             render_mode="RGB+D" if options.depth else "RGB", rasterize_mode=options.mode, camera_model=camera.model)
-        rgba[..., :3].copy_(picture[0, ..., :3])
+        rgba[..., :3].copy_(picture[0, ..., :3].clamp_max(COLOR_MAX))
         rgba[..., 3:].copy_(alphas[0])
         return rgba, picture[0, ..., 3].contiguous() if options.depth else None
+
+    def _affordable(self, opacities: torch.Tensor, scales: torch.Tensor, matrices: tuple[torch.Tensor, torch.Tensor],
+                    camera: Camera, options: RenderOptions) -> torch.Tensor:
+        """(N,) opacities, 0 for the farthest Gaussians whose pairs with tiles would be too many: gsplat makes room for
+        all of them, however many these are."""
+        from gsplat import fully_fused_projection
+
+        assert self._scene is not None
+        means, quats = self._scene[:2]
+        radii, centers, depths, *_ = fully_fused_projection(
+            means, None, quats, scales, *matrices, camera.width, camera.height, eps2d=EPS_2D, near_plane=camera.near,
+            far_plane=camera.far, camera_model=camera.model, opacities=opacities)
+        self.thinned = ""
+        ends: Any = torch.tensor([-(-camera.width // TILE), -(-camera.height // TILE)], device=self._device)
+        reach, centers = radii[0].float() / TILE, centers[0] / TILE
+        sides = torch.minimum((centers + reach).ceil().clamp_min(0), ends) - (centers - reach).floor().clamp_min(0)
+        counts = torch.where((radii[0] > 0).all(-1), sides.clamp_min(0).prod(-1), 0.0).long()
+        total = int(counts.sum())
+        if total <= PAIRS_MAX:
+            return opacities
+        order = torch.argsort(depths[0])
+        spent = counts[order].cumsum(0)
+        self.thinned = words(total, PAIRS_MAX)
+        return opacities.index_fill(0, order[spent > PAIRS_MAX], 0.0)
 
     def _colors(self, options: RenderOptions, viewmat: torch.Tensor, ortho: bool, degree: int) -> torch.Tensor:
         """(N, 3) RGB: normals or what spherical harmonics make, with marks."""

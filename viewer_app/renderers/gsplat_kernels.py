@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import moderngl
+
 log = logging.getLogger("splatview")
 
 NAME = "gsplat_cuda"
@@ -330,3 +332,20 @@ def kernels() -> Kernels:
     if _kernels is None:
         _kernels = Kernels()
     return _kernels
+
+
+def home_gpu(ctx: moderngl.Context | None) -> int:
+    """The ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
+    if ctx is not None:
+        from ipc.cuda.driver import device_of
+        from ipc.errors import SharingError
+        from ipc.interop.glapi import gl_device_uuid
+
+        try:
+            uuid = gl_device_uuid(ctx)
+            found = None if uuid is None else device_of(uuid)
+        except SharingError:
+            found = None
+        if found is not None:
+            return found
+    return 0

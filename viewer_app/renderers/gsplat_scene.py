@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from viewer_app.errors import RendererError
+from viewer_app.renderers.activation import medians
+from viewer_app.renderers.base import LeftOut
 from viewer_app.renderers.kernels.activate import Activation, Active, Raw, Told, activate_with_torch, shift, step
 from viewer_app.renderers.kernels.compiler import kernels
 from viewer_app.scene import FIELDS
@@ -25,7 +27,7 @@ class DeviceGaussians:
     """N Gaussians on one GPU. Everything happens on the CUDA stream that is current, and nothing waits for it,
     except for the first scene.
 
-    A Gaussian with a NaN or an infinity in any field, a scale beyond float32 or a quaternion of length zero gets
+    A Gaussian with a NaN or an infinity in any field, a scale over `SCALE_MAX` or a quaternion of length zero gets
     opacity 0, which gsplat skips before it looks at anything else.
     """
 
@@ -49,7 +51,7 @@ class DeviceGaussians:
         if not plain:
             try:
                 own = kernels("activate.cu", device=device.index or 0)
-                self._activation = Activation(self._told, torch.zeros(2, dtype=torch.int32, device=device), own)
+                self._activation = Activation(self._told, torch.zeros(4, dtype=torch.int32, device=device), own)
             except (RendererError, RuntimeError) as e:
                 self.note = f"activation with torch: {' '.join(str(e).split())[:160]}"
 
@@ -89,9 +91,14 @@ class DeviceGaussians:
         return self.active.colors
 
     @property
+    def left_out(self) -> LeftOut:
+        """What cannot be drawn, as far as known: of the last load that the GPU has finished."""
+        return self._told.left_out if self._n else LeftOut()
+
+    @property
     def skipped(self) -> int:
-        """How many cannot be drawn, as far as known: of the last load that the GPU has finished."""
-        return self._told.skipped if self._n else 0
+        """How many these are."""
+        return self.left_out.total
 
     def load(self, scene: GaussianScene, begin: Callable[[], object] = lambda: None) -> None:
         """Activate into the buffers. The scene may lie here or in host memory. `begin` is called when everything that
@@ -202,14 +209,7 @@ def _middle(points: np.ndarray) -> np.ndarray:
     if len(points) < 2:
         return np.zeros(3)
     axes = points.T.astype(np.float64, order="C")
-    middle = _medians(axes)
-    size = float(_medians(np.abs(axes - middle[:, None]).max(axis=0)))
+    middle = medians(axes)
+    size = float(medians(np.abs(axes - middle[:, None]).max(axis=0)))
     far = np.abs(middle).max() > FAR * max(size, 1e-30)
     return middle.astype(np.float32).astype(np.float64) if far else np.zeros(3)
-
-
-def _medians(values: np.ndarray) -> np.ndarray:
-    """Along the last axis, of finite numbers: np.median takes several times as long."""
-    n = values.shape[-1]
-    parts = np.partition(values, (n // 2,) if n % 2 else (n // 2 - 1, n // 2), axis=-1)
-    return (parts[..., (n - 1) // 2] + parts[..., n // 2]) / 2

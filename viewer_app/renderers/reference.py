@@ -17,6 +17,7 @@ from viewer_app.renderers.base import (
     ALPHA_MIN,
     BODY_SIGMAS,
     BY_DENSITY,
+    COLOR_MAX,
     COVARIANCE_MAX,
     EPS_2D,
     MARK_COLOR,
@@ -102,10 +103,6 @@ class ReferenceRenderer(HostReader):
         self._closed = False
 
     @property
-    def skipped(self) -> int:
-        return self._scene.skipped if self._scene is not None else 0
-
-    @property
     def timings(self) -> dict[str, float]:
         """Milliseconds: activate (last load); project, draw (last render)."""
         return dict(self._timings)
@@ -114,8 +111,9 @@ class ReferenceRenderer(HostReader):
         self._check_open()
         begin = time.perf_counter()
         a = activate(scene.to_host(ready))
+        self.left_out = a.left_out
         self._scene = Activated(a.means.copy(), a.quats.copy(), a.scales.copy(), a.opacities.copy(), a.sh0.copy(),
-                                a.shN.copy(), a.sh_degree, a.skipped, a.kept)
+                                a.shN.copy(), a.sh_degree, a.left_out, a.kept)
         self._timings["activate"] = (time.perf_counter() - begin) * 1e3
 
     def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
@@ -164,7 +162,7 @@ def _selected(a: Activated, options: RenderOptions) -> tuple[Activated, np.ndarr
         return a, np.zeros(len(a), bool)
     shown, marked = selected(a.scene(), a.kept, options)
     arrays = [x[shown] for x in (a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN)]
-    return Activated(*arrays, sh_degree=a.sh_degree, skipped=a.skipped), marked[shown]
+    return Activated(*arrays, sh_degree=a.sh_degree, left_out=a.left_out), marked[shown]
 
 
 def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.ndarray | None = None) -> Projected:
@@ -260,7 +258,7 @@ def rotations(quats: np.ndarray) -> np.ndarray:
 
 
 def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:
-    """(M, 3) RGB >= 0 from spherical harmonics seen along `directions` (M, 3), any length.
+    """(M, 3) RGB in [0, `COLOR_MAX`] from spherical harmonics seen along `directions` (M, 3), any length.
 
     The real basis in the Condon-Shortley convention of 3D Gaussian Splatting, written out: with x, y, z on the
     unit sphere gsplat's recurrences (csrc/SphericalHarmonicsCUDA.cu, after Sloan, JCGT 2013) are these
@@ -280,7 +278,7 @@ def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int
     rgb = 0.2820947917738781 * sh0.astype(np.float64)
     if degree:
         rgb += np.einsum("km,mkc->mc", np.stack(basis), shN[:, :len(basis)].astype(np.float64))
-    return np.maximum(rgb + 0.5, 0)
+    return np.clip(rgb + 0.5, 0, COLOR_MAX)
 
 
 def count(projected: Projected, width: int, height: int) -> np.ndarray:

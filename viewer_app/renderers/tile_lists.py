@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from viewer_app.renderers.gl_compositor import stable_order
+from viewer_app.renderers.work import LISTED_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,12 +32,16 @@ class Lists:
 class Chunks:
     """Goes through the Gaussians from front to back in chunks of at most `BUDGET` entries.
 
-    Iterate over it; before the next chunk is asked for, `close_tiles` may say where nothing more can be seen.
+    Iterate over it; before the next chunk is asked for, `close_tiles` may say where nothing more can be seen. Ends
+    after `most` entries, or those of one more Gaussian, whatever is left.
     """
 
-    def __init__(self, boxes: np.ndarray, grid: tuple[int, int]):
+    def __init__(self, boxes: np.ndarray, grid: tuple[int, int], most: int = LISTED_MAX):
         """`boxes` (N, 2) int32, in drawing order: the first tile's number, row by row, and width + (height << 16) in
         tiles, 0 where nothing shows. `grid`: tiles across and down."""
+        self.listed = self.lacking = 0
+        """Entries of all chunks so far, and those that the last one left out at the end."""
+        self._most = most
         self._columns, self._rows = grid
         self._held = _Boxes(np.arange(len(boxes), dtype=np.int32), boxes[:, 0], boxes[:, 1] & 0xFFFF, boxes[:, 1] >> 16)
 
@@ -44,9 +49,14 @@ class Chunks:
         while len(self._held.rank):
             held = self._held
             n, total = len(held.rank), np.cumsum(held.widths * held.heights, dtype=np.int64)
-            if total[-1] > BUDGET:  # one Gaussian at least: it has no more entries than the picture has tiles
-                n = max(int(np.searchsorted(total, BUDGET, side="right")), 1)
+            budget = min(BUDGET, self._most - self.listed)
+            if total[-1] > 0 and budget <= 0:
+                self.lacking = int(total[-1])
+                return
+            if total[-1] > budget:  # one Gaussian at least: it has no more entries than the picture has tiles
+                n = max(int(np.searchsorted(total, budget, side="right")), 1)
             self._held = held[n:]
+            self.listed += int(total[n - 1])
             if total[n - 1]:
                 yield self._lists(held[:n])
 

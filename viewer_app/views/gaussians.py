@@ -362,8 +362,8 @@ class GaussianView:
         if scene is None:
             return []
         out = [f"{scene.count:,} Gaussian{'s' * (scene.count != 1)}"]
-        if skipped := self.content.renderer.skipped:
-            out.append(f"{skipped:,} skipped (NaN or inf)")
+        renderer = self.content.renderer
+        out += [words for words in (renderer.left_out.words(scene.count), renderer.thinned) if words]
         out += scene.phrases
         for tool in self.tools.values():
             out += tool.details()

@@ -8,6 +8,7 @@ typedef long long i64;
 
 constexpr int WARPS = 4;             // of a block
 constexpr u32 ALL = 0xffffffffu;
+constexpr float SCALE_MAX = 1e20f, SH_MAX = 1e30f;  // as in base.py
 
 // A tensor anywhere in the device's memory. Mirrored by `_Array` in activate.py, as is `Source`.
 struct Array {
@@ -66,7 +67,7 @@ __device__ void rows(const Array &from, float *to, int pitch, i64 first, int cou
 #pragma unroll
         for (int k = 0; k < BATCH; ++k) {
             const int e = begin + 32 * k, row = e / LENGTH;
-            if (row < count) to[row * pitch + e % LENGTH] = batch[k];
+            if (row < count) to[row * pitch + e % LENGTH] = fminf(fmaxf(batch[k], -SH_MAX), SH_MAX);
             if (!finite(batch[k])) atomicOr(bad, 1u << row);
         }
     }
@@ -80,10 +81,10 @@ __device__ void rows_of_any_type(const Array &from, float *to, int pitch, i64 fi
     if (from.type == 3) rows<Brain, LENGTH>(from, to, pitch, first, count, bad);
 }
 
-// Blocks of WARPS * 32; any number of them. `terms`: coefficients of a Gaussian, 1, 4, 9 or 16. `counters`: two zeros,
+// Blocks of WARPS * 32; any number of them. `terms`: coefficients of a Gaussian, 1, 4, 9 or 16. `counters`: four zeros,
 // and zeros again at the end. An output may lie where its input lies.
-// In memory that the host can read: `told`, how many Gaussians cannot be drawn, and then `version`, when everything
-// is written; `sample`, the centres of every `step`-th Gaussian as they came.
+// In memory that the host can read: `told`, how many Gaussians cannot be drawn for each of three reasons (`LeftOut` in
+// base.py), and then `version`, when everything is written; `sample`, the centres of every `step`-th Gaussian as they came.
 extern "C" __global__ void __launch_bounds__(128) activate(
     int n, int terms, const Source source, float *means, float *quats, float *scales, float *opacities, float *colors,
     u32 *counters, int step, float *sample, i64 version, i64 *told) {
@@ -91,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(128) activate(
     const int lane = threadIdx.x % 32;
     u32 *const mask = masks + threadIdx.x / 32;
     const int stride = gridDim.x * WARPS * 32;
-    u32 total = 0;
+    u32 totals[3] = {0, 0, 0};
     for (i64 first = (i64)blockIdx.x * WARPS * 32 + threadIdx.x - lane; first < n; first += stride) {
         const int count = n - first < 32 ? (int)(n - first) : 32;
         if (lane == 0) *mask = 0;
@@ -102,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(128) activate(
         if (terms == 9) rows_of_any_type<24>(source.shN, to + 3, 27, first, count, mask);
         if (terms == 16) rows_of_any_type<45>(source.shN, to + 3, 48, first, count, mask);
         __syncwarp();
-        bool good = true;
+        bool good = true, fits = true, turned = true;
         if (lane < count) {
             const int i = (int)first + lane;
             good = !(*mask >> lane & 1);
@@ -112,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(128) activate(
                 good = good && finite(q[k]);
                 largest = fmaxf(largest, fabsf(q[k]));
             }
-            good = good && largest > 0.0f;
+            turned = largest > 0.0f;
             // By the largest component first: the square of a tiny one would vanish.
             for (int k = 0; k < 4; ++k) quats[4 * (i64)i + k] = q[k] / largest;
             for (int k = 0; k < 3; ++k) {
@@ -124,23 +125,28 @@ extern "C" __global__ void __launch_bounds__(128) activate(
             for (int k = 0; k < 3; ++k) {
                 const float v = load(source.scales, i * source.scales.strides[0] + k * source.scales.strides[1]);
                 const float scale = source.activated ? v : expf(v);
-                good = good && finite(v) && finite(scale);
+                good = good && finite(v);
+                fits = fits && fabsf(scale) <= SCALE_MAX;
                 scales[3 * (i64)i + k] = scale;
             }
             const float v = load(source.opacities, i * source.opacities.strides[0]);
             good = good && finite(v);
-            opacities[i] = good ? (source.activated ? v : 1.0f / (1.0f + expf(-v))) : 0.0f;
+            const float opacity = source.activated ? fminf(fmaxf(v, 0.0f), 1.0f) : 1.0f / (1.0f + expf(-v));
+            opacities[i] = good && fits && turned ? opacity : 0.0f;
         }
-        total += __popc(__ballot_sync(ALL, !good));
+        totals[0] += __popc(__ballot_sync(ALL, !good));
+        totals[1] += __popc(__ballot_sync(ALL, good && !fits));
+        totals[2] += __popc(__ballot_sync(ALL, good && fits && !turned));
     }
     __threadfence_system();  // of what each lane wrote
     __syncwarp();
     if (lane != 0) return;
-    if (total) atomicAdd(counters, total);
+    for (int k = 0; k < 3; ++k)
+        if (totals[k]) atomicAdd(counters + k, totals[k]);
     __threadfence();
-    if (atomicAdd(counters + 1, 1u) + 1 < gridDim.x * WARPS) return;
-    ((volatile i64 *)told)[0] = atomicExch(counters, 0u);  // the last warp of all
-    counters[1] = 0;
+    if (atomicAdd(counters + 3, 1u) + 1 < gridDim.x * WARPS) return;
+    for (int k = 0; k < 3; ++k) ((volatile i64 *)told)[k] = atomicExch(counters + k, 0u);  // the last warp of all
+    counters[3] = 0;
     __threadfence_system();
-    ((volatile i64 *)told)[1] = version;
+    ((volatile i64 *)told)[3] = version;
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from viewer_app.renderers.base import SCALE_MAX, SH_MAX, LeftOut
 from viewer_app.renderers.kernels.frame import blocks
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Active:
     """(N, 3) in world units"""
     opacities: torch.Tensor
     """(N,) in [0, 1]; 0 for a Gaussian that cannot be drawn: one with a NaN or an infinity in any field, a scale
-    beyond float32 or a quaternion of length zero. gsplat looks at nothing else of it"""
+    over `SCALE_MAX` or a quaternion of length zero. gsplat looks at nothing else of it"""
     colors: torch.Tensor
     """(N, K, 3); K is 1, 4, 9 or 16"""
 
@@ -67,19 +68,24 @@ class Told:
     """What the host learns of a load, some time after it: pinned memory, which the GPU writes."""
 
     def __init__(self, pin_memory: bool = True) -> None:
-        self.numbers = torch.zeros(2, dtype=torch.int64, pin_memory=pin_memory)
-        """How many Gaussians cannot be drawn; the version of the last load that is done."""
+        self.numbers = torch.zeros(4, dtype=torch.int64, pin_memory=pin_memory)
+        """How many Gaussians cannot be drawn, for each reason in the order of `LeftOut`; the version of the last load
+        that is done."""
         self.points = torch.zeros((SAMPLE, 3), dtype=torch.float32, pin_memory=pin_memory)
         """Centres of Gaussians evenly spread over the arrays, before the origin is subtracted."""
         self._array = self.numbers.numpy()
 
     @property
+    def left_out(self) -> LeftOut:
+        return LeftOut(*self._array[:3].tolist())
+
+    @property
     def skipped(self) -> int:
-        return int(self._array[0])
+        return self.left_out.total
 
     @property
     def version(self) -> int:
-        return int(self._array[1])
+        return int(self._array[3])
 
     def sample(self, n: int) -> torch.Tensor:
         """The points that come from N Gaussians."""
@@ -120,19 +126,23 @@ def activate_with_torch(raw: Raw, out: Active, origin: np.ndarray, told: Told, v
     largest = _magnitude(out.means)
     for values in (out.scales, out.opacities[:, None], out.colors.view(len(out.means), -1)):
         torch.maximum(largest, _magnitude(values), out=largest)
+    # By the largest component first: the square of a tiny one would vanish. 0 / 0 is NaN.
+    turn = _magnitude(out.quats)
+    torch.maximum(largest, turn, out=largest)
+    out.quats.div_(turn[:, None])
     if not raw.activated:
         out.scales.exp_()
         out.opacities.sigmoid_()
-        torch.maximum(largest, _magnitude(out.scales), out=largest)
-    # By the largest component first: the square of a tiny one would vanish. 0 / 0 is NaN.
-    out.quats.div_(_magnitude(out.quats)[:, None])
-    torch.maximum(largest, _magnitude(out.quats), out=largest)
-    bad = torch.isfinite(largest).logical_not_()
-    out.opacities.masked_fill_(bad, 0.0)
+    out.opacities.clamp_(0.0, 1.0)
+    out.colors.clamp_(-SH_MAX, SH_MAX)
+    finite = torch.isfinite(largest)
+    fits, turned = _magnitude(out.scales) <= SCALE_MAX, turn > 0
+    out.opacities.masked_fill_((finite & fits & turned).logical_not_(), 0.0)
+    reasons = (~finite).sum(), (finite & ~fits).sum(), (finite & fits & ~turned).sum()
     n = len(out.means)
     told.sample(n).copy_(out.means[:: step(n)].contiguous(), non_blocking=True)
     shift(out.means, -origin)
-    told.numbers.copy_(torch.stack([bad.sum(), torch.full((), version, device=bad.device)]), non_blocking=True)
+    told.numbers.copy_(torch.stack([*reasons, torch.full((), version, device=finite.device)]), non_blocking=True)
 
 
 def activate(raw: Raw, out: Active, origin: np.ndarray, told: Told, version: int, counters: torch.Tensor,
@@ -145,7 +155,7 @@ def activate(raw: Raw, out: Active, origin: np.ndarray, told: Told, version: int
         origin: (3,), subtracted from the means.
         told: written when it is done.
         version: what it then says.
-        counters: (2,) int32 on the device, zeros.
+        counters: (4,) int32 on the device, zeros.
         own: the kernels of activate.cu.
     """
     Activation(told, counters, own)(raw, out, origin, version)

@@ -17,6 +17,7 @@ typedef long long i64;
 
 constexpr int TILE = 16;             // pixels a side
 constexpr float ALPHA_MIN = 1.0f / 255.0f;
+constexpr float COLOR_MAX = 16383.0f;
 // What is drawn of a Gaussian, and the numbers of it: `RenderOptions.paint` and base.py.
 enum Paint { COLOR, NORMALS, BODIES, RINGS, POINTS, OVERDRAW };
 constexpr float BODY_SIGMAS = 2.0f, RING_PX = 1.5f, RING_INSIDE = 0.06f, AMBIENT = 0.25f;
@@ -245,7 +246,7 @@ __device__ void shaded(
     const float *const rest = mine + threadIdx.x % 32 * pitch;
     for (int c = 0; c < 3; ++c) {
         const float value = harmonics(degree, x, y, z, sh0[i * sh0_stride + c], rest + c);
-        rgb[c] = fmaxf(value + 0.5f, 0.0f);
+        rgb[c] = fminf(fmaxf(value + 0.5f, 0.0f), COLOR_MAX);
         if constexpr (MORE)
             if (other.flags && other.flags[i] & MARKED) rgb[c] = 0.5f * (rgb[c] + MARK_COLOR[c]);
     }

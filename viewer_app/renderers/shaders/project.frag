@@ -203,7 +203,7 @@ void main() {
     // From the camera to the mean, in world axes.
     if (sh_degree > 0) rgb += view_dependent(index, transpose(rotation) * normalize(p));
 
-    rgb = max(rgb + 0.5, 0.0);
+    rgb = clamp(rgb + 0.5, 0.0, 16383.0);
 #endif
 #ifndef OVERDRAW
     if (entry >= 0x40000000) rgb = 0.5 * (rgb + mark_color);
