@@ -1,9 +1,11 @@
 """What a trainer tells its viewers, handles of GPU memory among it, goes over ZeroMQ: to sockets that viewers bind.
 
 A viewer makes an inbox in the run's folder and names it in its hello (`ipc.channel`); the trainer connects to it. It is
-this way round because nobody can do anything to a ZeroMQ socket that does not listen. One that does would put the
-training at others' mercy: libzmq (4.3.5) ends the whole process when somebody connects while there is no room for
-another open file, takes connections without number, and collects messages of many parts without end.
+this way round because a ZeroMQ socket that listens would put the training at others' mercy: libzmq (4.3.5) ends the
+whole process when somebody connects while there is no room for another open file, takes connections without number, and
+collects the parts of a message without end from whoever comes. From one that connects, it collects the parts that the
+other end sends as well: that is left to a process of the same user which greets the trainer as a viewer does and is
+written to do harm (SECURITY.md).
 
 Where ZeroMQ is not to be had (no more threads or open files) the same messages go through the channel.
 """
