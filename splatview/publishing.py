@@ -52,6 +52,8 @@ _again_at = 0.0
 """When (time.monotonic) to try once more to begin a run, after the surroundings allowed none."""
 _said: set[str] = set()
 _default_names: dict[type, str] = {}
+_MANY_TYPES = 1000
+"""Types whose default names are remembered. A type that is made anew at every step must not stay for ever."""
 
 
 def publish(value: Any, name: str | None = None, *, kind: str | None = None, copy: bool | None = None,
@@ -254,6 +256,8 @@ def _default_name(value: Any) -> str:
     """"image" for arrays, "gaussians" for everything else; remembered by type."""
     from splatview.adapt.arrays import is_array
 
+    if len(_default_names) >= _MANY_TYPES:
+        _default_names.clear()
     name = _default_names[type(value)] = "image" if is_array(value) else "gaussians"
     return name
 

@@ -264,3 +264,13 @@ def test_a_viewers_images_have_the_size_of_their_version(viewer: Viewer, process
         return len(seen) == 6 and sum(seen.values()) > 30
 
     viewer.until(look)
+
+
+def test_types_that_are_made_anew_are_not_kept() -> None:
+    """A value's type decides its default name, which is remembered; a class made in a loop is a new one each time."""
+    tensors = {k: torch.zeros(5, *shape) for k, shape in SHAPES.items()}
+    for _ in range(1200):
+        splatview.publish(type("Scene", (dict,), {})(tensors))
+    assert publishing._publisher is not None
+    assert publishing._publisher.streams["gaussians"].version == 1200
+    assert len(publishing._default_names) <= publishing._MANY_TYPES
