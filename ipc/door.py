@@ -75,4 +75,3 @@ class Door:
     def close(self) -> None:
         self.server.close()
         self.listener.close()
-        self._mailroom.close()

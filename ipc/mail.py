@@ -16,7 +16,7 @@ import contextlib
 import os
 import secrets
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ipc import limits
 from ipc.errors import SharingError
@@ -36,47 +36,52 @@ _QUEUED = 64
 
 
 class Mailroom:
-    """A process's part in it: a ZeroMQ context, made when it is needed first. For one thread."""
+    """A process's part in it: a ZeroMQ context, which is there as long as there are boxes. For one thread."""
 
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._boxes = 0
 
     def inbox(self, folder: Path) -> Inbox | None:
         """A new inbox in a run's folder; None where there can be none."""
-        try:
-            return Inbox(self._open(), folder)
-        except SharingError:
-            return None
+        return self._box(Inbox, folder)
 
     def outbox(self, inbox: Path) -> Outbox | None:
         """What brings messages to an inbox; None where there can be none."""
+        return self._box(Outbox, inbox)
+
+    def _box(self, kind: type[_Box], path: Path) -> _Box | None:
         try:
-            return Outbox(self._open(), inbox)
+            _try_descriptors()
+            if self._context is None:
+                _try_threads()
+                import zmq
+
+                self._context = zmq.Context()
+            self._boxes += 1
+            try:
+                return kind(self, self._context, path)
+            except SharingError:
+                self.returned()
+                raise
         except SharingError:
             return None
 
-    def _open(self) -> zmq.Context[zmq.Socket[bytes]]:
-        _try_descriptors()
-        if self._context is None:
-            _try_threads()
-            import zmq
-
-            self._context = zmq.Context()
-        return self._context
-
-    def close(self) -> None:
-        """When all boxes are closed. Idempotent."""
-        if self._context is not None:
-            self._context.term()
+    def returned(self) -> None:
+        """A box was closed."""
+        self._boxes -= 1
+        if not self._boxes and self._context is not None:
+            self._context.term()  # waits for nothing: no socket lingers
             self._context = None
 
 
 class Inbox:
     """A viewer's end. It listens until the first message has come: nobody else is to come in."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], folder: Path):
+    def __init__(self, room: Mailroom, context: zmq.Context[zmq.Socket[bytes]], folder: Path):
         """Raises SharingError."""
         self.name = f"inbox-{secrets.token_hex(8)}"
+        self._room = room
         self._path: Path | None = folder / self.name
         self._socket, self._folder_fd = _socket(context, self._path, binds=True)
 
@@ -100,16 +105,19 @@ class Inbox:
 
     def close(self) -> None:
         """Idempotent."""
-        self._shut()
-        self._socket.close(0)
-        self._folder_fd = _close(self._folder_fd)
+        if not self._socket.closed:
+            self._shut()
+            self._socket.close(0)
+            _close(self._folder_fd)
+            self._room.returned()
 
 
 class Outbox:
     """The trainer's end."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], inbox: Path):
+    def __init__(self, room: Mailroom, context: zmq.Context[zmq.Socket[bytes]], inbox: Path):
         """Raises SharingError."""
+        self._room = room
         self._inbox = inbox
         self._socket, self._folder_fd = _socket(context, inbox, binds=False)
 
@@ -125,10 +133,15 @@ class Outbox:
 
     def close(self) -> None:
         """What a viewer that was killed has left is taken away. Idempotent."""
-        self._socket.close(0)
-        self._folder_fd = _close(self._folder_fd)
-        with contextlib.suppress(OSError):
-            self._inbox.unlink()
+        if not self._socket.closed:
+            self._socket.close(0)
+            _close(self._folder_fd)
+            with contextlib.suppress(OSError):
+                self._inbox.unlink()
+            self._room.returned()
+
+
+_Box = TypeVar("_Box", Inbox, Outbox)
 
 
 def _socket(context: zmq.Context[zmq.Socket[bytes]], path: Path, *,
@@ -159,10 +172,9 @@ def _socket(context: zmq.Context[zmq.Socket[bytes]], path: Path, *,
     return made, fd
 
 
-def _close(fd: int) -> int:
+def _close(fd: int) -> None:
     if fd >= 0:
         os.close(fd)
-    return -1
 
 
 def _try_descriptors() -> None:

@@ -95,7 +95,6 @@ class Subscriber:
         for run in self._runs.values():
             run._close()
         self._runs.clear()
-        self._mailroom.close()
 
     def __enter__(self) -> Subscriber:
         return self

@@ -313,5 +313,5 @@ def test_exit_codes_of_processes_that_a_signal_ended():
 def test_importing_the_demo_command_loads_neither_torch_nor_the_viewer(processes):
     code = ("import sys, splatview.demo.command, splatview.demo.trainer; "
             "print([m for m in sys.modules if m.split('.')[0] in ('torch', 'numpy', 'viewer_app', 'zmq')])")
-    out, err = processes.code(code).communicate(timeout=PATIENCE)
+    out, err = processes.python("-c", code).communicate(timeout=PATIENCE)
     assert out.strip() == "[]", err

@@ -352,7 +352,7 @@ def test_several_in_one_process_do_not_see_each_other(processes: Processes) -> N
 
 def test_reading_needs_no_torch(processes: Processes) -> None:
     started(processes)
-    reader = processes.code("""
+    reader = processes.python("-c", """
 import sys, splatview
 with splatview.frames("it", timeout=200) as frames:
     for frame in frames:

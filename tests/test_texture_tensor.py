@@ -349,5 +349,5 @@ def test_the_choice_and_its_reasons(ctx: moderngl.Context, monkeypatch: pytest.M
 
 
 def test_importing_it_loads_no_torch(processes: Processes) -> None:
-    done = processes.code("import sys, splatview.gl; print('torch' in sys.modules)")
+    done = processes.python("-c", "import sys, splatview.gl; print('torch' in sys.modules)")
     assert done.communicate(timeout=PATIENCE)[0].strip() == "False"
