@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cuda
 
 MB = 1 << 20
 _BEGIN = """
-import ctypes
+import ctypes, gpu_memory
 from load_programs import count, extent, shade
 def sized(n, value):
     shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (3, 3)}
@@ -32,10 +32,9 @@ def sized(n, value):
 def picture(extent, value):
     return torch.full((*extent, 3), value, dtype=torch.uint8, device="cuda")
 def taken():
-    "Bytes of torch, of the GPU altogether, descriptors, copies so far."
-    ours = memory()
-    free, total = torch.cuda.mem_get_info()
-    return [ours, total - free, open_files(), publishing._publisher.board.counters()]
+    "Bytes of torch, of this process on all GPUs where those can be told, descriptors, copies so far."
+    ours = gpu_memory.used() if gpu_memory.told() else 0
+    return [memory(), ours, open_files(), publishing._publisher.board.counters()]
 """
 
 
@@ -47,7 +46,7 @@ def trainer(processes: Processes) -> Trainer:
 
 
 def steady(before: list[Any], after: list[Any]) -> None:
-    """Assert that nothing is taken up beside what was; other programs may use the GPU a little."""
+    """Assert that nothing is taken up beside what was."""
     assert after[0] <= before[0] + MB
     assert after[1] <= before[1] + 64 * MB
     assert after[2] <= before[2] + 2
