@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import signal
 import time
@@ -9,18 +10,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import moderngl
+
 from viewer_app.catalogue import Catalogue
-from viewer_app.errors import FileError, ViewerError
+from viewer_app.errors import FileError, GpuLostError, ViewerError
 from viewer_app.garbage import Garbage
 from viewer_app.governor import Governor
 from viewer_app.gpu_work import GpuWork
 from viewer_app.pictures import save_png
 from viewer_app.recorder.recorder import Recorder
+from viewer_app.recovering.health import Health
 from viewer_app.seat import Seat
 from viewer_app.sources import make_subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from ipc import Subscriber
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
     from viewer_app.screens.base import Screen
     from viewer_app.sources import FileSource
     from viewer_app.state import State
+
+log = logging.getLogger("splatview")
 
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
@@ -62,6 +68,10 @@ class AppOptions:
     """What is remembered from one time to the next; None: nothing is."""
     record: RecordOptions | None = None
     """What is recorded of scenes; None: nothing."""
+    notice: str = ""
+    """Something to be told from the beginning on."""
+    lost: Callable[[str], None] | None = None
+    """Told why, as soon as the GPU is lost and before everything is given back."""
 
 
 class App:
@@ -77,6 +87,7 @@ class App:
         self.options = options or AppOptions()
         self.governor = _governor(self.options.gpu_budget)
         self.work = GpuWork(screen.ctx, self.governor)
+        self.health = Health(screen.ctx)
         self.seats: list[Seat] = []
         """Those who look. The first is the screen's own, if anybody sees that."""
         self._guests = guests
@@ -84,7 +95,7 @@ class App:
         """Guests who have left, and when."""
         self._names: dict[Seat, str] = {}
         """Who the guests are that are there."""
-        self._stopping = False
+        self._stopping = self._closed = False
         self._active_until = self._news_until = 0.0
         self._first = 0
         self._out_due = False
@@ -93,6 +104,8 @@ class App:
             subscriber = make_subscriber(screen.ctx, self.options.run)
         self.catalogue = self.catalogue_type(subscriber, screen.ctx, self.work, wake=screen.wake)
         self.catalogue.shards.run = self.options.run
+        if self.options.notice:
+            self.catalogue.notices.append(self.options.notice)
         if self.options.memo is not None:
             self.catalogue.memo = self.options.memo
         if self.options.record is not None and self.options.record.on:
@@ -126,7 +139,8 @@ class App:
     def serve(self) -> None:
         """Run until the screen closes, SIGINT or SIGTERM comes; then give back everything.
 
-        Raises FileError when none of the files that were asked for can be read.
+        Raises FileError when none of the files that were asked for can be read, GpuLostError when OpenGL or CUDA is
+        lost for this process.
         """
         garbage = Garbage()
         with self._signals(), garbage.held_back(time.monotonic()):
@@ -136,8 +150,21 @@ class App:
                     garbage.turn(time.monotonic(), drew or any(seat.waiting for seat in self.seats))
                     self._check_files()
                 self._write_out(time.monotonic(), last=True)
+            except moderngl.Error as e:  # not of one view, whose faults are told in its place
+                raise self._is_lost(f"OpenGL failed: {' '.join(str(e).split())[:200]}") from e
+            except GpuLostError as e:
+                raise self._is_lost(str(e)) from e
             finally:
                 self.close()
+
+    def _is_lost(self, why: str) -> GpuLostError:
+        if self.options.lost is not None:
+            self.options.lost(why)
+        try:
+            self.close()
+        except Exception as e:  # what is lost cannot be given back
+            log.debug("while closing: %s", e)
+        return GpuLostError(why)
 
     def _check_files(self) -> None:
         """One damaged file among others is said in its place; when there is nothing else, it ends the program."""
@@ -146,6 +173,13 @@ class App:
             if len(errors) == len(self._asked):
                 raise FileError("\n".join(errors))
             self._asked = []
+
+    def _notice(self, text: str) -> None:
+        """Tell everybody, once."""
+        if text and text not in self.catalogue.notices:
+            self.catalogue.notices.append(text)
+            for seat in self.seats:
+                seat.mark()
 
     def stop(self) -> None:
         """End `serve` after this turn. May be called from any thread."""
@@ -173,6 +207,7 @@ class App:
             return False
         now = time.monotonic()
         self.work.collect()
+        self._notice(self.health.turn(now))
         self.governor.shared = self.catalogue.gpu_is_needed(now)
         if self.catalogue.poll(now):
             self._active_until = self._news_until = now + _ACTIVE_FOR
@@ -277,6 +312,9 @@ class App:
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
         if self._guests is not None:
             self._guests.close()
         for seat in [*self.seats, *(seat for seat, _ in self._away.values())]:

@@ -13,6 +13,7 @@ import tyro
 if TYPE_CHECKING:
     from viewer_app.guests import Guests
     from viewer_app.recorder.options import RecordOptions
+    from viewer_app.recovering.restart import Restart
     from viewer_app.screens.base import Screen
 
 
@@ -49,19 +50,31 @@ class _Viewer:
         self._check(command)
         if not files:
             _check_runs_can_be_found()
+        import moderngl
+
         from viewer_app.app import App, AppOptions
+        from viewer_app.errors import GpuLostError, GraphicsError
         from viewer_app.memo import Memo, memo_file
         from viewer_app.recorder.source import entries_of, file_source
+        from viewer_app.recovering.restart import Restart, Resumed
         from viewer_app.screens.base import parse_size
 
-        size = parse_size(self.size)
+        size, restart = parse_size(self.size), Restart(Resumed.take())
         begun = tuple(file_source(path) for path in entries_of(files))  # they are read while the screen is being opened
         screen = self._open_screen(size)
-        guests = self._open_doors(screen, run)
-        App(screen, AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
-                               watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
-                               memo=Memo(memo_file()), record=record),
-            guests=guests).serve()
+        guests = self._open_doors(screen, run, restart)
+        options = AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
+                             watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
+                             memo=Memo(memo_file()), record=record, notice=restart.before.notice, lost=restart.expect)
+        try:
+            app = App(screen, options, guests=guests)
+        except moderngl.Error as e:
+            raise GraphicsError(f"OpenGL refuses what the viewer needs ({' '.join(str(e).split())[:200]}); update the "
+                                "graphics driver") from e
+        try:
+            app.serve()
+        except GpuLostError as e:
+            restart(str(e))
 
     def _check(self, command: str) -> None:
         """Raises ViewerError where options do not go together, or where nothing can be shown."""
@@ -99,8 +112,8 @@ class _Viewer:
             print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
         return OffscreenScreen(*size)
 
-    def _open_doors(self, screen: Screen, run: str | None) -> Guests | None:
-        """Serve browsers, unless pictures are seen on `screen` alone."""
+    def _open_doors(self, screen: Screen, run: str | None, restart: Restart) -> Guests | None:
+        """Serve browsers, unless pictures are seen on `screen` alone; where the viewer served them before."""
         import os
 
         if self.offscreen or screen.name == "window":
@@ -109,7 +122,10 @@ class _Viewer:
 
         if not (self.web or self.host):
             print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
-        browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=self.port, run=run)
+        before = restart.before
+        browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=before.port or self.port, run=run,
+                            token=before.token)
+        restart.port, restart.token = browsers.server.port, browsers.server.token
         browsers.say(dict(os.environ))
         return browsers
 

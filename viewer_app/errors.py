@@ -4,6 +4,7 @@ ViewerError
 ├── FileError       a scene or picture file is missing, damaged or of no known format
 ├── CameraError     a camera given as JSON does not describe a camera
 ├── GraphicsError   no OpenGL context, or too old a one
+│   └── GpuLostError    OpenGL or CUDA has failed for good in this process
 ├── NotFoundError   no such run, or none that publishes such a stream
 ├── LateError       a stream brought nothing in time
 └── RendererError   a renderer cannot run here, or failed
@@ -39,6 +40,10 @@ class CameraError(ViewerError):
 
 class GraphicsError(ViewerError):
     """No OpenGL context could be made."""
+
+
+class GpuLostError(GraphicsError):
+    """OpenGL or CUDA takes no more work in this process: only another process helps."""
 
 
 class NotFoundError(ViewerError):

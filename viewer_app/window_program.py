@@ -18,6 +18,7 @@ from ipc.window_page import CLOSED, FAILED, IMAGE, OPEN, SCENE, WindowPage, Wind
 from viewer_app.app import App, AppOptions
 from viewer_app.catalogue import Catalogue, Slot
 from viewer_app.errors import ViewerError
+from viewer_app.screens._xlib import on_display_lost
 from viewer_app.screens.window import WindowScreen
 from viewer_app.sources import StreamSource, make_subscriber
 
@@ -44,6 +45,7 @@ def main(args: list[str]) -> int:
     except (ValueError, msgspec.DecodeError, IpcError) as e:
         raise ViewerError(f"window: {e}; it is opened by splatview.Window") from None
     state, reason = CLOSED, ""
+    on_display_lost(lambda why: page.end(FAILED, why))
     try:
         app = _OneWindow(_Titled(settings.width, settings.height, title=settings.title), settings, page)
         app.serve()

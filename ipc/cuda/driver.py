@@ -175,6 +175,11 @@ def primary_context(index: int) -> Any:
         return _primary[index]
 
 
+def in_use() -> tuple[int, ...]:
+    """The devices whose primary context was asked for here."""
+    return tuple(_primary)
+
+
 @contextlib.contextmanager
 def context(index: int) -> Iterator[None]:
     """Have the device's primary context current in this thread; leaves the thread as it was."""

@@ -7,6 +7,7 @@ they are slow at: `gl_quads` blends triangles, `gl_tiles` has each pixel walk al
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -27,7 +28,7 @@ from viewer_app.renderers.base import (
     Pixels,
     RenderOptions,
 )
-from viewer_app.renderers.gl_compositor import DEFINES, Stages, stable_order
+from viewer_app.renderers.gl_compositor import DEFINES, ShaderError, Stages, stable_order, telling
 from viewer_app.renderers.gl_quads import QuadCompositor
 from viewer_app.renderers.gl_textures import Fields, texels, texture_source
 from viewer_app.renderers.gl_tiles import TileCompositor
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from viewer_app.renderers.gl_compositor import Compositor
     from viewer_app.scene import GaussianScene
     from viewer_app.selecting import Selection
+
+log = logging.getLogger("splatview")
 
 COLUMNS = 4096
 """Gaussians per row of the textures that hold their order and projections."""
@@ -105,11 +108,19 @@ class GlRenderer(HostReader):
         self._columns = min(COLUMNS, self._limit)
         self._stages = Stages(ctx, profile)
         software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
-        self._compositor: Compositor
-        if (compositor or ("tiles" if software else "quads")) == "tiles":
-            self._compositor = TileCompositor(ctx, self._stages, precision)
-        else:
-            self._compositor = QuadCompositor(ctx, self._stages, precision, software)
+        self.note = ""
+        """Why it is not the better compositor that draws; "" where it is."""
+        self._makers: dict[str, Callable[[], Compositor]] = {
+            "tiles": lambda: TileCompositor(ctx, self._stages, precision),
+            "quads": lambda: QuadCompositor(ctx, self._stages, precision, software)}
+        wanted = compositor or ("tiles" if software else "quads")
+        make = self._makers.pop(wanted)
+        if compositor is not None:  # this one and no other
+            self._makers.clear()
+        try:
+            self._compositor = make()
+        except ShaderError as e:
+            self._other_compositor(e)
         self._fields = Fields(ctx)
         self._means = np.empty((0, 3), np.float32)
         self._reach = np.empty(0, np.float32)
@@ -160,8 +171,9 @@ class GlRenderer(HostReader):
             origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
             with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
                 means = (a.means - origin).astype(np.float32)
-            if self._compositor.most_pixels:
+            if self._compositor.most_pixels or self._makers:
                 self._reach = np.abs(a.scales).max(axis=1, initial=0) * np.float32(REACH_SIGMAS)
+        self._means, self._picture, self._drawn = np.empty((0, 3), np.float32), None, None  # should there be no room
         with self._stages("load"):
             self._upload(a, means)
         self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
@@ -187,6 +199,29 @@ class GlRenderer(HostReader):
         if self._picture is not None and wanted == self._drawn:
             return self._picture
         self._drawn = None
+        try:
+            try:
+                self._picture = self._draw(camera, options)
+            except ShaderError as e:  # of those that are made when they are first needed
+                before = self._compositor
+                self._other_compositor(e)
+                before.release()
+                self._picture = self._draw(camera, options)
+        except moderngl.Error as e:
+            raise RendererError(f"gl: OpenGL failed: {telling(str(e))}") from e
+        self._drawn = wanted
+        return self._picture
+
+    def _other_compositor(self, error: ShaderError) -> None:
+        """Draw with the one that is left. Raises `error` where there is none."""
+        if not self._makers:
+            raise error
+        name, make = self._makers.popitem()
+        self._compositor = make()
+        self.note = f"drawing with {name}: {error}"
+        log.warning("%s", self.note)
+
+    def _draw(self, camera: Camera, options: RenderOptions) -> GlPicture:
         self._stages.reset("sort", "project", "bin", "upload", "draw")
         with self.ctx.scope(self._compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
             visible, pixels = 0, 0.0
@@ -195,9 +230,7 @@ class GlRenderer(HostReader):
                     visible, pixels = self._sort(camera, options)
                 with self._stages("project"):
                     self._project(camera, options, visible)
-            self._picture = GlPicture(*self._compositor.draw(visible, camera.near, pixels))
-        self._drawn = wanted
-        return self._picture
+            return GlPicture(*self._compositor.draw(visible, camera.near, pixels))
 
     def close(self) -> None:
         """Release every GL object. Idempotent."""

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import moderngl
 import numpy as np
+
+from viewer_app.errors import RendererError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import moderngl
 
     from viewer_app.renderers.base import Paint, RenderOptions
 
@@ -52,8 +53,12 @@ class Pass:
 
     def __init__(self, ctx: moderngl.Context, vertex: str, fragment: str, *defines: str):
         """`defines` are set for the preprocessor of both shaders."""
-        self._program = ctx.program(_source(vertex, defines), _source(fragment, defines))
-        self.vao = ctx.vertex_array(self._program, [])
+        try:
+            self._program = ctx.program(_source(vertex, defines), _source(fragment, defines))
+            self.vao = ctx.vertex_array(self._program, [])
+        except (moderngl.Error, OSError) as e:
+            raise ShaderError(f"gl: this driver refuses {fragment} ({telling(str(e))}); update the graphics "
+                              "driver") from e
 
     def read(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
         """Bind textures to the samplers of their names, on units from `unit` on."""
@@ -80,6 +85,16 @@ class Pass:
     def release(self) -> None:
         self.vao.release()
         self._program.release()
+
+
+class ShaderError(RendererError):
+    """A driver does not take a shader."""
+
+
+def telling(text: str) -> str:
+    """The line of a compiler's that says what is wrong."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip(" =-\t")]
+    return next((line for line in lines if "error:" in line.lower()), lines[-1] if lines else "no reason given")[:160]
 
 
 def _source(file: str, defines: tuple[str, ...]) -> str:

@@ -64,6 +64,7 @@ class QuadCompositor:
                 (columns, rows), list(formats)):
             if self._projected is not None:
                 self._projected.release()
+                self._projected = None
             self._projected = Layers(self._ctx, (columns, rows), **formats)
         return self._projected.framebuffer
 
@@ -72,6 +73,7 @@ class QuadCompositor:
         if self._target is None or self._target.size != size or self._target.kind != (depth, self._precision):
             if self._target is not None:
                 self._target.release()
+                self._target = None
             self._target = Target(self._ctx, size, depth, self._precision)
         return self._target.framebuffer
 

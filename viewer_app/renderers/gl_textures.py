@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import moderngl
 import numpy as np
 
 from ipc.interop.base import Form
 from ipc.interop.sources import TextureSource
+from viewer_app.errors import RendererError
+
+_T = TypeVar("_T")
 
 TILE = 16
 """Side in pixels of the tiles that `Target` keeps track of; shaders/tiles.frag and splat.vert know it as `TILE`."""
@@ -20,20 +23,29 @@ class Target:
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], depth: bool, precision: Literal["f4", "f2"]):
         self.size = size
         self.kind = depth, precision
-        self.color = _texture(ctx, size, 4, precision)
-        # Four channels though one is used: blending front to back weighs each texture by its own alpha.
-        self.depth = _texture(ctx, size, 4, "f4") if depth else None
-        self.tiles = _texture(ctx, (-(-size[0] // TILE), -(-size[1] // TILE)), 1, "f1")
-        """1 where a tile of the picture is finished."""
-        self._marks = ctx.depth_renderbuffer(size)
-        textures = [self.color] if self.depth is None else [self.color, self.depth]
-        self.framebuffer = ctx.framebuffer(textures, self._marks)
-        """For blending: does not write the depth buffer, in which 0 marks finished pixels."""
-        self.marking = ctx.framebuffer([], self._marks)
-        """For marking. The colour texture is not in it, so that it can be read meanwhile."""
-        self.tiling = ctx.framebuffer([self.tiles])
-        self.counting = ctx.framebuffer([self.color])
-        """For adding up, whatever is finished."""
+        self._held: list[Any] = []
+        try:
+            self.color = self._keep(_texture(ctx, size, 4, precision))
+            # Four channels though one is used: blending front to back weighs each texture by its own alpha.
+            self.depth = self._keep(_texture(ctx, size, 4, "f4")) if depth else None
+            self.tiles = self._keep(_texture(ctx, (-(-size[0] // TILE), -(-size[1] // TILE)), 1, "f1"))
+            """1 where a tile of the picture is finished."""
+            self._marks = self._keep(ctx.depth_renderbuffer(size))
+            textures = [self.color] if self.depth is None else [self.color, self.depth]
+            self.framebuffer = self._keep(ctx.framebuffer(textures, self._marks))
+            """For blending: does not write the depth buffer, in which 0 marks finished pixels."""
+            self.marking = self._keep(ctx.framebuffer([], self._marks))
+            """For marking. The colour texture is not in it, so that it can be read meanwhile."""
+            self.tiling = self._keep(ctx.framebuffer([self.tiles]))
+            self.counting = self._keep(ctx.framebuffer([self.color]))
+            """For adding up, whatever is finished."""
+        except BaseException:
+            self.release()
+            raise
+
+    def _keep(self, made: _T) -> _T:
+        self._held.append(made)
+        return made
 
     def clear(self) -> None:
         """Transparent black, nothing finished."""
@@ -42,10 +54,8 @@ class Target:
         self.framebuffer.depth_mask = False
 
     def release(self) -> None:
-        for held in (self.framebuffer, self.marking, self.tiling, self.counting, self._marks, self.color, self.depth,
-                     self.tiles):
-            if held is not None:
-                held.release()
+        while self._held:
+            self._held.pop().release()
 
 
 class Layers:
@@ -54,8 +64,15 @@ class Layers:
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], **formats: tuple[int, str]):
         """`formats`: components and moderngl's dtype."""
         self.size = size
-        self.textures = {name: _texture(ctx, size, *format_) for name, format_ in formats.items()}
-        self.framebuffer = ctx.framebuffer(list(self.textures.values()))
+        self.textures: dict[str, moderngl.Texture] = {}
+        try:
+            for name, format_ in formats.items():
+                self.textures[name] = _texture(ctx, size, *format_)
+            self.framebuffer = ctx.framebuffer(list(self.textures.values()))
+        except BaseException:
+            for texture in self.textures.values():
+                texture.release()
+            raise
 
     def release(self) -> None:
         self.framebuffer.release()
@@ -83,6 +100,7 @@ class Fields:
         texture = self._textures.get(name)
         if texture is None or texture.size != size or texture.components != components:
             if texture is not None:
+                del self._textures[name]
                 texture.release()
             texture = _texture(self._ctx, size, components, "i4" if array.dtype == np.int32 else "f4")
             self._textures[name] = texture
@@ -113,5 +131,9 @@ def texture_source(texture: moderngl.Texture) -> TextureSource:
 
 def _texture(ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str) -> moderngl.Texture:
     texture = ctx.texture(size, components, dtype=dtype, alignment=1)
+    if ctx.error == "GL_OUT_OF_MEMORY":
+        texture.release()
+        raise RendererError(f"gl: the GPU's memory is full: there is no room for {size[0]} x {size[1]} numbers more. "
+                            "A smaller picture or scene needs less")
     texture.filter = moderngl.NEAREST, moderngl.NEAREST  # there are no mipmaps: it would be incomplete otherwise
     return texture

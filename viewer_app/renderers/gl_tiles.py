@@ -65,6 +65,7 @@ class TileCompositor:
                 (columns, rows), list(formats)):
             if self._projected is not None:
                 self._projected.release()
+                self._projected = None
             self._projected = Layers(self._ctx, (columns, rows), **formats)
         return self._projected.framebuffer
 

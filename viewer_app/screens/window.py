@@ -30,7 +30,7 @@ from viewer_app.events import (
     Wheel,
 )
 from viewer_app.pictures import free_path, save_png
-from viewer_app.screens import _egl
+from viewer_app.screens import _egl, _xlib
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,6 +91,7 @@ class WindowScreen:
             raise GraphicsError(f"no window could be opened{why}. Is a display reachable (DISPLAY or "
                                 "WAYLAND_DISPLAY)? Without one use --offscreen, or splatview shot")
         WindowScreen._open += 1
+        _xlib.say_when_display_is_lost()
         glfw.make_context_current(self._window)
         glfw.swap_interval(1 if vsync else 0)
         try:

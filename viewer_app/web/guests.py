@@ -28,9 +28,10 @@ class Browsers:
     """Serves the page, and makes a screen of each that connects."""
 
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, host: str | None = None, port: int = 7007,
-                 run: str | None = None) -> None:
-        """Serves from now on, only to this machine if `host` is None; otherwise to whoever has the token. `ctx`: what
-        the screens are drawn with; `wake` ends the loop's sleep, from any thread; `run`: what other programs are told.
+                 run: str | None = None, token: str | None = None) -> None:
+        """Serves from now on, only to this machine if `host` is None; otherwise to whoever has the token, a new one by
+        default. `ctx`: what the screens are drawn with; `wake` ends the loop's sleep, from any thread; `run`: what
+        other programs are told.
 
         Raises ViewerError when there is no such address, or no free port.
         """
@@ -44,8 +45,8 @@ class Browsers:
         self._count = 0
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
-            self.server = WebServer(host or "127.0.0.1", port, token=None if host is None else token_urlsafe(16),
-                                    wake=wake)
+            token = None if host is None else token or token_urlsafe(16)
+            self.server = WebServer(host or "127.0.0.1", port, token=token, wake=wake)
             opened.callback(self.server.close)
             opened.enter_context(announce(local_url(self.server), host=self.server.host, port=self.server.port,
                                           run=run))
