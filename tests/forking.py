@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _LATE = "SPLATVIEW_", "XDG_", "HOME", "DISPLAY", "PYTEST_"
 """Variables of the environment that are read when they are needed, and not when the interpreter or torch starts."""
 _SERVER = """
-import array, gc, json, os, signal, socket, sys, threading, types
+import array, ctypes, gc, json, os, signal, socket, sys, threading, types
 import torch, numpy, zmq, msgspec, splatview, splatview.publishing, ipc
 from ipc import Subscriber, Publisher
 for name in filter(None, sys.argv[2].split(",")):
@@ -37,6 +37,7 @@ for name in filter(None, sys.argv[2].split(",")):
 torch.set_num_threads(1)
 assert threading.active_count() == 1, threading.enumerate()
 server = socket.socket(fileno=int(sys.argv[1]))
+forker, when_it_dies, libc = os.getpid(), 1, ctypes.CDLL(None)  # PR_SET_PDEATHSIG
 gc.collect()
 gc.freeze()
 server.send(b"ready")
@@ -53,7 +54,10 @@ while True:
         fds.frombytes(payload)
     read, write = os.pipe()
     pid = os.fork()
-    if not pid:
+    if not pid:  # it ends with us, and we with whoever asks: also where that is killed
+        libc.prctl(when_it_dies, signal.SIGKILL)
+        if os.getppid() != forker:
+            os._exit(1)
         break
     for fd in (read, *fds):
         os.close(fd)

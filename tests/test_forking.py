@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from forking import ForkedProgram, server
+from forking import ROOT, ForkedProgram, server
 from open_files import open_files
 from patience import PATIENCE
 
@@ -67,3 +69,21 @@ def test_what_is_read_at_the_start_is_started(processes: Processes, monkeypatch:
     assert not isinstance(processes.code("pass"), ForkedProgram)
     monkeypatch.undo()
     assert isinstance(processes.code("pass", SPLATVIEW_RUNTIME_DIR=str(tmp_path)), ForkedProgram)
+
+
+def test_it_ends_with_whoever_asked_also_where_that_is_killed(processes: Processes) -> None:
+    asks = processes.python("-c", "import os, pathlib, signal, sys; sys.path.insert(0, sys.argv[1])\n"
+                            "from programs import Processes\n"
+                            "p = Processes(pathlib.Path()).code('import time; time.sleep(1000)')\n"
+                            "print(p.pid, flush=True); sys.stdin.readline(); os.kill(os.getpid(), signal.SIGKILL)",
+                            str(ROOT / "tests"))
+    assert asks.stdout is not None and asks.stdin is not None
+    watched = os.pidfd_open(int(asks.stdout.readline()))
+    try:
+        assert not select.select([watched], [], [], 0)[0]
+        asks.stdin.write("\n")
+        asks.stdin.flush()
+        assert select.select([watched], [], [], PATIENCE)[0]
+    finally:
+        os.close(watched)
+    assert asks.wait() == -signal.SIGKILL

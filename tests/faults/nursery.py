@@ -21,17 +21,31 @@ class Child:
     def __init__(self, forker: ForkServer, pid: int, watched: int, said: int):
         self.pid = pid
         self._forker = forker
-        self._said = os.fdopen(said, "r", encoding="utf-8")
+        self._said, self._begun = said, b""
         self._watched = watched
         self._status: int | None = None
 
-    def line(self) -> str:
-        """The next line that it prints, without its end; "" when it has ended."""
-        return self._said.readline().rstrip("\n")
+    def line(self, seconds: float = PATIENCE) -> str:
+        """The next line that it prints, without its end; "" when it has ended. Raises TimeoutError."""
+        while b"\n" not in self._begun and self._more(seconds):
+            pass
+        line, _, self._begun = self._begun.partition(b"\n")
+        return line.decode()
 
     def rest(self) -> list[str]:
-        """All lines to come, to its end."""
-        return self._said.read().splitlines()
+        """All lines to come, to its end. Raises TimeoutError when it says nothing for long and goes on."""
+        while self._more(PATIENCE):
+            pass
+        rest, self._begun = self._begun, b""
+        return rest.decode().splitlines()
+
+    def _more(self, seconds: float) -> bool:
+        """Wait for more of what it prints: False when there is no more to come."""
+        if not select.select([self._said], [], [], seconds)[0]:
+            raise TimeoutError(f"process {self.pid} said nothing for {seconds} s, before that {self._begun!r}")
+        more = os.read(self._said, 1 << 16)
+        self._begun += more
+        return bool(more)
 
     @property
     def alive(self) -> bool:
@@ -60,7 +74,7 @@ class Child:
     def close(self) -> None:
         """End it, however it is, and forget it."""
         self.kill()
-        self._said.close()
+        os.close(self._said)
         os.close(self._watched)
 
 
