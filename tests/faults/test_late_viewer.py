@@ -24,7 +24,6 @@ SHOWN_WITHIN = 1.0
 
 TRAINER = """
 import ctypes, math, os, sys, time, torch, splatview
-from splatview import publishing
 
 def publish(value):
     splatview.publish(torch.full((90, 160, 3), value, dtype=torch.uint8), "render", step=value)
@@ -53,8 +52,7 @@ elif how == "sort":
 else:  # a call into C that keeps the interpreter until somebody writes into the gate
     fd = os.open(gate, os.O_RDWR)
     if how == "seen, held":
-        while publishing.begun().board.counters()["copies"] < 2:
-            time.sleep(0.01)
+        os.read(fd, 1)  # until the viewer has seen both
         publish(8)
         print("held", flush=True)
     python = ctypes.PyDLL(None)
@@ -145,11 +143,13 @@ def test_nothing_comes_while_no_thread_may_run_and_all_afterwards(
 
 
 def test_who_was_there_before_sees_the_last_value_meanwhile(
-        start: Callable[[str], Child], wait_until: Callable[..., Any]) -> None:
+        start: Callable[[str], Child], tmp_path: Path, wait_until: Callable[..., Any]) -> None:
     """It lies in shared memory when `publish` returns."""
     trainer = start("seen, held")
-    with Subscriber() as viewer:
-        wait_until(lambda: shown(viewer) == {"render": 8, "scene": 8})
+    with Subscriber() as viewer, open(tmp_path / "gate", "r+b", buffering=0) as gate:
+        wait_until(lambda: shown(viewer) == NEWEST, what="the newest of both streams")
+        gate.write(b"x")
+        wait_until(lambda: shown(viewer) == {"render": 8, "scene": 8}, what="what was published since then")
         assert trainer.line() == "held"
         for _ in range(100):
             assert shown(viewer) == {"render": 8, "scene": 8}
