@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ipc.ways import WAYS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import torch
 
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     Unpacked = tuple[dict[str, torch.Tensor], dict[str, Any]]
 
 
+_GROWTH = 1.5
+"""Spare room for scenes, which grow."""
+_REST = 0.1
+"""Seconds between two generations in place while another way suits the stream better."""
 _SETTLE = 0.01
 """Seconds for which a tensor must stay unchanged after a late copy."""
 
@@ -97,6 +104,19 @@ class Outlet:
         self.moved = 0.0
         """When it was told of another place."""
 
+    def fitting(self, kind: str, tensors: dict[str, torch.Tensor], leased: Callable[[], bytes]) -> FrameWriter:
+        """The writer, another one if there is none or these tensors do not fit it. Raises SharingError."""
+        writer = self.writer
+        if writer is not None and writer.fits(tensors):
+            return writer
+        # A scene that outgrew its memory will grow again; an image keeps its size.
+        spare = _GROWTH if writer is not None or kind == "gaussians" else 1.0
+        made = WAYS[self.way].writer(tensors, spare, leased)
+        self.close()
+        made.grows = True
+        self.writer = made
+        return made
+
     def prepare(self, form: Form, place: Place, tensors: dict[str, torch.Tensor], published: Tensors) -> None:
         """Have the writer prepared for more values like the one that it has just written. Under the stream's lock."""
         assert self.writer is not None
@@ -137,11 +157,25 @@ class Outlet:
         self.close()
         self.writer = made
 
+    def rests(self, ways: tuple[str, ...]) -> bool:
+        """Whether tensors in place that moved wait a little, since another of the `ways` that suit would be better."""
+        return self.in_place and ways[:1] != ("in-place",) and time.monotonic() - self.moved < _REST
+
     def close(self) -> None:
         """Let the writer go; the next version gets a new one."""
         if self.writer is not None:
             self.writer.close()
         self.writer, self.version, self.form, self.ready = None, 0, None, -1
+
+
+def undo(outlets: Iterable[Outlet], place: Place) -> None:
+    """Let go of what a call has left that was broken off in the middle, and not by an error of its own: Ctrl-C comes
+    between any two steps, amid a slot as well. The next version is written afresh. Under the stream's lock."""
+    for outlet in outlets:
+        with contextlib.suppress(Exception):
+            outlet.close()
+        outlet.writer = None
+    place.forget()
 
 
 def at_rest(tensors: dict[str, torch.Tensor], current: Callable[[], bool]) -> Callable[[], bool]:

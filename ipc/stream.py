@@ -18,10 +18,10 @@ from ipc.errors import SharingError
 from ipc.limits import MAX_META_TEXT
 from ipc.messages import StreamInfo
 from ipc.offered import Offered
-from ipc.outlet import Outlet, at_rest
+from ipc.outlet import Outlet, at_rest, undo
 from ipc.preference import Place
 from ipc.tally import LOOK, Steady, Tally
-from ipc.ways import WAYS, NotYet
+from ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from ipc.messages import Ref
     from ipc.outlet import Form, Published, Run, Unpacked
 
-_GROWTH = 1.5
-"""Spare room for scenes, which grow."""
-_REST = 0.1
-"""Seconds between two generations in place while another way suits the stream better."""
 _TEND = 3.0
 """Seconds between looks whether tensors in place were replaced while nobody asked."""
 
@@ -60,7 +56,9 @@ class Stream:
         self._words = run.board.words
         self._outlets: dict[str, Outlet] = {}
         """By way. Never changed in place, since two threads look at it."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._broken_off = False
+        self._is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
         self._offered = Offered(kind)
         self._place = Place()
         self._tended = 0.0
@@ -89,16 +87,31 @@ class Stream:
         tally.newest, tally.version = (form, value), version
         if asked:
             # The helper thread may be serving a viewer that came late: it finds out by itself that it is behind.
-            if self._lock.acquire(False):
-                try:
-                    self._share(form, value, version)
-                except Exception as e:
-                    self._run.fault(e)
-                finally:
+            if self._broken_off:
+                self._undo()
+            amid = self._is_mine()  # another publish, in which a signal's handler calls this one
+            try:
+                if amid or not self._lock.acquire(False):
+                    self._is_late()
+                else:
+                    try:
+                        self._share(form, value, version)
+                    except Exception as e:
+                        self._run.fault(e)
                     self._lock.release()
-            else:
-                self._is_late()
+            except BaseException:  # Ctrl-C as a rule, anywhere in here, and once more anywhere in `_undo`
+                self._broken_off = not amid
+                if not amid:
+                    self._undo()
+                raise
         tally.tell()
+
+    def _undo(self) -> None:
+        if self._is_mine():
+            self.tally.steady = None
+            undo(self._outlets.values(), self._place)
+            self._lock.release()
+        self._broken_off = False
 
     def keep(self, value: Any, meta: dict[str, Any]) -> bool:
         """Make `value`, what the caller of `splatview.publish` gave, the newest version, to be looked at when a viewer
@@ -162,7 +175,7 @@ class Stream:
                 if self._again(outlet, value, meta, version) and outlet.in_place and stays:
                     steady = Steady(form, outlet, tensors, place.addresses)
                 continue
-            if outlet.in_place and self._rests(outlet):
+            if outlet.rests(self._offered.ways):
                 self._is_late()
                 continue
             if frame is None:
@@ -187,10 +200,6 @@ class Stream:
             self._is_late()
         return written
 
-    def _rests(self, outlet: Outlet) -> bool:
-        """Whether an in-place outlet whose tensors moved waits a little, since another way would be better."""
-        return self._offered.ways[:1] != ("in-place",) and time.monotonic() - outlet.moved < _REST
-
     def _is_late(self) -> None:
         self.tally.steady = None
         if not self.late:
@@ -204,16 +213,8 @@ class Stream:
         if outlet.way not in self._offered.ways:
             return True  # it failed; its viewers are choosing another
         try:
-            writer = outlet.writer
-            if writer is None or not writer.fits(tensors):
-                # A scene that outgrew its memory will grow again; an image keeps its size.
-                spare = _GROWTH if writer is not None or self.kind == "gaussians" else 1.0
-                made = WAYS[outlet.way].writer(tensors, spare, self._run.board.leased(self.index))
-                outlet.close()
-                writer = outlet.writer = made
-                writer.grows = True
-                self._run.attend()
-            before = writer.ref
+            before = outlet.writer and outlet.writer.ref
+            writer = outlet.fitting(self.kind, tensors, self._run.board.leased(self.index))
             written = writer.write(self.kind, tensors, meta, version, still_wanted)
             if writer.ref is not before:
                 self._run.attend()
@@ -234,8 +235,8 @@ class Stream:
         outlet.close()
         self._offered.order()
         self._run.announce()
-        self._run.fault(SharingError(f"stream {self.name!r} cannot be shared by {outlet.way}, and goes by "
-                                     f"{self._offered.ways[0]}: {error}"))
+        goes = f"cannot be shared by {outlet.way}, and goes by {self._offered.ways[0]}"
+        self._run.fault(SharingError(f"stream {self.name!r} {goes}: {error}"))
 
     # Any thread.
 
@@ -264,13 +265,11 @@ class Stream:
 
     def ref(self, way: str) -> Ref | None:
         """Where the frames lie that one way brings; None before there is one."""
-        writer = self._writer(way)
-        return writer.ref if writer is not None else None
+        return None if (writer := self._writer(way)) is None else writer.ref
 
     def note(self, way: str) -> str:
         """What is worse about a way here than usually, for people (`FrameWriter.note`)."""
-        writer = self._writer(way)
-        return writer.note[:MAX_META_TEXT] if writer is not None else ""
+        return "" if (writer := self._writer(way)) is None else writer.note[:MAX_META_TEXT]
 
     def _writer(self, way: str) -> Any:
         outlet = self._outlets.get(way)
@@ -371,8 +370,8 @@ class Stream:
                 self._run.fault(e)
 
     def tend(self, generation: int) -> None:
-        """Let go of generations in place before this one, which no viewer reads any more; see to it that tensors are
-        let go of that were replaced while nobody asked; and make more slots where readers hold all."""
+        """Let go of generations in place before this one, which no viewer reads any more, and of tensors that were
+        replaced while nobody asked; make more slots where readers hold all."""
         for outlet in self._outlets.values():
             if outlet.crowded:
                 with self._lock:
