@@ -97,7 +97,7 @@ class Peer:
         self._server.bind(path)
         self._server.listen(1)
         self._server.settimeout(TIMEOUT)
-        self.process = processes.code(begin + source, path, *args, **env)
+        self.process = processes.python("-c", begin + source, path, *args, **env)
         self._socket: socket.socket | None = None
 
     @property
