@@ -138,6 +138,8 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
+    if (ring := sys.modules.get("ipc.ways.ring")) is not None:
+        vars(ring)["ending"] = True
     for publisher in list(_open_publishers):
         publisher.close(ending=True)
 

@@ -185,10 +185,10 @@ def forget(name: str) -> None:
 
 def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str, Any]) -> None:
     """A stream's first value, or one that looks different from the last."""
+    if disabled() or sys.is_finalizing():  # an object that is torn down with the program publishes
+        return
     from splatview.adapt import collected, recognised
 
-    if disabled():
-        return
     kind, copy, live, shard, *_ = wishes
     check_name(name)
     part, group = (None, "") if shard is None else _shard(shard)

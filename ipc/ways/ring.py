@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ipc.errors import SharingError
 from ipc.frames import RemoteTensor
 from ipc.messages import RingRef
+from ipc.ways.base import NotYet
 from ipc.ways.layout import as_published, data_bytes, header_with
 from ipc.ways.slot_reader import SlotReader
 from ipc.ways.slots import SlotWriter
@@ -86,8 +87,29 @@ class RingWriter(SlotWriter):
 
     def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
         for target, source in zip(targets, sources, strict=True):
-            target.copy_(source)
+            copy_in_pieces(target, source)
         self.set_done(slot, whole)
+
+
+ending = False
+"""Whether this process is about to end: the helper thread must not be in torch then, since Python ends such threads
+when they come back from it, and C++ ends the process (abort) over that."""
+_PIECE = 32 << 20
+"""Bytes that are copied at a time, some 10 milliseconds."""
+
+
+def copy_in_pieces(target: torch.Tensor, source: torch.Tensor) -> None:
+    """Copy into a contiguous tensor of the same shape. Raises NotYet if it is large and the process ends meanwhile."""
+    size = target.numel() * target.element_size()
+    rows = len(target) if target.dim() else 0
+    if size <= _PIECE or rows < 2:
+        target.copy_(source)
+        return
+    step = max(1, rows * _PIECE // size)
+    for start in range(0, rows, step):
+        if ending:
+            raise NotYet
+        target[start : start + step].copy_(source[start : start + step])
 
 
 class RingReader(SlotReader):
