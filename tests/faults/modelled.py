@@ -128,6 +128,18 @@ class Target:
     def view(self, *_: Any) -> Target:
         return self
 
+    def numel(self) -> int:
+        return cells
+
+    def element_size(self) -> int:
+        return 1
+
+    def dim(self) -> int:
+        return 1
+
+    def __len__(self) -> int:
+        return cells
+
     def values(self) -> list[int]:
         return [now().load(("data", self._slot, cell)) for cell in range(cells)]
 
