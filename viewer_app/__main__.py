@@ -17,7 +17,7 @@ _PROGRAMS: dict[str, str] = {"grab": "viewer_app.grab", "window": "viewer_app.wi
 def main(args: list[str] | None = None) -> int:
     """The exit status: 0 when all went well, 2 for anything that a message can explain."""
     args = sys.argv[1:] if args is None else args
-    from viewer_app.errors import ViewerError
+    from viewer_app.errors import ViewerError, of_opengl, words_of
 
     try:
         if args and args[0] in _PROGRAMS:
@@ -34,6 +34,11 @@ def main(args: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except Exception as e:
+        if not of_opengl(e):
+            raise
+        print(f"splatview: {words_of(e)}; update the graphics driver", file=sys.stderr)
+        return 2
     return 0
 
 

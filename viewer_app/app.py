@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import moderngl
 
 from viewer_app.catalogue import Catalogue
-from viewer_app.errors import FileError, GpuLostError, ViewerError
+from viewer_app.errors import FileError, GpuLostError, ViewerError, words_of
 from viewer_app.garbage import Garbage
 from viewer_app.governor import Governor
 from viewer_app.gpu_work import GpuWork
@@ -151,7 +151,7 @@ class App:
                     self._check_files()
                 self._write_out(time.monotonic(), last=True)
             except moderngl.Error as e:  # not of one view, whose faults are told in its place
-                raise self._is_lost(f"OpenGL failed: {' '.join(str(e).split())[:200]}") from e
+                raise self._is_lost(words_of(e)) from e
             except GpuLostError as e:
                 raise self._is_lost(str(e)) from e
             finally:

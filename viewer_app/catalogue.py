@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ipc.interop.glapi import gl_device_uuid
 from viewer_app.companions import PERIOD, Companions
 from viewer_app.comparing.comparisons import Comparisons
+from viewer_app.errors import words_of
 from viewer_app.gpu_memory import GpuMemory
 from viewer_app.matching import first_choice, match_streams
 from viewer_app.memo import Memo
@@ -350,7 +351,7 @@ class Catalogue:
         try:
             yield
         except Exception as e:
-            text = str(e) or type(e).__name__
+            text = words_of(e)
             if slot.entry.fault != text:
                 self._mark(slot, SETTLE)
             slot.entry.fault = text

@@ -50,10 +50,8 @@ class _Viewer:
         self._check(command)
         if not files:
             _check_runs_can_be_found()
-        import moderngl
-
         from viewer_app.app import App, AppOptions
-        from viewer_app.errors import GpuLostError, GraphicsError
+        from viewer_app.errors import GpuLostError
         from viewer_app.memo import Memo, memo_file
         from viewer_app.recorder.source import entries_of, file_source
         from viewer_app.recovering.restart import Restart, Resumed
@@ -66,11 +64,7 @@ class _Viewer:
         options = AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
                              watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
                              memo=Memo(memo_file()), record=record, notice=restart.before.notice, lost=restart.expect)
-        try:
-            app = App(screen, options, guests=guests)
-        except moderngl.Error as e:
-            raise GraphicsError(f"OpenGL refuses what the viewer needs ({' '.join(str(e).split())[:200]}); update the "
-                                "graphics driver") from e
+        app = App(screen, options, guests=guests)
         try:
             app.serve()
         except GpuLostError as e:

@@ -12,6 +12,8 @@ ViewerError
 
 from __future__ import annotations
 
+import sys
+
 _MOST = 3000
 """Characters of a message: it may repeat what a damaged file says, and stands in a panel."""
 
@@ -56,3 +58,20 @@ class LateError(ViewerError):
 
 class RendererError(ViewerError):
     """A renderer cannot run on this machine, or failed while drawing."""
+
+
+def of_opengl(e: BaseException) -> bool:
+    """Whether OpenGL has raised this: a driver that refuses a shader, a picture that cannot be made."""
+    moderngl = sys.modules.get("moderngl")
+    return moderngl is not None and isinstance(e, moderngl.Error)
+
+
+def words_of(e: BaseException) -> str:
+    """What went wrong, in one line where a driver's answer is a page."""
+    return f"OpenGL failed: {telling(str(e))}" if of_opengl(e) else str(e) or type(e).__name__
+
+
+def telling(text: str) -> str:
+    """The line of a compiler's answer that says what is wrong."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip(" =-\t")]
+    return next((line for line in lines if "error:" in line.lower()), lines[-1] if lines else "no reason given")[:160]

@@ -16,7 +16,7 @@ import moderngl
 import numpy as np
 
 from viewer_app.cameras import MODELS
-from viewer_app.errors import RendererError
+from viewer_app.errors import RendererError, words_of
 from viewer_app.renderers.activation import Activated, activate, middle, selected
 from viewer_app.renderers.base import (
     ALPHA_MIN,
@@ -28,7 +28,7 @@ from viewer_app.renderers.base import (
     Pixels,
     RenderOptions,
 )
-from viewer_app.renderers.gl_compositor import DEFINES, ShaderError, Stages, stable_order, telling
+from viewer_app.renderers.gl_compositor import DEFINES, ShaderError, Stages, stable_order
 from viewer_app.renderers.gl_quads import QuadCompositor
 from viewer_app.renderers.gl_textures import Fields, texels, texture_source
 from viewer_app.renderers.gl_tiles import TileCompositor
@@ -208,7 +208,7 @@ class GlRenderer(HostReader):
                 before.release()
                 self._picture = self._draw(camera, options)
         except moderngl.Error as e:
-            raise RendererError(f"gl: OpenGL failed: {telling(str(e))}") from e
+            raise RendererError(f"gl: {words_of(e)}") from e
         self._drawn = wanted
         return self._picture
 
@@ -219,7 +219,7 @@ class GlRenderer(HostReader):
         name, make = self._makers.popitem()
         self._compositor = make()
         self.note = f"drawing with {name}: {error}"
-        log.warning("%s", self.note)
+        log.info("%s", self.note)
 
     def _draw(self, camera: Camera, options: RenderOptions) -> GlPicture:
         self._stages.reset("sort", "project", "bin", "upload", "draw")

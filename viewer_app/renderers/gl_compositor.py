@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import moderngl
 import numpy as np
 
-from viewer_app.errors import RendererError
+from viewer_app.errors import RendererError, telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,12 +89,6 @@ class Pass:
 
 class ShaderError(RendererError):
     """A driver does not take a shader."""
-
-
-def telling(text: str) -> str:
-    """The line of a compiler's that says what is wrong."""
-    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip(" =-\t")]
-    return next((line for line in lines if "error:" in line.lower()), lines[-1] if lines else "no reason given")[:160]
 
 
 def _source(file: str, defines: tuple[str, ...]) -> str:
