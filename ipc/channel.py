@@ -198,7 +198,10 @@ class Link:
     def connect(self) -> bool:
         """Make the connection, if there is none. False: not now."""
         if self._connection is None:
-            found = _packets()
+            try:
+                found = _packets()
+            except OSError:  # no more descriptors
+                return False
             try:
                 with short_path(self._folder / SOCKET_NAME) as path:
                     found.connect(path)

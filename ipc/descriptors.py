@@ -203,7 +203,12 @@ class Fetch:
         """Never waits. Raises SharingError when the trainer does not listen."""
         self._fds: list[int] = []
         self._end = time.monotonic() + _TIMEOUT
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            self._socket = socket.socket(socket.AF_UNIX,
+                                         socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        except OSError as e:
+            raise SharingError(f"cannot ask the trainer for its memory ({e.strerror}): raise the limit of open files "
+                               "(ulimit -n)") from None
         self._request: bytes | None = token.encode("ascii")[:_MAX_REQUEST]
         self._folder = folder
         try:

@@ -186,14 +186,15 @@ class StreamFolder:
     """
 
     def __init__(self, root: Path, run: str, name: str) -> None:
-        """A folder in `root`, which is made; one that was recorded before by a run and stream of these names is gone
-        on with, unless somebody is writing there. Raises OSError, and FileError for a folder that cannot be used."""
+        """A folder in `root`, which is made, for its owner alone (0700); one that was recorded before by a run and
+        stream of these names is gone on with, unless somebody is writing there. Raises OSError, and FileError for a
+        folder that cannot be used."""
         self.run, self.name = run[:200], name[:200]
         root.mkdir(parents=True, exist_ok=True)
         base = _slug(f"{run}-{name}")
         for number in range(1, 100):
             self.path = root / (base if number == 1 else f"{base}-{number}")
-            self.path.mkdir(exist_ok=True)
+            self.path.mkdir(mode=0o700, exist_ok=True)
             self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -230,9 +231,13 @@ class StreamFolder:
     def write_index(self, every: float, lines: list[Line], dropped: Iterable[Path] = ()) -> None:
         """Say what there is, and then remove what has been dropped. Raises OSError."""
         part = self.path / (INDEX + _PART)
-        part.write_bytes(msgspec.json.format(msgspec.json.encode(Index(_FORMAT, self.run, self.name, every, lines)),
-                                             indent=1))
-        os.replace(part, self.path / INDEX)
+        text = msgspec.json.format(msgspec.json.encode(Index(_FORMAT, self.run, self.name, every, lines)), indent=1)
+        try:
+            part.write_bytes(text)
+            os.replace(part, self.path / INDEX)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
         for path in dropped:
             path.unlink(missing_ok=True)
 

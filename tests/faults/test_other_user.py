@@ -1,0 +1,145 @@
+"""Another user of the machine finds nothing of a run, can connect to nothing, read no memory and none of the files."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import splatview
+from ipc import taken
+from splatview import publishing
+from viewer_app.recorder.files import StreamFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from programs import Processes
+
+NOBODY = 65534
+
+TRY = """
+import array, json, os, socket, sys
+folder, pid, fds, files = json.loads(sys.argv[1])
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+got = []
+def attempt(what, call):
+    try:
+        call()
+        got.append(what)
+    except OSError:
+        pass
+def connect(name):
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    one.connect(os.path.join(folder, name))
+attempt("list the runtime folder", lambda: os.listdir(os.path.dirname(folder)))
+attempt("list the run", lambda: os.listdir(folder))
+for name in ("socket", "descriptors"):
+    attempt("connect to " + name, lambda: connect(name))
+for name in ("run.json", "lock", "socket", "descriptors"):
+    attempt("look at " + name, lambda: os.stat(os.path.join(folder, name)))
+    attempt("open " + name, lambda: os.open(os.path.join(folder, name), os.O_RDONLY))
+for fd in fds:
+    attempt("open memory", lambda: os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY))
+attempt("list descriptors", lambda: os.listdir(f"/proc/{pid}/fd"))
+attempt("read memory", lambda: os.open(f"/proc/{pid}/mem", os.O_RDONLY))
+attempt("read the map", lambda: open(f"/proc/{pid}/maps").read())
+for file in files:
+    attempt("read " + file, lambda: open(file).read())
+    attempt("write " + file, lambda: open(file, "a"))
+    attempt("list beside " + file, lambda: os.listdir(os.path.dirname(file)))
+print(json.dumps(got))
+"""
+
+
+def private(path: Path) -> bool:
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+@pytest.fixture
+def published(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of a run of this process, begun where new files are everybody's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = os.umask(0)
+    try:
+        splatview.publish(torch.zeros(8, 8), step=1)
+    finally:
+        os.umask(before)
+    publisher = publishing.begun()
+    assert publisher is not None
+    return publisher.folder.path
+
+
+def test_the_folders_are_the_owners_alone(published: Path, runtime_dir: Path, tmp_path: Path) -> None:
+    """Permissions: what runs where no other user can be tried."""
+    assert private(runtime_dir)
+    assert private(published)
+    assert private(published / "run.json")
+    assert private(published / "lock")
+    before = os.umask(0)
+    try:
+        assert private(taken.make_folder())
+        folder = StreamFolder(tmp_path / "recordings", "run", "stream")
+        folder.write_index(1.0, [])
+        folder.close()
+    finally:
+        os.umask(before)
+    assert private(folder.path), "what is recorded is private, wherever it is put"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_gets_at_nothing(published: Path, processes: Processes, tmp_path: Path,
+                                      wait_until: Callable[..., Any]) -> None:
+    publisher = publishing.begun()
+    assert publisher is not None
+    for above in (tmp_path, *tmp_path.parents):  # so that it is our folders which keep it out
+        if above.stat().st_uid == os.getuid() and str(above).startswith("/tmp/"):
+            above.chmod(0o755)
+    folder = StreamFolder(tmp_path / "recordings", "run", "stream")
+    folder.write_index(1.0, [])
+    snapshot = taken.make_folder() / taken.name_of("run-1-aaaa", 1, "asked")
+    snapshot.write_bytes(b"x")
+    (tmp_path / "open").write_text("for everybody")
+    (tmp_path / "open").chmod(0o644)
+    fds = [publisher.board.segment.fd, publisher.board.lease_segment.fd]
+    files = [str(folder.path / "recording.json"), str(snapshot)]
+    request = json.dumps([str(published), os.getpid(), fds, files])
+    said, errors = processes.code(TRY, request, PYTHONPATH="").communicate()
+    folder.close()
+    assert said, errors
+    assert json.loads(said) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_the_other_user_could_read_what_is_open(processes: Processes, tmp_path: Path) -> None:
+    """So that the test above fails for what is wrong."""
+    for above in (tmp_path, *tmp_path.parents):
+        if above.stat().st_uid == os.getuid() and str(above).startswith("/tmp/"):
+            above.chmod(0o755)
+    (tmp_path / "open").write_text("for everybody")
+    (tmp_path / "open").chmod(0o644)
+    request = json.dumps([str(tmp_path), os.getpid(), [], [str(tmp_path / "open")]])
+    said, errors = processes.code(TRY, request, PYTHONPATH="").communicate()
+    assert said, errors
+    assert f"read {tmp_path / 'open'}" in json.loads(said)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_runtime_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                       caplog: pytest.LogCaptureFixture) -> None:
+    """Prepared in /tmp, say, by somebody who waits for runs there."""
+    trap = tmp_path / "trap"
+    trap.mkdir(mode=0o777)
+    os.chown(trap, NOBODY, NOBODY)
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trap))
+    splatview.publish(torch.zeros(4, 4))
+    assert publishing.begun() is None
+    assert "not a folder that belongs to you" in caplog.text
+    assert list(trap.iterdir()) == []
