@@ -43,6 +43,12 @@ def look(client):
                 os.write(1, f"late {{sorted(late)[len(late) // 2]:.4f}} {{len(late)}}\\n".encode())
                 late.clear()
             time.sleep(1 / 120)
+def work(device):
+    "What a viewer does to the machine, without looking at anybody."
+    t = torch.zeros(640 * 360 * 4, dtype=torch.uint8, device=device)
+    while True:
+        t[:100_000].float().sum().item()
+        time.sleep(1 / 120)
 def born(client):
     pid = os.fork()
     if pid == 0:
@@ -50,12 +56,12 @@ def born(client):
             os.close(0)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             torch.set_num_threads(1)
-            look(client)
+            work(client[9:]) if client.startswith("stranger") else look(client)
         finally:
             os._exit(1)
     return pid
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-named, every, life, due, killed, ends = {{}}, 0.0, 0.0, 0.0, 0, []
+named, every, life, due, killed, ends, who = {{}}, 0.0, 0.0, 0.0, 0, [], "victim"
 os.write(1, b"ready\\n")
 while True:
     now = time.monotonic()
@@ -64,7 +70,7 @@ while True:
         killed += 1
     if every and now >= due:
         due = now + every
-        ends.append((now + life * random.uniform(0.3, 1.7), born("victim")))
+        ends.append((now + life * random.uniform(0.3, 1.7), born(who)))
         ends.sort()
     wait = min([due - now] if every else [60.0], default=60.0)
     wait = min([wait, *(end - now for end, _ in ends[:1])])
@@ -77,7 +83,7 @@ while True:
     if not words:
         break
     if words[0] == "churn":
-        every, life = float(words[1]), float(words[2])
+        every, life, who = float(words[1]), float(words[2]), words[3]
         if not every:
             for _, pid in ends:
                 os.kill(pid, signal.SIGKILL)
@@ -114,10 +120,11 @@ class Crowd:
     def signal(self, name: str, number: int) -> None:
         self._say(str(number), name)
 
-    def churn(self, every: float, life: float = 1.0) -> int:
+    def churn(self, every: float, life: float = 1.0, strangers: str = "") -> int:
         """From now on start a viewer every so many seconds and kill it after 0.3 to 1.7 times `life` seconds; 0: kill
-        those that there are, and start none. How many have been killed until now."""
-        self._say("churn", str(every), str(life))
+        those that there are, and start none. How many have been killed until now. `strangers`: a device, for processes
+        that do as much there as a viewer, and know nothing of any run."""
+        self._say("churn", str(every), str(life), f"stranger:{strangers}" if strangers else "victim")
         return int(self._answer("killed")[0])
 
     def _say(self, *words: str) -> None:

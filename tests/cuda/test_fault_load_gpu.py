@@ -48,7 +48,7 @@ def trainer(processes: Processes) -> Trainer:
 def steady(before: list[Any], after: list[Any]) -> None:
     """Assert that nothing is taken up beside what was."""
     assert after[0] <= before[0] + MB
-    assert after[1] <= before[1] + 64 * MB
+    assert after[1] <= before[1] + 128 * MB  # kernels that a thread needs for the first time take up to 70
     assert after[2] <= before[2] + 2
     assert after[3]["faults"] == 0
 
