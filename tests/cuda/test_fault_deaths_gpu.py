@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cuda
 
-KILLS, AT_ONCE = 24, 8
+KILLS, AT_ONCE = 100, 10
 """Viewers that are killed for each way and allocator."""
 TRAINERS_KILLED = 16
 STOPPED = 10.0
