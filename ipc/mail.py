@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import secrets
 import threading
 from typing import TYPE_CHECKING, TypeVar
+
+import zmq
 
 from ipc import limits
 from ipc.errors import SharingError
 from ipc.runs import SOCKET_PATH_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    import zmq
 
 _DESCRIPTORS = 24
 """What a context with a socket takes, 9, and some more; the rest is room for other threads."""
@@ -55,9 +57,7 @@ class Mailroom:
             _try_descriptors()
             if self._context is None:
                 _try_threads()
-                import zmq
-
-                self._context = zmq.Context()
+                self._context = _made(zmq.Context)
             self._boxes += 1
             try:
                 return kind(self, self._context, path)
@@ -87,8 +87,6 @@ class Inbox:
 
     def receive(self) -> bytes | None:
         """The next message; None: there is none yet; b"": one that nobody of ours sends. Never waits."""
-        import zmq
-
         try:
             parts = self._socket.recv_multipart(zmq.NOBLOCK)
         except zmq.ZMQError:
@@ -116,15 +114,15 @@ class Outbox:
     """The trainer's end."""
 
     def __init__(self, room: Mailroom, context: zmq.Context[zmq.Socket[bytes]], inbox: Path):
-        """Raises SharingError."""
+        """Raises SharingError, also when the inbox is not there: ZeroMQ would go on trying, and tell nobody."""
+        if not inbox.is_socket():
+            raise SharingError(f"{inbox}: no inbox")
         self._room = room
         self._inbox = inbox
         self._socket, self._folder_fd = _socket(context, inbox, binds=False)
 
     def send(self, message: bytes) -> bool:
         """False: too much is on its way already. Never waits."""
-        import zmq
-
         try:
             self._socket.send(message, zmq.NOBLOCK)
             return True
@@ -142,19 +140,15 @@ class Outbox:
 
 
 _Box = TypeVar("_Box", Inbox, Outbox)
+_Made = TypeVar("_Made")
 
 
 def _socket(context: zmq.Context[zmq.Socket[bytes]], path: Path, *,
             binds: bool) -> tuple[zmq.Socket[bytes], int]:
     """A socket, and a descriptor to close after it, or -1: a path that is too long for a socket is reached through one
     of its folder."""
-    import zmq
-
     fd = -1
-    try:
-        made = context.socket(zmq.PULL if binds else zmq.PUSH)
-    except zmq.ZMQError as e:
-        raise SharingError(f"no ZeroMQ socket: {e}") from None
+    made = _made(context.socket, zmq.PULL if binds else zmq.PUSH)
     try:
         made.setsockopt(zmq.LINGER, 0)
         made.setsockopt(zmq.SNDHWM, _QUEUED)
@@ -172,22 +166,29 @@ def _socket(context: zmq.Context[zmq.Socket[bytes]], path: Path, *,
     return made, fd
 
 
+def _made(make: Callable[..., _Made], *args: int) -> _Made:
+    """A context or socket. Raises SharingError."""
+    try:
+        return make(*args)
+    except zmq.ZMQError as e:
+        raise SharingError(f"ZeroMQ is not to be had: {e}") from None
+
+
 def _close(fd: int) -> None:
     if fd >= 0:
         os.close(fd)
 
 
 def _try_descriptors() -> None:
-    """Raises SharingError where libzmq might find no room for an open file, which it may not survive."""
-    fds: list[int] = []
+    """Raises SharingError where libzmq might find no room for an open file, which it may not survive. They are counted,
+    not opened: what is left may be what the training opens at this very moment."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        fds.append(os.open("/", os.O_PATH | os.O_CLOEXEC))
-        fds.extend(os.dup(fds[0]) for _ in range(_DESCRIPTORS - 1))
+        used = len(os.listdir("/proc/self/fd"))
     except OSError as e:
         raise SharingError(f"no more open files ({e.strerror}): raise the limit (ulimit -n)") from None
-    finally:
-        for fd in fds:
-            os.close(fd)
+    if most != resource.RLIM_INFINITY and used + _DESCRIPTORS > most:
+        raise SharingError(f"{used} open files of {most}: raise the limit (ulimit -n)")
 
 
 def _try_threads() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import resource
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,8 @@ from forking import server
 from open_files import open_files
 
 import splatview
-from ipc import Subscriber, channel, mail
+from ipc import Subscriber, channel, limits, mail, messages
+from ipc.runs import list_runs
 from splatview import publishing
 
 if TYPE_CHECKING:
@@ -137,14 +140,61 @@ def test_what_makes_no_sense_in_an_inbox_is_counted(wait_until: Callable[..., An
 
 def test_a_viewer_that_does_not_read_is_sent_so_much_and_no_more(tmp_path: Path) -> None:
     mailroom = mail.Mailroom()
-    outbox = mailroom.outbox(tmp_path / "inbox-0123456789abcdef")  # nobody has bound it
+    inbox = mailroom.inbox(tmp_path)
+    assert inbox is not None
+    outbox = mailroom.outbox(tmp_path / inbox.name)
     assert outbox is not None
     sent = 0
     while outbox.send(bytes(1000)):
         sent += 1
-        assert sent <= 1000
+        assert sent <= 5000
     assert sent >= 10
     outbox.close()
+    inbox.close()
+
+
+def test_who_names_an_inbox_that_is_not_there_is_answered_by_the_connection(
+        tmp_path: Path, runtime_dir: Path, wait_until: Callable[..., Any]) -> None:
+    """ZeroMQ would go on trying to connect, and the viewer never hear of anything."""
+    assert mail.Mailroom().outbox(tmp_path / "inbox-0123456789abcdef") is None
+    splatview.publish(torch.zeros(4, 4, 3))
+    link = channel.Link(list_runs(runtime_dir)[0].path)
+    assert link.connect()
+    hello = messages.Hello(limits.PROTOCOL, os.getpid(), "test", inbox="inbox-0123456789abcdef")
+    assert link.send(messages.encode(hello))
+    assert isinstance(messages.decode_to_viewer(wait_until(link.receive)), messages.Welcome)
+    assert outboxes() == [None]
+    link.close()
+
+
+def test_open_files_are_counted_before_any_is_taken() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    mail._try_descriptors()
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 10, hard))
+        with pytest.raises(mail.SharingError, match="ulimit -n"):
+            mail._try_descriptors()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_nobody_is_told_of_the_streams_twice(wait_until: Callable[..., Any]) -> None:
+    with Subscriber() as subscriber:
+        run = first_run(subscriber, wait_until)
+        publisher = publishing.begun()
+        assert publisher is not None
+        told: list[Any] = []
+        take = run._take
+        run._take = lambda message: (told.append(message), take(message))[1]  # type: ignore[method-assign]
+        for name in ("a", "b"):
+            for _ in range(3):
+                publisher.announce()
+                wait_until(lambda: not publisher._helper._changed.is_set())
+            splatview.publish(torch.zeros(4, 4, 3), name)
+            wait_until(lambda n=name: subscriber.poll() and n in [s.name for s in run.streams.values()])
+        manifests = [m for m in told if isinstance(m, messages.Manifest)]
+        assert manifests and not [a for a, b in itertools.pairwise(manifests) if a == b]
 
 
 def test_nothing_is_left_of_viewers_that_were_killed(processes: Processes, wait_until: Callable[..., Any]) -> None:
@@ -186,8 +236,6 @@ def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_s
 
 
 def test_names_of_inboxes_lead_nowhere_else(tmp_path: Path) -> None:
-    from ipc import limits, messages
-
     for name in ("../x", "inbox-0123456789abcdeg", "inbox-0123456789abcdef/..", "inbox-0123456789ABCDEF", "socket"):
         raw = messages.encode(messages.Hello(limits.PROTOCOL, 1, "", 0, "", name))
         with pytest.raises(messages.DecodeError):
