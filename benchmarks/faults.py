@@ -3,11 +3,11 @@
 One viewer looks at everything all the time, so that each version is shared. Beside it there is a second one that
 lives, one that is stopped (SIGSTOP), or one after the other that is killed at some moment of its life, ten a second.
 They take turns in blocks of a second, so that all meet the same machine; "none" comes first, without any viewer.
-Starting a process ten times a second takes a processor by itself, and each that uses a GPU takes some of that: strangers
-show what this costs, who do as much, are killed as often and know nothing of the run. Viewers that are killed are to be
-compared with them. "waits" are the times that the publishing thread gave its processor away because it had to wait;
-torch copies with one thread, since several wait for one another. Only calls that shared their version count: while the
-helper thread makes a larger ring, for example, the others take a microsecond.
+Starting a process ten times a second takes a processor by itself, and each that uses a GPU takes some of that:
+strangers show what this costs, who do as much, are killed as often and know nothing of the run. Viewers that are killed
+are to be compared with them. "waits" are the times that the publishing thread gave its processor away because it had to
+wait; torch copies with one thread, since several wait for one another. Only calls that shared their version count:
+while the helper thread makes a larger ring, for example, the others take a microsecond.
 """
 
 from __future__ import annotations
