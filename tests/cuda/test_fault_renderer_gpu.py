@@ -1,0 +1,222 @@
+"""CUDA's renderer on scenes that are odd or endless work, and what becomes of a viewer whose CUDA is full or lost."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from meters import footprint, settled
+from odd_cases import SCENES, everywhere
+from patience import PATIENCE
+from programs import ROOT
+from renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
+from web_clients import Page
+
+from ipc import Subscriber
+from viewer_app.renderers import gsplat_frame
+from viewer_app.renderers.base import COLOR_MAX, PAINTS, RenderOptions
+from viewer_app.renderers.gsplat import GsplatRenderer
+from viewer_app.renderers.kernels.capacity import Capacity
+from viewer_app.renderers.reference import ReferenceRenderer
+from viewer_app.renderers.work import PAIRS_MAX
+from viewer_app.scene import FIELDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import moderngl
+
+    from viewer_app.scene import GaussianScene
+
+pytestmark = pytest.mark.cuda
+VIEW = looking_at_origin(80, 60)
+
+
+@pytest.fixture(params=["graph", "plain"])
+def renderer(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
+    made = GsplatRenderer(ctx, plain=request.param == "plain")
+    yield made
+    made.close()
+
+
+def on_gpu(s: GaussianScene) -> GaussianScene:
+    return replace(s, **{name: torch.tensor(np.asarray(getattr(s, name)), device="cuda") for name in FIELDS})
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("place", [lambda s: s, on_gpu], ids=["host", "gpu"])
+def test_every_odd_scene_has_the_reference_s_picture(renderer: GsplatRenderer, name: str, place: Any) -> None:
+    make, left_out = SCENES[name]
+    odd = make()
+    expected, got = draw(ReferenceRenderer(), odd, VIEW), draw(renderer, place(odd), VIEW)
+    assert renderer.left_out == left_out
+    assert np.isfinite(got.color).all() and np.isfinite(got.alpha).all() and got.color.max() <= COLOR_MAX
+    assert np.abs(got.alpha - expected.alpha).max() < 5e-3
+    assert psnr(np.minimum(got.color, 1), np.minimum(expected.color, 1)) > 45
+
+
+def test_more_pairs_than_may_be_are_not_drawn(renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By both ways the nearest are."""
+    most, view, many = 62 * 20, camera(80, 64), everywhere(500)
+    monkeypatch.setattr(gsplat_frame, "PAIRS_MAX", most)
+    monkeypatch.setattr(Capacity, "FIRST", 64)
+    if hasattr(renderer._frame, "_capacity"):
+        renderer._frame._capacity = Capacity(most)
+    nearest = replace(many, **{n: getattr(many, n)[:62] for n in FIELDS})
+    got, expected = draw(renderer, many, view), draw(ReferenceRenderer(), nearest, view)
+    assert psnr(got.color, expected.color) > 45
+    assert re.fullmatch(r"only the nearest are shown: all would take 8\.\d times as long", renderer.thinned)
+    draw(renderer, everywhere(20), view)
+    assert renderer.thinned == ""
+
+
+@pytest.mark.parametrize("paint", PAINTS)
+def test_a_million_over_the_whole_picture(ctx: moderngl.Context, paint: Any) -> None:
+    """8e9 pairs are wanted: a picture comes, and the memory for it is bounded."""
+    torch.cuda.empty_cache()
+    renderer, n = GsplatRenderer(ctx), 1_000_000
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    g = np.random.default_rng(0)
+    means = np.column_stack([g.uniform(-1, 1, (n, 2)), np.full(n, 3.0)]).astype(np.float32)
+    wide = scene(means, scales=100.0, opacities=0.0045, rgb=(0.2, 0.6, 0.9))
+    p = draw(renderer, wide, camera(1920, 1080, focal=900.0), RenderOptions(paint=paint))
+    peak = torch.cuda.max_memory_allocated() - before
+    print(f"{paint}: peak {peak / 1e9:.2f} GB, {renderer.gpu_ms} ms, {renderer.thinned}")
+    assert np.isfinite(p.color).all() and peak < 24 * PAIRS_MAX
+    assert paint == "points" or renderer.thinned.startswith("only the nearest are shown")
+    renderer.close()
+
+
+def test_full_memory_costs_the_farthest_and_not_the_picture(ctx: moderngl.Context) -> None:
+    renderer, view = GsplatRenderer(ctx), camera(1920, 1080, focal=900.0)
+    draw(renderer, random_scene(1, Chance(n=1000)), view)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    try:
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 700e6) / total)
+        p = draw(renderer, everywhere(30_000), view)
+        assert p.alpha.min() > 0 and renderer.thinned and renderer.name == "gsplat"
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    draw(renderer, random_scene(1, Chance(n=1001)), view)
+    assert renderer.thinned == ""
+    renderer.close()
+
+
+FULL = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import torch
+from renderer_cases import CLASSIC, Chance, draw, looking_at_origin, psnr, random_scene
+from viewer_app.renderers.choose import ChosenRenderer, renderer_note
+from viewer_app.renderers.gl import GlRenderer
+from viewer_app.renderers.gsplat_kernels import kernels
+from viewer_app.screens.offscreen import create_context
+
+assert kernels().wait(), kernels().reason
+ctx, view, scene = create_context(), looking_at_origin(160, 120), random_scene(1, Chance(n=3000))
+renderer = ChosenRenderer(ctx, kernels())
+draw(renderer, scene, view)
+assert renderer.name == "gsplat", renderer_note(renderer)
+torch.cuda.synchronize()
+torch.cuda.empty_cache()
+total = torch.cuda.get_device_properties(0).total_memory
+torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
+big = random_scene(1, Chance(n=2_000_000, sh_degree=3))
+got = draw(renderer, big, view)
+assert renderer.name == "gl" and "memory" in renderer_note(renderer), renderer_note(renderer)
+other = GlRenderer(ctx)
+assert psnr(got.color, draw(other, big, view).color) > 60
+print(renderer_note(renderer), flush=True)
+"""
+
+
+def test_full_memory_and_opengl_takes_over(processes: Any) -> None:
+    program = processes.python("-c", FULL, str(ROOT / "tests"))
+    out, err = program.communicate(timeout=PATIENCE)
+    assert program.returncode == 0, err
+    assert re.search("gl: gsplat: the memory of cuda:0 is full", out)
+
+
+TRAIN = """
+import time, torch, splatview
+g = torch.Generator("cuda").manual_seed(0)
+rand = lambda *shape: torch.rand(*shape, generator=g, device="cuda")
+scene = dict(means=rand(3000, 3) - 0.5, quats=rand(3000, 4), scales=torch.full((3000, 3), -4.0, device="cuda"),
+             opacities=torch.zeros(3000, device="cuda"), sh0=rand(3000, 3))
+print("ready", flush=True)
+while True:
+    splatview.publish(scene)
+    torch.cuda.synchronize()
+    time.sleep(0.005)
+"""
+SERVE = """
+import os, sys, threading, time
+from viewer_app.__main__ import main
+from viewer_app.recovering import restart
+
+restart.WITHIN = 1e9
+
+def fault():
+    while True:
+        try:
+            os.unlink("fault")
+        except FileNotFoundError:
+            time.sleep(0.02)
+            continue
+        import torch
+        try:  # a device-side assertion: CUDA is over for this process
+            torch.zeros(4, device="cuda")[torch.tensor([10**6], device="cuda")]
+            torch.cuda.synchronize()
+        except RuntimeError:
+            return
+
+threading.Thread(target=fault, daemon=True).start()
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_fault_that_ends_cuda_ends_neither_the_viewer_nor_the_training(
+        processes: Any, tmp_path: Any, wait_until: Callable[..., Any]) -> None:
+    trainer = processes.python("-c", TRAIN)
+    assert trainer.stdout.readline() == "ready\n"
+    with Subscriber() as subscriber:  # from now on it has what it needs for viewers
+        seen = wait_until(lambda: subscriber.poll() and [s for s in subscriber.streams if s.run.pid == trainer.pid])[0]
+        seen.open()
+        wait_until(lambda: seen.version)
+    base = footprint(trainer.pid)
+    viewer = processes.python("-c", SERVE, "serve", "--host", "127.0.0.1", "--port", "0", XDG_STATE_HOME=str(tmp_path))
+    said: list[str] = []
+
+    def address() -> tuple[int, str]:
+        while True:
+            line = viewer.stderr.readline()
+            assert line, f"it ended: {said}"
+            said.append(line)
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", line):
+                return int(found[1]), found[2]
+
+    where = address()
+    for life in range(4):
+        with Page(where[0], acks=True) as page:
+            page.connect(token=where[1])
+            page.greet()
+            page.picture()
+            (processes.folder / "fault").touch()
+            assert page.ended()
+        if life < 3:
+            assert address() == where
+    assert viewer.wait(PATIENCE) == 2
+    text = "".join(said) + viewer.stderr.read()
+    assert text.count("a fault on the GPU has ended CUDA for this process; the viewer starts anew") == 3, text
+    assert "stays down now. Training goes on" in text
+    assert trainer.poll() is None
+    settled(base, wait_until, trainer.pid, descriptors=4, threads=4, rss=64 << 20)
+    trainer.kill()
+    assert "rror" not in trainer.stderr.read(), "it was told nothing, and has nothing to tell"
