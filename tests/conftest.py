@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,8 +126,20 @@ def wait_until() -> Callable[..., Any]:
     return wait
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `cuda` are skipped where there is no GPU."""
+LONG = "test_viewer_stopped.py", "test_many_viewers.py", "test_distributed.py"
+"""Files that take long with few tests: what comes last keeps one worker waiting for the other."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # pytest-xdist's order: the files with most tests first
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Workers of pytest-xdist begin with what takes longest. Tests marked `cuda` are skipped where there is no GPU."""
+    if hasattr(config, "workerinput"):
+        counts = Counter(item.path for item in items)
+        items.sort(key=lambda item: (item.path.name not in LONG, -counts[item.path]))
     marked = [item for item in items if item.get_closest_marker("cuda")]
     if not marked:
         return
