@@ -116,8 +116,11 @@ class App:
 
     def _seat(self, screen: Screen, name: str = "") -> Seat:
         options = self.options
-        return Seat(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps, name=name,
+        seat = Seat(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps, name=name,
                     far=screen is not self.screen)
+        if options.notice:
+            seat.say(options.notice)
+        return seat
 
     @property
     def seat(self) -> Seat:
