@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -205,3 +206,15 @@ def test_a_run_by_its_process(processes: Processes, tmp_path: Path, wait_until: 
     for grey, trainer in trainers.items():
         assert shot(tmp_path / "out.png", "--run", trainer.pid) == 0
         assert read(tmp_path / "out.png")[20, 30].tolist() == [grey] * 3
+
+
+def test_a_trainer_that_is_stopped_is_said_to_be(processes: Processes, tmp_path: Path,
+                                                 wait_until: Callable[..., object],
+                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = processes.code(IMAGE, "77", "render")
+    runs(wait_until, 1, 1)
+    trainer.send_signal(signal.SIGSTOP)
+    assert shot(tmp_path / "out.png") == 2
+    assert "did not answer: its process is stopped" in capsys.readouterr().err
+    trainer.send_signal(signal.SIGCONT)
+    assert shot(tmp_path / "out.png") == 0

@@ -91,7 +91,10 @@ class Finder:
         if name is not None and listing:
             return NotFoundError(f"{who}: there is no stream {name!r} that can be drawn; there are: "
                                  f"{', '.join(listing)}")
-        return NotFoundError(f"{who}: no stream is published yet by {', '.join(f'{r.name} ({r.id})' for r in runs)}")
+        named = ", ".join(f"{r.name} ({r.id})" for r in runs)
+        if not any(r.welcomed for r in runs):
+            return LateError(f"{who}: {named} did not answer: its process is stopped, very busy or out of open files")
+        return NotFoundError(f"{who}: no stream is published yet by {named}")
 
 
 def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:

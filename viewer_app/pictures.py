@@ -18,10 +18,10 @@ def save_png(pixels: np.ndarray, path: Path) -> None:
 
     Raises FileError when it cannot be written.
     """
-    from PIL import Image
-
     temporary = ""
     try:
+        from PIL import Image  # the first time from files, of which there may be no more
+
         fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent)
         with os.fdopen(fd, "wb") as f:
             Image.fromarray(np.ascontiguousarray(pixels)).save(f, "PNG", compress_level=4)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _RATE_WINDOW = 0.6
 """Seconds over which publishes are counted: the subscriber measures every half second."""
+_SILENT = "does not answer: its process is stopped, very busy or out of open files"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def _page(viewer: ViewerInfo) -> dict[str, Any]:
 
 
 def _run(run: RemoteRun) -> dict[str, Any]:
-    note = run.refused or ("" if run.welcomed else "does not answer: its process is stopped or very busy")
+    note = run.refused or ("" if run.welcomed else _SILENT)
     return {
         "run": run.id, "pid": run.pid, "name": run.name,
         "streams": [_stream(s) for s in run.streams.values()],
