@@ -1,7 +1,8 @@
 """Everything about sharing between a trainer and its viewers; knows nothing of either.
 
 The trainer's side is `Publisher`, the viewer's `Subscriber`. Between them stand a run folder (`runs`), typed
-messages (`messages`) on a socket (`transport`), and shared memory (`segments`, `board`, `ways`).
+messages (`messages`; viewers send them through `channel` and are answered through `mail`), and shared memory
+(`segments`, `board`, `ways`).
 Nothing heavy is imported until a name is used.
 """
 

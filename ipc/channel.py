@@ -21,7 +21,7 @@ from ipc import limits
 from ipc.runs import SOCKET_PATH_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ipc.mail import Inbox, Mailroom, Outbox
@@ -34,6 +34,8 @@ _INTRODUCTION = 2.0
 _MOMENT = 0.05
 """Seconds that it has for it, whoever waits."""
 _BACKLOG = 64
+_BURST, _BURST_SECONDS = 64, 0.002
+"""Packets taken in one go, beside the first of each connection, and how long that may take."""
 _BUFFER = 1 << 19
 """Bytes that may be on their way in one direction, if the system allows them: two of the longest messages."""
 _WINDOW, _TURNS, _REST = 0.1, 20, 0.01
@@ -98,6 +100,11 @@ class Connection:
         """It is nobody's any more."""
         self.known, self.until = False, time.monotonic() + _INTRODUCTION
 
+    def shut(self) -> None:
+        """End it for all processes that have it. What was sent arrives."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Idempotent."""
         if self.outbox is not None:
@@ -129,8 +136,8 @@ class Listener:
 
     def accept(self) -> list[int]:
         """Take in a few new connections; their descriptors. Who has not said who it is makes room for who comes after
-        it. Never raises."""
-        before = set(self._connections)
+        it: what has come is to be read before. Never raises."""
+        taken: list[int] = []
         while self._room_for_another():
             try:
                 found, _ = self._socket.accept()
@@ -141,16 +148,28 @@ class Listener:
                 found.close()
                 continue
             self._connections[found.fileno()] = Connection(found)
-        return [fd for fd in self._connections if fd not in before]
+            taken.append(found.fileno())
+        return taken
 
     def _room_for_another(self) -> bool:
         unknown = [c for c in self._connections.values() if not c.known]
         if len(unknown) < _UNKNOWN:
             return True
         if unknown[0].until - _INTRODUCTION + _MOMENT > time.monotonic():
-            return False  # it may have said who it is, and we have not come to read it
+            return False  # it may be about to say who it is
         self.close_one(unknown[0])
         return True
+
+    def in_turn(self, fds: list[int], take: Callable[[Connection], bool]) -> None:
+        """Have packets taken of connections, one of each at a time and of each one at least, so that none has to wait
+        for another's flood; `take` tells whether there was one. What is left over is ready again."""
+        waiting = [c for fd in fds if (c := self._connections.get(fd)) is not None]
+        left, end = _BURST, time.monotonic() + _BURST_SECONDS
+        while waiting:
+            waiting = [connection for connection in waiting if take(connection)]
+            left -= len(waiting)
+            if left < 0 or time.monotonic() > end:
+                return
 
     def tidy(self) -> None:
         """Close what has not said in time who it is."""
@@ -163,9 +182,10 @@ class Listener:
         return self._connections.get(fd)
 
     def close_one(self, connection: Connection) -> None:
-        """Idempotent."""
+        """Idempotent. The other end is told, even if a process that was forked meanwhile has the connection as well."""
         if connection.fileno() >= 0 and self._connections.get(connection.fileno()) is connection:
             del self._connections[connection.fileno()]
+            connection.shut()
         connection.close()
 
     def close(self) -> None:

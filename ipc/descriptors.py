@@ -39,9 +39,6 @@ _PACKET = 200
 """Descriptors in one packet; Linux sends 253 at most."""
 _MAX_REQUEST = 64
 _MAX_CONNECTIONS = 16
-_REST = 1.0
-"""Seconds for which no connection is taken when this process may have no more open files: it would be tried over and
-over, with the GIL."""
 _TIMEOUT = 2.0
 """Seconds after which a connection that does not go on is given up, on either side."""
 _ANSWER = struct.Struct("=I")
@@ -128,18 +125,14 @@ class Server:
         """Raises OSError when the socket cannot be made."""
         self._socket = listening(folder / SOCKET_NAME, _MAX_CONNECTIONS)
         self._connections: dict[int, tuple[socket.socket, float]] = {}
-        self._rests_until = 0.0
 
     def fds(self) -> list[int]:
         """What to wait for."""
-        return [*([] if time.monotonic() < self._rests_until else [self._socket.fileno()]), *self._connections]
+        return [self._socket.fileno(), *self._connections]
 
     def due(self) -> float | None:
         """When (time.monotonic) to call `serve` although nothing is ready; None: never."""
-        ends = [end for _, end in self._connections.values()]
-        if self._rests_until > time.monotonic():
-            ends.append(self._rests_until)
-        return min(ends, default=None)
+        return min((end for _, end in self._connections.values()), default=None)
 
     def serve(self) -> None:
         """Take new connections, answer requests, drop what takes too long. Never waits, never raises."""

@@ -16,7 +16,7 @@ MAX_VERSION = 40
 MAX_NAME = 200
 """Characters of a stream's or run's name."""
 MAX_MESSAGE = 256 * 1024
-"""Bytes of one message on the socket: a manifest of MAX_STREAMS streams fits."""
+"""Bytes of one message: a manifest of MAX_STREAMS streams fits."""
 MAX_TENSORS = 16
 """Tensors that travel together as one frame."""
 MAX_DIMS = 4

@@ -1,4 +1,4 @@
-"""The helper thread of a trainer: it alone owns the socket, and sleeps until a viewer says something.
+"""The helper thread of a trainer: it alone owns the sockets, and sleeps until a viewer says something.
 
 It wakes for a hello, an open, a release, a pause, a viewer's death, a request for descriptors, a version that is asked
 for while the trainer is at something else, or a change of the streams; every few seconds to look at the run's folder
@@ -39,8 +39,6 @@ LIVE_SHARE = 0.2
 _TRY_AGAIN = 1.0
 """Seconds after a copy of a live stream failed until the next."""
 _ANNOUNCE_PERIOD = 0.05
-_BURST, _BURST_SECONDS = 64, 0.002
-"""Messages taken in one go, of all viewers, and how long that may take."""
 
 
 @dataclass
@@ -62,6 +60,8 @@ class _Viewer:
     reader: int
     pidfd: int = -1
     paused: bool = False
+    manifest: messages.Manifest | None = None
+    """What it was told last."""
     opened: dict[int, _Opened] = field(default_factory=dict)
 
 
@@ -85,6 +85,8 @@ class Helper:
         """Streams that someone opened: when to look whether they are behind, and their version at the last look."""
         self._ready: list[int] = []
         """Connections with something to be read."""
+        self._coming = False
+        """Whether there are new ones."""
         self._calm = Calm()
         self._last_announce = 0.0
         self._thread = threading.Thread(target=self._run, name="splatview", daemon=True)
@@ -137,7 +139,7 @@ class Helper:
                 self._tell_changes()
             except Exception as e:  # whatever happens here must never reach the training
                 if self._closing:
-                    return
+                    break
                 self._report(e)
                 time.sleep(0.1)
         for viewer in list(self._viewers.values()):
@@ -158,32 +160,25 @@ class Helper:
                 self._forget(viewer)
         if any(fd in ready for fd in serving) or len(serving) > 1:
             server.serve()
-        if coming[0] in ready:
-            self._ready += listener.accept()
-        listener.tidy()
+        self._coming = coming[0] in ready
         if ready - {self._wake}:
             self._calm.turn()
 
     def _timeout(self) -> int:
         """Milliseconds until something is due."""
         due = [self._door.due(), *(when for when, _ in self._deadlines.values())]
-        due += [when for s in list(self._streams.values()) if (when := s.due()) is not None]
-        if (when := self._door.server.due()) is not None:
-            due.append(when)
-        if (when := self._door.listener.due()) is not None:
-            due.append(when)
+        due += [when for one in (self._door.server, self._door.listener, *list(self._streams.values()))
+                if (when := one.due()) is not None]
         if self._changed.is_set() and self._viewers:
             due.append(self._last_announce + _ANNOUNCE_PERIOD)
         return max(0, int((min(due) - time.monotonic()) * 1000) + 1)
 
     def _take_messages(self) -> None:
-        """Of each viewer one in turn, so that none has to wait for another's flood."""
-        ready, self._ready = self._ready, []
-        left, end = _BURST, time.monotonic() + _BURST_SECONDS
-        waiting = [c for fd in ready if (c := self._door.listener.connection(fd)) is not None]
-        while waiting and left > 0 and time.monotonic() < end:
-            waiting = [connection for connection in waiting if self._take_from(connection)]
-            left -= len(waiting)
+        listener = self._door.listener
+        listener.in_turn(self._ready, self._take_from)
+        if self._coming:  # only now: whoever makes room for them has been heard
+            listener.in_turn(listener.accept(), self._take_from)
+        listener.tidy()
 
     def _take_from(self, connection: Connection) -> bool:
         """Whether there was a message."""
@@ -382,8 +377,10 @@ class Helper:
         self._last_announce = now
         streams = tuple(s.info for s in list(self._streams.values()) if s.info is not None)
         viewers = tuple(messages.ViewerInfo(v.pid, v.client) for v in self._viewers.values())
+        manifest = messages.Manifest(streams, viewers)
         for viewer in list(self._viewers.values()):
-            self._send(viewer, messages.Manifest(streams, viewers))
+            if viewer.manifest != manifest and self._send(viewer, manifest):
+                viewer.manifest = manifest
 
     def _stream(self, index: int) -> Stream | None:
         return next((s for s in list(self._streams.values()) if s.index == index), None)
