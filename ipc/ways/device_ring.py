@@ -119,14 +119,14 @@ class DeviceRingWriter(GpuSlotWriter):
         if slot == self.slots:
             slot = 0
         base, newest = self._bases[slot], self._bases[last]
-        number = words[base + SEQ]
-        whole = number + 2
-        entered = words[base + DONE] == number and words[newest + DONE] == words[newest + SEQ]
+        before = words[base + SEQ]
+        whole = before + 2
+        entered = words[base + DONE] == before and words[newest + DONE] == words[newest + SEQ]
         if entered:
-            words[base + SEQ] = number | CLAIMED
+            words[base + SEQ] = before | CLAIMED
             full_fence()
             entered = slot + 1 not in self.leased()
-            words[base + SEQ] = whole - 1 if entered else number
+            words[base + SEQ] = whole - 1 if entered else before
             full_fence()
         if not entered:  # seldom
             slot, whole = self.enter()

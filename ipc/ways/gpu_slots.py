@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ipc.cuda import driver, retiring
 from ipc.errors import SharingError
 from ipc.segments import PAGE
+from ipc.ways.layout import CLAIMED
 from ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ class GpuSlotWriter(SlotWriter):
     def _idle(self) -> bool:
         """Whether nothing queued on the GPU uses the slots any more."""
         words = [self.done_offset(slot) // 8 for slot in range(self.slots)]
-        # The sequence number stands before `done`.
-        return all(self._words[word] == self._words[word - 1] for word in words) or driver.broken(self.index)
+        # The sequence number stands before `done`; Ctrl-C may have left a mark on it.
+        return (all(self._words[word] == self._words[word - 1] & ~CLAIMED for word in words)
+                or driver.broken(self.index))
 
     def close(self) -> None:
         """Give everything back as soon as the GPU is through with it. Idempotent."""
