@@ -222,6 +222,8 @@ class Stream:
                 outlet.version = version
                 self._words[COPIES] += 1
                 outlet.prepare(form, self._place, tensors, value[0])
+        except NotYet:  # the program ends
+            return False
         except SharingError as e:
             self._failed_by(outlet, e)
             return True
@@ -272,8 +274,7 @@ class Stream:
         return "" if (writer := self._writer(way)) is None else writer.note[:MAX_META_TEXT]
 
     def _writer(self, way: str) -> Any:
-        outlet = self._outlets.get(way)
-        return outlet.writer if outlet is not None else None
+        return None if (outlet := self._outlets.get(way)) is None else outlet.writer
 
     # The helper thread.
 
@@ -290,8 +291,8 @@ class Stream:
 
     def release(self, way: str) -> None:
         """One viewer less does. What nobody reads is given back."""
-        self.readers -= 1
-        with self._lock:
+        with self._lock:  # which a publish gives back that was broken off (`_undo`), as long as there are readers
+            self.readers -= 1
             outlet = self._outlets[way]
             outlet.readers -= 1
             if outlet.readers == 0:

@@ -12,7 +12,7 @@ import splatview
 from ipc import Subscriber
 from ipc.errors import SharingError
 from ipc.messages import RingRef
-from ipc.ways import WAYS
+from ipc.ways import WAYS, ring
 from ipc.ways.base import NotYet, Way
 from ipc.ways.ring import RingReader, RingWriter
 from splatview import publishing
@@ -279,3 +279,34 @@ def test_the_sum_of_all_viewers_is_kept_when_one_changes_its_way(
         publish(2)
         shown(subscriber, 2, wait_until)
     wait_until(lambda: published().readers == 0)
+
+
+def test_a_viewer_leaves_where_ctrl_c_came_twice_amid_a_publish(wait_until: Callable[..., Any]) -> None:
+    with Subscriber() as subscriber:
+        publish(1)
+        remote, stream = shown(subscriber, 1, wait_until), published()
+        stream._lock.acquire()
+        stream._broken_off = True  # as the second leaves it, which came while the first was seen to
+        remote.release()
+        wait_until(lambda: not any(v.opened for v in publishing._publisher._helper._viewers.values()))  # type: ignore
+        time.sleep(0.05)  # it gets to the lock
+        publish(2)
+        wait_until(lambda: stream.ref("ring") is None)
+        assert stream.readers == 0
+        publish(3)
+        shown(subscriber, 3, wait_until)
+
+
+def test_what_is_published_while_the_program_ends_is_no_fault(
+        wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with Subscriber() as subscriber:
+        publish(1)
+        wait_until(lambda: subscriber.poll() and subscriber.streams)
+        monkeypatch.setattr(ring, "_PIECE", 16)  # of bytes: this is large
+        monkeypatch.setattr(ring, "ending", True)
+        subscriber.streams[0].open()
+        wait_until(lambda: published().readers)
+        publish(2)
+        assert publishing._publisher.board.counters()["faults"] == 0  # type: ignore[union-attr]
+        monkeypatch.setattr(ring, "ending", False)
+        shown(subscriber, 2, wait_until)
