@@ -277,7 +277,7 @@ def test_extremes_stay_finite(renderer: Renderer) -> None:
     extreme = replace(scene(means), scales=log_scales, opacities=logits, activated=False)
     for options in (CLASSIC, RenderOptions("antialiased")):
         p = draw(renderer, extreme, options=options)
-        assert renderer.left_out == LeftOut(too_large=1)
+        assert renderer.left_out == LeftOut(too_large=2)
         assert np.isfinite(p.color).all() and np.isfinite(p.alpha).all() and p.alpha.max() <= 1
         assert p.alpha[0, 0] == pytest.approx(p.alpha[-1, -1], abs=1e-3) and p.alpha[0, 0] >= 0.5  # the huge ball
 

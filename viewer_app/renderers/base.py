@@ -46,9 +46,9 @@ AMBIENT = 0.25
 """Share of a body's colour where no light falls."""
 COVARIANCE_MAX = 1e19
 """Gaussians whose projected covariance has a larger trace (a radius of 10^9 pixels) are left out: float32
-determinants end there, and gsplat draws nothing for them either."""
-SCALE_MAX = 1e20
-"""Gaussians with a larger standard deviation are left out: `COVARIANCE_MAX` would leave them out of every picture."""
+determinants end there. gsplat has them cover everything; with `SCALE_MAX` that takes a camera right in front."""
+SCALE_MAX = 1e8
+"""Gaussians with a larger standard deviation are left out: their projections are at the end of float32."""
 SH_MAX = 1e30
 """Coefficients count as no larger than this, and no less than minus this: sums of them end where float32 does."""
 COLOR_MAX = 16383.0

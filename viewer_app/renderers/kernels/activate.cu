@@ -8,7 +8,7 @@ typedef long long i64;
 
 constexpr int WARPS = 4;             // of a block
 constexpr u32 ALL = 0xffffffffu;
-constexpr float SCALE_MAX = 1e20f, SH_MAX = 1e30f;  // as in base.py
+constexpr float SCALE_MAX = 1e8f, SH_MAX = 1e30f;  // as in base.py
 
 // A tensor anywhere in the device's memory. Mirrored by `_Array` in activate.py, as is `Source`.
 struct Array {
