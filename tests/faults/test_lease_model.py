@@ -71,8 +71,8 @@ BROKEN = {
         DEVICE, "entered = slot + 1 not in self.leased()", "entered = True", gpu=True, again=True,
         publishes=3, stuck=0, cells=1, attempts=1),
     "no fence behind the claim, as prepared": broken(
-        DEVICE, "            words[base + SEQ] = number | CLAIMED\n            full_fence()\n",
-        "            words[base + SEQ] = number | CLAIMED\n", gpu=True, again=True, publishes=3, stuck=0, cells=1,
+        DEVICE, "            words[base + SEQ] = before | CLAIMED\n            full_fence()\n",
+        "            words[base + SEQ] = before | CLAIMED\n", gpu=True, again=True, publishes=3, stuck=0, cells=1,
         attempts=1),
 }
 

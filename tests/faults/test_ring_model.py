@@ -25,7 +25,7 @@ HOLDS = {
     "a GPU copies, the reader's slot is overwritten": Case(gpu=True, again=True, stuck=1, cells=1),
     "weak memory": Case(attempts=1, cells=1, memory=WEAK),
     "weak memory, the reader's slot is overwritten": Case(attempts=1, cells=1, memory=WEAK, stuck=1),
-    "weak memory, as prepared": Case(attempts=1, cells=1, memory=WEAK, again=True),
+    "weak memory, as prepared": Case(publishes=1, attempts=1, cells=1, memory=WEAK, again=True),
     "weak memory, a GPU copies": Case(publishes=1, attempts=1, cells=1, memory=WEAK, gpu=True, again=True, stuck=1),
 }
 
@@ -72,7 +72,7 @@ BROKEN = {
         SLOTS, "        return slot >= 0 and self._words[base + DONE] == self._words[base + SEQ]",
         "        return slot >= 0", "is read in the end", gpu=True, dies="writer", stuck=1, cells=1),
     "no look whether the GPU is at it, as prepared": broken(
-        DEVICE, "words[base + DONE] == number and words[newest + DONE] == words[newest + SEQ]", "True",
+        DEVICE, "words[base + DONE] == before and words[newest + DONE] == words[newest + SEQ]", "True",
         "nothing can be read", gpu=True, again=True, dies="writer", publishes=3, cells=1, attempts=1),
 }
 
