@@ -149,10 +149,10 @@ class ForkServer:
             self._process.wait()
 
 
-@functools.lru_cache(maxsize=1)
-def server() -> ForkServer:
-    """The one of this process, which ends with it."""
-    return ForkServer()
+@functools.lru_cache(maxsize=None)
+def server(*modules: str) -> ForkServer:
+    """The one of this process that has imported these as well. It ends with this process."""
+    return ForkServer(*modules)
 
 
 class ForkedProgram(subprocess.Popen[str]):

@@ -8,10 +8,11 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from forking import ForkServer, environment, server
+from forking import environment, server
 from patience import PATIENCE
 
 if TYPE_CHECKING:
+    from forking import ForkServer
     from programs import Processes
 
 
@@ -87,8 +88,7 @@ class Nursery:
     def __init__(self, processes: Processes, *modules: str):
         """`modules` are imported as well before anything is started, "viewer_app.app" for example. They must not begin
         threads. They run in the folder of `processes`."""
-        self._own = ForkServer(*modules) if modules else None
-        self._forker = self._own or server()
+        self._forker = server(*modules)
         self._folder = str(processes.folder)
         self._children: list[Child] = []
 
@@ -111,8 +111,6 @@ class Nursery:
         for child in self._children:
             child.close()
         self._children.clear()
-        if self._own is not None:
-            self._own.close()
 
     def __enter__(self) -> Nursery:
         return self
