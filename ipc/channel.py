@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ipc import limits
-from ipc.runs import SOCKET_PATH_MAX
+from ipc.runs import SOCKET_NAME, SOCKET_PATH_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from ipc.mail import Inbox, Mailroom, Outbox
 
-SOCKET_NAME = "socket"
 _UNKNOWN = 8
 """Connections beside those of all viewers that there may be, of those that have not said who they are."""
 _INTRODUCTION = 2.0
@@ -219,7 +218,7 @@ class Link:
         """Make the connection, if there is none. False: not now."""
         if self._connection is None:
             try:
-                found = _packets()
+                found = packets()
             except OSError:  # no more descriptors
                 return False
             try:
@@ -265,7 +264,7 @@ class Link:
 
 def listening(path: Path, backlog: int) -> socket.socket:
     """A socket for packets in which connections come in. Raises OSError."""
-    made = _packets()
+    made = packets()
     try:
         with short_path(path) as address:
             made.bind(address)
@@ -276,7 +275,8 @@ def listening(path: Path, backlog: int) -> socket.socket:
     return made
 
 
-def _packets() -> socket.socket:
+def packets() -> socket.socket:
+    """A socket for packets that waits for nothing. Raises OSError."""
     return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
 
 

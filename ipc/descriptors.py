@@ -27,7 +27,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ipc import limits
-from ipc.channel import listening, same_user, short_path
+from ipc.channel import listening, packets, same_user, short_path
 from ipc.errors import SharingError
 
 if TYPE_CHECKING:
@@ -197,8 +197,7 @@ class Fetch:
         self._fds: list[int] = []
         self._end = time.monotonic() + _TIMEOUT
         try:
-            self._socket = socket.socket(socket.AF_UNIX,
-                                         socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+            self._socket = packets()
         except OSError as e:
             raise SharingError(f"cannot ask the trainer for its memory ({e.strerror}): raise the limit of open files "
                                "(ulimit -n)") from None

@@ -34,11 +34,12 @@ from ipc.errors import RuntimeFolderError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SOCKET_NAME = "socket"
 SOCKET_PATH_MAX = 107
 """Bytes that a UNIX socket's path may have (sun_path on Linux)."""
 MAX_DESCRIPTION = 64 * 1024
 """Bytes of a description."""
-_SOCKET, _LOCK, _DESCRIPTION = "socket", "lock", "run.json"
+_LOCK, _DESCRIPTION = "lock", "run.json"
 _CONTENTS = re.compile(r"lock|run\.json|socket|descriptors|inbox-[0-9a-f]{16}")
 """All that a run's folder may hold, the last where viewers take what they are told: what lies beside it is not ours."""
 _FOLDER = re.compile(r"\.?[A-Za-z0-9._-]{1,40}-[0-9]{1,10}-[0-9a-f]{4}")
@@ -130,7 +131,7 @@ class OwnedRunFolder(RunFolder):
         """Whether viewers find the run: its folder lies where they look, with its lock and its socket in it."""
         try:
             return (self._holds(self.path)
-                    and stat.S_ISSOCK(os.lstat(self.path / _SOCKET).st_mode)
+                    and stat.S_ISSOCK(os.lstat(self.path / SOCKET_NAME).st_mode)
                     and stat.S_ISREG(os.lstat(self.path / _DESCRIPTION).st_mode))
         except OSError:
             return False
