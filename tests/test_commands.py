@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -146,6 +147,19 @@ def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the next free one" in taken.detail and "--port" in taken.mend
     assert ours.state == "ok" and f"process {os.getpid()}" in ours.detail
     assert doctor.check_port() == doctor.Finding(f"port {port}", "ok", "free")
+
+
+def test_doctor_finds_that_there_is_no_room_for_a_run(runtime_dir: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        found = doctor.check_runtime_folder()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert found.state == "broken"
+    assert str(runtime_dir) in found.detail and "SPLATVIEW_RUNTIME_DIR" in found.mend
+    assert doctor.check_runtime_folder().state == "ok"
+    assert not list(runtime_dir.iterdir())
 
 
 def test_doctor_names_what_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -322,6 +322,8 @@ def check_port() -> Finding:
 
 
 def check_runtime_folder() -> Finding:
+    import tempfile
+
     from ipc.errors import RuntimeFolderError
     from ipc.runs import list_runs, runtime_folder
 
@@ -329,6 +331,12 @@ def check_runtime_folder() -> Finding:
         folder = runtime_folder()
     except RuntimeFolderError as e:
         return Finding("runtime folder", "broken", str(e))
+    try:
+        with tempfile.TemporaryFile(dir=folder) as f:  # a run needs small files there, which a full disk refuses
+            f.write(bytes(4096))
+    except OSError as e:
+        return Finding("runtime folder", "broken", f"{folder}: no run can begin there: {e.strerror}",
+                       "make room there, or set SPLATVIEW_RUNTIME_DIR to another folder")
     n = len(list_runs(folder))
     return Finding("runtime folder", "ok", f"{folder}, {n} run{'s' * (n != 1)}")
 
