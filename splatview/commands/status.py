@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ipc import RemoteRun, RemoteStream
     from ipc.viewers import ViewerInfo
 
-_RATE_WINDOW = 0.6
-"""Seconds over which publishes are counted: the subscriber measures every half second."""
+_RATE_WINDOW = 1.0
+"""Seconds over which publishes are counted: from one of them to another that comes half a second later, or more."""
 _SILENT = "does not answer: its process is stopped, very busy or out of open files"
 
 
