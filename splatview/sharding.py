@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import operator
 import os
@@ -41,7 +42,7 @@ def group_of_this_process() -> str:
     From SPLATVIEW_GROUP where that is set; otherwise from what the launcher told all ranks; otherwise they are those
     that one process started with the same script. Nobody is asked, and nothing is awaited.
     """
-    text = os.environ.get(GROUP) or "\n".join(_told() or _started_by())
+    text = os.environ.get(GROUP) or "\n".join(_told() or _started_by(os.getpid()))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -57,8 +58,10 @@ def _told() -> list[str]:
     return [f"{name}={environ.get(name, '')}" for name in names]
 
 
-def _started_by() -> list[str]:
-    """The parent, with when it began, as process ids are used again; and the script."""
+@functools.lru_cache(maxsize=1)
+def _started_by(_pid: int) -> list[str]:
+    """The parent, with when it began, as process ids are used again; and the script. For this process, as it was when
+    it asked first: its parent may end before it does."""
     parent = os.getppid()
     try:
         began = Path(f"/proc/{parent}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]

@@ -153,6 +153,28 @@ def test_scripts_of_one_parent_are_told_apart(processes: Processes, tmp_path: An
     assert all(len(group) == 16 for group in found)
 
 
+def test_who_started_them_is_known_when_that_has_ended(processes: Processes, tmp_path: Any) -> None:
+    """A scene that changes in size is looked at anew, hours later."""
+    asked, rank = tmp_path / "asked", """
+import os, pathlib, sys, time
+from splatview.sharding import group_of_this_process as g
+parent = os.getppid()
+print(g(), flush=True)
+pathlib.Path(sys.argv[1]).touch()
+while os.getppid() == parent:
+    time.sleep(0.01)
+print(g())
+"""
+    launcher = f"""
+import pathlib, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", {rank!r}, {str(asked)!r}])
+while not pathlib.Path({str(asked)!r}).exists():
+    time.sleep(0.01)
+"""
+    before, after = groups(processes, {}, code=launcher)[0].split()
+    assert before == after
+
+
 def test_a_name_given_by_hand_goes_before_all(processes: Processes) -> None:
     a, b, c = groups(processes, {"SPLATVIEW_GROUP": "mine", "MASTER_PORT": "1"}, {"SPLATVIEW_GROUP": "mine"},
                      {"SPLATVIEW_GROUP": "m\u00efne \udcff"})
