@@ -38,6 +38,8 @@ _URL = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9
                   r"(?:/(?:\?[A-Za-z0-9._~=&%-]*)?)?")
 _MOST = 1000
 """Entries of the runtime folder that are looked at."""
+PERIOD = 5.0
+"""Seconds between two looks whether a viewer's entry is still there."""
 
 
 class ViewerInfo(msgspec.Struct, frozen=True):
@@ -64,12 +66,59 @@ class ViewerInfo(msgspec.Struct, frozen=True):
 class Announcement:
     """One viewer's entry, as long as it is open. `with announce(...):` or `close()`."""
 
-    def __init__(self, path: Path | None, lock_fd: int):
-        self._path = path
-        self._lock_fd = lock_fd
+    def __init__(self, content: bytes):
+        self._content = content
+        self._path: Path | None = None
+        self._lock_fd = -1
+        self._due = 0.0
+        self._told = self._closed = False
+        self.look()
+
+    def look(self) -> None:
+        """Make the entry again where it was taken away, as cleaners of temporary files do, or where it could not be
+        made. Looks every few seconds, however often it is called."""
+        now = time.monotonic()
+        if self._closed or now < self._due:
+            return
+        self._due = now + PERIOD
+        if self._in_place():
+            return
+        self._drop()
+        try:
+            self._make()
+        except (OSError, RuntimeFolderError) as e:
+            if not self._told:
+                _log.warning("splatview.show, status and demo will not find this viewer: %s", e)
+            self._told = True
 
     def close(self) -> None:
         """Take the entry away. Idempotent."""
+        self._closed = True
+        self._drop()
+
+    def _in_place(self) -> bool:
+        try:
+            return self._path is not None and os.path.samestat(os.lstat(self._path), os.fstat(self._lock_fd))
+        except OSError:
+            return False
+
+    def _make(self) -> None:
+        root = runtime_folder()
+        name = f"viewer-{os.getpid()}-{secrets.token_hex(4)}.json"
+        hidden = root / f".{name}"
+        fd = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._path, self._lock_fd = hidden, fd
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # before anyone can see it
+            with open(fd, "wb", closefd=False) as f:
+                f.write(self._content)
+            hidden.rename(root / name)
+        except OSError:
+            self._drop()
+            raise
+        self._path = root / name
+
+    def _drop(self) -> None:
         path, fd, self._path, self._lock_fd = self._path, self._lock_fd, None, -1
         if path is not None:
             with contextlib.suppress(OSError):
@@ -89,27 +138,14 @@ def announce(url: str, *, host: str, port: int, run: str | None = None) -> Annou
 
     host, port: where it listens. run: what `--run` limits it to. Raises ValueError for a url that `ViewerInfo` does
     not allow. A runtime folder that cannot be used is logged: the viewer works, it is only not found by others.
+    Call `look` now and then.
     """
     said = {"pid": os.getpid(), "url": url, "host": host, "port": port, "run": run, "started": time.time()}
     try:
         content = msgspec.json.encode(msgspec.convert(said, ViewerInfo))
     except msgspec.ValidationError as e:
         raise ValueError(f"announce: {e}") from None
-    hidden, fd = None, -1
-    try:
-        root = runtime_folder()
-        name = f"viewer-{os.getpid()}-{secrets.token_hex(4)}.json"
-        hidden = root / f".{name}"
-        fd = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # before anyone can see it
-        with open(fd, "wb", closefd=False) as f:
-            f.write(content)
-        hidden.rename(root / name)
-    except (OSError, RuntimeFolderError) as e:
-        _log.warning("splatview.show, status and demo will not find this viewer: %s", e)
-        Announcement(hidden if fd >= 0 else None, fd).close()
-        return Announcement(None, -1)
-    return Announcement(root / name, fd)
+    return Announcement(content)
 
 
 def viewers() -> list[ViewerInfo]:

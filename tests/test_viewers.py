@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import stat
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from open_files import open_files
 
+import ipc.viewers
 from ipc import RuntimeFolderError
 from ipc.runs import create_run, list_runs, remove_stale, runtime_folder
 from ipc.viewers import announce, viewers
@@ -44,6 +47,32 @@ def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
     assert viewers() == []
     assert list(runtime_dir.iterdir()) == []
     announcement.close()
+
+
+def test_what_was_taken_away_is_made_again(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch,
+                                           caplog: pytest.LogCaptureFixture) -> None:
+    with announce(URL, host="127.0.0.1", port=7007) as announcement:
+        before = {fd for fd, *_ in open_files()}
+        shutil.rmtree(runtime_dir)
+        announcement.look()
+        assert not runtime_dir.exists(), "it looks every few seconds"
+        monkeypatch.setattr(ipc.viewers, "PERIOD", 0.0)
+        announcement._due = 0.0
+        announcement.look()
+        assert [v.pid for v in viewers()] == [os.getpid()]
+        shutil.rmtree(runtime_dir)
+        runtime_dir.write_text("no folder")
+        for _ in range(3):
+            announcement.look()
+        assert len(caplog.records) == 1, "said once"
+        runtime_dir.unlink()
+        for _ in range(3):
+            announcement.look()
+        assert [v.pid for v in viewers()] == [os.getpid()]
+        assert len(list(runtime_dir.iterdir())) == 1
+        assert {fd for fd, *_ in open_files()} <= before
+    announcement.look()
+    assert viewers() == []
 
 
 def test_the_newest_comes_first() -> None:

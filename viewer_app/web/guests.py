@@ -48,8 +48,8 @@ class Browsers:
             token = None if host is None else token or token_urlsafe(16)
             self.server = WebServer(host or "127.0.0.1", port, token=token, wake=wake)
             opened.callback(self.server.close)
-            opened.enter_context(announce(local_url(self.server), host=self.server.host, port=self.server.port,
-                                          run=run))
+            self._entry = opened.enter_context(announce(local_url(self.server), host=self.server.host,
+                                                        port=self.server.port, run=run))
             self._opened = opened.pop_all()
 
     def say(self, environ: dict[str, str]) -> None:
@@ -58,6 +58,8 @@ class Browsers:
             print(line, file=sys.stderr, flush=True)
 
     def arrivals(self, work: GpuWork) -> list[Guest]:
+        """Those that have come since the last time. Call it at each turn."""
+        self._entry.look()
         guests = []
         for connection in self.server.arrivals():
             if self._encoder is None:  # on a GPU it takes some hundred MB, which nobody pays for who serves nobody
