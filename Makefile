@@ -11,7 +11,7 @@ test:
 
 faults:  # what may happen beside a training, alone and with all figures: kills, floods, full disks, hostile input
 	@bash .ci/setup test
-	@.venv/bin/python -m pytest -n 2 --dist loadfile tests/faults
+	@.venv/bin/python -m pytest -n 2 --dist loadfile tests/faults tests/cuda/test_fault_*.py  # the latter on a GPU
 
 check:  # what a change is held to beside the tests
 	@bash .ci/setup dev
