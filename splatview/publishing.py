@@ -95,6 +95,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     """
     if name is None:
         name = kind or _default_names.get(type(value)) or _default_name(value)
+        if name is None:
+            return
     entry = _entries.get(name)
     if entry is not None:
         tally = entry.tally
@@ -122,8 +124,11 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
             if entry.foreign is not None:
                 _published(entry.foreign, tensors)
             return
-    if not _off or time.monotonic() >= _again_at:
-        _publish_new(value, name, wishes, meta)
+    if not _rests():
+        try:
+            _publish_new(value, name, wishes, meta)
+        except OSError as e:  # modules are loaded there, which takes open files
+            _later(e)
 
 
 def close() -> None:
@@ -150,7 +155,7 @@ def disabled() -> bool:
 
 def running() -> Publisher | None:
     """This process's run, begun if need be. None where the surroundings allow none, or SPLATVIEW_DISABLE is set."""
-    if (_off and time.monotonic() < _again_at) or disabled():
+    if _rests() or disabled():
         return None
     with _lock:
         return _publisher or _start()
@@ -252,10 +257,15 @@ def _published(foreign: Foreign, tensors: tuple[torch.Tensor, ...], again: bool 
         fault(e)
 
 
-def _default_name(value: Any) -> str:
-    """"image" for arrays, "gaussians" for everything else; remembered by type."""
-    from splatview.adapt.arrays import is_array
-
+def _default_name(value: Any) -> str | None:
+    """"image" for arrays, "gaussians" for everything else; remembered by type. None: it cannot be told now."""
+    if _rests():
+        return None
+    try:
+        from splatview.adapt.arrays import is_array
+    except OSError as e:
+        _later(e)
+        return None
     if len(_default_names) >= _MANY_TYPES:
         _default_names.clear()
     name = _default_names[type(value)] = "image" if is_array(value) else "gaussians"
@@ -264,16 +274,28 @@ def _default_name(value: Any) -> str:
 
 def _start() -> Publisher | None:
     """Make this process's run; None when the surroundings do not allow one."""
-    global _publisher, _off, _again_at
-    from ipc import IpcError, Publisher
-
+    global _publisher, _off
     try:
+        from ipc import Publisher
+
         _publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
         _off = False
     except (IpcError, OSError) as e:
-        _off, _again_at = True, time.monotonic() + RETRY  # not at every step; close() allows a try at once
-        fault(e)
+        _later(e)
     return _publisher
+
+
+def _later(error: BaseException) -> None:
+    """Something is short that a value needs which is published first: not at every step is it tried again."""
+    global _off, _again_at
+    if _publisher is None:
+        _off, _again_at = True, time.monotonic() + RETRY  # close() allows a try at once
+    fault(error)
+
+
+def _rests() -> bool:
+    """Whether the surroundings have allowed no run, a short time ago."""
+    return _off and time.monotonic() < _again_at
 
 
 def fault(error: BaseException) -> None:
