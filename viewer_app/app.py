@@ -19,7 +19,7 @@ from viewer_app.governor import Governor
 from viewer_app.gpu_work import GpuWork
 from viewer_app.pictures import save_png
 from viewer_app.recorder.recorder import Recorder
-from viewer_app.recovering.health import Health
+from viewer_app.recovering.health import Health, cuda_is_lost
 from viewer_app.seat import Seat
 from viewer_app.sources import make_subscriber
 
@@ -157,6 +157,10 @@ class App:
                 raise self._is_lost(words_of(e)) from e
             except GpuLostError as e:
                 raise self._is_lost(str(e)) from e
+            except Exception as e:  # any call may be the first to meet it
+                if why := cuda_is_lost():
+                    raise self._is_lost(why) from e
+                raise
             finally:
                 self.close()
 

@@ -217,9 +217,12 @@ def current_stream(index: int) -> int:
 
 
 def is_capturing() -> bool:
-    """Whether torch's current stream is being captured into a CUDA graph."""
+    """Whether torch's current stream is being captured into a CUDA graph. False where CUDA is lost for this process."""
     torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_initialized() and torch._C._cuda_isCurrentStreamCapturing()
+    try:
+        return torch is not None and torch.cuda.is_initialized() and torch._C._cuda_isCurrentStreamCapturing()
+    except RuntimeError:
+        return False
 
 
 _streams: dict[int, Any] = {}

@@ -19,7 +19,8 @@ from renderer_cases import Chance, draw, looking_at_origin, psnr, random_scene
 from web_clients import Page
 
 from ipc import Subscriber
-from viewer_app.errors import GraphicsError, RendererError
+from viewer_app.catalogue import Catalogue
+from viewer_app.errors import GpuLostError, GraphicsError, RendererError
 from viewer_app.files.write_ply import write_ply
 from viewer_app.recovering.restart import MOST, VARIABLE, WITHIN, Restart, Resumed
 from viewer_app.renderers import gl_compositor
@@ -260,6 +261,29 @@ def test_a_lost_gpu_is_left_behind_and_pages_come_back(processes: Processes, tra
     settled(base, wait_until, trainer.pid, descriptors=2, threads=2)
     trainer.kill()
     assert trainer.stderr.read() == "", "it was told nothing, and has nothing to tell"
+
+
+def test_whoever_meets_it_first_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA tells of it at any call, of whichever thread of control comes first."""
+    from viewer_app import app
+    from viewer_app.screens.offscreen import OffscreenScreen
+
+    told: list[str] = []
+
+    def fails(self: app.App) -> bool:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    def closing(self: app.App) -> None:
+        raise RuntimeError("what is lost cannot be given back")
+
+    monkeypatch.setattr(app.App, "turn", fails)
+    with pytest.raises(RuntimeError, match="device-side"):  # CUDA works: it is something else
+        app.App(OffscreenScreen(80, 60)).serve()
+    monkeypatch.setattr(app, "cuda_is_lost", lambda: "CUDA is over")
+    monkeypatch.setattr(Catalogue, "close", closing)
+    with pytest.raises(GpuLostError, match="CUDA is over"):
+        app.App(OffscreenScreen(80, 60), app.AppOptions(lost=told.append)).serve()
+    assert told == ["CUDA is over"]
 
 
 # -- the display goes away -------------------------------------------------------------------------------------------
