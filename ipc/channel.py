@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ipc import limits
+from ipc.errors import SharingError
 from ipc.runs import SOCKET_NAME, SOCKET_PATH_MAX
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ class Listener:
         """Raises OSError when the socket cannot be made."""
         self._socket = listening(folder / SOCKET_NAME, _BACKLOG)
         self._connections: dict[int, Connection] = {}
+        self._lacking = False
+        """Whether there was no room for another open file of late."""
 
     def move(self, folder: Path) -> None:
         """Have connections come in in another folder; those that are there stay. Raises OSError."""
@@ -135,13 +138,18 @@ class Listener:
 
     def accept(self) -> list[int]:
         """Take in a few new connections; their descriptors. Who has not said who it is makes room for who comes after
-        it: what has come is to be read before. Never raises."""
+        it: what has come is to be read before. Raises SharingError, once, where there is no room for another."""
         taken: list[int] = []
         while self._room_for_another():
             try:
                 found, _ = self._socket.accept()
-            except OSError:  # none, or no more descriptors: those that wait are taken in later
+            except OSError as e:  # none, or no more descriptors: those that wait are taken in later
+                lacking, self._lacking = self._lacking, e.errno in (errno.EMFILE, errno.ENFILE)
+                if self._lacking and not lacking:
+                    raise SharingError("no open file is left to answer a viewer with: raise the limit (ulimit -n), or "
+                                       "have the training open fewer") from None
                 break
+            self._lacking = False
             found.setblocking(False)
             if not same_user(found):
                 found.close()

@@ -329,6 +329,8 @@ while True:
         wait_until(lambda: (subscriber.poll(), subscriber.runs)[-1])
         assert float(line(process)) < 1.0, "the helper thread does not try all the time"
         assert sees(subscriber, wait_until) > 0
+    process.kill()
+    assert process.communicate()[1].count("no open file is left to answer a viewer with: raise the limit") == 1
 
 
 def can_mount() -> bool:
