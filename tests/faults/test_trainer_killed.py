@@ -270,14 +270,26 @@ def test_a_snapshot_half_written_goes_with_its_writer(
     next_run.kill()
 
 
-def test_the_viewer_says_so(nursery: Nursery, wait_until: Callable[..., Any], tmp_path: Path) -> None:
-    """As people see it: the last picture, and words over it."""
+def test_the_viewer_says_so(nursery: Nursery, wait_until: Callable[..., Any], tmp_path: Path,
+                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """As people see it: the last picture, and words over it; a browser's page has the same words around it."""
     from viewer_app.app import App, AppOptions
+    from viewer_app.interface import overlay
     from viewer_app.pictures import save_png
     from viewer_app.screens.offscreen import OffscreenScreen
     from viewer_app.state import ENDED
 
     app = App(OffscreenScreen(900, 520), AppOptions(max_fps=500))
+    written: list[str] = []
+    around: list[str] = []
+    draw_tag = overlay._tag
+
+    def tag(scale: float, picture: Any, lines: Any) -> None:
+        written.extend(text for text, _ in lines)
+        draw_tag(scale, picture, lines)
+
+    monkeypatch.setattr(overlay, "_tag", tag)
+    monkeypatch.setattr(app.screen, "caption", lambda caption: around.append(caption.trouble))
     try:
         child = nursery.start(TRAINER, "", 0)
 
@@ -287,6 +299,7 @@ def test_the_viewer_says_so(nursery: Nursery, wait_until: Callable[..., Any], tm
             return slot is not None and slot.view is not None and not slot.view.empty
 
         wait_until(shown, what="a picture")
+        assert ENDED not in written + around
         child.kill()
         died = time.monotonic()
 
@@ -296,6 +309,7 @@ def test_the_viewer_says_so(nursery: Nursery, wait_until: Callable[..., Any], tm
 
         wait_until(said, what="the run has ended")
         took = time.monotonic() - died
+        wait_until(lambda: (app.turn(), ENDED in written and ENDED in around)[-1], what="the words are drawn")
         for _ in range(20):
             app.turn()
         pixels = app.screen.pixels()[..., :3]
@@ -308,6 +322,10 @@ def test_the_viewer_says_so(nursery: Nursery, wait_until: Callable[..., Any], tm
         rect = app.seat.layout()
         middle = pixels[rect.y + rect.height // 2, rect.x + rect.width // 2].tolist()
         assert middle[0] == middle[1] == middle[2] > 0
+        assert set(written) == {ENDED}
+        assert around[-1] == ENDED
+        top = pixels[rect.y + 8:rect.y + 40, rect.x + rect.width // 2 - 60:rect.x + rect.width // 2 + 60].astype(int)
+        assert top.max() - top.min() > 100, "letters over the picture's one grey"
     finally:
         app.close()
 
