@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from ipc import limits
 from ipc.errors import SharingError
-from ipc.segments import Segment, close_map
+from ipc.segments import Segment, close_map, map_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,8 +187,6 @@ def _map(ref: SegmentRef, source: Source, needed: int, prot: int) -> mmap.mmap:
         raise SharingError(f"a segment of {ref.size} bytes was announced; {needed} are needed")
     fd = source.segment(ref)
     try:
-        return mmap.mmap(fd, needed, prot=prot)
-    except (OSError, ValueError) as e:  # it may not be written to, for example
-        raise SharingError(f"cannot map {needed} bytes of {ref.token}: {e}") from None
+        return map_segment(fd, needed, prot)
     finally:
         os.close(fd)

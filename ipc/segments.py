@@ -8,6 +8,7 @@ lets a peer grow the file: neither is used.)
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -113,6 +114,17 @@ def check_segment(fd: int, ref: SegmentRef) -> None:
 def _check_name(path: str, ref: SegmentRef) -> None:
     if os.readlink(path).partition(" ")[0] != _PREFIX + ref.token:
         raise UnreachableError(f"{path} is not the segment that was announced")
+
+
+def map_segment(fd: int, size: int, prot: int) -> mmap.mmap:
+    """Map the first `size` bytes of a segment that another process made; `fd` stays the caller's (a mapping keeps a
+    descriptor of its own). Raises SharingError."""
+    try:
+        return mmap.mmap(fd, size, prot=prot)
+    except (OSError, ValueError) as e:  # it may not be written to, for example
+        lacking = isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE)
+        what_to_do = ". Raise the viewer's limit of open files (ulimit -n), or show fewer streams" if lacking else ""
+        raise SharingError(f"cannot map {size} bytes: {e}{what_to_do}") from None
 
 
 def close_map(mapping: mmap.mmap) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import struct
 from typing import TYPE_CHECKING, Any
@@ -12,15 +14,42 @@ import torch
 
 from ipc.errors import SharingError
 from ipc.messages import SegmentRef
-from ipc.segments import PAGE
+from ipc.segments import PAGE, map_segment
 from ipc.source import OwnSource
 from ipc.ways.layout import data_bytes
 from ipc.ways.ring import RingReader, RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from programs import Processes
 
 META = {"layout": "HW"}
+
+
+FULL = """
+import os, resource, sys
+from ipc.board import Board, BoardReader
+from ipc.errors import SharingError
+from ipc.source import OwnSource
+from ipc.ways.ring import RingReader, RingWriter
+board, writer = Board(), RingWriter(4096)
+readers = {"board": lambda: BoardReader(board.segment.ref, board.lease_segment.ref, OwnSource(), 0),
+           "ring": lambda: RingReader(writer.segment.ref, OwnSource(), lambda *_: None)}
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+used = sorted(map(int, os.listdir("/proc/self/fd")))
+for what, make in readers.items():
+    free = next(fd for fd in range(1000) if fd not in used[:-1])  # the last was the listing's own
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))  # the segment can be opened, and not be mapped
+    try:
+        make()
+    except SharingError as e:
+        print(what, e)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    make().close()
+"""
+"""A process that has one open file left when it reads what is shared."""
 
 
 @pytest.fixture
@@ -298,3 +327,20 @@ def test_a_frame_keeps_its_memory_when_both_sides_close() -> None:
     assert not frame.intact(), "nobody looks any more"
     assert (pixels == 7).all()
     frame.close()
+
+
+def test_who_has_too_many_open_files_is_told_what_to_do(processes: Processes) -> None:
+    said, errors = processes.code(FULL).communicate()
+    lines = said.splitlines()
+    assert [line.split()[0] for line in lines] == ["board", "ring"], errors
+    for line in lines:
+        assert "cannot map" in line
+        assert os.strerror(errno.EMFILE) in line
+        assert "Raise the viewer's limit of open files (ulimit -n)" in line
+
+
+def test_what_cannot_be_mapped_for_another_reason_says_nothing_of_open_files(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"x")
+    with open(tmp_path / "short", "rb") as f, pytest.raises(SharingError, match="cannot map 65536 bytes") as refused:
+        map_segment(f.fileno(), PAGE, mmap.PROT_READ)
+    assert "open files" not in str(refused.value)

@@ -16,7 +16,7 @@ from ipc import kinds, limits
 from ipc.errors import SharingError
 from ipc.frames import Frame
 from ipc.messages import DecodeError, FrameHeader, TensorHeader, decode_frame_header
-from ipc.segments import PAGE, close_map
+from ipc.segments import PAGE, close_map, map_segment
 from ipc.ways.layout import (
     ALIGN,
     CAPACITY,
@@ -75,9 +75,7 @@ class SlotReader:
             raise SharingError(f"a ring of {ref.size} bytes was announced; it starts with {PAGE} of control")
         fd = source.segment(ref)
         try:
-            self._map = mmap.mmap(fd, ref.size, prot=mmap.PROT_READ)
-        except (OSError, ValueError) as e:
-            raise SharingError(f"cannot map {ref.size} bytes: {e}") from None
+            self._map = map_segment(fd, ref.size, mmap.PROT_READ)
         finally:
             os.close(fd)
         self._held: list[Lease | None] = [None]
