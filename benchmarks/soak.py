@@ -4,7 +4,8 @@ A trainer publishes an image, a scene whose size changes, scalars and boxes, as 
 all the time, and every `--churn` seconds another is started, to be killed at some moment of its life. Memory,
 descriptors and threads of the trainer and of the viewer, the time of a call and the time from a publish to its being
 read are noted once a second. The first fifth does not count. Through the rest goes a straight line (least squares):
-what rises by more than chance and by more than a little is called a leak, and the program ends with 1.
+what rises by more than chance and by more than a little is called a leak, and the program ends with 1; what rises by
+more than chance, but by no more than a little, is said to be too short to tell.
 """
 
 from __future__ import annotations
@@ -58,7 +59,19 @@ class Line:
 
     def leaks(self, little: float) -> bool:
         """Whether it rises by more than chance and by more than `little` in all."""
-        return self.rise > little and self.slope > SURE * self.error
+        return self.rise > little and self.surely_rises
+
+    @property
+    def surely_rises(self) -> bool:
+        """Whether it rises by more than chance, be it by ever so little."""
+        return self.slope > SURE * self.error
+
+    def verdict(self, little: float) -> str:
+        """In words. What surely rises, but by no more than `little` so far, may be a leak that a longer run would show,
+        or a start that takes its time: nothing can be said. Where any rise is little, none is asked about."""
+        if self.leaks(little):
+            return "LEAK"
+        return "too short to tell" if self.surely_rises and math.isfinite(little) else "steady"
 
 
 def taken_up(pid: int) -> dict[str, float]:
@@ -81,11 +94,11 @@ def rows(series: dict[str, list[tuple[float, float]]]) -> tuple[list[dict[str, s
             found.append({"what": name, "verdict": f"not measured: {e}"})
             leaking = True
             continue
-        leaks = line.leaks(LITTLE[name.partition(": ")[2]])
-        leaking |= leaks
+        little = LITTLE[name.partition(": ")[2]]
+        leaking |= line.leaks(little)
         found.append({"what": name, "first": f"{values[0]:.2f}", "last": f"{values[-1]:.2f}",
                       "middle": f"{statistics.median(values):.2f}", "slope per hour": f"{line.slope * 3600:+.3f}",
-                      "standard error": f"{line.error * 3600:.3f}", "verdict": "LEAK" if leaks else "steady"})
+                      "standard error": f"{line.error * 3600:.3f}", "verdict": line.verdict(little)})
     return found, leaking
 
 

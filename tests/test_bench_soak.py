@@ -21,19 +21,28 @@ def series(slope: float, noise: float, count: int = 200) -> list[tuple[float, fl
     return [(float(t), 150.0 + slope * t + chance.gauss(0.0, noise)) for t in range(count)]
 
 
-@pytest.mark.parametrize(("what", "slope", "noise", "leaks"), [
-    ("MB", 0.1, 1.0, True),
-    ("MB", 0.001, 0.0, False),  # a fifth of a megabyte in all
-    ("MB", 0.0, 5.0, False),
-    ("MB", -1.0, 1.0, False),
-    ("descriptors", 0.1, 0.5, True),
-    ("descriptors", 0.0, 2.0, False),
-    ("call us", 10.0, 0.0, False),  # of times nothing is said
+@pytest.mark.parametrize(("what", "slope", "noise", "verdict"), [
+    ("MB", 0.1, 1.0, "LEAK"),
+    ("MB", 0.001, 0.0, "too short to tell"),  # a fifth of a megabyte in all, in a straight line
+    ("MB", 0.02, 0.3, "too short to tell"),
+    ("MB", 0.0, 0.0, "steady"),
+    ("MB", 0.0, 5.0, "steady"),
+    ("MB", -1.0, 1.0, "steady"),
+    ("descriptors", 0.1, 0.5, "LEAK"),
+    ("descriptors", 0.03, 0.5, "too short to tell"),
+    ("descriptors", 0.0, 2.0, "steady"),
+    ("call us", 10.0, 0.0, "steady"),  # of times nothing is said
 ])
-def test_what_rises_is_told_from_chance(what: str, slope: float, noise: float, leaks: bool) -> None:
+def test_what_rises_is_told_from_chance(what: str, slope: float, noise: float, verdict: str) -> None:
     found, leaking = soak.rows({f"trainer: {what}": series(slope, noise)})
-    assert leaking is leaks
-    assert found[0]["verdict"] == ("LEAK" if leaks else "steady")
+    assert found[0]["verdict"] == verdict
+    assert leaking is (verdict == "LEAK")
+
+
+def test_a_longer_run_tells() -> None:
+    """What was too short to tell is called a leak once it has risen by more than a little."""
+    verdicts = [soak.rows({"viewer: MB": series(0.02, 0.3, count)})[0][0]["verdict"] for count in (200, 800)]
+    assert verdicts == ["too short to tell", "LEAK"]
 
 
 def test_what_was_not_measured_is_no_success() -> None:
