@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from publishers import BOTH, IMAGE
+from scene_files import ply_columns, truth, write_ply
 
 from viewer_app.__main__ import main
 from viewer_app.errors import ViewerError
@@ -106,6 +107,27 @@ def test_a_scene_is_seen_whole_over_black(data_dir: Path, tmp_path: Path) -> Non
     assert pixels[-5:].max() < 40
     rows = np.flatnonzero(pixels.max(axis=(1, 2)) > 60)
     assert rows[-1] - rows[0] > 240 * 0.7
+
+
+@pytest.mark.parametrize(("spoilt", "words"), [
+    ({}, ""),
+    ({"x": 3}, "3 of 40 left out: 3 not finite"),
+    ({"x": 2, "scale_1": 5}, "5 of 40 left out: 2 not finite, 3 too large"),
+    ({"x": 40}, "40 of 40 left out: 40 not finite"),
+])
+@pytest.mark.parametrize("background", ["0,0,0", "transparent"])
+def test_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], spoilt: dict[str, int],
+                                  words: str, background: str) -> None:
+    """So that nobody wonders about a picture with less in it than the file has, or with nothing."""
+    columns = {name: values.copy() for name, values in ply_columns(truth(40)).items()}
+    for name, count in spoilt.items():
+        columns[name][:count] = np.nan if name == "x" else 100.0
+    scene = write_ply(tmp_path / "scene.ply", columns)
+    assert shot(tmp_path / "out.png", scene, "--size", "160x120", "--background", background) == 0
+    out, err = capsys.readouterr()
+    assert err.splitlines() == ([f"splatview: shot: Gaussians: {words}"] if words else [])
+    assert "160 x 120" in out
+    assert bool(read(tmp_path / "out.png").any()) is not words.startswith("40 ")
 
 
 @pytest.mark.parametrize(("args", "message"), [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -149,6 +150,8 @@ def _draw(screen: OffscreenScreen, kind: str, value: Value, options: ShotOptions
         if not still.whole():
             return None
         save_png(pixels, options.out)
+        if still.lacks:  # a picture with less in it than people think, or nothing, is not left to be wondered at
+            print(f"splatview: shot: Gaussians: {still.lacks}", file=sys.stderr)
         return size
     finally:
         still.close()

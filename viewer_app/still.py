@@ -138,6 +138,15 @@ class Still:
         """What draws it; None of plots, and before `prepare`."""
         return self._view
 
+    @property
+    def lacks(self) -> str:
+        """Of what was drawn: which Gaussians are not in the picture, and why, in words; "" where all are."""
+        if not isinstance(self._view, GaussianView) or self._view.content.facts is None:
+            return ""
+        renderer = self._view.content.renderer
+        words = renderer.left_out.words(self._view.content.facts.count), renderer.thinned
+        return "; ".join(w for w in words if w)
+
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
         """The same as a tensor, (H, W, 3) uint8, top row first, for what torch's current stream does next. None where
         CUDA does not draw: then it is for `draw`."""
