@@ -26,6 +26,13 @@ def info(index: int = 0, **changes: Any) -> StreamInfo:
     return messages.StreamInfo(**said | changes)
 
 
+def pickles(canary: Path) -> list[bytes]:
+    """What makes a file of this name when it is unpickled, in an old protocol and in a new one."""
+    run = f"touch {canary}".encode()
+    return [b"cposix\nsystem\n(S'" + run + b"'\ntR.",
+            b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c" + bytes([len(run)]) + run + b"\x85R."]
+
+
 class Impostor:
     """Speaks when `tell` is called; never answers by itself."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from fuzz.messages import to_trainer
-from impostor import Liar
+from impostor import Liar, pickles
 from meters import Footprint, footprint, settled
 from nursery import Child, Nursery
 
@@ -181,15 +181,13 @@ def test_anything_in_any_field(trainer: Trainer, honest: Honest, wait_until: Cal
 
 def test_nothing_is_executed(trainer: Trainer, honest: Honest, tmp_path: Path, wait_until: Callable[..., Any]) -> None:
     canary = tmp_path / "canary"
-    run = f"touch {canary}".encode()
-    pickles = [b"cposix\nsystem\n(S'" + run + b"'\ntR.",
-               b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c" + bytes([len(run)]) + run + b"\x85R."]
-    wrapped = [{"type": "Hello", "protocol": limits.PROTOCOL, "pid": 1, "client": p} for p in pickles]
+    forms = pickles(canary)
+    wrapped = [{"type": "Hello", "protocol": limits.PROTOCOL, "pid": 1, "client": p} for p in forms]
     link = trainer.liar()
-    for packet in [*pickles, *map(messages.encode, wrapped),
-                   *(messages.encode(msgspec.msgpack.Ext(code, p)) for p in pickles for code in (-1, 1, 80))]:
+    for packet in [*forms, *map(messages.encode, wrapped),
+                   *(messages.encode(msgspec.msgpack.Ext(code, p)) for p in forms for code in (-1, 1, 80))]:
         push(link, packet, honest)
-    for packet in pickles:
+    for packet in forms:
         asking = Liar(trainer.folder.path, "descriptors")
         assert asking.send(packet)
         assert wait_until(asking.receive) == b"\x00" * 4, "nothing is offered under such a token"

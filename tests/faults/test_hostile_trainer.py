@@ -5,27 +5,32 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pickle
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 import torch
 from fuzz.messages import to_viewer
-from impostor import Impostor, info
+from impostor import Impostor, info, pickles
 from meters import MB, footprint, settled
 from open_files import open_files
 
 import splatview
 from ipc import Subscriber, limits, messages
+from ipc.mail import Mailroom
 from ipc.runs import list_runs
 from ipc.segments import Segment
+from ipc.ways.layout import FIRST_SLOT, HEADER, WORDS_PER_SLOT
+from ipc.ways.ring import RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from ipc import RemoteRun
+    from ipc.ways.ring import RingReader
 
 ODD: list[Any] = [2**63, 2**64 - 1, -(2**63), -1, 2**31, 1.5, float("nan"), None, True, "", "x" * 5000, "\x00", b"\x80",
                   [], [[[[]]]], {}, {"a": {}}, "ring"]
@@ -102,6 +107,87 @@ def test_anything_in_any_field(impostor: Impostor, viewer: Subscriber, wait_unti
     wait_until(lambda: (viewer.poll(), liar(viewer).dropped >= wrong)[-1])
     assert sees_the_honest(viewer)
     assert not footprint().over(before, descriptors=8)
+
+
+def test_the_canary_sings(tmp_path: Path) -> None:
+    """What the test below sends makes the file when it is unpickled."""
+    for number, form in enumerate(pickles(tmp_path / "canary")):
+        assert pickle.loads(form) == 0, number
+        (tmp_path / "canary").unlink()
+
+
+def test_nothing_of_a_run_is_executed(impostor: Impostor, viewer: Subscriber, tmp_path: Path, runtime_dir: Path,
+                                      wait_until: Callable[..., Any]) -> None:
+    """Pickles as messages, by either way, and within them; as frames' headers, and within their metadata; as run.json
+    and within it."""
+    canary = tmp_path / "canary"
+    forms = pickles(canary)
+    values = [v for p in forms for v in (p, p.decode("latin-1"), *(msgspec.msgpack.Ext(c, p) for c in (-1, 1, 80)))]
+    said = [msgspec.to_builtins(m) for m in to_viewer()]
+    packets = [*forms, *map(messages.encode, values), *(messages.encode({**m, name: v}) for m in said for name in m
+                                                       for v in values)]
+    through(impostor, viewer, packets)
+    wait_until(lambda: (viewer.poll(), liar(viewer).dropped >= 0.9 * len(packets))[-1], what="they are read")
+    *_, hello = (h for h in impostor.heard if isinstance(h, messages.Hello))
+    room = Mailroom()
+    box = room.outbox(impostor.folder.path / hello.inbox)
+    assert hello.inbox
+    assert box is not None
+    before = liar(viewer).dropped
+    for packet in forms:
+        wait_until(lambda p=packet: box.send(p))
+    wait_until(lambda: (viewer.poll(), liar(viewer).dropped >= before + len(forms))[-1], what="so are these")
+    box.close()
+
+    read, garbled = read_forged(impostor, viewer, forms, values, wait_until)
+    assert read >= len(forms), "within metadata they are text like any other"
+    assert garbled >= len(values), "elsewhere they make no sense"
+
+    description = msgspec.to_builtins(impostor.folder.description)
+    texts = [*forms, *(msgspec.json.encode({**description, name: p.decode("latin-1")}) for p in forms
+                       for name in description)]
+    with Subscriber() as late:
+        for text in texts:
+            (impostor.folder.path / "run.json").write_bytes(text)
+            late._next_scan = 0.0
+            list_runs(runtime_dir)
+            late.poll()
+    assert sees_the_honest(viewer)
+    assert not canary.exists()
+
+
+def read_forged(impostor: Impostor, viewer: Subscriber, forms: list[bytes], values: list[Any],
+                wait_until: Callable[..., Any]) -> tuple[int, int]:
+    """Have the viewer read frames whose headers are pickles, or have these values in them: how many it took, and how
+    many it found to make no sense."""
+    writer = RingWriter(1 << 20)
+    image = messages.TensorHeader("image", "uint8", (4, 6, 3), 0)
+    headers = [*forms, *map(messages.encode, values)]
+    headers += [messages.encode(["image", [image], meta]) for v in values for meta in (v, {"layout": v},
+                {"layout": "HWC", "note": v}, {"layout": "HWC", "a": {"b": v}})]
+    headers += [messages.encode([v, [image], {}]) for v in values]
+    through(impostor, viewer, [impostor.welcome(), messages.Manifest((info(0),), ())])
+    (stream,) = liar(viewer).streams.values()
+    stream.open()
+    wait_until(lambda: (viewer.poll(), impostor.hear(), any(isinstance(h, messages.Open) for h in impostor.heard))[-1])
+    through(impostor, viewer, [messages.Offer(0, "ring", messages.RingRef(writer.segment.ref))])
+    wait_until(lambda: (viewer.poll(), stream.opened)[-1], what="the ring is open")
+    read = 0
+    for version, header in enumerate(headers, 1):
+        assert writer.write("image", {"image": torch.zeros(4, 6, 3, dtype=torch.uint8)}, {"layout": "HWC"}, version)
+        at = writer._last
+        start = writer.header_offset(at)
+        writer._bytes[start:start + len(header)] = header
+        writer._words[FIRST_SLOT + at * WORDS_PER_SLOT + HEADER] = len(header)
+        impostor.board.words[impostor.board.version_word(0)] = version
+        viewer.poll()
+        if (frame := stream.read(version - 1)) is not None:
+            with frame:
+                assert frame.version == version
+                assert repr(frame.meta)
+                read += 1
+    writer.close()
+    return read, cast("RingReader", stream._reader).garbled
 
 
 def test_a_flood_of_offers_for_what_was_not_opened(impostor: Impostor, viewer: Subscriber) -> None:
