@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from ipc.errors import RuntimeFolderError
+from ipc.private import make_private
 from ipc.runs import held
 
 KEPT = 8
@@ -33,7 +34,7 @@ def make_folder() -> Path:
     """The folder, made if need be, for nobody but its owner (0700). Raises RuntimeFolderError."""
     path = folder()
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path)
         if not _own(path):
             raise RuntimeFolderError(f"{path}: not a folder that belongs to you; set XDG_CACHE_HOME to another one")
         path.chmod(0o700)

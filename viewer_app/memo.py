@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ipc.private import make_private
 from viewer_app.regular import open_regular
 
 log = logging.getLogger("splatview")
@@ -77,7 +78,7 @@ class Memo:
             self._trouble(ValueError("more than fits"))
             return
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self._file.parent)
             handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".viewer-")
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as f:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +13,15 @@ import torch
 
 import splatview
 from ipc import taken
+from ipc.viewers import announce
 from splatview import publishing
+from viewer_app.memo import Memo, memo_file
+from viewer_app.memory.loading.cache import draft
+from viewer_app.memory.loading.cache import folder as columns_folder
 from viewer_app.recorder.files import StreamFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from programs import Processes
@@ -25,7 +30,7 @@ NOBODY = 65534
 
 TRY = """
 import array, json, os, socket, sys
-folder, pid, fds, files = json.loads(sys.argv[1])
+folder, pid, fds, files, folders = json.loads(sys.argv[1])
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
@@ -55,6 +60,9 @@ for file in files:
     attempt("read " + file, lambda: open(file).read())
     attempt("write " + file, lambda: open(file, "a"))
     attempt("list beside " + file, lambda: os.listdir(os.path.dirname(file)))
+for one in folders:
+    attempt("list " + one, lambda: os.listdir(one))
+    attempt("write into " + one, lambda: os.close(os.open(os.path.join(one, "x"), os.O_CREAT | os.O_WRONLY)))
 print(json.dumps(got))
 """
 
@@ -77,7 +85,48 @@ def published(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     return publisher.folder.path
 
 
-def test_the_folders_are_the_owners_alone(published: Path, runtime_dir: Path, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Kept:
+    """What a viewer keeps and says of itself beside that."""
+
+    memo: Path
+    told: Path
+    """Its announcement."""
+    columns: Path
+    snapshot: Path
+    folders: list[Path]
+
+
+@pytest.fixture
+def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kept]:
+    """Its memo, its announcement with the token of its page, and its caches, made where new files are everybody's."""
+    cache, state = tmp_path / "home" / "cache", tmp_path / "home" / "state"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    before = os.umask(0)
+    try:
+        for theirs in (tmp_path / "home", cache, state):  # so that it is our folders which keep it out
+            theirs.mkdir(mode=0o755)
+        memo = memo_file()
+        Memo(memo).put("light", True)
+        columns = columns_folder()
+        assert columns is not None
+        draft_of_columns = draft(columns, 1)
+        draft_of_columns.keep(columns, "0123-1")
+        snapshot = taken.make_folder() / taken.name_of("run-1-bbbb", 1, "asked")
+        snapshot.write_bytes(b"x")
+        announcement = announce("http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007)
+    finally:
+        os.umask(before)
+    (told,) = runtime_dir.glob("viewer-*.json")
+    assert "secret" in told.read_text()
+    folders = [cache / "splatview", columns.parent, columns, snapshot.parent, state / "splatview"]
+    yield Kept(memo, told, columns / "0123-1.columns", snapshot, folders)
+    draft_of_columns.close()
+    announcement.close()
+
+
+def test_the_folders_are_the_owners_alone(published: Path, kept: Kept, runtime_dir: Path, tmp_path: Path) -> None:
     """Permissions: what runs where no other user can be tried."""
     assert private(runtime_dir)
     assert private(published)
@@ -85,17 +134,20 @@ def test_the_folders_are_the_owners_alone(published: Path, runtime_dir: Path, tm
     assert private(published / "lock")
     before = os.umask(0)
     try:
-        assert private(taken.make_folder())
         folder = StreamFolder(tmp_path / "recordings", "run", "stream")
         folder.write_index(1.0, [])
         folder.close()
     finally:
         os.umask(before)
+    for path in kept.folders:
+        assert private(path), path
+    for path in (kept.memo, kept.told, kept.columns):
+        assert private(path), path
     assert private(folder.path), "what is recorded is private, wherever it is put"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_gets_at_nothing(published: Path, processes: Processes, tmp_path: Path,
+def test_another_user_gets_at_nothing(published: Path, kept: Kept, processes: Processes, tmp_path: Path,
                                       wait_until: Callable[..., Any]) -> None:
     publisher = publishing.begun()
     assert publisher is not None
@@ -104,13 +156,11 @@ def test_another_user_gets_at_nothing(published: Path, processes: Processes, tmp
             above.chmod(0o755)
     folder = StreamFolder(tmp_path / "recordings", "run", "stream")
     folder.write_index(1.0, [])
-    snapshot = taken.make_folder() / taken.name_of("run-1-aaaa", 1, "asked")
-    snapshot.write_bytes(b"x")
     (tmp_path / "open").write_text("for everybody")
     (tmp_path / "open").chmod(0o644)
     fds = [publisher.board.segment.fd, publisher.board.lease_segment.fd]
-    files = [str(folder.path / "recording.json"), str(snapshot)]
-    request = json.dumps([str(published), os.getpid(), fds, files])
+    files = [str(folder.path / "recording.json"), *map(str, (kept.memo, kept.told, kept.columns, kept.snapshot))]
+    request = json.dumps([str(published), os.getpid(), fds, files, [*map(str, kept.folders)]])
     said, errors = processes.code(TRY, request, PYTHONPATH="").communicate()
     folder.close()
     assert said, errors
@@ -125,10 +175,13 @@ def test_the_other_user_could_read_what_is_open(processes: Processes, tmp_path: 
             above.chmod(0o755)
     (tmp_path / "open").write_text("for everybody")
     (tmp_path / "open").chmod(0o644)
-    request = json.dumps([str(tmp_path), os.getpid(), [], [str(tmp_path / "open")]])
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder").chmod(0o777)
+    folder = str(tmp_path / "folder")
+    request = json.dumps([str(tmp_path), os.getpid(), [], [str(tmp_path / "open")], [folder]])
     said, errors = processes.code(TRY, request, PYTHONPATH="").communicate()
     assert said, errors
-    assert f"read {tmp_path / 'open'}" in json.loads(said)
+    assert {f"read {tmp_path / 'open'}", f"list {folder}", f"write into {folder}"} <= {*json.loads(said)}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")

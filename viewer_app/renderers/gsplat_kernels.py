@@ -24,6 +24,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipc.private import make_private
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -174,7 +176,7 @@ class Kernels:
         theirs = trainers_folder()
         folder = cache_folder()
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(folder)
         except OSError as e:
             raise KernelsError(f"gsplat's kernels cannot be built: {folder}: {e.strerror}") from None
         if "gsplat.cuda._backend" not in sys.modules:

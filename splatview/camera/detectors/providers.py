@@ -7,12 +7,11 @@ import ctypes
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from ipc.private import make_private
 from splatview.camera.detectors.base import DetectorError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROVIDERS = {"tensorrt": "TensorrtExecutionProvider", "cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 """By their names here, the fastest first."""
@@ -82,9 +81,9 @@ def _made(onnxruntime: Any, path: Path, name: str) -> Any:
 def _engines() -> str:
     """The folder in which TensorRT keeps its engines."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = os.path.join(cache, "splatview", "engines")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    return folder
+    folder = Path(cache, "splatview", "engines")
+    make_private(folder)
+    return str(folder)
 
 
 def _load_libraries(onnxruntime: Any) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from ipc.private import make_private
+
 BLOCK = 1 << 22
 LIMIT_BYTES = 8 << 30
 """What all of them may take; those not used for longest are removed."""
@@ -50,7 +52,7 @@ def folder() -> Path | None:
     try:
         root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
         path = root / "splatview" / "snapshots" / "columns-v1"
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path)
         s = path.lstat()
     except (OSError, RuntimeError):
         return None

@@ -19,6 +19,7 @@ import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
 
 from ipc.cuda.driver import stream_object
+from ipc.private import make_private
 from viewer_app.errors import RendererError
 from viewer_app.renderers.gpu_stream import raw_stream
 
@@ -176,7 +177,7 @@ def _load(image: bytes) -> Any:
 
 
 def _write(path: Path, image: bytes) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_bytes(image)
     temporary.replace(path)
