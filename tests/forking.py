@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
-_LATE = "SPLATVIEW_", "XDG_", "HOME", "DISPLAY", "PYTEST_"
-"""Variables of the environment that are read when they are needed, and not when the interpreter or torch starts."""
+_EARLY = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "CUDA", "PYTORCH_", "TORCH_", "NUMBA_", "NPY_",
+          "MALLOC_", "GLIBC_", "LC_", "LANG", "PATH")
+"""Variables of the environment that are read when the interpreter starts, or what a forked program finds loaded. Others
+are read when they are needed."""
 _SERVER = """
 import array, ctypes, gc, json, os, signal, socket, sys, threading, types
 import torch, numpy, zmq, msgspec, splatview, splatview.publishing, ipc
@@ -92,7 +94,7 @@ def environment(**more: str) -> dict[str, str]:
 def serves(env: Mapping[str, str]) -> bool:
     """Whether a forked program with this environment is as one that was started with it."""
     before = server().env
-    return all(name.startswith(_LATE) or env.get(name) == before.get(name) for name in env.keys() | before.keys())
+    return all(env.get(name) == before.get(name) for name in env.keys() | before.keys() if name.startswith(_EARLY))
 
 
 class ForkServer:

@@ -372,7 +372,8 @@ def test_it_is_saved_where_it_is_said(view: GaussianView, tmp_path: Path, monkey
     back = load_scene(path)
     opacities = 1 / (1 + np.exp(-cloud()["opacities"].numpy()))
     keep = opacities >= 0.8 if chosen else np.ones(400, bool)
-    np.testing.assert_allclose(back.means, cloud()["means"].numpy()[keep], rtol=1e-6)
+    # OpenGL has positions as float32 from the middle of the scene.
+    np.testing.assert_allclose(back.means, cloud()["means"].numpy()[keep], rtol=1e-6, atol=1e-7)
     assert f"{keep.sum():,} Gaussians" in said[0]
 
 

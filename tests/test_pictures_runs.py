@@ -166,6 +166,14 @@ def _strips(stage: Stage) -> None:
     assert _curves(stage) == ["loss"]
 
 
+@run("panel-shards", "part Shards", "view gaussians", height=560)
+def _shards(stage: Stage) -> None:
+    """One of two ranks: the other one has never come."""
+    publish_scene(shard=(0, 2))
+    stage.select("splats · 2 shards")
+    stage.parts("Shards")
+
+
 def _curves(stage: Stage) -> list[str]:
     """Of the run: what it logs, and its Gaussians."""
     strips = stage.app.catalogue.companions.strip(stage.seat.shown)

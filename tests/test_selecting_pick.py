@@ -34,10 +34,10 @@ def activated(given: GaussianScene) -> GaussianScene:
 
 def truth(given: GaussianScene, view: Camera, row: int, column: int, options: RenderOptions) -> tuple[int, float]:
     """Which Gaussian contributes most to a pixel, and how much, by the reference's projection, one after another. Red
-    says the index."""
+    and green say the index."""
     n = len(given)
     sh0 = np.zeros((n, 3), np.float32)
-    sh0[:, 0] = np.arange(n, dtype=np.float64) / SH_C0
+    sh0[:, :2] = np.column_stack([np.arange(n) % 4096, np.arange(n) // 4096]) / SH_C0
     coded = Activated(given.means, given.quats, given.scales * np.float32(options.scale), given.opacities, sh0,
                       np.zeros((n, 0, 3), np.float32), 0, 0)
     p = project(coded, view, replace(options, scale=1.0, selection=EVERYTHING))
@@ -50,7 +50,7 @@ def truth(given: GaussianScene, view: Camera, row: int, column: int, options: Re
         if left * (1 - alpha) <= TRANSMITTANCE_MIN:
             break
         if alpha * left > best[1]:
-            best = round(rgbz[0] - 0.5), alpha * left
+            best = round(rgbz[0] - 0.5) + 4096 * round(rgbz[1] - 0.5), alpha * left
         left *= 1 - alpha
     return best
 

@@ -177,7 +177,7 @@ while True:
     assert s.readers == 1
     viewer.send_signal(signal.SIGKILL)
     wait_until(lambda: s.readers == 0)
-    assert not any(publisher.board.leased(s.index)())
+    wait_until(lambda: not any(publisher.board.leased(s.index)()))
     assert s.ref("ring") is None
 
 
