@@ -188,7 +188,7 @@ def _rig(module: ModuleType, weak: bool) -> None:
     rigged: dict[str, Any] = {
         "Segment": Segment, "memoryview": lambda region: region, "full_fence": _fence,
         "store_fence": _fence if weak else _nothing, "load_fence": _fence if weak else _nothing,
-        "close_map": lambda region: None,
+        "close_map": lambda region: None, "map_segment": lambda label, *_: Region(label),
         "time_ns": clock, "time": SimpleNamespace(time_ns=clock, monotonic=lambda: 0.0),
         "mmap": SimpleNamespace(mmap=lambda label, *_, **__: Region(label), PROT_READ=1, PROT_WRITE=2),
         "os": SimpleNamespace(close=lambda fd: None),

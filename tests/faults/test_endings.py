@@ -176,18 +176,23 @@ said("ready")
 import random
 def press():
     for _ in range(300):
+        while not inside:  # not where the one before is being caught
+            time.sleep(0.0001)
         time.sleep(random.random() * 0.004)
+        before = stopped
         os.kill(os.getpid(), signal.SIGINT)
+        while stopped == before:
+            time.sleep(0.0001)
     over.append(1)
-over, stopped, begun = [], 0, False
+over, stopped, inside = [], 0, False
+threading.Thread(target=press).start()
 while not over:
     try:
-        if not begun:
-            begun = True
-            threading.Thread(target=press).start()
+        inside = True
         while not over:
             publish()
     except KeyboardInterrupt:
+        inside = False
         stopped += 1
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 print(stopped, flush=True)
