@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nursery import Nursery
 from patience import PATIENCE
 from programs import ROOT, Processes
 
@@ -107,6 +108,13 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     started = Processes(tmp_path_factory.mktemp("lasting"))
     yield started
     started.close()
+
+
+@pytest.fixture(scope="module")
+def nursery(request: pytest.FixtureRequest, lasting: Processes) -> Iterator[Nursery]:
+    """Forks programs by the hundred. LOADED of a test's module names modules that they find imported."""
+    with Nursery(lasting, *getattr(request.module, "LOADED", ())) as made:
+        yield made
 
 
 @pytest.fixture

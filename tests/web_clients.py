@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,19 @@ from patience import PATIENCE
 from viewer_app.web import messages as m
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Coroutine
+
+
+def address(viewer: subprocess.Popen[str], said: list[str]) -> tuple[int, str]:
+    """Port and token of a page's address, once a viewer prints it; `said`: what it has printed goes there."""
+    assert viewer.stderr is not None
+    while True:
+        line = viewer.stderr.readline()
+        assert line, f"it ended: {said}"
+        said.append(line)
+        if found := re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", line):
+            return int(found[1]), found[2]
 
 
 class Page:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import pytest
 import torch
 from gpu_memory import MB, used
 from meters import footprint, settled
-from nursery import Child, Nursery
+from nursery import Child, Nursery, Watcher
 from trainers import ALLOCATORS, Trainer, next_frame, stream_of
 
 from ipc import Frame, Subscriber
@@ -150,12 +149,6 @@ with Subscriber(ways=(way,)) as subscriber:
 what its last frame is like."""
 
 
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting) as n:
-        yield n
-
-
 @pytest.fixture
 def subscriber() -> Iterator[Subscriber]:
     torch.zeros(1, device="cuda")
@@ -169,30 +162,12 @@ def back_to(base: int, pid: int | None, wait_until: Callable[..., Any]) -> None:
     wait_until(lambda: used(pid) <= base + 96 * MB, what="the GPU's memory is back")
 
 
-class Watcher:
-    """A viewer, and what it said last."""
-
-    def __init__(self, child: Child):
-        self.child = child
-        self.said: dict[str, Any] = {"seen": 0, "wrong": 0, "step": 0, "right": None}
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-
-    def _listen(self) -> None:
-        for line in iter(self.child.line, ""):
-            self.said = json.loads(line)
-
-    def close(self) -> None:
-        self.child.kill()
-        self._thread.join()
-
-
 class Heard(Watcher):
     """Likewise, and all that it said."""
 
     def __init__(self, child: Child):
         self.all: list[dict[str, Any]] = []
-        super().__init__(child)
+        super().__init__(child, seen=0, wrong=0, step=0, right=None)
 
     def _listen(self) -> None:
         for line in iter(self.child.line, ""):
@@ -276,7 +251,7 @@ def test_eight_viewers_one_of_which_is_killed(
     trainer, gate = Trainer(processes), tmp_path / "gate"
     trainer.do("scene = make(20_000, 1)")
     trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
-    watchers = [Watcher(nursery.start(VIEWER, WAYS[i % 2], i)) for i in range(8)]
+    watchers = [Watcher(nursery.start(VIEWER, WAYS[i % 2], i), seen=0, wrong=0, step=0, right=None) for i in range(8)]
     try:
         wait_until(lambda: all(w.said["seen"] > 20 for w in watchers), what="eight see it")
         for i in range(4):
@@ -299,7 +274,7 @@ def test_a_stopped_viewer_keeps_no_memory_and_then_has_the_newest(
     """While it is stopped the scene grows and moves again and again: old ones are let go of, and not read any more."""
     trainer = Trainer(processes, ALLOCATORS[allocator])
     trainer.do("scene = make(50_000, 1); splatview.publish(scene, step=1)")
-    watcher = Watcher(nursery.start(VIEWER, "in-place", 1))
+    watcher = Watcher(nursery.start(VIEWER, "in-place", 1), seen=0, wrong=0, step=0, right=None)
     try:
         wait_until(lambda: watcher.said["seen"] > 0)
         one = trainer.do("answer = memory()")

@@ -14,7 +14,7 @@ from odd_cases import SCENES, everywhere
 from patience import PATIENCE
 from programs import ROOT
 from renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
-from web_clients import Page
+from web_clients import Page, address
 
 from ipc import Subscriber
 from viewer_app.renderers import gsplat_frame
@@ -194,15 +194,7 @@ def test_a_fault_that_ends_cuda_ends_neither_the_viewer_nor_the_training(
     viewer = processes.python("-c", SERVE, "serve", "--host", "127.0.0.1", "--port", "0", XDG_STATE_HOME=str(tmp_path))
     said: list[str] = []
 
-    def address() -> tuple[int, str]:
-        while True:
-            line = viewer.stderr.readline()
-            assert line, f"it ended: {said}"
-            said.append(line)
-            if found := re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", line):
-                return int(found[1]), found[2]
-
-    where = address()
+    where = address(viewer, said)
     for life in range(4):
         with Page(where[0], acks=True) as page:
             page.connect(token=where[1])
@@ -211,7 +203,7 @@ def test_a_fault_that_ends_cuda_ends_neither_the_viewer_nor_the_training(
             (processes.folder / "fault").touch()
             assert page.ended()
         if life < 3:
-            assert address() == where
+            assert address(viewer, said) == where
     assert viewer.wait(PATIENCE) == 2
     text = "".join(said) + viewer.stderr.read()
     assert text.count("a fault on the GPU has ended CUDA for this process; the viewer starts anew") == 3, text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +79,25 @@ class Child:
         self.kill()
         os.close(self._said)
         os.close(self._watched)
+
+
+class Watcher:
+    """Listens to a program that prints JSON, a line at a time, and knows what it said last."""
+
+    def __init__(self, child: Child, **at_first: Any):
+        """`at_first`: what counts as said before it has said anything."""
+        self.child = child
+        self.said: dict[str, Any] = at_first
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        for line in iter(self.child.line, ""):
+            self.said = json.loads(line)
+
+    def close(self) -> None:
+        self.child.kill()
+        self._thread.join()
 
 
 class Nursery:

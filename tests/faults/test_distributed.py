@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from nursery import Nursery
 from patience import PATIENCE
 from PIL import Image
 from programs import ROOT
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from conftest import Processes
-    from nursery import Child
+    from nursery import Child, Nursery
 
     from viewer_app.shards.frame import JoinedFrame
     from viewer_app.shards.stream import ShardedStream
@@ -176,12 +175,6 @@ class Looking:
 
     def close(self) -> None:
         self.subscriber.close()
-
-
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting) as made:
-        yield made
 
 
 @pytest.fixture

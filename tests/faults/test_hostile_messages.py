@@ -16,7 +16,6 @@ import pytest
 from fuzz.messages import to_trainer
 from impostor import Liar, pickles
 from meters import Footprint, footprint, settled
-from nursery import Child, Nursery
 
 from ipc import Subscriber, limits, messages
 from ipc.runs import list_runs
@@ -24,7 +23,7 @@ from ipc.runs import list_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from programs import Processes
+    from nursery import Child, Nursery
 
     from ipc.runs import RunFolder
 
@@ -72,12 +71,6 @@ class Trainer:
 
     def footprint(self) -> Footprint:
         return footprint(self.child.pid)
-
-
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting) as n:
-        yield n
 
 
 @pytest.fixture

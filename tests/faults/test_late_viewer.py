@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from nursery import Child, Nursery
 
 from ipc import Subscriber, transport
 
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from programs import Processes
+    from nursery import Child, Nursery
+
 
 SHOWN_WITHIN = 1.0
 """Seconds within which a late viewer has to see the newest value, on a machine that does nothing else."""
@@ -62,12 +62,6 @@ else:  # a call into C that keeps the interpreter until somebody writes into the
         time.sleep(0.01)
 """
 """Publishes twice seven versions, and then computes for ever without a call. Arguments: how, and the gate's path."""
-
-
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting) as n:
-        yield n
 
 
 @pytest.fixture

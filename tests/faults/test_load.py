@@ -10,16 +10,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from load_programs import READER, VALUES
 from meters import MB, Footprint, footprint, settled
-from nursery import Nursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from nursery import Child
-    from programs import Processes
+    from nursery import Child, Nursery
 
 FAULTS = str(Path(__file__).resolve().parent)
 SLACK = {"rss": 4 * MB}
@@ -110,12 +107,6 @@ looked_at()
 measure(10, 1000, call)
 time.sleep(1000)
 """
-
-
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting) as n:
-        yield n
 
 
 def told(trainer: Child) -> Iterator[dict[str, Any]]:

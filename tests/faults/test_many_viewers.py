@@ -3,20 +3,17 @@ it, and nobody reads memory that has come to hold something else."""
 
 from __future__ import annotations
 
-import json
 import random
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from meters import footprint, settled
-from nursery import Child, Nursery
+from nursery import Child, Nursery, Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from programs import Processes
 
 CYCLES = 1000
 VIEWERS = RUNS = 8
@@ -118,30 +115,6 @@ with Subscriber() as subscriber:
 them were not what they say, and by process the newest version."""
 
 
-class Watcher:
-    """A viewer, and what it said last."""
-
-    def __init__(self, child: Child):
-        self.child = child
-        self.said: dict[str, Any] = {"seen": 0, "wrong": 0, "over": 0, "runs": {}}
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-
-    def _listen(self) -> None:
-        for line in iter(self.child.line, ""):
-            self.said = json.loads(line)
-
-    def close(self) -> None:
-        self.child.kill()
-        self._thread.join()
-
-
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting) as n:
-        yield n
-
-
 @pytest.fixture
 def start(nursery: Nursery) -> Iterator[Callable[..., Child]]:
     children: list[Child] = []
@@ -161,7 +134,7 @@ def watch(nursery: Nursery) -> Iterator[Callable[[int], Watcher]]:
     watchers: list[Watcher] = []
 
     def begin(seed: int) -> Watcher:
-        watchers.append(Watcher(nursery.start(WATCH, seed)))
+        watchers.append(Watcher(nursery.start(WATCH, seed), seen=0, wrong=0, over=0, runs={}))
         return watchers[-1]
 
     yield begin

@@ -12,18 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from meters import MB, footprint, many, percentile, settled, waits
-from nursery import Nursery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from programs import Processes
-
-
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting) as made:
-        yield made
+    from nursery import Nursery
 
 
 def test_a_program_has_its_arguments_prints_and_ends(nursery: Nursery) -> None:

@@ -16,7 +16,7 @@ from meters import footprint, settled
 from patience import PATIENCE
 from programs import ROOT
 from renderer_cases import Chance, draw, looking_at_origin, psnr, random_scene
-from web_clients import Page
+from web_clients import Page, address
 
 from ipc import Subscriber
 from viewer_app.catalogue import Catalogue
@@ -212,16 +212,6 @@ def test_it_happens_so_often_and_no_oftener() -> None:
     restart = Restart(held)
     with pytest.raises(GraphicsError, match="stays down"):
         restart("lost")
-
-
-def address(viewer: Any, seen: list[str]) -> tuple[int, str]:
-    """Port and token, once the viewer prints them."""
-    while True:
-        line = viewer.stderr.readline()
-        assert line, f"it ended: {seen}"
-        seen.append(line)
-        if found := re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", line):
-            return int(found[1]), found[2]
 
 
 @pytest.fixture

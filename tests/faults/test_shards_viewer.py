@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from nursery import Nursery
 from patience import PATIENCE
 from shard_cases import Training
 from test_viewer import Viewer
@@ -25,17 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Processes
+    from nursery import Nursery
+
 
     Start = Callable[..., Training]
 
 SIZE = 900, 520
-
-
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting) as made:
-        yield made
 
 
 @pytest.fixture

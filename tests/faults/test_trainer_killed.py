@@ -10,17 +10,16 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from nursery import Child, Nursery
-
 from ipc import Frame, RemoteStream, Subscriber, subscriber, taken
 from ipc.ways.layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
-    from programs import Processes
+    import pytest
+    from nursery import Child, Nursery
+
 
 KILLS, AT_ONCE = 100, 5
 TOLD_WITHIN = 2.0
@@ -92,12 +91,6 @@ class Large:
 
 Recording("run-1", None, print).write({"entries": [*range(100_000)], "more": Large()}, "asked")
 """
-
-
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting) as n:
-        yield n
 
 
 @dataclass

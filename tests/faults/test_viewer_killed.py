@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from meters import footprint, settled
-from nursery import Child, Nursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from programs import Processes
+    from nursery import Child, Nursery
+
 
 KILLS, REAL = 100, 12
 """Viewers that are killed: those that only read, and those with pictures, as people start them."""
@@ -125,10 +125,8 @@ class Trainer:
         return json.loads(self.child.line())
 
 
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting, "viewer_app.app", "viewer_app.screens.offscreen") as n:
-        yield n
+LOADED = "viewer_app.app", "viewer_app.screens.offscreen"
+"""What the nursery has loaded."""
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from nursery import Child, Nursery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from programs import Processes
+    from nursery import Child, Nursery
+
 
 STOPPED = 60.0
 """Seconds."""
@@ -124,10 +124,8 @@ class Reader:
         self._thread.join()
 
 
-@pytest.fixture(scope="module")
-def nursery(lasting: Processes) -> Iterator[Nursery]:
-    with Nursery(lasting, "viewer_app.app", "viewer_app.screens.offscreen") as n:
-        yield n
+LOADED = "viewer_app.app", "viewer_app.screens.offscreen"
+"""What the nursery has loaded."""
 
 
 @pytest.fixture
