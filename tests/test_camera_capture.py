@@ -123,8 +123,8 @@ def test_doctor_says_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_programs_of_the_camera_load_nothing_they_do_not_need(processes: Processes) -> None:
     """The command that watches over them stays small: it loads neither torch nor a library that reads pictures."""
-    process = processes.code(
-        "import sys; from splatview.commands.camera import main; code = main(['nosuch.mp4']); "
+    process = processes.python(
+        "-c", "import sys; from splatview.commands.camera import main; code = main(['nosuch.mp4']); "
         "print(code, *[m for m in ('torch', 'numpy', 'cv2', 'av', 'onnxruntime', 'zmq') if m in sys.modules])")
     out, err = process.communicate(timeout=PATIENCE)
     assert out.split() == ["2"], (out, err)
