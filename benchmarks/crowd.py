@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 _SERVER = """
 import os, random, select, signal, sys, time
 import numpy, torch, zmq
-import ipc, ipc.subscriber, ipc.ways
+import splatview.ipc.subscriber, splatview.ipc.ways
 CLIENT = {client!r}
 def look(client):
-    from ipc import Subscriber
+    from splatview.ipc import Subscriber
     seen, late, told = dict(), [], time.monotonic()
     with Subscriber(client=client) as subscriber:
         while True:

@@ -18,13 +18,13 @@ import torch
 
 from benchmarks.gpu import require_gpu, tried
 from benchmarks.gpu.scenes import ORBIT, SIZE, Activated, activated, ball, intrinsics, viewmat
-from viewer_app.cameras import Camera
-from viewer_app.controls import Orbit, Rect
-from viewer_app.events import PointerMove, PointerPress
-from viewer_app.scene import GaussianScene
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.state import GaussianSettings
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.cameras import Camera
+from splatview.viewer_app.controls import Orbit, Rect
+from splatview.viewer_app.events import PointerMove, PointerPress
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,14 +17,14 @@ import numpy as np
 
 from benchmarks.gpu import require_gpu
 from benchmarks.interface import opened, scene_file
-from viewer_app.events import PointerMove, PointerPress
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.events import PointerMove, PointerPress
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.app import App
-    from viewer_app.pane import Pane
+    from splatview.viewer_app.app import App
+    from splatview.viewer_app.pane import Pane
 
 COUNT, PANES, WIDTH, HEIGHT, ROW = 1_000_000, 3, 1920, 1080, 60
 TARGET = 60.0

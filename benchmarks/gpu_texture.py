@@ -17,18 +17,18 @@ import numpy as np
 import torch
 
 from benchmarks.gpu import require_gpu, tried
-from ipc.interop.base import Form
-from ipc.interop.probe import BRIDGES, bridge_class, probe
-from ipc.interop.readback import VERTEX, read_source
-from ipc.interop.shared_texture import SharedTexture
-from ipc.interop.sources import TextureSource
-from ipc.interop.texture_tensor import TextureTensor
-from viewer_app.screens.offscreen import create_context
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.probe import BRIDGES, bridge_class, probe
+from splatview.ipc.interop.readback import VERTEX, read_source
+from splatview.ipc.interop.shared_texture import SharedTexture
+from splatview.ipc.interop.sources import TextureSource
+from splatview.ipc.interop.texture_tensor import TextureTensor
+from splatview.viewer_app.screens.offscreen import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.interop.base import PixelSource
+    from splatview.ipc.interop.base import PixelSource
 
     Rows = list[dict[str, str]]
     Frame = Callable[[Any], Any]

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.app import App, AppOptions
-from viewer_app.events import PointerMove
-from viewer_app.files.write_ply import write_ply
-from viewer_app.renderers.gl import SOFTWARE
-from viewer_app.scene import GaussianScene
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.events import PointerMove
+from splatview.viewer_app.files.write_ply import write_ply
+from splatview.viewer_app.renderers.gl import SOFTWARE
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ FRAME = (1080, 1920, 4)
 ROUNDS = 300
 _VIEWER = """
 import sys, time
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 sub = Subscriber()
 seen = {}
 while True:

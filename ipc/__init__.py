@@ -12,13 +12,13 @@ TYPE_CHECKING = False  # type checkers take it for True; importing typing would 
 if TYPE_CHECKING:
     from typing import Any
 
-    from ipc.errors import IpcError, NoViewerError, RuntimeFolderError, SharingError
-    from ipc.frames import DeviceTensor, Frame, RemoteTensor
-    from ipc.publisher import Publisher
-    from ipc.remote import RemoteRun
-    from ipc.remote_stream import RemoteStream
-    from ipc.stream import Stream
-    from ipc.subscriber import Subscriber
+    from splatview.ipc.errors import IpcError, NoViewerError, RuntimeFolderError, SharingError
+    from splatview.ipc.frames import DeviceTensor, Frame, RemoteTensor
+    from splatview.ipc.publisher import Publisher
+    from splatview.ipc.remote import RemoteRun
+    from splatview.ipc.remote_stream import RemoteStream
+    from splatview.ipc.stream import Stream
+    from splatview.ipc.subscriber import Subscriber
 
 _HOME = {
     "DeviceTensor": "frames",
@@ -53,9 +53,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'ipc' has no attribute {name!r}")
+        raise AttributeError(f"module 'splatview.ipc' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"ipc.{_HOME[name]}"), name)
+    value = getattr(import_module(f"splatview.ipc.{_HOME[name]}"), name)
     globals()[name] = value
     return value

@@ -25,15 +25,15 @@ import mmap
 import os
 from typing import TYPE_CHECKING
 
-from ipc import limits
-from ipc.errors import SharingError
-from ipc.segments import Segment, close_map, map_segment
+from splatview.ipc import limits
+from splatview.ipc.errors import SharingError
+from splatview.ipc.segments import Segment, close_map, map_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.messages import SegmentRef
-    from ipc.ways.base import Source
+    from splatview.ipc.messages import SegmentRef
+    from splatview.ipc.ways.base import Source
 
 _MAGIC = 0x31_57_45_49_56_54_4C_50  # "PLTVIEW1"
 _MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, COPIES, _SKIPPED, _WAITS = range(7)

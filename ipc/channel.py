@@ -1,5 +1,5 @@
 """The socket of a run: packets from viewers to a trainer, one message each. What the trainer answers goes over ZeroMQ
-(`ipc.mail`) wherever that is to be had, else by the same connection.
+(`splatview.ipc.mail`) wherever that is to be had, else by the same connection.
 
 Sequenced packets of the kernel's own: a packet comes whole or not at all, its size is known before it is read, and what
 is on its way is bounded by the socket's buffers, whatever a peer does. So are the descriptors that peers can make a
@@ -17,15 +17,15 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from ipc import limits
-from ipc.errors import SharingError
-from ipc.runs import SOCKET_NAME, SOCKET_PATH_MAX
+from splatview.ipc import limits
+from splatview.ipc.errors import SharingError
+from splatview.ipc.runs import SOCKET_NAME, SOCKET_PATH_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ipc.mail import Inbox, Mailroom, Outbox
+    from splatview.ipc.mail import Inbox, Mailroom, Outbox
 
 _UNKNOWN = 8
 """Connections beside those of all viewers that there may be, of those that have not said who they are."""

@@ -26,9 +26,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ipc import limits
-from ipc.channel import listening, packets, same_user, short_path
-from ipc.errors import SharingError
+from splatview.ipc import limits
+from splatview.ipc.channel import listening, packets, same_user, short_path
+from splatview.ipc.errors import SharingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,16 +8,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ipc.channel import Listener
-from ipc.descriptors import Server
-from ipc.errors import RuntimeFolderError, SharingError
-from ipc.mail import Mailroom
+from splatview.ipc.channel import Listener
+from splatview.ipc.descriptors import Server
+from splatview.ipc.errors import RuntimeFolderError, SharingError
+from splatview.ipc.mail import Mailroom
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ipc.channel import Connection
-    from ipc.runs import OwnedRunFolder
+    from splatview.ipc.channel import Connection
+    from splatview.ipc.runs import OwnedRunFolder
 
 PERIOD = 5.0
 """Seconds between two looks."""

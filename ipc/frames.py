@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
 
 class DeviceMemory(Protocol):
-    """An allocation of GPU memory that another process made. `ipc.cuda.memory` opens them."""
+    """An allocation of GPU memory that another process made. `splatview.ipc.cuda.memory` opens them."""
 
     gpu: str
     """UUID of the GPU, 32 lower-case hexadecimal digits."""

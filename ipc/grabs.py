@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Union
 import msgspec
 from msgspec import Meta
 
-from ipc import limits, messages
+from splatview.ipc import limits, messages
 
 MAX_CAMERA = 1 << 20
 """Characters of a camera's JSON."""

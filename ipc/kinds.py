@@ -11,7 +11,7 @@ cameras    the cameras that a scene is trained with, world to camera in OpenCV a
            the cameras themselves: "viewmats" (N, 4, 4) and "Ks" (N, 3, 3), float32 or float64; "sizes" (N, 2) int32,
            width and height in pixels; where the photographs lie in files, "paths" uint8, N texts, UTF-8, each ended by
            a zero byte, empty where there is none. meta "photos": counts the sets of photographs that can be asked for
-           (`ipc.messages.Photos`), 0: there are none.
+           (`splatview.ipc.messages.Photos`), 0: there are none.
            photographs, which come when somebody asks: "photos" (M, H, W, 3) uint8, RGB, those of the cameras from
            meta "camera" on, of the set with the number meta "photos"; meta "side": 0: one as it is; otherwise all are
            brought to that many pixels in width and height, to be seen small. H and W 0: there is none.

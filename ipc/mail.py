@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import zmq
 
-from ipc import limits
-from ipc.errors import SharingError
-from ipc.runs import SOCKET_PATH_MAX
+from splatview.ipc import limits
+from splatview.ipc.errors import SharingError
+from splatview.ipc.runs import SOCKET_PATH_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from typing import Annotated, Literal, Union
 import msgspec
 from msgspec import Meta
 
-from ipc import limits
-from ipc.kinds import CAMERAS_MOST
+from splatview.ipc import limits
+from splatview.ipc.kinds import CAMERAS_MOST
 
 Index = Annotated[int, Meta(ge=0, lt=limits.MAX_STREAMS)]
 Pid = Annotated[int, Meta(ge=1, lt=2**31)]
@@ -61,7 +61,7 @@ class IpcMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ip
 class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"):
     """CUDA virtual memory of the sending process: chunks that lie one behind the other, one descriptor each.
 
-    The descriptors are fetched with the token through `ipc.descriptors`. Equal tokens: the same memory.
+    The descriptors are fetched with the token through `splatview.ipc.descriptors`. Equal tokens: the same memory.
     """
 
     token: Token
@@ -126,7 +126,7 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtype: DType
     device: Annotated[str, Meta(max_length=40)]
     ways: Annotated[tuple[Way, ...], Meta(max_length=4)]
-    """How the run can bring its frames (`ipc.ways.WAYS`), the best first."""
+    """How the run can bring its frames (`splatview.ipc.ways.WAYS`), the best first."""
     why: Text = ""
     """Why a way that would be better is not among them, for people."""
     gpu: Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")] = ""
@@ -165,7 +165,7 @@ class Hello(_Message, frozen=True):
     version: Edition = ""
     inbox: Annotated[str, Meta(pattern=r"\A(inbox-[0-9a-f]{16})?\Z")] = ""
     """Where the viewer takes what it is told: a ZeroMQ socket of this name, which it has bound in the run's folder (see
-    `ipc.mail`); "": by the connection that this comes from."""
+    `splatview.ipc.mail`); "": by the connection that this comes from."""
 
 
 class Open(_Message, frozen=True):

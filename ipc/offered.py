@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipc.errors import SharingError
-from ipc.preference import Preference
-from ipc.ways import CPU_WAYS
+from splatview.ipc.errors import SharingError
+from splatview.ipc.preference import Preference
+from splatview.ipc.ways import CPU_WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.tally import Tally
+    from splatview.ipc.tally import Tally
 
 
 class Offered:
@@ -52,7 +52,7 @@ class Offered:
         self.capturing = torch._C._cuda_isCurrentStreamCapturing
         tally.cuda_stream = tally.raw_stream(tally.device)
         try:
-            from ipc.cuda import driver
+            from splatview.ipc.cuda import driver
 
             self.gpu = driver.gpu_uuid(tally.device)
         except SharingError as e:

@@ -6,16 +6,16 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ipc.ways import WAYS
+from splatview.ipc.ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import torch
 
-    from ipc.board import Board
-    from ipc.preference import Place
-    from ipc.ways.base import FrameWriter
+    from splatview.ipc.board import Board
+    from splatview.ipc.preference import Place
+    from splatview.ipc.ways.base import FrameWriter
 
     Tensors = tuple[Any, ...]
     Published = tuple[Tensors, dict[str, Any]]
@@ -131,7 +131,7 @@ class Outlet:
     def holds(self, tensors: dict[str, torch.Tensor]) -> bool:
         """Whether the newest frame is known to hold what these tensors hold now: of those in host memory it can be
         told."""
-        from ipc.ways.ring import RingWriter
+        from splatview.ipc.ways.ring import RingWriter
 
         return isinstance(self.writer, RingWriter) and self.writer.holds(tensors)
 

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipc import limits, messages
-from ipc.board import Board
-from ipc.runs import create_run
-from ipc.stream import Stream
-from ipc.transport import Helper
+from splatview.ipc import limits, messages
+from splatview.ipc.board import Board
+from splatview.ipc.runs import create_run
+from splatview.ipc.stream import Stream
+from splatview.ipc.transport import Helper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    if (ring := sys.modules.get("ipc.ways.ring")) is not None:
+    if (ring := sys.modules.get("splatview.ipc.ways.ring")) is not None:
         vars(ring)["ending"] = True
     for publisher in list(_open_publishers):
         publisher.close(ending=True)

@@ -7,19 +7,19 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from ipc import limits, messages
-from ipc.board import BoardReader
-from ipc.channel import Link, pid_namespace
-from ipc.errors import SharingError
-from ipc.remote_stream import RemoteStream
-from ipc.source import RunSource
-from ipc.ways import NotYet
+from splatview.ipc import limits, messages
+from splatview.ipc.board import BoardReader
+from splatview.ipc.channel import Link, pid_namespace
+from splatview.ipc.errors import SharingError
+from splatview.ipc.remote_stream import RemoteStream
+from splatview.ipc.source import RunSource
+from splatview.ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.mail import Mailroom
-    from ipc.runs import RunFolder
+    from splatview.ipc.mail import Mailroom
+    from splatview.ipc.runs import RunFolder
 
     CanTake = Callable[[str, str], bool]
 
@@ -99,7 +99,7 @@ class RemoteRun:
 
     def _unfit(self, way: str, gpu: str) -> str:
         """Why this process cannot take frames in a way; "" when it can."""
-        publisher = sys.modules.get("ipc.publisher")
+        publisher = sys.modules.get("splatview.ipc.publisher")
         if way == "in-place" and publisher is not None and publisher.is_own(self.id):
             return "a process cannot open its own GPU memory a second time"
         return "" if self._can_take(way, gpu) else f"this process cannot open memory of GPU {gpu}"

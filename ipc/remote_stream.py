@@ -7,18 +7,18 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ipc import messages
-from ipc.errors import SharingError
-from ipc.rate import Rate
-from ipc.ways import WAYS, NotYet
+from splatview.ipc import messages
+from splatview.ipc.errors import SharingError
+from splatview.ipc.rate import Rate
+from splatview.ipc.ways import WAYS, NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.frames import Frame
-    from ipc.messages import Ref, StreamInfo
-    from ipc.remote import RemoteRun
-    from ipc.ways.base import FrameReader
+    from splatview.ipc.frames import Frame
+    from splatview.ipc.messages import Ref, StreamInfo
+    from splatview.ipc.remote import RemoteRun
+    from splatview.ipc.ways.base import FrameReader
 
 _PATIENCE = 3.0
 """Seconds within which memory that was announced must be open."""
@@ -101,7 +101,7 @@ class RemoteStream:
 
     @property
     def sharing(self) -> str:
-        """Which of `ipc.ways.WAYS` brings its frames; before there are any, which one would."""
+        """Which of `splatview.ipc.ways.WAYS` brings its frames; before there are any, which one would."""
         return self._reader_way or self._way or next(iter(self.info.ways), "")
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipc.ways import NotYet
+from splatview.ipc.ways import NotYet
 
 if TYPE_CHECKING:
-    from ipc.stream import Stream
+    from splatview.ipc.stream import Stream
 
 
 def renew(stream: Stream) -> int:

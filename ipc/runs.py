@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from ipc import limits
-from ipc.errors import RuntimeFolderError
+from splatview.ipc import limits
+from splatview.ipc.errors import RuntimeFolderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,11 +15,11 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
-from ipc import descriptors, limits
-from ipc.errors import SharingError, UnreachableError
+from splatview.ipc import descriptors, limits
+from splatview.ipc.errors import SharingError, UnreachableError
 
 if TYPE_CHECKING:
-    from ipc.messages import SegmentRef
+    from splatview.ipc.messages import SegmentRef
 
 PAGE = 64 * 1024
 """Alignment of what is mapped on its own: the largest page size of any Linux we run on."""
@@ -66,7 +66,7 @@ class Segment:
     @property
     def ref(self) -> SegmentRef:
         """How another process is told of it."""
-        from ipc.messages import SegmentRef
+        from splatview.ipc.messages import SegmentRef
 
         return SegmentRef(self.fd, self.size, self.token)
 

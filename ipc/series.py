@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ipc.kinds import SCALAR_COLUMNS
+from splatview.ipc.kinds import SCALAR_COLUMNS
 
 _VALUE, _LOW, _HIGH, _COUNT, _BROKEN = range(2, 7)
 

@@ -6,15 +6,15 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from ipc import descriptors
-from ipc.errors import SharingError, UnreachableError
-from ipc.segments import check_segment, open_segment
-from ipc.ways import NotYet
+from splatview.ipc import descriptors
+from splatview.ipc.errors import SharingError, UnreachableError
+from splatview.ipc.segments import check_segment, open_segment
+from splatview.ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ipc.messages import SegmentRef
+    from splatview.ipc.messages import SegmentRef
 
 
 _KEPT = 4.0

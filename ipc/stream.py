@@ -13,21 +13,21 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc.board import COPIES
-from ipc.errors import SharingError
-from ipc.limits import MAX_META_TEXT
-from ipc.messages import StreamInfo
-from ipc.offered import Offered
-from ipc.outlet import Outlet, at_rest, undo
-from ipc.preference import Place
-from ipc.tally import LOOK, Steady, Tally
-from ipc.ways import NotYet
+from splatview.ipc.board import COPIES
+from splatview.ipc.errors import SharingError
+from splatview.ipc.limits import MAX_META_TEXT
+from splatview.ipc.messages import StreamInfo
+from splatview.ipc.offered import Offered
+from splatview.ipc.outlet import Outlet, at_rest, undo
+from splatview.ipc.preference import Place
+from splatview.ipc.tally import LOOK, Steady, Tally
+from splatview.ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.messages import Ref
-    from ipc.outlet import Form, Published, Run, Unpacked
+    from splatview.ipc.messages import Ref
+    from splatview.ipc.outlet import Form, Published, Run, Unpacked
 
 _TEND = 3.0
 """Seconds between looks whether tensors in place were replaced while nobody asked."""
@@ -325,7 +325,7 @@ class Stream:
                 return  # the trainer came by while we waited for the lock
             with contextlib.ExitStack() as stack:
                 if self.tally.raw_stream is not None:
-                    from ipc.cuda.late import behind
+                    from splatview.ipc.cuda.late import behind
 
                     stack.enter_context(behind(self.tally.device, self.tally.cuda_stream))
                 form, value = self._newest()

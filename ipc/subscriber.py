@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ipc import limits
-from ipc.errors import RuntimeFolderError, SharingError
-from ipc.mail import Mailroom
-from ipc.remote import RemoteRun
-from ipc.remote_stream import RemoteStream
-from ipc.runs import list_runs, remove_stale, runtime_folder
+from splatview.ipc import limits
+from splatview.ipc.errors import RuntimeFolderError, SharingError
+from splatview.ipc.mail import Mailroom
+from splatview.ipc.remote import RemoteRun
+from splatview.ipc.remote_stream import RemoteStream
+from splatview.ipc.runs import list_runs, remove_stale, runtime_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from ipc.runs import RunFolder
+    from splatview.ipc.runs import RunFolder
 
 __all__ = ["RemoteRun", "RemoteStream", "Subscriber"]
 
@@ -160,7 +160,7 @@ def can_take(way: str, gpu: str, draws_on: str | None = None) -> bool:
     """
     if way in ("ring", "host") or (gpu and gpu == draws_on):
         return True
-    from ipc.cuda import driver
+    from splatview.ipc.cuda import driver
 
     try:
         return driver.device_of(gpu) is not None

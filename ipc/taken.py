@@ -9,9 +9,9 @@ import stat
 import time
 from pathlib import Path
 
-from ipc.errors import RuntimeFolderError
-from ipc.private import make_private
-from ipc.runs import held
+from splatview.ipc.errors import RuntimeFolderError
+from splatview.ipc.private import make_private
+from splatview.ipc.runs import held
 
 KEPT = 8
 """Snapshots that are kept; older ones are removed."""

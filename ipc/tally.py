@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ipc.board import NOBODY, Board
+from splatview.ipc.board import NOBODY, Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.outlet import Form, Outlet, Tensors
+    from splatview.ipc.outlet import Form, Outlet, Tensors
 
 LOOK = 63
 """A mask: of one version in so many the tensors are looked at even if nobody asks, so that what has been replaced is

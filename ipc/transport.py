@@ -15,20 +15,20 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ipc import limits, messages
-from ipc.channel import Calm, EndedError, pid_namespace, wait_for
-from ipc.door import Door
-from ipc.errors import SharingError
-from ipc.ways import NotYet
+from splatview.ipc import limits, messages
+from splatview.ipc.channel import Calm, EndedError, pid_namespace, wait_for
+from splatview.ipc.door import Door
+from splatview.ipc.errors import SharingError
+from splatview.ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.board import Board
-    from ipc.channel import Connection
-    from ipc.messages import Ref
-    from ipc.runs import OwnedRunFolder
-    from ipc.stream import Stream
+    from splatview.ipc.board import Board
+    from splatview.ipc.channel import Connection
+    from splatview.ipc.messages import Ref
+    from splatview.ipc.runs import OwnedRunFolder
+    from splatview.ipc.stream import Stream
 
 GRACE = 0.1
 """Seconds a late viewer waits for the next `publish` before the helper thread copies the last value itself."""

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ipc import limits
-from ipc.errors import RuntimeFolderError
-from ipc.runs import being_made, held, read_description, runtime_folder
+from splatview.ipc import limits
+from splatview.ipc.errors import RuntimeFolderError
+from splatview.ipc.runs import being_made, held, read_description, runtime_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,10 +22,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ipc import limits
-from ipc.errors import SharingError
-from ipc.segments import PAGE, Segment, close_map
-from ipc.ways.layout import full_fence, store_fence
+from splatview.ipc import limits
+from splatview.ipc.errors import SharingError
+from splatview.ipc.segments import PAGE, Segment, close_map
+from splatview.ipc.ways.layout import full_fence, store_fence
 
 NOTHING, IMAGE, SCENE = range(3)
 """What is to be seen."""

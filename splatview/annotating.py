@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import torch
     from typing_extensions import Unpack
 
-    from ipc import Publisher, Stream
     from splatview.adapt.overlay import OverlayForm
+    from splatview.ipc import Publisher, Stream
 
     class More(TypedDict, total=False):
         """What `annotate` takes beside its parameters."""
@@ -94,9 +94,9 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     publishing.check_name(name)
     if publishing.disabled():
         return
-    from ipc.kinds import check_frame
-    from ipc.ways.layout import dtype_name
     from splatview.adapt.overlay import OPTIONS, adapted
+    from splatview.ipc.kinds import check_frame
+    from splatview.ipc.ways.layout import dtype_name
 
     if publishing.capturing():
         return
@@ -236,7 +236,7 @@ def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
 
 def _called(name: str, number: int) -> str:
     """What an overlay stream is called."""
-    from ipc.limits import MAX_NAME
+    from splatview.ipc.limits import MAX_NAME
 
     end = "" if number == 1 else f" {number}"
     return f"{name} overlay"[: MAX_NAME - len(end)] + end
@@ -244,7 +244,7 @@ def _called(name: str, number: int) -> str:
 
 def _there(publisher: Publisher, name: str, run: str) -> bool:
     """Whether the run of this id, "" for any, still has something to draw over."""
-    from ipc.runs import list_runs, runtime_folder
+    from splatview.ipc.runs import list_runs, runtime_folder
 
     if run in ("", publisher.run_id):
         return name in publisher.streams

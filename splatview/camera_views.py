@@ -15,8 +15,8 @@ from splatview import publishing
 if TYPE_CHECKING:
     import torch
 
-    from ipc import Publisher, Stream
     from splatview.adapt.cameras import CamerasForm, Photos
+    from splatview.ipc import Publisher, Stream
 
 __all__ = ["publish_cameras"]
 
@@ -148,7 +148,7 @@ class _Cameras:
 
     def _part(self, what: str) -> Stream:
         """A stream that belongs to the one of the poses."""
-        from ipc.limits import MAX_NAME
+        from splatview.ipc.limits import MAX_NAME
 
         stream = self.publisher.stream(f"{self._name[: MAX_NAME - 10]} {what}", "cameras")
         stream.over = self._name, ""
@@ -259,7 +259,7 @@ def _ordinal(value: Any) -> int:
         number = index(value)
     except TypeError:
         raise TypeError(f"current is a {type(value).__name__}, not a camera's number, an int") from None
-    from ipc.kinds import CAMERAS_MOST
+    from splatview.ipc.kinds import CAMERAS_MOST
 
     if not 0 <= number < CAMERAS_MOST["cameras"]:
         raise ValueError(f"current is {number}; legal are 0 to {CAMERAS_MOST['cameras'] - 1}")

@@ -57,11 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     command, rest = args[0], args[1:]
     if command in _VIEWER:
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-m", "viewer_app", command, *rest])
+        os.execv(sys.executable, [sys.executable, "-m", "splatview.viewer_app", command, *rest])
     if command not in _OWN:
         print(f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}", file=sys.stderr)
         return 2
-    from ipc.errors import IpcError
+    from splatview.ipc.errors import IpcError
 
     try:
         return _run(command)(rest)

@@ -10,8 +10,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from ipc import IpcError, Subscriber
 from splatview.frame import Held, open_memory
+from splatview.ipc import IpcError, Subscriber
 from splatview.naps import Naps, be_punctual, sleep, while_busy
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ipc.frames import Frame as Shared
-    from ipc.messages import StreamInfo
-    from ipc.remote_stream import RemoteStream
+    from splatview.ipc.frames import Frame as Shared
+    from splatview.ipc.messages import StreamInfo
+    from splatview.ipc.remote_stream import RemoteStream
 
 _log = logging.getLogger("splatview")
 
@@ -261,7 +261,7 @@ class Follower:
         alive = [run for run in subscriber.runs if run.alive]
         which = f" that {self._run!r} names" if self._run is not None else ""
         if not alive:
-            from ipc.runs import runtime_folder
+            from splatview.ipc.runs import runtime_folder
 
             return begin + (f"no run{which} is there, in {runtime_folder()}: start the program that publishes, as the "
                             "same user")

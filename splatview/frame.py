@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipc.frames import DeviceTensor, RemoteTensor
+from splatview.ipc.frames import DeviceTensor, RemoteTensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from ipc.frames import Frame as Shared
+    from splatview.ipc.frames import Frame as Shared
 
 _CPU, _CUDA = 1, 2
 """DLPack's numbers of devices."""
@@ -179,7 +179,7 @@ class Frame:
         shared = self._open().tensors[self._only()]
         if isinstance(shared, RemoteTensor):
             return _CPU, 0
-        from ipc.cuda import driver
+        from splatview.ipc.cuda import driver
 
         return _CUDA, driver.here(shared.memory.gpu)
 

@@ -11,8 +11,8 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc import Subscriber, grabs
 from splatview import programs
+from splatview.ipc import Subscriber, grabs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ipc import Frame
+    from splatview.ipc import Frame
 
 _START = 60.0
 """Seconds that the program may take to start, at least: it loads torch."""
@@ -58,7 +58,8 @@ class Grabber:
         self._lent: tuple[Frame, Any] | None = None
         """A frame that the GPU may still read, and its event behind that."""
         try:
-            self._process = programs.start("-m", "viewer_app", "grab", *([gpu_uuid] if gpu_uuid else []), bufsize=0,
+            self._process = programs.start("-m", "splatview.viewer_app", "grab", *([gpu_uuid] if gpu_uuid else []),
+                                           bufsize=0,
                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
         except BaseException:
             self._said.close()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ipc import Publisher, Stream
     from splatview.grabber import Grabber
+    from splatview.ipc import Publisher, Stream
 
 __all__ = ["grab"]
 
@@ -102,8 +102,8 @@ class _Asked:
         """What makes a wish from its number. Brings our own stream up to date, once for each time that it is wished."""
         from functools import partial
 
-        from ipc.grabs import Wish
-        from ipc.renewing import renew
+        from splatview.ipc.grabs import Wish
+        from splatview.ipc.renewing import renew
 
         run, name, after, streams = self.run, self.name, 0, 0
         own = _own(name, run)
@@ -149,12 +149,12 @@ def _device() -> int | None:
 
 
 def _start(device: int | None, timeout: float) -> Grabber:
-    from ipc.errors import IpcError
     from splatview.grabber import Grabber
+    from splatview.ipc.errors import IpcError
 
     uuid = ""
     if device is not None:
-        from ipc.cuda import driver
+        from splatview.ipc.cuda import driver
 
         try:
             uuid = driver.gpu_uuid(device)
@@ -168,7 +168,7 @@ def _start(device: int | None, timeout: float) -> Grabber:
 
 def _camera(camera: Any) -> dict[str, Any] | None:
     """A camera as JSON has it. What it says is looked at where it is drawn."""
-    from ipc.grabs import MAX_CAMERA
+    from splatview.ipc.grabs import MAX_CAMERA
 
     if camera is None:
         return None

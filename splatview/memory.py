@@ -17,7 +17,7 @@ from splatview.adapt.memory_options import HOST, MOST_STEP, entries, frequency, 
 if TYPE_CHECKING:
     import torch
 
-    from ipc import Publisher, Stream
+    from splatview.ipc import Publisher, Stream
     from splatview.recording import Recording
 
 __all__ = ["publish_memory"]
@@ -189,7 +189,7 @@ class _Meter:
 
     def sample(self) -> None:
         """Look once, and let viewers see it."""
-        from ipc.limits import MAX_META_TEXT
+        from splatview.ipc.limits import MAX_META_TEXT
 
         with self._lock:
             self._samples.add(self._look())
@@ -253,7 +253,7 @@ class _Sampler:
         return True
 
     def _run(self) -> None:
-        from ipc import taken
+        from splatview.ipc import taken
 
         taken.tidy()  # a run before us may have been killed while it wrote one
         while not self._ending:

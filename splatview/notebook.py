@@ -18,7 +18,7 @@ from splatview import programs
 if TYPE_CHECKING:
     from typing import IO
 
-    from ipc.viewers import ViewerInfo
+    from splatview.ipc.viewers import ViewerInfo
 
 __all__ = ["Page", "show"]
 
@@ -106,17 +106,17 @@ def _length(name: str, value: Any) -> str:
 
 
 def _running(run: str | None, pid: int | None = None) -> ViewerInfo | None:
-    from ipc.viewers import viewers
+    from splatview.ipc.viewers import viewers
 
     return next((v for v in viewers() if (v.run == run if pid is None else v.pid == pid)), None)
 
 
 def _start(run: str | None, port: int, timeout: float) -> ViewerInfo:
-    from ipc.errors import NoViewerError
+    from splatview.ipc.errors import NoViewerError
 
     end = time.monotonic() + timeout
     said = tempfile.TemporaryFile(prefix="splatview-")  # a pipe would have to be read as long as the viewer runs
-    arguments = ["-m", "viewer_app", "serve", "--web", "--port", str(port)]
+    arguments = ["-m", "splatview.viewer_app", "serve", "--web", "--port", str(port)]
     process = programs.start(*arguments, *([] if run is None else ["--run", run]), stdin=subprocess.DEVNULL,
                              stdout=said, stderr=said)
     try:
@@ -146,7 +146,7 @@ def _last_words(said: IO[bytes]) -> str:
 
 def _tunnel(url: str) -> str:
     """What to type on the machine of the browser, when this one was reached over ssh."""
-    from ipc.viewers import ssh_line
+    from splatview.ipc.viewers import ssh_line
 
     host, _, port = url.split("/")[2].rpartition(":")
     line = ssh_line(host, int(port), os.environ)

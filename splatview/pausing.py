@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from splatview import publishing
 
 if TYPE_CHECKING:
-    from ipc import Publisher
-    from ipc.board import Board
+    from splatview.ipc import Publisher
+    from splatview.ipc.board import Board
 
 __all__ = ["paused", "wait_while_paused"]
 

@@ -9,17 +9,17 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc.errors import IpcError
 from splatview.adapt.meta import checked
+from splatview.ipc.errors import IpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from ipc import Publisher, Stream
-    from ipc.outlet import Form
     from splatview.adapt.foreign import Foreign
+    from splatview.ipc import Publisher, Stream
+    from splatview.ipc.outlet import Form
 
 __all__ = ["close", "publish"]
 
@@ -242,7 +242,7 @@ def _shard(shard: Any) -> tuple[tuple[int, int], str]:
 
 
 def renewed(name: str) -> None:
-    """See to what a stream of this thread has shared once more (`ipc.renewing`)."""
+    """See to what a stream of this thread has shared once more (`splatview.ipc.renewing`)."""
     entry = _entries.get(name)
     newest = None if entry is None else entry.tally.newest
     if entry is not None and entry.foreign is not None and newest is not None and newest[0] is not None:
@@ -276,7 +276,7 @@ def _start() -> Publisher | None:
     """Make this process's run; None when the surroundings do not allow one."""
     global _publisher, _off
     try:
-        from ipc import Publisher
+        from splatview.ipc import Publisher
 
         _publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
         _off = False
@@ -309,7 +309,7 @@ def fault(error: BaseException) -> None:
 
 
 def check_name(name: Any) -> None:
-    from ipc.limits import MAX_NAME
+    from splatview.ipc.limits import MAX_NAME
 
     if not isinstance(name, str):
         raise TypeError(f"name is a {type(name).__name__}, not a str")

@@ -137,8 +137,8 @@ class Recording:
 
     def write(self, snapshot: dict[str, Any], why: str) -> Path | None:
         """Write a snapshot to a file of its own, whole or not at all. None: see `trouble`."""
-        from ipc import taken
-        from ipc.errors import IpcError
+        from splatview.ipc import taken
+        from splatview.ipc.errors import IpcError
 
         with self._lock:
             name = taken.name_of(self.run_id, self.count + 1, why)

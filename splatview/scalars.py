@@ -15,8 +15,8 @@ from splatview import publishing
 from splatview.adapt.memory_options import MOST_STEP, number
 
 if TYPE_CHECKING:
-    from ipc import Stream
     from splatview.adapt.gpu_scalars import Later, Pinned
+    from splatview.ipc import Stream
 
 __all__ = ["log"]
 
@@ -99,7 +99,7 @@ class _Logger:
 
     def introduce(self, name: str, value: Any) -> None:
         """A name that comes for the first time."""
-        from ipc.kinds import SCALAR_SERIES
+        from splatview.ipc.kinds import SCALAR_SERIES
 
         if not 1 <= len(name) <= MOST_NAME or not name.isprintable():
             shown = repr(name[:40]) + ("..." if len(name) > 40 else "")

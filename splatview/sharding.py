@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ipc.limits import MAX_SHARDS
+from splatview.ipc.limits import MAX_SHARDS
 
 GROUP = "SPLATVIEW_GROUP"
 _LAUNCHED = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")

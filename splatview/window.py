@@ -12,8 +12,8 @@ import weakref
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from ipc import limits
 from splatview import programs, publishing, windows
+from splatview.ipc import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ipc.window_page import WindowPage
+    from splatview.ipc.window_page import WindowPage
 
 __all__ = ["Window"]
 
@@ -52,7 +52,7 @@ class Window:
 
         Opens nothing yet: see `start`. Raises TypeError, ValueError.
         """
-        from ipc.window_page import MAX_SIDE, MIN_SIDE
+        from splatview.ipc.window_page import MAX_SIDE, MIN_SIDE
 
         sides = []
         for name, value in (("width", width), ("height", height)):
@@ -205,7 +205,7 @@ class Window:
     def _launch(self) -> None:
         import msgspec
 
-        from ipc.window_page import WindowPage, WindowSettings
+        from splatview.ipc.window_page import WindowPage, WindowSettings
 
         if self._pid != os.getpid():  # a forked child: what there was is its parent's
             windows.disown(self._process)
@@ -217,7 +217,7 @@ class Window:
         try:
             settings = WindowSettings(*self._asked_size, self._title, self._pid, image, scene, page.fd)
             # Its words, where there are any, belong to this process's own.
-            process = programs.start("-m", "viewer_app", "window", msgspec.json.encode(settings).decode(),
+            process = programs.start("-m", "splatview.viewer_app", "window", msgspec.json.encode(settings).decode(),
                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[page.fd])
         except BaseException:
             page.close()
@@ -237,7 +237,7 @@ class Window:
         process, page = self._process, self._page
         if process is None or page is None or self._pid != os.getpid():
             return False
-        from ipc.window_page import CLOSED, FAILED
+        from splatview.ipc.window_page import CLOSED, FAILED
 
         if page.state not in (CLOSED, FAILED) and process.poll() is None:
             return True
@@ -283,7 +283,7 @@ class Window:
         return names
 
     def _publish(self, which: int, value: Any, kind: str, live: bool) -> None:
-        from ipc.window_page import IMAGE, SCENE
+        from splatview.ipc.window_page import IMAGE, SCENE
 
         names = self._streams or self._take_names()
         publishing.publish(value, names[which], kind=kind, live=live)

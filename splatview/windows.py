@@ -11,14 +11,14 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ipc import limits
 from splatview import programs, publishing
+from splatview.ipc import limits
 
 if TYPE_CHECKING:
     import subprocess
 
-    from ipc import Publisher
-    from ipc.window_page import WindowPage
+    from splatview.ipc import Publisher
+    from splatview.ipc.window_page import WindowPage
 
 PATIENCE = 5.0
 """Seconds that a window has to close by itself."""
@@ -94,7 +94,7 @@ def check_display() -> None:
 
 def failure(process: subprocess.Popen[Any], page: WindowPage) -> str:
     """Why a window is gone that its user did not close; "" where nothing went wrong."""
-    from ipc.window_page import CLOSED, FAILED
+    from splatview.ipc.window_page import CLOSED, FAILED
 
     if page.state == FAILED:
         return page.reason

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from patience import PATIENCE
 
-from ipc.kinds import check_frame
 from splatview.adapt.overlay import adapted
+from splatview.ipc.kinds import check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from ipc import RemoteStream, Subscriber
+    from splatview.ipc import RemoteStream, Subscriber
 
 
 def made(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

@@ -13,14 +13,14 @@ from snapshot_cases import small_snapshot
 from training_camera_cases import cameras_frame
 from view_cases import RECT, W, shown
 
-from ipc.interop.host import HostBridge
-from viewer_app.controls import Rect
-from viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.state import GaussianSettings, ViewSettings
-from viewer_app.training_cameras import content as cameras
-from viewer_app.views import make_view, memory
-from viewer_app.views.snapshot import Shared
+from splatview.ipc.interop.host import HostBridge
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.state import GaussianSettings, ViewSettings
+from splatview.viewer_app.training_cameras import content as cameras
+from splatview.viewer_app.views import make_view, memory
+from splatview.viewer_app.views.snapshot import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pytest
 
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views.base import View
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views.base import View
 
 SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
 VALUES: dict[str, list[Any]] = {

@@ -12,17 +12,17 @@ from patience import PATIENCE
 from PIL import Image
 from web_clients import Page
 
-from viewer_app.screens.browser import BrowserScreen
-from viewer_app.screens.offscreen import create_context
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.screens.browser import BrowserScreen
+from splatview.viewer_app.screens.offscreen import create_context
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-    from viewer_app.events import Event
-    from viewer_app.web.messages import Picture
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.web.messages import Picture
 
 RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)
 
@@ -46,7 +46,7 @@ class Rig:
         if reading:
             page.greet(width, height, scale, visible=visible)
         else:
-            from viewer_app.web.messages import PROTOCOL, Hello
+            from splatview.viewer_app.web.messages import PROTOCOL, Hello
 
             page.send(Hello(protocol=PROTOCOL, id="deaf", width=width, height=height, scale=scale, visible=visible))
         end = time.monotonic() + PATIENCE

@@ -12,16 +12,16 @@ from PIL import Image
 from scene_files import ply_columns, truth, write_ply
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.comparing.pair_view import PairView
-from viewer_app.comparing.together import Together
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.comparing.pair_view import PairView
+from splatview.viewer_app.comparing.together import Together
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from viewer_app.state import Entry
+    from splatview.viewer_app.state import Entry
 
 SIZE = 500, 320
 

@@ -56,7 +56,7 @@ def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def ctx() -> Iterator[moderngl.Context]:
     """An OpenGL context without a screen. Set-up installs what it needs, so that its absence is a failure."""
-    from viewer_app.screens.offscreen import create_context
+    from splatview.viewer_app.screens.offscreen import create_context
 
     context = create_context()
     yield context
@@ -67,7 +67,7 @@ def ctx() -> Iterator[moderngl.Context]:
 def timeline_kernels() -> None:
     """The compiled kernels of memory timelines: so that none arrives in the middle of a test, after numpy has painted
     what it compares with."""
-    from viewer_app.memory.timeline import warm_up
+    from splatview.viewer_app.memory.timeline import warm_up
 
     warm_up()
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipc.frames import DeviceTensor, Frame
-from ipc.interop.host import HostBridge
-from viewer_app.errors import RendererError
-from viewer_app.renderers.gl import GlRenderer
+from splatview.ipc.frames import DeviceTensor, Frame
+from splatview.ipc.interop.host import HostBridge
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.gl import GlRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.base import RenderOptions
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import RenderOptions
+    from splatview.viewer_app.scene import GaussianScene
 
 
 class Memory:

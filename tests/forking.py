@@ -32,8 +32,8 @@ _EARLY = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "CUDA",
 are read when they are needed."""
 _SERVER = """
 import array, ctypes, gc, json, os, signal, socket, sys, threading, types
-import torch, numpy, zmq, msgspec, splatview, splatview.publishing, ipc
-from ipc import Subscriber, Publisher
+import torch, numpy, zmq, msgspec, splatview, splatview.publishing, splatview.ipc
+from splatview.ipc import Subscriber, Publisher
 for name in filter(None, sys.argv[2].split(",")):
     __import__(name)
 torch.set_num_threads(1)

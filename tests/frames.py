@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ipc.frames import Frame, RemoteTensor
+from splatview.ipc.frames import Frame, RemoteTensor
 
 if TYPE_CHECKING:
     import numpy as np

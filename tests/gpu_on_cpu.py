@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ipc.board import Board
-from ipc.cuda import driver, retiring
-from ipc.errors import SharingError
-from ipc.frames import DeviceTensor
-from ipc.messages import FdMemory, TensorRef
-from ipc.source import OwnSource
-from ipc.stream import Stream
-from ipc.ways import WAYS
-from ipc.ways.base import Way
-from ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
-from ipc.ways.gpu_slots import GpuSlotWriter
-from ipc.ways.in_place import InPlaceWriter
-from ipc.ways.layout import data_bytes
-from ipc.ways.slots import SlotWriter
 from splatview.adapt import recognise
+from splatview.ipc.board import Board
+from splatview.ipc.cuda import driver, retiring
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import DeviceTensor
+from splatview.ipc.messages import FdMemory, TensorRef
+from splatview.ipc.source import OwnSource
+from splatview.ipc.stream import Stream
+from splatview.ipc.ways import WAYS
+from splatview.ipc.ways.base import Way
+from splatview.ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
+from splatview.ipc.ways.gpu_slots import GpuSlotWriter
+from splatview.ipc.ways.in_place import InPlaceWriter
+from splatview.ipc.ways.layout import data_bytes
+from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,7 @@ class Machine:
 
 
 class Memory:
-    """As `ipc.cuda.memory.Allocation`."""
+    """As `splatview.ipc.cuda.memory.Allocation`."""
 
     def __init__(self, size: int, index: int):
         self.size, self.gpu = size, GPU
@@ -94,7 +94,7 @@ class Memory:
 
 
 class Shared:
-    """As `ipc.cuda.memory.Export`."""
+    """As `splatview.ipc.cuda.memory.Export`."""
 
     pieces = ()
 
@@ -123,12 +123,12 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Machine:
                         "release_host": lambda address, index: None, "relaxed_capture": nothing,
                         "context": lambda index: nothing()}.items():
         monkeypatch.setattr(driver, name, value)
-    monkeypatch.setattr("ipc.ways.device_ring.Allocation", Memory)
-    monkeypatch.setattr("ipc.cuda.memory.describe", describe)
+    monkeypatch.setattr("splatview.ipc.ways.device_ring.Allocation", Memory)
+    monkeypatch.setattr("splatview.ipc.cuda.memory.describe", describe)
     monkeypatch.setattr(GpuSlotWriter, "fits", SlotWriter.fits)
     monkeypatch.setattr(InPlaceWriter, "fits", lambda writer, tensors: True)
     event = SimpleNamespace(handle=b"e" * 64, record=lambda stream: machine.record(None, stream), close=lambda: None)
-    monkeypatch.setattr("ipc.cuda.events.InterprocessEvent", lambda index: event)
+    monkeypatch.setattr("splatview.ipc.cuda.events.InterprocessEvent", lambda index: event)
     monkeypatch.setitem(WAYS, "device-ring", Way(
         lambda tensors, spare, leased: DeviceRingWriter(0, int(data_bytes(tensors) * spare), leased=leased),
         DeviceRingReader.make, ""))
@@ -136,7 +136,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 class Run:
-    """As `ipc.stream.Run`, with one stream in it, that one viewer reads, who would take any version."""
+    """As `splatview.ipc.stream.Run`, with one stream in it, that one viewer reads, who would take any version."""
 
     def __init__(self, kind: str, way: str, device: str = "cuda:0") -> None:
         self.board = Board()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ipc import Subscriber
+    from splatview.ipc import Subscriber
 
 
 def frames_of(subscriber: Subscriber, name: str, version: int, wait_until: Callable[..., Any]) -> dict[str, np.ndarray]:

@@ -57,7 +57,7 @@ for version in itertools.count(1):
 READER = """
 import sys, time
 import numpy as np
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 seen, frames, told = {}, 0, 0.0
 with Subscriber() as subscriber:
     while True:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from memory_data import block, event, frame, segment, snapshot
 
-from viewer_app.memory.loading.convert import convert
-from viewer_app.memory.loading.made import read_quickly
+from splatview.viewer_app.memory.loading.convert import convert
+from splatview.viewer_app.memory.loading.made import read_quickly
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 
 def long_trace(count: int, seed: int = 0) -> list[dict[str, Any]]:

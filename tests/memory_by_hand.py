@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.memory.loading import from_pickled
 
 if TYPE_CHECKING:
-    from viewer_app.memory import Snapshot
+    from splatview.viewer_app.memory import Snapshot
 
 Frames = tuple[str, ...]
 MB = 1 << 20

@@ -9,9 +9,9 @@ import pytest
 from memory_on_cpu import Allocator
 
 import splatview
-from ipc import Subscriber
-from ipc.kinds import MEMORY_COLUMNS, check_frame
 from splatview import memory, recording
+from splatview.ipc import Subscriber
+from splatview.ipc.kinds import MEMORY_COLUMNS, check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -50,7 +50,7 @@ class Replay:
 
 
 def replay(events: list[dict[str, Any]], segments: list[dict[str, Any]]) -> Replay:
-    """What is live when, by the rules in `viewer_app.memory.model`, one entry after the other."""
+    """What is live when, by the rules in `splatview.viewer_app.memory.model`, one entry after the other."""
     m = len(events)
     bands: list[list[int]] = []
     now: dict[int, tuple[str, list[int]]] = {}

@@ -10,19 +10,19 @@ import torch
 from frames import gaussian_frame
 from view_cases import RECT, H, W, shown
 
-from ipc.interop.host import HostBridge
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.events import PointerMove, PointerPress
-from viewer_app.governor import BROUGHT, Governor
-from viewer_app.gpu_work import GpuWork
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.state import GaussianSettings
-from viewer_app.views.gaussians import GaussianView
+from splatview.ipc.interop.host import HostBridge
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.events import PointerMove, PointerPress
+from splatview.viewer_app.governor import BROUGHT, Governor
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     import moderngl
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
 LATE = 0.25
@@ -40,7 +40,7 @@ def ball(seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 class Canvas:
-    """`ipc.interop.canvas.Canvas` through the host, for tensors that lie there."""
+    """`splatview.ipc.interop.canvas.Canvas` through the host, for tensors that lie there."""
 
     name = "host"
 

@@ -11,16 +11,16 @@ import torch
 from frames import gaussian_frame
 from view_cases import module_screen, screen_fixture, shown
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.controls import Rect
-from viewer_app.desk import Desk
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.desk import Desk
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views._gaussians.navigate import Navigate
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views._gaussians.navigate import Navigate
 
 __all__ = ["CENTERS", "CTRL", "FRONT", "RECT", "SHIFT", "SIDE", "arrive", "balls", "module_screen", "navigate_fixture",
            "said", "screen_fixture", "view_fixture", "viewmat"]

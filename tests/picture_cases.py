@@ -32,14 +32,14 @@ from PIL import Image
 from scene_files import SH_C0, Truth, ply_columns, write_ply
 from test_viewer import Viewer
 
-from viewer_app import matching
-from viewer_app.app import AppOptions
-from viewer_app.catalogue import SETTLE
-from viewer_app.comparing.pair_view import PairView
-from viewer_app.events import PointerLeave, PointerMove, PointerPress, PointerRelease
-from viewer_app.screens.offscreen import OffscreenScreen, create_context
-from viewer_app.state import State, Timings
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app import matching
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.catalogue import SETTLE
+from splatview.viewer_app.comparing.pair_view import PairView
+from splatview.viewer_app.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.screens.offscreen import OffscreenScreen, create_context
+from splatview.viewer_app.state import State, Timings
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -319,7 +319,8 @@ def stage_fixture(stages: dict[str, str], case: Case, tmp_path: Path,
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
     monkeypatch.setenv("SPLATVIEW_NAME", "train")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("viewer_app.views._overlay.layers._FRESH", 1e9)  # what was found stays as new as it came
+    # what was found stays as new as it came
+    monkeypatch.setattr("splatview.viewer_app.views._overlay.layers._FRESH", 1e9)
     monkeypatch.setattr(matching, "_group", lambda stream: f"{stream.run.name} \u00b7 4711")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

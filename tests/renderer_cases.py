@@ -10,20 +10,20 @@ import moderngl
 import numpy as np
 import pytest
 
-from ipc.interop.base import fragment_head
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.renderers.base import Pixels, RenderOptions
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.scene import SH_C0, GaussianScene
+from splatview.ipc.interop.base import fragment_head
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.renderers.base import Pixels, RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ipc.interop.base import PixelSource
-    from viewer_app.renderers.base import Renderer
+    from splatview.ipc.interop.base import PixelSource
+    from splatview.viewer_app.renderers.base import Renderer
 
 MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "reference": ReferenceRenderer,
@@ -152,7 +152,7 @@ def gsplat_picture(data_dir: Path, name: str) -> Drawn:
 def real_scene(data_dir: Path, name: str) -> GaussianScene:
     """biker, playbot or random."""
     if name != "random":
-        from viewer_app.files import load_scene
+        from splatview.viewer_app.files import load_scene
 
         return load_scene(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
     with np.load(data_dir / "gsplat_reference" / "random_scene.npz") as z:

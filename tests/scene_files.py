@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from viewer_app.scene import SH_C0
+from splatview.viewer_app.scene import SH_C0
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

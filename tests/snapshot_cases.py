@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.memory.loading import from_pickled
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 BASE = 0x7F00_0000_0000
 STACKS = [[{"filename": "/home/me/train.py", "line": 10 + k, "name": f"step_{k}"},

@@ -9,12 +9,12 @@ import pytest
 from imgui_bundle import ImVec2, imgui
 from patience import PATIENCE
 
-from viewer_app.controls import Rect
-from viewer_app.interface.panel import Panel
-from viewer_app.memory.loading import from_pickled, load_snapshot
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views._snapshot.content import Content
-from viewer_app.views._snapshot.state import Look
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.memory.loading import from_pickled, load_snapshot
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views._snapshot.content import Content
+from splatview.viewer_app.views._snapshot.state import Look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 GROUND = (10, 200, 30)
 """What the framebuffer holds where nothing was drawn."""

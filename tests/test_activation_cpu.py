@@ -12,8 +12,8 @@ import torch
 from on_cpu import OnCpu
 from renderer_cases import Chance, random_scene
 
-from viewer_app.renderers.kernels import activate as module
-from viewer_app.renderers.kernels.activate import (
+from splatview.viewer_app.renderers.kernels import activate as module
+from splatview.viewer_app.renderers.kernels.activate import (
     SAMPLE,
     Activation,
     Active,
@@ -23,7 +23,7 @@ from viewer_app.renderers.kernels.activate import (
     activate_with_torch,
     step,
 )
-from viewer_app.scene import FIELDS
+from splatview.viewer_app.scene import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

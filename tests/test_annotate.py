@@ -12,9 +12,9 @@ import torch
 from annotate_cases import made, texts
 
 import splatview
-from ipc.kinds import OVERLAY_MOST
 from splatview.adapt import overlay_values
 from splatview.adapt.overlay import COCO_SKELETON, OPTIONS
+from splatview.ipc.kinds import OVERLAY_MOST
 
 BOXES = [[1.0, 2.0, 30.0, 40.5], [5.0, 6.0, 20.0, 20.0]]
 NAN = math.nan
@@ -264,8 +264,8 @@ def test_words_and_numbers() -> None:
 
 def test_the_longest_words_fit_a_header() -> None:
     """In whatever script: a header is one page of shared memory."""
-    from ipc.messages import FrameHeader, TensorHeader, encode
-    from ipc.ways.layout import HEADER_BYTES
+    from splatview.ipc.messages import FrameHeader, TensorHeader, encode
+    from splatview.ipc.ways.layout import HEADER_BYTES
 
     tensors, meta = made(boxes=BOXES, labels="a", scores=[1, 1], colors="#ffffff", points=np.zeros((2, 3, 2)),
                          skeleton=[(0, 1)], lines=[[(0, 0)]], line_classes=[1], notes="x", names=["x"], size=(5, 5),

@@ -11,8 +11,8 @@ from annotate_cases import Overlays, made, texts
 from patience import PATIENCE
 
 import splatview
-from ipc import Subscriber
 from splatview.adapt.overlay import OPTIONS, together
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,9 @@ from open_files import open_files
 from patience import PATIENCE
 
 import splatview
-from ipc import Subscriber
-from ipc.limits import MAX_NAME
 from splatview import annotating, publishing, reading
+from splatview.ipc import Subscriber
+from splatview.ipc.limits import MAX_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

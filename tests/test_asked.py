@@ -12,10 +12,10 @@ import pytest
 from gpu_on_cpu import Machine, Run, installed, moved, picture, running, scene
 
 import splatview.adapt
-from ipc.cuda import retiring
-from ipc.messages import decode_version_header
-from ipc.tally import LOOK
-from ipc.ways.layout import VERSION
+from splatview.ipc.cuda import retiring
+from splatview.ipc.messages import decode_version_header
+from splatview.ipc.tally import LOOK
+from splatview.ipc.ways.layout import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def unasked(run: Run) -> dict[str, torch.nn.Parameter]:
 
 def stand_in_for_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what the helper thread does on the GPU, behind the trainer's own."""
-    monkeypatch.setattr("ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
+    monkeypatch.setattr("splatview.ipc.cuda.late.behind", lambda index, stream: contextlib.nullcontext())
 
 
 def board_version(run: Run) -> int:

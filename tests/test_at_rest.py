@@ -12,13 +12,13 @@ from scene_files import ply_columns, truth, write_ply
 from test_training_cameras_viewer import TRAINER
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.events import Key, PointerMove
-from viewer_app.interface.panel import Asked
-from viewer_app.recorder.options import RecordOptions
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.seat import Seat
-from viewer_app.selecting.statistics import QUANTITIES
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.events import Key, PointerMove
+from splatview.viewer_app.interface.panel import Asked
+from splatview.viewer_app.recorder.options import RecordOptions
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.seat import Seat
+from splatview.viewer_app.selecting.statistics import QUANTITIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from benchmarks.__main__ import main as benchmarks
 from benchmarks.memory import measure
 from benchmarks.memory.reference import live_bytes
 from benchmarks.memory.traces import write_trace
-from viewer_app.memory.loading import load_snapshot
-from viewer_app.memory.timeline import Bands
+from splatview.viewer_app.memory.loading import load_snapshot
+from splatview.viewer_app.memory.timeline import Bands
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,15 +15,15 @@ from patience import PATIENCE
 from benchmarks.browser import clocks, garden, jpeg, marks, numbered
 from benchmarks.browser.programs import Program
 from benchmarks.gpu.clocks import until
-from viewer_app.web.messages import Ack, Picture
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.web.messages import Ack, Picture
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from viewer_app.web.connection import Connection
-    from viewer_app.web.messages import ClientMessage
+    from splatview.viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.messages import ClientMessage
 
 SIZE = (480, 270)
 

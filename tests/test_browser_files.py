@@ -14,21 +14,21 @@ from scene_files import ply_columns, truth, write_ply
 from test_seats import House, shown
 from web_visitors import ask, folder_fixture  # noqa: F401
 
-from viewer_app.files import load_scene
-from viewer_app.paths.nerfstudio import read_path
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views._gaussians.filter import Filter
-from viewer_app.views._gaussians.path import PathTool
-from viewer_app.views.gaussians import GaussianView
-from viewer_app.web import messages as m
+from splatview.viewer_app.files import load_scene
+from splatview.viewer_app.paths.nerfstudio import read_path
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views._gaussians.filter import Filter
+from splatview.viewer_app.views._gaussians.path import PathTool
+from splatview.viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from web_clients import Page
 
-    from viewer_app.app import App
-    from viewer_app.seat import Seat
+    from splatview.viewer_app.app import App
+    from splatview.viewer_app.seat import Seat
 
 
 class Guests(House):

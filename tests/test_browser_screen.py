@@ -27,17 +27,17 @@ from browser_rig import (
 from patience import PATIENCE
 from PIL import Image
 
-from viewer_app.errors import GraphicsError
-from viewer_app.events import Expose, Resize
-from viewer_app.screens import browser
-from viewer_app.web import messages as m
-from viewer_app.web import pacing, sender
-from viewer_app.web.pacing import IN_FLIGHT, Level
+from splatview.viewer_app.errors import GraphicsError
+from splatview.viewer_app.events import Expose, Resize
+from splatview.viewer_app.screens import browser
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web import pacing, sender
+from splatview.viewer_app.web.pacing import IN_FLIGHT, Level
 
 if TYPE_CHECKING:
     from web_clients import Page
 
-    from viewer_app.screens.browser import BrowserScreen
+    from splatview.viewer_app.screens.browser import BrowserScreen
 
 
 # -- pictures ------------------------------------------------------------------------------------------------

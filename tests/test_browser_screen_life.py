@@ -32,13 +32,13 @@ from browser_rig import (
 from patience import PATIENCE
 from PIL import Image
 
-from viewer_app.errors import ViewerError
-from viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Screenshot
-from viewer_app.screens import _mailbox
-from viewer_app.screens.base import Caption
-from viewer_app.web import messages as m
-from viewer_app.web import sender
-from viewer_app.web.encoders.turbo import TurboEncoder
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Screenshot
+from splatview.viewer_app.screens import _mailbox
+from splatview.viewer_app.screens.base import Caption
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web import sender
+from splatview.viewer_app.web.encoders.turbo import TurboEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pytest
     from web_clients import Page
 
-    from viewer_app.screens.browser import BrowserScreen
+    from splatview.viewer_app.screens.browser import BrowserScreen
 
 
 # -- what the user does --------------------------------------------------------------------------------------

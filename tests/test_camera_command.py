@@ -15,10 +15,10 @@ from PIL import Image
 from stream_servers import H, StreamServer, W, mjpeg, pattern, video
 
 import splatview
-from ipc.runs import list_runs, runtime_folder
 from splatview.camera.launcher import _free_name, _how, _short
 from splatview.camera.pattern import number_of, square
 from splatview.commands.camera import main
+from splatview.ipc.runs import list_runs, runtime_folder
 
 if TYPE_CHECKING:
     import subprocess
@@ -222,7 +222,7 @@ def test_pictures_go_on_without_a_detector_that_cannot_run(camera: Callable[...,
 
 def test_closing_the_viewer_ends_all(camera: Callable[..., Camera], wait_until: Callable[..., Any]) -> None:
     running = camera("test", "--offscreen", "--size", "160x120")
-    viewer = wait_until(lambda: running.child("viewer_app"))
+    viewer = wait_until(lambda: running.child("splatview.viewer_app"))
     with splatview.frames("camera", timeout=PATIENCE) as frames:
         next(frames)
     started = children(running.process.pid)
@@ -234,7 +234,7 @@ def test_closing_the_viewer_ends_all(camera: Callable[..., Camera], wait_until: 
 def test_the_programs_end_with_the_command_however_it_ends(camera: Callable[..., Camera],
                                                            wait_until: Callable[..., Any]) -> None:
     running = camera("test", "--offscreen", "--size", "160x120")
-    wait_until(lambda: running.child("viewer_app"))
+    wait_until(lambda: running.child("splatview.viewer_app"))
     started = children(running.process.pid)
     running.process.kill()
     running.process.wait()
@@ -254,7 +254,7 @@ def test_two_cameras_do_not_mix(camera: Callable[..., Camera], wait_until: Calla
 
 
 def test_the_pause_button_holds_the_picture(camera: Callable[..., Camera], wait_until: Callable[..., Any]) -> None:
-    from ipc import Subscriber
+    from splatview.ipc import Subscriber
 
     camera("test", "--no-viewer", "--size", "160x120")
     with Subscriber("camera test", client="viewer") as subscriber:

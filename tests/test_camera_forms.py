@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.errors import CameraError
-from viewer_app.memo import Memo
-from viewer_app.navigation.bookmarks import MOST, Bookmarks
-from viewer_app.navigation.camera_forms import camera_from_text
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.errors import CameraError
+from splatview.viewer_app.memo import Memo
+from splatview.viewer_app.navigation.bookmarks import MOST, Bookmarks
+from splatview.viewer_app.navigation.camera_forms import camera_from_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from viewer_app.cameras import (
+from splatview.viewer_app.cameras import (
     DEFAULT_UP,
     FILE_LIMIT,
     Camera,
@@ -20,7 +20,7 @@ from viewer_app.cameras import (
     intrinsics,
     look_at,
 )
-from viewer_app.errors import CameraError
+from splatview.viewer_app.errors import CameraError
 
 EYE = np.eye(4).tolist()
 K33 = [[50, 0, 32], [0, 50, 24], [0, 0, 1]]

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc.channel import Connection, Link, Listener
+from splatview.ipc.channel import Connection, Link, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable

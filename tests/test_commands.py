@@ -17,9 +17,9 @@ import torch
 from patience import PATIENCE
 
 import splatview
-from ipc import Subscriber
-from ipc.viewers import announce
 from splatview.commands import doctor
+from splatview.ipc import Subscriber
+from splatview.ipc.viewers import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from comparison_cases import SIZE, House, exactly_shown, house_fixture  # noqa: F401
 
-from viewer_app.comparing.compositor import HOWS
-from viewer_app.errors import ViewerError
-from viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.interface.panel import Asked
-from viewer_app.state import PairSettings
-from viewer_app.views.base import View
+from splatview.viewer_app.comparing.compositor import HOWS
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.interface.panel import Asked
+from splatview.viewer_app.state import PairSettings
+from splatview.viewer_app.views.base import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from comparison_cases import house_fixture  # noqa: F401
 
-from viewer_app.comparing.pair_view import PairView
-from viewer_app.comparing.turning import STAYS, Placement
+from splatview.viewer_app.comparing.pair_view import PairView
+from splatview.viewer_app.comparing.turning import STAYS, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from viewer_app.cameras import Camera, CameraModel, intrinsics, look_at
-from viewer_app.controls import Orbit, PanZoom, Rect
-from viewer_app.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.cameras import Camera, CameraModel, intrinsics, look_at
+from splatview.viewer_app.controls import Orbit, PanZoom, Rect
+from splatview.viewer_app.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 
 RECT = Rect(100, 20, 400, 300)
 SHIFT = frozenset({"shift"})

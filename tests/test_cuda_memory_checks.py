@@ -13,11 +13,11 @@ import torch
 from open_files import open_files
 from patience import PATIENCE
 
-from ipc.cuda import driver, export, memory, retiring
-from ipc.cuda.export import describe
-from ipc.cuda.tensors import check_within, contiguous, span
-from ipc.errors import SharingError
-from ipc.messages import FdMemory, IpcMemory
+from splatview.ipc.cuda import driver, export, memory, retiring
+from splatview.ipc.cuda.export import describe
+from splatview.ipc.cuda.tensors import check_within, contiguous, span
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import FdMemory, IpcMemory
 
 GPU = "0123456789abcdef" * 2
 META = {"layout": "HW"}
@@ -29,7 +29,8 @@ def some_fd() -> int:
 
 
 def test_importing_it_loads_neither_torch_nor_the_bindings() -> None:
-    program = ("import sys, ipc.cuda.memory, ipc.cuda.export, ipc.cuda.events, ipc.cuda.retiring; "
+    program = ("import sys, splatview.ipc.cuda.memory, splatview.ipc.cuda.export, "
+               "splatview.ipc.cuda.events, splatview.ipc.cuda.retiring; "
                "print([m for m in ('torch', 'numpy', 'cuda.bindings', 'zmq') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -221,7 +222,7 @@ def test_what_is_retired_is_freed_when_it_is_ready_and_nobody_waits() -> None:
 
 @pytest.mark.parametrize("before", ["", "retiring.retire(late, lambda: print('first'))"])
 def test_what_is_retired_as_the_process_ends_is_freed_as_well(before: str) -> None:
-    program = ("import atexit, time; from ipc.cuda import retiring; end = time.monotonic() + 0.2\n"
+    program = ("import atexit, time; from splatview.ipc.cuda import retiring; end = time.monotonic() + 0.2\n"
                "late = lambda: time.monotonic() > end\n"
                "atexit.register(lambda: retiring.retire(late, lambda: print('last')))\n" + before)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)

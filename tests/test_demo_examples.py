@@ -8,7 +8,7 @@ from patience import PATIENCE
 from PIL import Image
 from programs import ROOT
 
-from ipc.runs import list_runs, runtime_folder
+from splatview.ipc.runs import list_runs, runtime_folder
 
 IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers"}
 """Examples within other people's trainers, and what those need; test_interop_hooks.py has more of them."""

@@ -13,13 +13,13 @@ from open_files import open_files
 from patience import PATIENCE
 
 import splatview
-from ipc import Subscriber, descriptors
-from ipc.descriptors import Fetch, Server
-from ipc.errors import SharingError, UnreachableError
-from ipc.messages import SegmentRef
-from ipc.segments import Segment
-from ipc.source import RunSource
-from ipc.ways.base import NotYet
+from splatview.ipc import Subscriber, descriptors
+from splatview.ipc.descriptors import Fetch, Server
+from splatview.ipc.errors import SharingError, UnreachableError
+from splatview.ipc.messages import SegmentRef
+from splatview.ipc.segments import Segment
+from splatview.ipc.source import RunSource
+from splatview.ipc.ways.base import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,7 +130,7 @@ def test_a_viewer_that_asks_in_vain_does_not_wait(tmp_path: Path, monkeypatch: p
     with pytest.raises(SharingError, match="cannot ask"):
         Fetch(tmp_path, "fds-1")
     silent = Server(tmp_path)  # a trainer that is stopped
-    monkeypatch.setattr("ipc.descriptors._TIMEOUT", PATIENCE)
+    monkeypatch.setattr("splatview.ipc.descriptors._TIMEOUT", PATIENCE)
     begin = time.monotonic()
     fetch = Fetch(tmp_path, "fds-1")
     assert fetch.poll() is None
@@ -143,7 +143,7 @@ def test_a_viewer_that_asks_in_vain_does_not_wait(tmp_path: Path, monkeypatch: p
 
 def test_connections_are_bounded_and_dropped_in_time(
         server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ipc.descriptors._TIMEOUT", PATIENCE)
+    monkeypatch.setattr("splatview.ipc.descriptors._TIMEOUT", PATIENCE)
     idle = []
     for _ in range(40):
         s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -221,8 +221,8 @@ while True:
     def closed(ref: SegmentRef, pid: int) -> int:
         raise UnreachableError("no /proc here")
 
-    monkeypatch.setattr("ipc.source.open_segment", closed)
-    monkeypatch.setattr("ipc.remote.pid_namespace", lambda: 1)
+    monkeypatch.setattr("splatview.ipc.source.open_segment", closed)
+    monkeypatch.setattr("splatview.ipc.remote.pid_namespace", lambda: 1)
     with Subscriber() as subscriber:
         seen: set[int] = set()
 
@@ -250,7 +250,7 @@ def test_a_viewer_whose_process_id_means_another_process_is_not_watched(wait_unt
     publisher = publishing._publisher
     assert publisher is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ipc.remote.pid_namespace", lambda: 1)
+        patch.setattr("splatview.ipc.remote.pid_namespace", lambda: 1)
         with Subscriber() as subscriber:
             wait_until(lambda: (subscriber.poll(), subscriber.runs and subscriber.runs[0].welcomed)[-1])
             assert [v.pidfd for v in publisher._helper._viewers.values()] == [-1]

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ipc.interop.glapi import gl_device_uuid
-from viewer_app.errors import ViewerError
-from viewer_app.web import encoders
-from viewer_app.web.encoders.base import MAX_SIDE, Encoder
-from viewer_app.web.encoders.lossless import LosslessEncoder
-from viewer_app.web.encoders.turbo import TurboEncoder
+from splatview.ipc.interop.glapi import gl_device_uuid
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.web import encoders
+from splatview.viewer_app.web.encoders.base import MAX_SIDE, Encoder
+from splatview.viewer_app.web.encoders.lossless import LosslessEncoder
+from splatview.viewer_app.web.encoders.turbo import TurboEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _nvjpeg() -> Encoder:
-    from viewer_app.web.encoders.nvjpeg import NvJpegEncoder
+    from splatview.viewer_app.web.encoders.nvjpeg import NvJpegEncoder
 
     return NvJpegEncoder(0)
 
@@ -207,7 +207,7 @@ def test_an_encoder_can_be_forced(ctx: moderngl.Context, monkeypatch: pytest.Mon
 
 
 def test_without_the_library_the_message_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viewer_app.web.encoders import nvjpeg
+    from splatview.viewer_app.web.encoders import nvjpeg
 
     monkeypatch.setattr(nvjpeg, "candidates", lambda: iter(["/nowhere/libnvjpeg.so.13", "libm.so.6"]))
     nvjpeg.library.cache_clear()
@@ -216,7 +216,7 @@ def test_without_the_library_the_message_names_the_package(monkeypatch: pytest.M
 
 
 def test_packages_come_before_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    from viewer_app.web.encoders import nvjpeg
+    from splatview.viewer_app.web.encoders import nvjpeg
 
     for folder in ("cu13", "nvjpeg"):
         (tmp_path / "nvidia" / folder / "lib").mkdir(parents=True)
@@ -229,8 +229,8 @@ def test_packages_come_before_the_system(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_choosing_from_what_is_there_loads_no_torch() -> None:
-    program = ("import sys; import viewer_app.web.encoders, viewer_app.web.encoders.nvjpeg, "
-               "viewer_app.web.encoders.turbo, viewer_app.web.encoders.lossless; "
+    program = ("import sys; import splatview.viewer_app.web.encoders, splatview.viewer_app.web.encoders.nvjpeg, "
+               "splatview.viewer_app.web.encoders.turbo, splatview.viewer_app.web.encoders.lossless; "
                "print([m for m in ('torch', 'PIL', 'simplejpeg', 'moderngl', 'aiohttp') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

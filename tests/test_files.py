@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scene_files as w
 
-from viewer_app.errors import FileError
-from viewer_app.files import FORMATS, formats_text, load_image, load_scene, open_file
-from viewer_app.scene import GaussianScene
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import FORMATS, formats_text, load_image, load_scene, open_file
+from splatview.viewer_app.scene import GaussianScene
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
 
@@ -218,7 +218,8 @@ def test_only_a_checkpoint_waits_for_torch(tmp_path):
     t = w.truth(4)
     paths = [str(w.write_ply(tmp_path / "a.ply", w.ply_columns(t))), str(w.write_compressed_ply(tmp_path / "b.ply", t)),
              str(w.write_spz(tmp_path / "c.spz", t)), str(w.write_splat(tmp_path / "d.splat", t))]
-    code = ("import sys; import viewer_app.files.checkpoint; from viewer_app.files import load_scene\n"
+    code = ("import sys; import splatview.viewer_app.files.checkpoint; "
+            "from splatview.viewer_app.files import load_scene\n"
             f"for p in {paths!r}: load_scene(p)\n"
             "print([m for m in ('torch', 'numba', 'gsply', 'PIL', 'moderngl') if m in sys.modules])")
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,

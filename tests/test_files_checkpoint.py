@@ -15,8 +15,8 @@ import pytest
 import scene_files as w
 import torch
 
-from viewer_app.errors import FileError
-from viewer_app.files import load_scene
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import load_scene
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
 T = w.truth(20, degree=1)

@@ -16,9 +16,9 @@ import scene_files as w
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from viewer_app.errors import FileError
-from viewer_app.files import load_image, load_scene, open_file
-from viewer_app.scene import GaussianScene
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import load_image, load_scene, open_file
+from splatview.viewer_app.scene import GaussianScene
 
 T = w.truth(20, degree=1)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scene_files as w
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.files import load_scene
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.files import load_scene
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from viewer_app.cameras import camera_from_json
-from viewer_app.errors import CameraError, FileError
-from viewer_app.files import open_file
-from viewer_app.memo import Memo
-from viewer_app.paths.nerfstudio import read_path
-from viewer_app.recorder.files import INDEX, read_index, read_packed
-from viewer_app.regular import open_regular
+from splatview.viewer_app.cameras import camera_from_json
+from splatview.viewer_app.errors import CameraError, FileError
+from splatview.viewer_app.files import open_file
+from splatview.viewer_app.memo import Memo
+from splatview.viewer_app.paths.nerfstudio import read_path
+from splatview.viewer_app.recorder.files import INDEX, read_index, read_packed
+from splatview.viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,11 @@ import pytest
 from open_files import open_files
 from renderer_cases import Chance, random_scene, real_scene
 
-from viewer_app.errors import FileError
-from viewer_app.files import load_scene
-from viewer_app.files.write_ply import write_ply
-from viewer_app.renderers.activation import activate
-from viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import load_scene
+from splatview.viewer_app.files.write_ply import write_ply
+from splatview.viewer_app.renderers.activation import activate
+from splatview.viewer_app.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from pathlib import Path

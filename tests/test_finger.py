@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.events import PointerMove, PointerPress, PointerRelease
-from viewer_app.interface import theme
-from viewer_app.interface.finger import REACH, Finger
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.finger import REACH, Finger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.events import Event
+    from splatview.viewer_app.events import Event
 
 SIZE = 200
 ROW = 30

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.events import Key
-from viewer_app.navigation.flights import Flight
-from viewer_app.navigation.flying import FAST, SLOW, SPEEDS, Flying
-from viewer_app.navigation.orbit import Orbit
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.events import Key
+from splatview.viewer_app.navigation.flights import Flight
+from splatview.viewer_app.navigation.flying import FAST, SLOW, SPEEDS, Flying
+from splatview.viewer_app.navigation.orbit import Orbit
 
 
 def path(rate: float, events: list[tuple[float, Key]], end: float = 2.0) -> np.ndarray:

@@ -17,17 +17,17 @@ import torch
 from on_cpu import OnCpu
 from renderer_cases import Chance, camera, looking_at_origin, random_scene
 
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.kernels import frame
-from viewer_app.renderers.kernels.capacity import Capacity
-from viewer_app.renderers.kernels.frame import TILE, Kind, Parameters, Scene, draw
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.renderers.work import PAIRS_MAX
-from viewer_app.selecting import EVERYTHING
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.kernels import frame
+from splatview.viewer_app.renderers.kernels.capacity import Capacity
+from splatview.viewer_app.renderers.kernels.frame import TILE, Kind, Parameters, Scene, draw
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.renderers.work import PAIRS_MAX
+from splatview.viewer_app.selecting import EVERYTHING
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import Camera
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.scene import GaussianScene
 
 KERNELS = {"set_frame": False, "choose": False, "shade": True, "shade_as": True, "bodies": False, "fill": False,
            "gather": False, "pack": False, "blend": True, "blend_bodies": True, "blend_rings": True,

@@ -13,16 +13,16 @@ from on_cpu import OnCpu
 from renderer_cases import Chance, draw, looking_at_origin, psnr, random_scene
 from test_frame_graph_cpu import KERNELS, SCENES, drawn
 
-from viewer_app.cameras import MODELS
-from viewer_app.renderers.activation import activate
-from viewer_app.renderers.base import EPS_2D, PAINTS, RenderOptions
-from viewer_app.renderers.kernels import frame
-from viewer_app.renderers.kernels.frame import BODY_FLOATS, Parameters
-from viewer_app.renderers.reference import ReferenceRenderer, project
-from viewer_app.selecting import Selection
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.renderers.activation import activate
+from splatview.viewer_app.renderers.base import EPS_2D, PAINTS, RenderOptions
+from splatview.viewer_app.renderers.kernels import frame
+from splatview.viewer_app.renderers.kernels.frame import BODY_FLOATS, Parameters
+from splatview.viewer_app.renderers.reference import ReferenceRenderer, project
+from splatview.viewer_app.selecting import Selection
 
 if TYPE_CHECKING:
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 OTHERS = [paint for paint in PAINTS if paint != "color"]
 

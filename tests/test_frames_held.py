@@ -16,11 +16,11 @@ from open_files import open_files
 from patience import PATIENCE
 
 import splatview
-from ipc import limits
-from ipc.errors import SharingError
-from ipc.source import OwnSource
-from ipc.ways.ring import RingReader, RingWriter
 from splatview import publishing
+from splatview.ipc import limits
+from splatview.ipc.errors import SharingError
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways.ring import RingReader, RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipc.messages import StreamInfo
 from splatview.follower import _PENDING, Follower
 from splatview.frame import Held
+from splatview.ipc.messages import StreamInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ class Mark:
 
 
 class Lent:
-    """A frame of `ipc`."""
+    """A frame of `splatview.ipc`."""
 
     def __init__(self) -> None:
         self.closed = False

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_viewer import SIZE
 
-from viewer_app import garbage
-from viewer_app.app import App, AppOptions
-from viewer_app.events import PointerMove
-from viewer_app.garbage import Garbage
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app import garbage
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.events import PointerMove
+from splatview.viewer_app.garbage import Garbage
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,25 +13,25 @@ from frames import cloud, gaussian_frame
 from imgui_bundle import imgui
 from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.controls import Rect
-from viewer_app.events import Event, Key, PointerMove, PointerPress, PointerRelease
-from viewer_app.files import load_scene
-from viewer_app.interface.panel import Panel
-from viewer_app.selecting import Box, Sphere, shapes
-from viewer_app.selecting.pick import pick
-from viewer_app.selecting.statistics import QUANTITIES
-from viewer_app.state import GaussianSettings
-from viewer_app.views._gaussians.crop import Crop
-from viewer_app.views._gaussians.filter import Filter
-from viewer_app.views._gaussians.inspect import Inspect
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Event, Key, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.files import load_scene
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.selecting import Box, Sphere, shapes
+from splatview.viewer_app.selecting.pick import pick
+from splatview.viewer_app.selecting.statistics import QUANTITIES
+from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.views._gaussians.crop import Crop
+from splatview.viewer_app.views._gaussians.filter import Filter
+from splatview.viewer_app.views._gaussians.inspect import Inspect
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views._gaussians.tool import Tool
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views._gaussians.tool import Tool
 
 MIDDLE = RECT.width / 2, RECT.height / 2
 ALT = frozenset({"alt"})

@@ -13,18 +13,18 @@ import pytest
 from frames import gaussian_frame
 from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 
-import viewer_app.views._gaussians
-from viewer_app.controls import Rect
-from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from viewer_app.interface.panel import Panel
-from viewer_app.views._gaussians import tool as tools
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.gaussians import GaussianView
+import splatview.viewer_app.views._gaussians
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.views._gaussians import tool as tools
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 NAMES = list(tools._TOOLS)
 EVENTS = (
@@ -38,8 +38,8 @@ EVENTS = (
 
 def test_every_module_with_a_tool_is_registered() -> None:
     found = set()
-    for module in pkgutil.iter_modules(viewer_app.views._gaussians.__path__):
-        loaded = import_module(f"viewer_app.views._gaussians.{module.name}")
+    for module in pkgutil.iter_modules(splatview.viewer_app.views._gaussians.__path__):
+        loaded = import_module(f"splatview.viewer_app.views._gaussians.{module.name}")
         found |= {module.name for _, cls in inspect.getmembers(loaded, inspect.isclass)
                   if issubclass(cls, Tool) and cls is not Tool and cls.__module__ == loaded.__name__}
     assert found == set(tools._TOOLS)
@@ -54,7 +54,7 @@ def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
 
 @pytest.fixture(params=NAMES)
 def tool(request: pytest.FixtureRequest, view: GaussianView) -> Tool:
-    cls = getattr(import_module(f"viewer_app.views._gaussians.{request.param}"), tools._TOOLS[request.param])
+    cls = getattr(import_module(f"splatview.viewer_app.views._gaussians.{request.param}"), tools._TOOLS[request.param])
     return view.tools[cls.name]
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from viewer_app.governor import SCALES, SWITCH, Governor, scaled
+from splatview.viewer_app.governor import SCALES, SWITCH, Governor, scaled
 
 SIZE = (1280, 720)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viewer_app.governor import BROUGHT, Governor
+from splatview.viewer_app.governor import BROUGHT, Governor
 
 SIZE = (1280, 720)
 

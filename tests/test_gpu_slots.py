@@ -14,23 +14,23 @@ from open_files import open_files
 from patience import PATIENCE
 
 import splatview
-from ipc import Subscriber
-from ipc.cuda import driver, retiring
-from ipc.errors import SharingError
-from ipc.frames import DeviceTensor
-from ipc.messages import DeviceRingRef, FdMemory, RingRef, TensorHeader
-from ipc.segments import open_segment
-from ipc.subscriber import can_take
-from ipc.ways.device_ring import DeviceRingReader
-from ipc.ways.gpu_slots import GpuSlotWriter
-from ipc.ways.host import HostWriter
-from ipc.ways.ring import RingReader, RingWriter
-from ipc.ways.slots import SlotWriter
+from splatview.ipc import Subscriber
+from splatview.ipc.cuda import driver, retiring
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import DeviceTensor
+from splatview.ipc.messages import DeviceRingRef, FdMemory, RingRef, TensorHeader
+from splatview.ipc.segments import open_segment
+from splatview.ipc.subscriber import can_take
+from splatview.ipc.ways.device_ring import DeviceRingReader
+from splatview.ipc.ways.gpu_slots import GpuSlotWriter
+from splatview.ipc.ways.host import HostWriter
+from splatview.ipc.ways.ring import RingReader, RingWriter
+from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipc.messages import SegmentRef
+    from splatview.ipc.messages import SegmentRef
 
 GPU = "0123456789abcdef" * 2
 META = {"layout": "HW"}
@@ -186,7 +186,7 @@ def test_where_memory_cannot_be_pinned_copies_are_plain_and_it_is_said(host: Hos
 
 def test_copies_through_the_host_are_spaced(host: HostWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("ipc.ways.host.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("splatview.ipc.ways.host.time", SimpleNamespace(monotonic=lambda: now[0]))
     assert host._ready.wait(PATIENCE)
 
     set_done = host.set_done

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from viewer_app.renderers import gpu_stream
-from viewer_app.renderers.gpu_stream import OnStream
+from splatview.viewer_app.renderers import gpu_stream
+from splatview.viewer_app.renderers.gpu_stream import OnStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

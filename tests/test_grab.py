@@ -18,7 +18,7 @@ from publishers import BOTH, IMAGE
 
 import splatview
 from splatview import grabber, grabbing, publishing
-from viewer_app.__main__ import main
+from splatview.viewer_app.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable

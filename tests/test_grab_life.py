@@ -15,9 +15,9 @@ from open_files import open_files
 from patience import PATIENCE
 
 import splatview
-from ipc import Publisher, grabs
-from ipc.renewing import renew
 from splatview import grabber, grabbing, publishing
+from splatview.ipc import Publisher, grabs
+from splatview.ipc.renewing import renew
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,7 +199,7 @@ def _path() -> str:
 def test_the_program_by_hand(processes: Processes) -> None:
     """It answers what it is asked, keeps its output clean, and ends with its input."""
     splatview.publish(IMAGE, "render")
-    program = processes.python("-m", "viewer_app", "grab")
+    program = processes.python("-m", "splatview.viewer_app", "grab")
     assert program.stdin is not None and program.stdout is not None
     ready = grabs.decode_answer(program.stdout.readline())
     assert isinstance(ready, grabs.Ready)

@@ -17,21 +17,21 @@ from on_cpu import OnCpu
 from renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
 from test_frame_graph_cpu import KERNELS, GsplatRules
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers import frame_graph, gpu_stream, gsplat, gsplat_frame, gsplat_scene
-from viewer_app.renderers.base import FAINT, RenderOptions
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.renderers.kernels.capacity import Capacity
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers import frame_graph, gpu_stream, gsplat, gsplat_frame, gsplat_scene
+from splatview.viewer_app.renderers.base import FAINT, RenderOptions
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.renderers.kernels.capacity import Capacity
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.base import Pixels
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import Pixels
 
 VIEW = looking_at_origin(70, 45)
 SHOWN = RenderOptions(depth=False)
@@ -80,7 +80,7 @@ class OnStream:
 
 
 class Canvas:
-    """`ipc.interop.canvas.Canvas` of one tensor."""
+    """`splatview.ipc.interop.canvas.Canvas` of one tensor."""
 
     name = "host"
 

@@ -24,17 +24,17 @@ from test_gsplat_cpu import (  # noqa: F401  (fixtures)
     shown_after,
 )
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.activation import medians
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.renderers.gsplat_scene import FAR, _middle
-from viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.activation import medians
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.renderers.gsplat_scene import FAR, _middle
+from splatview.viewer_app.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     import moderngl
 
-    from viewer_app.cameras import Camera
+    from splatview.viewer_app.cameras import Camera
 
 
 def fresh(s: GaussianScene, view: Camera = VIEW, options: RenderOptions = SHOWN) -> np.ndarray:

@@ -11,15 +11,15 @@ import torch
 from renderer_cases import Chance, psnr, random_scene
 from test_gsplat_cpu import CPU, SHOWN, VIEW, compiled, no_gpu, on_gpu, renderer_fixture, shown  # noqa: F401
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers import gsplat_frame
-from viewer_app.renderers.base import PAINTS, RenderOptions
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.selecting import Selection
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers import gsplat_frame
+from splatview.viewer_app.renderers.base import PAINTS, RenderOptions
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.selecting import Selection
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.gsplat import GsplatRenderer
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 
 
 @pytest.mark.parametrize("paint", PAINTS)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from viewer_app.controls import Rect
-from viewer_app.interface import help as keys
-from viewer_app.interface.help import KEYS, draw_help
-from viewer_app.interface.panel import Panel
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.base import KeyHelp
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.interface import help as keys
+from splatview.viewer_app.interface.help import KEYS, draw_help
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.base import KeyHelp
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,14 +11,14 @@ import torch
 from patience import PATIENCE
 from view_cases import H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from ipc.frames import DeviceTensor, Frame, Piece
-from ipc.interop.host import HostBridge
-from viewer_app.views.image import ImageView
+from splatview.ipc.frames import DeviceTensor, Frame, Piece
+from splatview.ipc.interop.host import HostBridge
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
 class Memory:
@@ -61,8 +61,8 @@ class InPlace(HostBridge):
 
 @pytest.fixture
 def view(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterator[ImageView]:
-    monkeypatch.setattr("viewer_app.views._image_content.AutoBridge", InPlace)
-    monkeypatch.setattr("ipc.interop.host.host_array", lambda tensor: (tensor.memory.values.numpy(), "uint8"))
+    monkeypatch.setattr("splatview.viewer_app.views._image_content.AutoBridge", InPlace)
+    monkeypatch.setattr("splatview.ipc.interop.host.host_array", lambda tensor: (tensor.memory.values.numpy(), "uint8"))
     made = ImageView(screen.ctx)
     yield made
     made.close()

@@ -12,17 +12,17 @@ import pytest
 import torch
 from open_files import open_files
 
-from ipc import descriptors
-from ipc.cuda import memory
-from ipc.errors import SharingError
-from ipc.frames import DeviceTensor, Frame, Piece
-from ipc.messages import FdMemory, InPlaceRef, TensorRef, VersionHeader
-from ipc.source import RunSource
-from ipc.ways import in_place_reader
-from ipc.ways.base import NotYet
-from ipc.ways.in_place_reader import InPlaceReader
-from ipc.ways.layout import OLDEST_KEPT, header_before_meta, header_with
-from ipc.ways.slots import SlotWriter
+from splatview.ipc import descriptors
+from splatview.ipc.cuda import memory
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import DeviceTensor, Frame, Piece
+from splatview.ipc.messages import FdMemory, InPlaceRef, TensorRef, VersionHeader
+from splatview.ipc.source import RunSource
+from splatview.ipc.ways import in_place_reader
+from splatview.ipc.ways.base import NotYet
+from splatview.ipc.ways.in_place_reader import InPlaceReader
+from splatview.ipc.ways.layout import OLDEST_KEPT, header_before_meta, header_with
+from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

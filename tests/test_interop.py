@@ -13,21 +13,21 @@ import torch
 from gpu_memory import used
 from interop_cases import CASES, Case, OwnMemory, expected, remote, same
 
-import ipc.interop
-from ipc import SharingError
-from ipc.cuda.driver import gpu_uuid
-from ipc.interop.base import Form
-from ipc.interop.canvas import CANVASES, make_canvas
-from ipc.interop.glapi import gl_device_uuid
-from ipc.interop.probe import BRIDGES, AutoBridge, bridge_class, probe, suitable
-from ipc.interop.readback import read_source
+import splatview.ipc.interop
+from splatview.ipc import SharingError
+from splatview.ipc.cuda.driver import gpu_uuid
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.canvas import CANVASES, make_canvas
+from splatview.ipc.interop.glapi import gl_device_uuid
+from splatview.ipc.interop.probe import BRIDGES, AutoBridge, bridge_class, probe, suitable
+from splatview.ipc.interop.readback import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import moderngl
 
-    from ipc.interop.base import Bridge
+    from splatview.ipc.interop.base import Bridge
 
 EVERY = [name if name == "host" else pytest.param(name, marks=pytest.mark.cuda) for name in BRIDGES]
 MEMORY = 8 << 20
@@ -83,7 +83,7 @@ def give(name: str) -> Iterator[Giver]:
 
 
 def test_no_bridge_was_missed() -> None:
-    folder = Path(ipc.interop.__file__).parent
+    folder = Path(splatview.ipc.interop.__file__).parent
     found = {line.strip().removeprefix("class ").split(":")[0] for path in folder.glob("*.py")
              for line in path.read_text().splitlines() if line.startswith("class ") and "Bridge:" in line}
     assert found == {symbol.partition(":")[2] for symbol in BRIDGES.values()} | {"AutoBridge"}
@@ -225,7 +225,7 @@ class Failing:
 
 
 def test_a_bridge_that_fails_is_replaced(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ipc.interop import probe as module
+    from splatview.ipc.interop import probe as module
 
     monkeypatch.setattr(module, "bridge_class", lambda n, *_: Failing if n == "import" else bridge_class(n))
     monkeypatch.setattr(module, "suitable", lambda _: ("import", "host"))

@@ -13,9 +13,9 @@ from patience import PATIENCE
 from PIL import Image
 
 import splatview
-from ipc import Subscriber
 from splatview import publishing
 from splatview.adapt.arrays import _turn_round, as_tensor
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

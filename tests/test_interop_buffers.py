@@ -13,12 +13,12 @@ import pytest
 import torch
 from interop_cases import expected, same
 
-from ipc import SharingError
-from ipc.interop import glapi
-from ipc.interop.base import Form
-from ipc.interop.buffers import ITEM_SIZE, MAX_PIECES, BufferSource, GlMemory, Limits, plan_access
-from ipc.interop.glapi import GL
-from ipc.interop.readback import read_source
+from splatview.ipc import SharingError
+from splatview.ipc.interop import glapi
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.buffers import ITEM_SIZE, MAX_PIECES, BufferSource, GlMemory, Limits, plan_access
+from splatview.ipc.interop.glapi import GL
+from splatview.ipc.interop.readback import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ import pytest
 from patience import PATIENCE
 from programs import ROOT
 
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

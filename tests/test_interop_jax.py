@@ -12,7 +12,7 @@ import pytest
 from interop_frames import frames_of
 from patience import PATIENCE
 
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

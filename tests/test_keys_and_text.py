@@ -9,10 +9,10 @@ import pytest
 from scene_files import ply_columns, truth, write_ply
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from viewer_app.interface.panel import Asked
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from splatview.viewer_app.interface.panel import Asked
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

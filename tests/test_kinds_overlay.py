@@ -11,12 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipc import kinds
-from ipc.frames import RemoteTensor
-from ipc.kinds import OVERLAY_MOST, check_frame
-from ipc.limits import ITEM_SIZE, MAX_EXTENT, MAX_TENSORS
-from ipc.source import OwnSource
-from ipc.ways.ring import RingReader, RingWriter
+from splatview.ipc import kinds
+from splatview.ipc.frames import RemoteTensor
+from splatview.ipc.kinds import OVERLAY_MOST, check_frame
+from splatview.ipc.limits import ITEM_SIZE, MAX_EXTENT, MAX_TENSORS
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways.ring import RingReader, RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

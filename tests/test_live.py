@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import splatview
-from ipc import Subscriber
-from ipc.ways.ring import same_bytes
 from splatview import publishing
+from splatview.ipc import Subscriber
+from splatview.ipc.ways.ring import same_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipc import RemoteStream
+    from splatview.ipc import RemoteStream
 
 
 @pytest.fixture

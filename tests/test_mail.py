@@ -16,9 +16,9 @@ from forking import server
 from open_files import open_files
 
 import splatview
-from ipc import Subscriber, channel, limits, mail, messages
-from ipc.runs import list_runs
 from splatview import publishing
+from splatview.ipc import Subscriber, channel, limits, mail, messages
+from splatview.ipc.runs import list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from programs import Processes
 
-    from ipc import RemoteRun
+    from splatview.ipc import RemoteRun
 
 FULL = """
 import os, resource, signal, sys, time, torch, splatview
@@ -203,7 +203,7 @@ def test_nothing_is_left_of_viewers_that_were_killed(processes: Processes, wait_
     folder = publishing.begun().folder.path  # type: ignore[union-attr]
     before, threads = open_files(), threading.active_count()
     for _ in range(3):
-        viewer = processes.code("import time\nfrom ipc import Subscriber\ns = Subscriber()\n"
+        viewer = processes.code("import time\nfrom splatview.ipc import Subscriber\ns = Subscriber()\n"
                                 "while True: s.poll(); time.sleep(0.001)")
         wait_until(lambda: len(outboxes()) == 1)
         viewer.send_signal(signal.SIGKILL)

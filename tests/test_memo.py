@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from viewer_app import memo as memo_module
-from viewer_app.memo import Memo, memo_file
+from splatview.viewer_app import memo as memo_module
+from splatview.viewer_app.memo import Memo, memo_file
 
 if TYPE_CHECKING:
     from pathlib import Path

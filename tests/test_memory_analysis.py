@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from memory_by_hand import Recorder
 
-from viewer_app.memory import analysis, load_snapshot
-from viewer_app.memory.analysis.tables import BYS, Tables
-from viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.memory import analysis, load_snapshot
+from splatview.viewer_app.memory.analysis.tables import BYS, Tables
+from splatview.viewer_app.memory.loading import from_pickled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from viewer_app.memory import Snapshot
+    from splatview.viewer_app.memory import Snapshot
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from memory_by_hand import Recorder
 
-from viewer_app.memory import analysis, load_snapshot
-from viewer_app.memory.analysis import flame
-from viewer_app.memory.analysis.frames import MACHINERY, TORCH
-from viewer_app.memory.model import Stacks
+from splatview.viewer_app.memory import analysis, load_snapshot
+from splatview.viewer_app.memory.analysis import flame
+from splatview.viewer_app.memory.analysis.frames import MACHINERY, TORCH
+from splatview.viewer_app.memory.model import Stacks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.memory import Snapshot
-    from viewer_app.memory.analysis import FlameGraph
+    from splatview.viewer_app.memory import Snapshot
+    from splatview.viewer_app.memory.analysis import FlameGraph
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from memory_by_hand import MB, Recorder
 
-from viewer_app.memory import analysis, load_snapshot
-from viewer_app.memory.analysis import COLOR_BYS, categories, colors, describe, marks
-from viewer_app.memory.analysis.frames import (
+from splatview.viewer_app.memory import analysis, load_snapshot
+from splatview.viewer_app.memory.analysis import COLOR_BYS, categories, colors, describe, marks
+from splatview.viewer_app.memory.analysis.frames import (
     BACKWARD,
     LIBRARY,
     MACHINERY,
@@ -24,7 +24,7 @@ from viewer_app.memory.analysis.frames import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.memory import Snapshot
+    from splatview.viewer_app.memory import Snapshot
 
 ENGINE = "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"
 RELEASE = "torch::autograd::generated::MulBackward0::release_variables()"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from memory_by_hand import MB, Recorder
 
-from viewer_app.memory import analysis, load_snapshot
-from viewer_app.memory.analysis import PERIODS, compare, leaks
+from splatview.viewer_app.memory import analysis, load_snapshot
+from splatview.viewer_app.memory.analysis import PERIODS, compare, leaks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.memory import Snapshot
+    from splatview.viewer_app.memory import Snapshot
 
 BACKWARD = ("torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)",
             "torch::autograd::Engine::evaluate_function(int)")

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from memory_by_hand import MB, Recorder
 
-from viewer_app.memory import analysis, load_snapshot
-from viewer_app.memory.analysis import search
-from viewer_app.memory.words import age_text, parse_size, size_text
+from splatview.viewer_app.memory import analysis, load_snapshot
+from splatview.viewer_app.memory.analysis import search
+from splatview.viewer_app.memory.words import age_text, parse_size, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from viewer_app.memory import Snapshot
+    from splatview.viewer_app.memory import Snapshot
 
 
 @pytest.fixture(scope="module")

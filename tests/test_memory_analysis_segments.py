@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from memory_by_hand import MB, Recorder
 
-from viewer_app.memory import analysis, load_snapshot
-from viewer_app.memory.analysis import ACTIVE, INACTIVE, PENDING, post_mortem, segments_at
+from splatview.viewer_app.memory import analysis, load_snapshot
+from splatview.viewer_app.memory.analysis import ACTIVE, INACTIVE, PENDING, post_mortem, segments_at
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.memory import Snapshot
+    from splatview.viewer_app.memory import Snapshot
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from memory_data import block, event, segment, snapshot
 
-from viewer_app.errors import FileError
-from viewer_app.memory.loading import cache, child, columns, from_pickled, load_snapshot
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory.loading import cache, child, columns, from_pickled, load_snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,12 +21,12 @@ from memory_data import event, segment, snapshot
 from patience import PATIENCE
 from PIL import Image
 
-from viewer_app.__main__ import main
-from viewer_app.commands import Memory
-from viewer_app.errors import ViewerError
-from viewer_app.memory import load_snapshot
-from viewer_app.memory.query import Database, Result
-from viewer_app.memory_command import table
+from splatview.viewer_app.__main__ import main
+from splatview.viewer_app.commands import Memory
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.memory import load_snapshot
+from splatview.viewer_app.memory.query import Database, Result
+from splatview.viewer_app.memory_command import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,9 +148,10 @@ def test_what_timelines_need_is_loaded_while_the_viewer_opens(args: list[str], b
                                                               monkeypatch: pytest.MonkeyPatch,
                                                               capsys: pytest.CaptureFixture[str]) -> None:
     done: list[str] = []
-    monkeypatch.setattr("viewer_app.memory.timeline.expect_kernels", lambda: None)
-    monkeypatch.setattr("viewer_app.memory.timeline.start_painter", lambda: done.append("painter"))
-    monkeypatch.setattr("viewer_app.memory.timeline.warm_up", lambda: done.append(threading.current_thread().name))
+    monkeypatch.setattr("splatview.viewer_app.memory.timeline.expect_kernels", lambda: None)
+    monkeypatch.setattr("splatview.viewer_app.memory.timeline.start_painter", lambda: done.append("painter"))
+    monkeypatch.setattr("splatview.viewer_app.memory.timeline.warm_up",
+                        lambda: done.append(threading.current_thread().name))
 
     def parse(args: list[str]) -> Any:
         for thread in threading.enumerate():
@@ -158,7 +159,7 @@ def test_what_timelines_need_is_loaded_while_the_viewer_opens(args: list[str], b
                 thread.join(PATIENCE)
         raise ViewerError("before the options are read")
 
-    monkeypatch.setattr("viewer_app.commands.parse", parse)
+    monkeypatch.setattr("splatview.viewer_app.commands.parse", parse)
     assert main([str(small) if arg == "FILE" else arg for arg in args]) == 2
     assert "before the options are read" in capsys.readouterr().err
     assert done == begun

@@ -17,11 +17,11 @@ from machine_cases import by_machine
 from memory_data import block, event, segment, snapshot
 from patience import PATIENCE
 
-from viewer_app.errors import FileError
-from viewer_app.memory.loading import from_pickled, load_snapshot
-from viewer_app.memory.loading.convert import convert
-from viewer_app.memory.loading.machine import OddError
-from viewer_app.memory.loading.opening import Opened, unpickle
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory.loading import from_pickled, load_snapshot
+from splatview.viewer_app.memory.loading.convert import convert
+from splatview.viewer_app.memory.loading.machine import OddError
+from splatview.viewer_app.memory.loading.opening import Opened, unpickle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,7 +237,7 @@ def test_the_program_that_reads_ends_when_nobody_listens(tmp_path: Path):
     keep = os.open(fifo, os.O_RDWR)
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "viewer_app.memory.loading.worker",
+            [sys.executable, "-m", "splatview.viewer_app.memory.loading.worker",
              f'{{"kind": "pickle", "file": {keep}, "out": {keep}}}'],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[keep])
         assert process.stdin is not None
@@ -252,7 +252,7 @@ def test_the_program_that_reads_ends_when_nobody_listens(tmp_path: Path):
 def test_modules_of_the_working_folder_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The snapshot may lie among files that somebody else wrote."""
     monkeypatch.chdir(tmp_path)
-    for name in ("numpy", "pickle", "viewer_app", "json"):
+    for name in ("numpy", "pickle", "splatview", "viewer_app", "json"):
         (tmp_path / f"{name}.py").write_text("import pathlib; pathlib.Path('canary').touch()")
     assert len(load(tmp_path, pickle.dumps(snapshot([event("alloc", 512)]))).traces) == 1
     assert not (tmp_path / "canary").exists()

@@ -10,18 +10,18 @@ import torch
 from frames import memory_frame, memory_samples
 from view_cases import module_screen, screen_fixture, shown  # noqa: F401
 
-from ipc.kinds import MEMORY_COLUMNS
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.memory.live import History, read_frame
-from viewer_app.views._memory_plot import ALLOCATED, PEAK, RESERVED
-from viewer_app.views.memory import MemoryView
+from splatview.ipc.kinds import MEMORY_COLUMNS
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.memory.live import History, read_frame
+from splatview.viewer_app.views._memory_plot import ALLOCATED, PEAK, RESERVED
+from splatview.viewer_app.views.memory import MemoryView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 RECT = Rect(0, 0, 400, 240)

@@ -12,12 +12,12 @@ from patience import PATIENCE
 from programs import ROOT
 from test_viewer import Viewer
 
-from ipc import taken
-from viewer_app.app import AppOptions
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views._memory_plot import ALLOCATED
-from viewer_app.views.memory import MemoryView
+from splatview.ipc import taken
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views._memory_plot import ALLOCATED
+from splatview.viewer_app.views.memory import MemoryView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-    from viewer_app.catalogue import Slot
+    from splatview.viewer_app.catalogue import Slot
 
 
 @pytest.fixture

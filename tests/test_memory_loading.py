@@ -15,12 +15,12 @@ import zstandard
 from memory_data import block, event, frame, segment, snapshot
 from patience import PATIENCE
 
-from viewer_app.errors import FileError
-from viewer_app.files import open_file
-from viewer_app.memory.loading import child, from_pickled, is_snapshot, load_snapshot, worker
-from viewer_app.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
-from viewer_app.sources import FileSource
-from viewer_app.state import Entry
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import open_file
+from splatview.viewer_app.memory.loading import child, from_pickled, is_snapshot, load_snapshot, worker
+from splatview.viewer_app.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
+from splatview.viewer_app.sources import FileSource
+from splatview.viewer_app.state import Entry
 
 if TYPE_CHECKING:
     from pathlib import Path

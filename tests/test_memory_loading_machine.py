@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from machine_cases import as_objects, by_machine, data, listing, long_trace
 from memory_data import block, event, frame, segment, snapshot
 
-from viewer_app.errors import FileError
-from viewer_app.memory._kept import kept
-from viewer_app.memory.loading import from_pickled, load_snapshot, machine, opening, worker
-from viewer_app.memory.loading.machine import BATCH, OddError
-from viewer_app.memory.loading.opening import Opened
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory._kept import kept
+from splatview.viewer_app.memory.loading import from_pickled, load_snapshot, machine, opening, worker
+from splatview.viewer_app.memory.loading.machine import BATCH, OddError
+from splatview.viewer_app.memory.loading.opening import Opened
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,9 +15,9 @@ from machine_cases import as_objects, by_machine, data, listing
 from memory_data import event, snapshot
 from patience import PATIENCE
 
-from viewer_app.errors import FileError
-from viewer_app.memory.loading.entries import MAX_DEVICES
-from viewer_app.memory.loading.machine import OddError
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory.loading.entries import MAX_DEVICES
+from splatview.viewer_app.memory.loading.machine import OddError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,9 +86,9 @@ import random, sys
 sys.path[:0] = sys.argv[1:]
 from machine_cases import by_machine
 from test_memory_loading_odd import mutations
-from viewer_app.errors import FileError
-from viewer_app.memory._kept import kept
-from viewer_app.memory.loading.machine import OddError
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory._kept import kept
+from splatview.viewer_app.memory.loading.machine import OddError
 import numba
 assert numba.config.BOUNDSCHECK == 1
 read = 0

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from memory_data import live_bytes
 
-from viewer_app.errors import FileError
-from viewer_app.files import open_file
-from viewer_app.memory.model import ACTIONS, Snapshot
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import open_file
+from splatview.viewer_app.memory.model import ACTIONS, Snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_data import block, event, frame, live_bytes, replay, segment, snapshot
 
-from viewer_app.memory.loading import from_pickled, load_snapshot
-from viewer_app.memory.model import ACTIONS, NO_STACK, Trace
+from splatview.viewer_app.memory.loading import from_pickled, load_snapshot
+from splatview.viewer_app.memory.model import ACTIONS, NO_STACK, Trace
 
 if TYPE_CHECKING:
     from pathlib import Path

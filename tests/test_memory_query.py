@@ -14,11 +14,11 @@ from memory_data import block as a_block
 from memory_data import event, frame, live_bytes, segment, snapshot
 from patience import PATIENCE
 
-from viewer_app.memory import load_snapshot
-from viewer_app.memory._query_tables import CALLS
-from viewer_app.memory.loading import from_pickled
-from viewer_app.memory.model import ACTIONS, BLOCK_STATES, Snapshot, Stacks, Texts
-from viewer_app.memory.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
+from splatview.viewer_app.memory import load_snapshot
+from splatview.viewer_app.memory._query_tables import CALLS
+from splatview.viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.memory.model import ACTIONS, BLOCK_STATES, Snapshot, Stacks, Texts
+from splatview.viewer_app.memory.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

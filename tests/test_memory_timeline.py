@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from timeline_cases import any_paint, live_by_hand, random_trace, trace_of, without_kernels
 
-from viewer_app.memory.loading import load_snapshot
-from viewer_app.memory.model import BLOCK_STATES
-from viewer_app.memory.timeline import (
+from splatview.viewer_app.memory.loading import load_snapshot
+from splatview.viewer_app.memory.model import BLOCK_STATES
+from splatview.viewer_app.memory.timeline import (
     Addresses,
     Axis,
     Bands,

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from viewer_app.memory.timeline import Canvas, _ready, assemble, paint_ground
+from splatview.viewer_app.memory.timeline import Canvas, _ready, assemble, paint_ground
 
 
 @pytest.fixture(params=["kernels", "plain numpy"], autouse=True)
 def worker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "plain numpy":
-        from viewer_app.memory.timeline import _plain, canvas
+        from splatview.viewer_app.memory.timeline import _plain, canvas
 
         monkeypatch.setattr(canvas, "function", lambda module, name, *more: getattr(_plain, name))
     else:

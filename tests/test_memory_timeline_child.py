@@ -16,9 +16,9 @@ from open_files import open_files
 from patience import PATIENCE
 from timeline_cases import any_paint, random_trace
 
-from viewer_app import memory
-from viewer_app.memory.timeline import Addresses, Axis, Bands, Canvas, _ready, lanes
-from viewer_app.memory.timeline._child import ChildError, Painter
+from splatview.viewer_app import memory
+from splatview.viewer_app.memory.timeline import Addresses, Axis, Bands, Canvas, _ready, lanes
+from splatview.viewer_app.memory.timeline._child import ChildError, Painter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +126,7 @@ def test_it_is_given_back_when_own_kernels_are_there(painter: Painter) -> None:
 
 def test_it_ends_with_its_viewer() -> None:
     code = """import os
-from viewer_app.memory.timeline._child import Painter
+from splatview.viewer_app.memory.timeline._child import Painter
 print(Painter(30.0)._process.pid, flush=True)
 os.kill(os.getpid(), 9)"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
@@ -171,6 +171,6 @@ def test_when_another_program_paints(processors: int, compiled: bool, size: int,
     monkeypatch.setattr(_ready, "Painter", lambda patience: made.append(patience))
     monkeypatch.setattr(_ready, "kept", lambda beside, module: compiled)
     monkeypatch.setattr(memory, "_SHORT", size)
-    monkeypatch.setattr("viewer_app.memory.timeline.warm_up", lambda: None)
+    monkeypatch.setattr("splatview.viewer_app.memory.timeline.warm_up", lambda: None)
     memory.expect(path)
     assert bool(made) is there

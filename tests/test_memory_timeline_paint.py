@@ -11,7 +11,7 @@ import pytest
 from patience import PATIENCE
 from timeline_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of, without_kernels
 
-from viewer_app.memory.timeline import Addresses, Axis, Bands, Canvas, Paint
+from splatview.viewer_app.memory.timeline import Addresses, Axis, Bands, Canvas, Paint
 
 EXACT = 1.01
 """Colours are rounded to whole numbers."""
@@ -196,7 +196,7 @@ def test_a_spike_of_one_event_among_ten_million_is_seen_in_every_zoom() -> None:
 
 def test_importing_the_timeline_does_not_import_numba() -> None:
     code = """import sys
-import viewer_app.memory.timeline as t
+import splatview.viewer_app.memory.timeline as t
 assert "numba" not in sys.modules
 t.warm_up()
 assert "numba" in sys.modules"""

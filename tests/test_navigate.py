@@ -27,19 +27,19 @@ from navigate_cases import (  # noqa: F401
 )
 from view_cases import shown
 
-from viewer_app.cameras import look_at
-from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.interface.panel import Panel
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.cameras import look_at
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from viewer_app.controls import Rect
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views._gaussians.navigate import Navigate
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views._gaussians.navigate import Navigate
 
 
 # -- flights -------------------------------------------------------------------------------------------------

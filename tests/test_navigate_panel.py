@@ -26,17 +26,17 @@ from navigate_cases import (  # noqa: F401
 )
 from view_cases import shown
 
-from viewer_app.cameras import look_at
-from viewer_app.controls import Rect
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from viewer_app.interface.panel import Panel
+from splatview.viewer_app.cameras import look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from splatview.viewer_app.interface.panel import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views._gaussians.navigate import Navigate
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views._gaussians.navigate import Navigate
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 
 # -- bookmarks and the clipboard -----------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_the_axes_are_seen_but_not_in_pictures_to_keep(view: GaussianView, scree
 @pytest.fixture
 def in_panel(screen: OffscreenScreen, navigate: Navigate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """`in_panel(choice={"Up": "+z"})`: draw the part "Camera" with all folds open while its user does that."""
-    from viewer_app.views._gaussians import navigate_panel
+    from splatview.viewer_app.views._gaussians import navigate_panel
 
     panel, navigate.numbers = Panel(), True
 
@@ -196,7 +196,7 @@ def test_up_in_the_panel(view: GaussianView, in_panel: Any) -> None:
 
 
 def test_numbers_in_the_panel(view: GaussianView, in_panel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from viewer_app.views._gaussians import navigate_panel
+    from splatview.viewer_app.views._gaussians import navigate_panel
 
     assert in_panel(slider={"Roll": 30.0})
     assert math.degrees(view.orbit.tilt) == pytest.approx(30)
@@ -214,7 +214,7 @@ def test_numbers_in_the_panel(view: GaussianView, in_panel: Any, monkeypatch: py
 def test_buttons_in_the_panel(view: GaussianView, navigate: Navigate, in_panel: Any,
                               monkeypatch: pytest.MonkeyPatch) -> None:
     pressed = [2]
-    monkeypatch.setattr("viewer_app.interface.widgets.buttons", lambda *_: pressed[0])
+    monkeypatch.setattr("splatview.viewer_app.interface.widgets.buttons", lambda *_: pressed[0])
     in_panel()
     assert "Ctrl + V" in said(view)  # nothing is known to be on the clipboard
     view.desk.pasted = SIDE.to_json

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import splatview
-from ipc import NoViewerError
-from ipc.viewers import announce
 from splatview import programs
+from splatview.ipc import NoViewerError
+from splatview.ipc.viewers import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.controls import Orbit, Rect
-from viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Orbit, Rect
+from splatview.viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 
 RECT = Rect(100, 20, 400, 300)
 CORNER = np.array([RECT.x, RECT.y])

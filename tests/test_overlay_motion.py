@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from overlay_cases import overlay_frame, result_of
 
-from viewer_app.views._overlay.motion import Motion, matched
+from splatview.viewer_app.views._overlay.motion import Motion, matched
 
 T = 1.7e9
 """Seconds since the epoch."""

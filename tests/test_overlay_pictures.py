@@ -14,18 +14,18 @@ from overlay_cases import frame_with, overlay_frame, seen
 from test_overlay_result import random_frame
 from view_cases import module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.interface.panel import Panel
-from viewer_app.overlays import draw_overlay_frame
-from viewer_app.views._overlay.palette import PALETTE, PLAIN
-from viewer_app.views.image import ImageView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.overlays import draw_overlay_frame
+from splatview.viewer_app.views._overlay.palette import PALETTE, PLAIN
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ipc import Frame
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.ipc import Frame
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 W, H = 200, 120
 GREY = 90
@@ -213,7 +213,7 @@ def test_labels_stand_above_or_inside(view: ImageView, screen: OffscreenScreen, 
 
 
 def test_the_corner_says_how_old_it_is(view: ImageView, screen: OffscreenScreen) -> None:
-    from viewer_app.views._overlay.words import corner_lines
+    from splatview.viewer_app.views._overlay.words import corner_lines
 
     layers = view.content.layers
     view.update(grey(12, 10**18 + 67_000_000, camera_hz=30.0, dropped=4))
@@ -310,7 +310,7 @@ def test_what_is_new_asks_to_be_drawn(view: ImageView, screen: OffscreenScreen) 
 
 
 def test_what_lies_under_the_pointer_is_named(view: ImageView, screen: OffscreenScreen) -> None:
-    from viewer_app.events import PointerMove
+    from splatview.viewer_app.events import PointerMove
 
     seen(view, screen)
     view.handle(PointerMove(50, 50), Rect(0, 0, W, H))

@@ -12,14 +12,14 @@ from device_frames import Shared
 from frames import image_frame
 from overlay_cases import frame_with, overlay_frame, result_of
 
-from ipc.kinds import OVERLAY_MOST, check_frame
-from viewer_app.errors import ViewerError
-from viewer_app.views._overlay import masks as masks_module
-from viewer_app.views._overlay.palette import PALETTE, PLAIN, class_colors, is_light
-from viewer_app.views._overlay.result import read_result
+from splatview.ipc.kinds import OVERLAY_MOST, check_frame
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.views._overlay import masks as masks_module
+from splatview.viewer_app.views._overlay.palette import PALETTE, PLAIN, class_colors, is_light
+from splatview.viewer_app.views._overlay.result import read_result
 
 if TYPE_CHECKING:
-    from viewer_app.views._overlay.masks import Mask
+    from splatview.viewer_app.views._overlay.masks import Mask
 
 
 def texts(*given: str) -> torch.Tensor:

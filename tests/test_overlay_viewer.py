@@ -12,10 +12,10 @@ from patience import PATIENCE
 from PIL import Image
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.events import Key, PointerMove, Screenshot
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views._overlay.palette import PALETTE
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.events import Key, PointerMove, Screenshot
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views._overlay.palette import PALETTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from programs import Processes
 
-    from viewer_app.views._overlay.layers import Layer
+    from splatview.viewer_app.views._overlay.layers import Layer
 
 CAMERA = """
 import sys, time, torch, splatview
@@ -333,7 +333,7 @@ class Ended:
 
 
 def test_what_ended_on_a_gpu_is_not_waited_for() -> None:
-    from viewer_app import overlays
+    from splatview.viewer_app import overlays
 
     stream: Any = Ended()
     overlays._open(stream)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from viewer_app.web.pacing import BAD, IN_FLIGHT, LEVELS, LOSSLESS, Level, Pacer
+from splatview.viewer_app.web.pacing import BAD, IN_FLIGHT, LEVELS, LOSSLESS, Level, Pacer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

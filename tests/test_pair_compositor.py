@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
-from viewer_app.comparing.compositor import PairCompositor
-from viewer_app.controls import Rect
+from splatview.viewer_app.comparing.compositor import PairCompositor
+from splatview.viewer_app.controls import Rect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 W, H = 64, 48
 ALL = Rect(0, 0, W, H)

@@ -10,13 +10,13 @@ from patience import PATIENCE
 from PIL import Image
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.controls import Rect
-from viewer_app.events import FileDrop, Key, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.memo import Memo
-from viewer_app.panes import GAP, HEADER, MOST, grid
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.image import ImageView
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import FileDrop, Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.memo import Memo
+from splatview.viewer_app.panes import GAP, HEADER, MOST, grid
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

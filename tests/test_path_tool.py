@@ -12,22 +12,22 @@ from frames import cloud, gaussian_frame
 from patience import PATIENCE
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.controls import Rect
-from viewer_app.desk import Desk
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
-from viewer_app.interface import theme
-from viewer_app.interface.panel import Panel
-from viewer_app.memo import Memo
-from viewer_app.paths.nerfstudio import read_path
-from viewer_app.views._gaussians.path import PathTool
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.desk import Desk
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.memo import Memo
+from splatview.viewer_app.paths.nerfstudio import read_path
+from splatview.viewer_app.views._gaussians.path import PathTool
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 W, H = 640, 400
 RECT = Rect(0, 0, W, H)

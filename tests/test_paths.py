@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from viewer_app import rotations
-from viewer_app.cameras import Camera, field_of_view, intrinsics, look_at
-from viewer_app.errors import CameraError
-from viewer_app.paths.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
-from viewer_app.paths.path import CameraPath, Key, turntable
+from splatview.viewer_app import rotations
+from splatview.viewer_app.cameras import Camera, field_of_view, intrinsics, look_at
+from splatview.viewer_app.errors import CameraError
+from splatview.viewer_app.paths.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
+from splatview.viewer_app.paths.path import CameraPath, Key, turntable
 
 if TYPE_CHECKING:
     from pathlib import Path

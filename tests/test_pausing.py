@@ -13,8 +13,8 @@ import torch
 from patience import PATIENCE
 
 import splatview
-from ipc import Subscriber
 from splatview import publishing
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

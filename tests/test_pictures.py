@@ -8,10 +8,10 @@ from typing import Any, get_args
 import pytest
 from picture_cases import Cases, Stage, play, stage_fixture, stages  # noqa: F401
 
-from viewer_app import color_maps
-from viewer_app.cameras import MODELS
-from viewer_app.selecting import Selection
-from viewer_app.state import Show
+from splatview.viewer_app import color_maps
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.selecting import Selection
+from splatview.viewer_app.state import Show
 
 CASES = Cases()
 

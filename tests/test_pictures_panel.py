@@ -9,12 +9,12 @@ import pytest
 from picture_cases import Cases, Stage, play, scene, stage_fixture, stages  # noqa: F401
 from scene_files import ply_columns, write_ply
 
-from viewer_app.events import Key, Text
-from viewer_app.files import load_scene
-from viewer_app.recorder.files import StreamFolder, write_packed
-from viewer_app.recorder.packed import pack
-from viewer_app.recorder.recording import Recording, Snapshot
-from viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.events import Key, Text
+from splatview.viewer_app.files import load_scene
+from splatview.viewer_app.recorder.files import StreamFolder, write_packed
+from splatview.viewer_app.recorder.packed import pack
+from splatview.viewer_app.recorder.recording import Recording, Snapshot
+from splatview.viewer_app.renderers.gl import GlRenderer
 
 CASES = Cases()
 SECOND_SCENE = 286.0

@@ -20,8 +20,8 @@ import splatview
 from splatview import publishing
 from splatview.adapt.memory import MemoryForm
 from splatview.adapt.scalars import ScalarsForm
-from viewer_app.events import Key
-from viewer_app.views._gaussians.frustums_through import HOWS
+from splatview.viewer_app.events import Key
+from splatview.viewer_app.views._gaussians.frustums_through import HOWS
 
 CASES = Cases()
 pytestmark = pytest.mark.usefixtures("timeline_kernels")

@@ -17,16 +17,16 @@ import test_pictures_runs
 from picture_cases import FOLDER, MADE_WITH, Cases, Stage, play, scene, stage_fixture, stages  # noqa: F401
 from PIL import Image
 
-import viewer_app
-from viewer_app import color_maps
-from viewer_app.cameras import MODELS
-from viewer_app.events import Key, Resize
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.state import PairSettings, Show
-from viewer_app.views import KINDS
-from viewer_app.views._gaussians.frustums_through import HOWS
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.gaussians import GaussianView
+from splatview import viewer_app
+from splatview.viewer_app import color_maps
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.events import Key, Resize
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.state import PairSettings, Show
+from splatview.viewer_app.views import KINDS
+from splatview.viewer_app.views._gaussians.frustums_through import HOWS
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.gaussians import GaussianView
 
 CASES = Cases()
 

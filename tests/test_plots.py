@@ -9,11 +9,11 @@ import pytest
 from snapshot_cases import small_snapshot
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
-from viewer_app.errors import ViewerError
-from viewer_app.plots import draw_plot
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.plots import draw_plot
 
 if TYPE_CHECKING:
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
 def test_a_snapshot_is_painted_to_its_end(screen: OffscreenScreen) -> None:
@@ -22,7 +22,8 @@ def test_a_snapshot_is_painted_to_its_end(screen: OffscreenScreen) -> None:
     assert len(np.unique(pixels[..., :3].reshape(-1, 3), axis=0)) > 30
 
 
-@pytest.mark.parametrize("function", ["viewer_app.memory.analysis.colors", "viewer_app.memory.timeline.Bands.paint"])
+@pytest.mark.parametrize("function", ["splatview.viewer_app.memory.analysis.colors",
+                                      "splatview.viewer_app.memory.timeline.Bands.paint"])
 def test_what_fails_is_told_and_no_picture_is_written(function: str, screen: OffscreenScreen,
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*args: Any, **options: Any) -> None:

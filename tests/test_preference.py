@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ipc.preference import Place, Preference
+from splatview.ipc.preference import Place, Preference
 
 
 def places(text: str) -> list[int]:

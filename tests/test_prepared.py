@@ -11,10 +11,10 @@ import pytest
 import torch
 from gpu_on_cpu import Machine, Run, installed, moved, picture, running, scene
 
-from ipc.cuda import retiring
-from ipc.ways.device_ring import DeviceRingWriter
-from ipc.ways.in_place import InPlaceWriter
-from ipc.ways.ring import RingWriter
+from splatview.ipc.cuda import retiring
+from splatview.ipc.ways.device_ring import DeviceRingWriter
+from splatview.ipc.ways.in_place import InPlaceWriter
+from splatview.ipc.ways.ring import RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

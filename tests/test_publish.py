@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import splatview
-from ipc import Subscriber
-from ipc.kinds import check_frame
 from splatview import publishing
 from splatview.adapt import recognise
+from splatview.ipc import Subscriber
+from splatview.ipc.kinds import check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -331,7 +331,7 @@ def test_no_memory_for_a_ring_stops_no_training(
     splatview.publish(torch.zeros(4, 4))
     publisher = publishing._publisher
     assert publisher is not None
-    monkeypatch.setattr("ipc.segments.limits.MAX_SEGMENT", 1000)
+    monkeypatch.setattr("splatview.ipc.segments.limits.MAX_SEGMENT", 1000)
     with Subscriber() as s, caplog.at_level(logging.WARNING, "splatview"):
         wait_until(lambda: (s.poll(), s.streams)[-1])
         s.streams[0].open()

@@ -13,13 +13,13 @@ import torch
 from open_files import open_files
 
 import splatview
-from ipc import Subscriber
-from ipc.kinds import CAMERAS_MOST, check_frame
+from splatview.ipc import Subscriber
+from splatview.ipc.kinds import CAMERAS_MOST, check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipc import Frame, RemoteStream
+    from splatview.ipc import Frame, RemoteStream
 
 
 def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

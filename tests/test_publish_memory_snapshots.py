@@ -23,10 +23,10 @@ from memory_cases import (  # noqa: F401
 from patience import PATIENCE
 
 import splatview
-from ipc import messages, taken
-from ipc.kinds import MEMORY_COLUMNS, MEMORY_ROWS
 from splatview import memory, recording
 from splatview.adapt.memory import FINE, Samples
+from splatview.ipc import messages, taken
+from splatview.ipc.kinds import MEMORY_COLUMNS, MEMORY_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

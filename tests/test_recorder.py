@@ -12,22 +12,22 @@ import pytest
 import torch
 from frames import cloud, gaussian_frame
 
-from viewer_app.cameras import frame_points
-from viewer_app.errors import FileError, ViewerError
-from viewer_app.recorder.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
-from viewer_app.recorder.player import AHEAD, Decoder, Player
-from viewer_app.recorder.recording import Recording, Snapshot
-from viewer_app.renderers.activation import activate
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.views._gaussians.frames import scene_of
+from splatview.viewer_app.cameras import frame_points
+from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.recorder.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
+from splatview.viewer_app.recorder.player import AHEAD, Decoder, Player
+from splatview.viewer_app.recorder.recording import Recording, Snapshot
+from splatview.viewer_app.renderers.activation import activate
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.views._gaussians.frames import scene_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
 
@@ -311,7 +311,7 @@ def test_what_was_asked_for_meanwhile_is_not_lost(wait_until: Callable[..., Any]
 
 def test_what_is_ready_takes_a_bounded_amount_of_memory(monkeypatch: pytest.MonkeyPatch,
                                                         wait_until: Callable[..., Any]) -> None:
-    import viewer_app.recorder.player as module
+    import splatview.viewer_app.recorder.player as module
 
     one = 4 * 30 * (14 + 45)
     monkeypatch.setattr(module, "CACHE_BYTES", 3 * one)

@@ -12,8 +12,8 @@ import pytest
 from open_files import open_files
 from test_recorder import scene
 
-from viewer_app.errors import FileError, ViewerError
-from viewer_app.recorder.files import (
+from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.recorder.files import (
     INDEX,
     Line,
     StreamFolder,
@@ -23,11 +23,11 @@ from viewer_app.recorder.files import (
     streams_in,
     write_packed,
 )
-from viewer_app.recorder.options import RecordOptions
-from viewer_app.recorder.packed import layout, pack
-from viewer_app.recorder.recording import Recording, Snapshot
-from viewer_app.recorder.source import RecordedSource, entries_of, file_source
-from viewer_app.sources import FileSource
+from splatview.viewer_app.recorder.options import RecordOptions
+from splatview.viewer_app.recorder.packed import layout, pack
+from splatview.viewer_app.recorder.recording import Recording, Snapshot
+from splatview.viewer_app.recorder.source import RecordedSource, entries_of, file_source
+from splatview.viewer_app.sources import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,13 +12,13 @@ import pytest
 from patience import PATIENCE
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
-from viewer_app.recorder.files import read_index, streams_in
-from viewer_app.recorder.options import RecordOptions
-from viewer_app.recorder.source import entries_of, file_source
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.sources import StreamSource
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.recorder.files import read_index, streams_in
+from splatview.viewer_app.recorder.options import RecordOptions
+from splatview.viewer_app.recorder.source import entries_of, file_source
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.sources import StreamSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-    from viewer_app.recorder.recorder import Tape
-    from viewer_app.views._gaussians.history import History
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.recorder.recorder import Tape
+    from splatview.viewer_app.views._gaussians.history import History
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 GROWING = """
 import sys, time, torch, splatview

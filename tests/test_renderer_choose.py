@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers import gsplat, gsplat_kernels
-from viewer_app.renderers.choose import ChosenRenderer, make_renderer, renderer_note
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.gsplat_kernels import Kernels
-from viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers import gsplat, gsplat_kernels
+from splatview.viewer_app.renderers.choose import ChosenRenderer, make_renderer, renderer_note
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gsplat_kernels import Kernels
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     import moderngl

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 from renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
 
-from viewer_app.cameras import MODELS
-from viewer_app.renderers.base import Pixels, RenderOptions
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.renderers.base import Pixels, RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from viewer_app.cameras import Camera
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.scene import GaussianScene
 
     Load = Callable[[str], GaussianScene]
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from renderer_cases import Chance, looking_at_origin, psnr, random_scene
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers import gl_quads, tile_lists
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.gl_quads import SMALL, QuadCompositor
-from viewer_app.renderers.gl_tiles import TileCompositor
-from viewer_app.screens.offscreen import create_context
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers import gl_quads, tile_lists
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gl_quads import SMALL, QuadCompositor
+from splatview.viewer_app.renderers.gl_tiles import TileCompositor
+from splatview.viewer_app.screens.offscreen import create_context
 
 OPTIONS = RenderOptions()
 

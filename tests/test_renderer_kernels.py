@@ -14,8 +14,8 @@ import pytest
 import torch
 from patience import PATIENCE
 
-from viewer_app.renderers import gsplat_kernels
-from viewer_app.renderers.gsplat_kernels import KernelsError, adopt, build, obstacle
+from splatview.viewer_app.renderers import gsplat_kernels
+from splatview.viewer_app.renderers.gsplat_kernels import KernelsError, adopt, build, obstacle
 
 if TYPE_CHECKING:
     from conftest import Processes
@@ -110,7 +110,7 @@ def test_a_build_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pro
 BUILDER = """
 import sys
 from pathlib import Path
-from viewer_app.renderers import gsplat_kernels as k
+from splatview.viewer_app.renderers import gsplat_kernels as k
 k.BUILD = sys.argv[2]
 library = Path(sys.argv[1]) / "gsplat_cuda.so"
 with k._lock(library.parent / "lock") as fd:
@@ -162,7 +162,7 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_driver(processes: Processes) -> None:
     """Said quickly, without loading torch."""
-    program = ("import sys; from viewer_app.renderers.gsplat_kernels import kernels; k = kernels(); "
+    program = ("import sys; from splatview.viewer_app.renderers.gsplat_kernels import kernels; k = kernels(); "
                "print(k.wait(0), k.reason); print('torch' in sys.modules)")
     # With no GPU visible a machine that has some is like one that has none.
     lines = processes.code(program, CUDA_VISIBLE_DEVICES="").communicate(timeout=PATIENCE)[0].splitlines()

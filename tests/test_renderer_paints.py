@@ -21,12 +21,12 @@ from renderer_cases import (
     scene,
 )
 
-from viewer_app.cameras import MODELS
-from viewer_app.renderers import tile_lists
-from viewer_app.renderers.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, MARK_COLOR, PAINTS, RenderOptions
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.selecting import Selection
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.renderers import tile_lists
+from splatview.viewer_app.renderers.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, MARK_COLOR, PAINTS, RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.selecting import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from viewer_app.renderers.base import Pixels, Renderer
+    from splatview.viewer_app.renderers.base import Pixels, Renderer
 
 CENTER = 24, 32  # row and column of the pixel that `camera()` looks along
 BEST = [p for p in MARKED if p != "reference" and "plain" not in str(p)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from viewer_app.renderers.base import Renderer
+    from splatview.viewer_app.renderers.base import Renderer
 
 
 @pytest.fixture(params=MARKED)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from viewer_app.renderers import tile_lists
-from viewer_app.renderers.gl_compositor import stable_order
-from viewer_app.renderers.tile_lists import Chunks, Lists
+from splatview.viewer_app.renderers import tile_lists
+from splatview.viewer_app.renderers.gl_compositor import stable_order
+from splatview.viewer_app.renderers.tile_lists import Chunks, Lists
 
 GRID = 11, 7
 

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from renderer_cases import CLASSIC, MAKERS, MARKED, Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
 
-import viewer_app.renderers
-from viewer_app.cameras import MODELS
-from viewer_app.errors import RendererError
-from viewer_app.renderers.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
-from viewer_app.scene import SH_C0
+import splatview.viewer_app.renderers
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
+from splatview.viewer_app.scene import SH_C0
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import moderngl
 
-    from viewer_app.renderers.base import Renderer
+    from splatview.viewer_app.renderers.base import Renderer
 
 CENTER = 24, 32  # row and column of the pixel that `camera()` looks along
 
@@ -36,7 +36,7 @@ def renderer(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[
 
 def test_every_renderer_is_in_the_list() -> None:
     found = set()
-    for path in Path(viewer_app.renderers.__file__).parent.glob("*.py"):
+    for path in Path(splatview.viewer_app.renderers.__file__).parent.glob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if not isinstance(node, ast.ClassDef):
                 continue

@@ -11,21 +11,21 @@ import pytest
 from renderer_cases import read_source
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
-from ipc.interop.host import HostBridge
-from viewer_app.cameras import Camera, focal_length, intrinsics, look_at
-from viewer_app.renderers.base import FAINT, RenderOptions
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.scene import GaussianScene
-from viewer_app.views._gaussians.reprojection import Surface, Warp
+from splatview.ipc.interop.host import HostBridge
+from splatview.viewer_app.cameras import Camera, focal_length, intrinsics, look_at
+from splatview.viewer_app.renderers.base import FAINT, RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.views._gaussians.reprojection import Surface, Warp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import moderngl
 
-    from ipc.interop.sources import TextureSource
-    from viewer_app.cameras import CameraModel
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.ipc.interop.sources import TextureSource
+    from splatview.viewer_app.cameras import CameraModel
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 W, H = 240, 160
 DISTANCE = 6.0

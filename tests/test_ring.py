@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from ipc.errors import SharingError
-from ipc.messages import SegmentRef
-from ipc.segments import PAGE, map_segment
-from ipc.source import OwnSource
-from ipc.ways.layout import data_bytes
-from ipc.ways.ring import RingReader, RingWriter
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import SegmentRef
+from splatview.ipc.segments import PAGE, map_segment
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways.layout import data_bytes
+from splatview.ipc.ways.ring import RingReader, RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +30,10 @@ META = {"layout": "HW"}
 
 FULL = """
 import os, resource, sys
-from ipc.board import Board, BoardReader
-from ipc.errors import SharingError
-from ipc.source import OwnSource
-from ipc.ways.ring import RingReader, RingWriter
+from splatview.ipc.board import Board, BoardReader
+from splatview.ipc.errors import SharingError
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways.ring import RingReader, RingWriter
 board, writer = Board(), RingWriter(4096)
 readers = {"board": lambda: BoardReader(board.segment.ref, board.lease_segment.ref, OwnSource(), 0),
            "ring": lambda: RingReader(writer.segment.ref, OwnSource(), lambda *_: None)}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ipc import RuntimeFolderError
-from ipc.runs import create_run, list_runs, remove_stale, runtime_folder
+from splatview.ipc import RuntimeFolderError
+from splatview.ipc.runs import create_run, list_runs, remove_stale, runtime_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _HOLD = """
 import os, sys, time
-from ipc.runs import create_run
+from splatview.ipc.runs import create_run
 run = create_run("held", os.getpid(), time.time())
 print(run.path, flush=True)
 time.sleep(60)

@@ -9,12 +9,12 @@ import pytest
 import torch
 from frames import scalar_rows, scalars_frame
 
-from viewer_app.errors import ViewerError
-from viewer_app.scalars.columns import Axis, columns, limits, ticks
-from viewer_app.scalars.counts import Counts, on_steps_of
-from viewer_app.scalars.curves import Curve, Curves, rate_of, read_frame
-from viewer_app.scalars.smooth import scan, smoothed
-from viewer_app.scalars.words import value_text
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.scalars.columns import Axis, columns, limits, ticks
+from splatview.viewer_app.scalars.counts import Counts, on_steps_of
+from splatview.viewer_app.scalars.curves import Curve, Curves, rate_of, read_frame
+from splatview.viewer_app.scalars.smooth import scan, smoothed
+from splatview.viewer_app.scalars.words import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,7 +275,7 @@ class Scene:
 
 
 def test_numbers_of_gaussians_are_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer_app.scalars.counts.PERIOD", 0.0)
+    monkeypatch.setattr("splatview.viewer_app.scalars.counts.PERIOD", 0.0)
     counts, scene, other = Counts(), Scene(), Scene()
     streams: Any = [scene, other]
     counts.look(streams)

@@ -16,11 +16,11 @@ import torch
 from open_files import open_files
 
 import splatview
-from ipc import Subscriber
-from ipc.kinds import SCALAR_COLUMNS, SCALAR_ROWS, check_frame
-from ipc.series import Series, merge
 from splatview import publishing, scalars
 from splatview.adapt.gpu_scalars import Later, _Pool
+from splatview.ipc import Subscriber
+from splatview.ipc.kinds import SCALAR_COLUMNS, SCALAR_ROWS, check_frame
+from splatview.ipc.series import Series, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

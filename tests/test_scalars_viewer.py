@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.interface import theme
-from viewer_app.interface.strips import CurveStrip
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.scalars import ScalarsView
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.strips import CurveStrip
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.scalars import ScalarsView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def plotted(viewer: Viewer, processes: Processes) -> tuple[Viewer, ScalarsView, 
 
 def colored(viewer: Viewer, number: int = 0) -> np.ndarray:
     """Where the picture has the colour of a plot's curve of this number."""
-    from viewer_app.views._scalars_plots import color_of
+    from splatview.viewer_app.views._scalars_plots import color_of
 
     color = color_of(number)
     return np.all(abs(viewer.pixels() - 255 * np.array([color.x, color.y, color.z])) < 12, axis=-1)

@@ -1,4 +1,4 @@
-"""One conformance suite over all screens: what `viewer_app.screens.base.Screen` promises, each keeps."""
+"""One conformance suite over all screens: what `splatview.viewer_app.screens.base.Screen` promises, each keeps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from browser_rig import Rig
 from patience import PATIENCE
 from PIL import Image
 
-import viewer_app.screens
-from viewer_app.errors import GraphicsError, ViewerError
-from viewer_app.events import (
+from splatview.viewer_app import screens
+from splatview.viewer_app.errors import GraphicsError, ViewerError
+from splatview.viewer_app.events import (
     KEYS,
     ClickCounter,
     Close,
@@ -30,9 +30,9 @@ from viewer_app.events import (
     Text,
     Wheel,
 )
-from viewer_app.screens.base import Caption, parse_size
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.web import messages
+from splatview.viewer_app.screens.base import Caption, parse_size
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.web import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-    from viewer_app.screens.base import Screen
-    from viewer_app.screens.window import WindowScreen
+    from splatview.viewer_app.screens.base import Screen
+    from splatview.viewer_app.screens.window import WindowScreen
 
 SCREENS = ["offscreen", pytest.param("window", marks=pytest.mark.display), "browser"]
 NAMES = {"offscreen", "window", "browser"}
@@ -60,7 +60,7 @@ def open_screen(name: str, rig: Rig | None = None, width: int = 96, height: int 
     if name == "browser":
         assert rig is not None
         return rig.open(width, height)
-    from viewer_app.screens.window import WindowScreen
+    from splatview.viewer_app.screens.window import WindowScreen
 
     return WindowScreen(width, height, vsync=False)
 
@@ -87,7 +87,7 @@ def resize(screen: Screen, width: int, height: int, request: pytest.FixtureReque
 
 
 def test_no_screen_was_missed() -> None:
-    modules = {m.name for m in pkgutil.iter_modules(viewer_app.screens.__path__) if not m.name.startswith("_")}
+    modules = {m.name for m in pkgutil.iter_modules(screens.__path__) if not m.name.startswith("_")}
     modules -= {"base"}
     assert modules == NAMES, "a screen without a place in this suite, or the other way round"
 
@@ -229,7 +229,7 @@ def test_offscreen_events_come_in_order_and_once() -> None:
 
 
 def test_without_egl_the_message_names_the_mend(processes: Processes) -> None:
-    code = "from viewer_app.screens.offscreen import create_context; create_context()"
+    code = "from splatview.viewer_app.screens.offscreen import create_context; create_context()"
     process = processes.code(code, GLCONTEXT_LINUX_LIBEGL="libEGL-that-is-not-there.so")
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
@@ -239,7 +239,7 @@ def test_without_egl_the_message_names_the_mend(processes: Processes) -> None:
 
 @pytest.mark.display
 def test_no_display_is_told_as_such(processes: Processes, display: str) -> None:
-    code = "from viewer_app.screens.window import WindowScreen; WindowScreen()"
+    code = "from splatview.viewer_app.screens.window import WindowScreen; WindowScreen()"
     process = processes.code(code, DISPLAY=":4567", WAYLAND_DISPLAY="")
     _, err = process.communicate(timeout=PATIENCE)
     assert "GraphicsError: no window could be opened" in err
@@ -248,7 +248,7 @@ def test_no_display_is_told_as_such(processes: Processes, display: str) -> None:
 
 @pytest.fixture
 def window(display: str) -> Iterator[WindowScreen]:
-    from viewer_app.screens.window import WindowScreen
+    from splatview.viewer_app.screens.window import WindowScreen
 
     screen = WindowScreen(200, 100, vsync=False)
     yield screen
@@ -303,7 +303,7 @@ def test_waiting_for_the_refresh_is_an_option(
         display: str, monkeypatch: pytest.MonkeyPatch, options: list[str], interval: int) -> None:
     import glfw
 
-    from viewer_app.commands import Serve, parse
+    from splatview.viewer_app.commands import Serve, parse
 
     asked: list[int] = []
     swap_interval = glfw.swap_interval
@@ -316,7 +316,7 @@ def test_waiting_for_the_refresh_is_an_option(
 
 @pytest.mark.display
 def test_window_keys_have_names(window: WindowScreen) -> None:
-    from viewer_app.screens.window import _key_names
+    from splatview.viewer_app.screens.window import _key_names
 
     assert set(_key_names().values()) == set(KEYS)
 

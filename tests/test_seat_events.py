@@ -14,10 +14,10 @@ from PIL import Image
 from scene_files import ply_columns, truth, write_ply
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from viewer_app.interface.panel import Asked
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from splatview.viewer_app.interface.panel import Asked
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,7 +159,7 @@ def test_a_kept_picture_of_two_has_none_of_what_only_helps_to_look(viewer: Viewe
 
 
 def test_a_film_has_no_mark_on_it(viewer: Viewer) -> None:
-    from viewer_app.paths.film import Camerawork
+    from splatview.viewer_app.paths.film import Camerawork
 
     scene = view(viewer)
     tool = scene.tools["path"]

@@ -13,11 +13,11 @@ from PIL import Image
 from publishers import IMAGE
 from web_clients import Page
 
-from viewer_app.app import App, AppOptions
-from viewer_app.interface.panel import Asked
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.web import messages as m
-from viewer_app.web.guests import Browsers
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.interface.panel import Asked
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web.guests import Browsers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-    from viewer_app.seat import Seat
+    from splatview.viewer_app.seat import Seat
 
 
 class House:

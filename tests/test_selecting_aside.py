@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from patience import PATIENCE
 
-from viewer_app.selecting.aside import Aside
+from splatview.viewer_app.selecting.aside import Aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,18 +10,18 @@ import pytest
 import torch
 from renderer_cases import Chance, camera, looking_at_origin, random_scene, real_scene, scene
 
-from viewer_app.cameras import frame_points
-from viewer_app.renderers.activation import Activated, activate
-from viewer_app.renderers.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
-from viewer_app.renderers.reference import ReferenceRenderer, project
-from viewer_app.scene import FIELDS, SH_C0, GaussianScene
-from viewer_app.selecting import EVERYTHING, Selection
-from viewer_app.selecting.pick import _near, _reaches, pick, point_at
+from splatview.viewer_app.cameras import frame_points
+from splatview.viewer_app.renderers.activation import Activated, activate
+from splatview.viewer_app.renderers.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
+from splatview.viewer_app.renderers.reference import ReferenceRenderer, project
+from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
+from splatview.viewer_app.selecting import EVERYTHING, Selection
+from splatview.viewer_app.selecting.pick import _near, _reaches, pick, point_at
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.cameras import Camera
+    from splatview.viewer_app.cameras import Camera
 
 CLASSIC = RenderOptions()
 

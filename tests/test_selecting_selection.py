@@ -10,9 +10,9 @@ import pytest
 import torch
 from renderer_cases import Chance, random_scene, scene
 
-from viewer_app.renderers.activation import activate
-from viewer_app.scene import FIELDS, GaussianScene
-from viewer_app.selecting import EVERYTHING, HIDDEN, MARKED, Box, Selection, Sphere, largest_scale, sh_energy
+from splatview.viewer_app.renderers.activation import activate
+from splatview.viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.selecting import EVERYTHING, HIDDEN, MARKED, Box, Selection, Sphere, largest_scale, sh_energy
 
 
 def activated(n: int = 2000) -> GaussianScene:

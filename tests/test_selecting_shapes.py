@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from renderer_cases import looking_at_origin
 
-from viewer_app.cameras import MODELS
-from viewer_app.selecting import Box, Sphere, shapes
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.selecting import Box, Sphere, shapes
 
 
 def rotation(angles: tuple[float, float, float]) -> np.ndarray:

@@ -10,12 +10,12 @@ import pytest
 import torch
 from renderer_cases import CLASSIC, Chance, camera, looking_at_origin, random_scene, scene
 
-from viewer_app.renderers.activation import activate
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.scene import SH_C0, GaussianScene
-from viewer_app.selecting import EVERYTHING, Selection, sh_energy
-from viewer_app.selecting.statistics import QUANTITIES, _bins, count_later
-from viewer_app.selecting.values import values_later
+from splatview.viewer_app.renderers.activation import activate
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.scene import SH_C0, GaussianScene
+from splatview.viewer_app.selecting import EVERYTHING, Selection, sh_energy
+from splatview.viewer_app.selecting.statistics import QUANTITIES, _bins, count_later
+from splatview.viewer_app.selecting.values import values_later
 
 
 def activated(n: int = 3000) -> GaussianScene:

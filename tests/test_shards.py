@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import splatview
-from ipc import Subscriber, messages
-from ipc.messages import StreamInfo
+from splatview.ipc import Subscriber, messages
+from splatview.ipc.messages import StreamInfo
 from splatview.sharding import checked_shard, group_of_this_process
 
 if TYPE_CHECKING:

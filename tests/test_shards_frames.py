@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ipc import kinds
-from ipc.frames import Frame, RemoteTensor
-from ipc.limits import MAX_SHARDS
-from viewer_app.errors import ViewerError
-from viewer_app.shards import stream as shard_stream
-from viewer_app.shards.frame import join
-from viewer_app.shards.grouping import Shards, key_of, title_of
-from viewer_app.shards.stream import ShardedStream
-from viewer_app.shards.words import missing, ranks_of
-from viewer_app.views._gaussians.frames import Facts, background_of, scene_of
+from splatview.ipc import kinds
+from splatview.ipc.frames import Frame, RemoteTensor
+from splatview.ipc.limits import MAX_SHARDS
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.shards import stream as shard_stream
+from splatview.viewer_app.shards.frame import join
+from splatview.viewer_app.shards.grouping import Shards, key_of, title_of
+from splatview.viewer_app.shards.stream import ShardedStream
+from splatview.viewer_app.shards.words import missing, ranks_of
+from splatview.viewer_app.views._gaussians.frames import Facts, background_of, scene_of
 
 
 class Closing:

@@ -13,13 +13,13 @@ import pytest
 import torch
 from gpu_memory import used
 
-from ipc import SharingError
-from ipc.interop import glapi
-from ipc.interop.base import Form
-from ipc.interop.glapi import GL, gl_device_uuid
-from ipc.interop.readback import VERTEX, read_source
-from ipc.interop.sources import TextureSource
 from splatview.gl import SharedTexture
+from splatview.ipc import SharingError
+from splatview.ipc.interop import glapi
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.glapi import GL, gl_device_uuid
+from splatview.ipc.interop.readback import VERTEX, read_source
+from splatview.ipc.interop.sources import TextureSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,7 +241,7 @@ def test_what_is_refused(ctx: moderngl.Context) -> None:
 
 def test_vulkans_images_in_opengl(ctx: moderngl.Context) -> None:
     """Vulkan's memory as OpenGL's texture, on whatever both run on: the half that needs no GPU."""
-    from ipc.interop.vulkan import VulkanDevice, give_fd
+    from splatview.ipc.interop.vulkan import VulkanDevice, give_fd
 
     try:
         ctypes.CDLL("libvulkan.so.1")

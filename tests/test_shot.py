@@ -15,9 +15,9 @@ from PIL import Image
 from publishers import BOTH, IMAGE
 from scene_files import ply_columns, truth, write_ply
 
-from viewer_app.__main__ import main
-from viewer_app.errors import ViewerError
-from viewer_app.shot import parse_background
+from splatview.viewer_app.__main__ import main
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.shot import parse_background
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,7 +181,7 @@ def test_backgrounds() -> None:
 
 def runs(wait_until: Callable[..., object], count: int, streams: int) -> None:
     """Wait until so many runs with so many streams in all can be found."""
-    from ipc import Subscriber
+    from splatview.ipc import Subscriber
 
     subscriber = Subscriber(client="test")
 

@@ -19,21 +19,21 @@ from test_gsplat_cpu import CPU, Event, compiled, no_gpu  # noqa: F401
 from test_warp_cpu import KERNELS as WARP_KERNELS
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.controls import Rect
-from viewer_app.events import PointerMove, PointerPress, PointerRelease
-from viewer_app.governor import BROUGHT, SWITCH
-from viewer_app.renderers import gsplat_moving
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.gpu_clock import Clock
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.renderers.kernels import compiler
-from viewer_app.state import GaussianSettings
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.governor import BROUGHT, SWITCH
+from splatview.viewer_app.renderers import gsplat_moving
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gpu_clock import Clock
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.renderers.kernels import compiler
+from splatview.viewer_app.state import GaussianSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def rig(screen: OffscreenScreen, no_gpu: None, own: OnCpu, request: pytest.Fixtu
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever moves the camera rests when the test says so."""
-    monkeypatch.setattr("viewer_app.views.gaussians._REST", 1e6)
+    monkeypatch.setattr("splatview.viewer_app.views.gaussians._REST", 1e6)
 
 
 @pytest.fixture

@@ -19,18 +19,18 @@ from snapshot_panes_rig import (  # noqa: F401
     rig_fixture,
 )
 
-from viewer_app.controls import Rect
-from viewer_app.memory.analysis import describe, segments_at
-from viewer_app.memory.model import ACTIONS
-from viewer_app.views._snapshot.panes._grid import Column, Grid, Rows, fitting
-from viewer_app.views._snapshot.panes.about import AboutPane, settings_facts, snapshot_facts, trace_facts
-from viewer_app.views._snapshot.panes.details import DetailsPane
-from viewer_app.views._snapshot.panes.events import EventsPane, events_of
-from viewer_app.views._snapshot.panes.segments import SegmentsPane, _parts
-from viewer_app.views._snapshot.panes.stacks import StacksPane
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.memory.analysis import describe, segments_at
+from splatview.viewer_app.memory.model import ACTIONS
+from splatview.viewer_app.views._snapshot.panes._grid import Column, Grid, Rows, fitting
+from splatview.viewer_app.views._snapshot.panes.about import AboutPane, settings_facts, snapshot_facts, trace_facts
+from splatview.viewer_app.views._snapshot.panes.details import DetailsPane
+from splatview.viewer_app.views._snapshot.panes.events import EventsPane, events_of
+from splatview.viewer_app.views._snapshot.panes.segments import SegmentsPane, _parts
+from splatview.viewer_app.views._snapshot.panes.stacks import StacksPane
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -39,7 +39,7 @@ PANES = {"events": "EventsPane", "stacks": "StacksPane", "segments": "SegmentsPa
 
 
 def make(name: str) -> Any:
-    return getattr(import_module(f"viewer_app.views._snapshot.panes.{name}"), PANES[name])()
+    return getattr(import_module(f"splatview.viewer_app.views._snapshot.panes.{name}"), PANES[name])()
 
 
 # -- every pane ----------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class Table:
         self.columns = [Column(f"c{i}", 20) for i in range(columns)]
 
     def draw(self, content: Any, look: Any, rect: Rect, scale: float) -> bool:
-        from viewer_app.views._snapshot.panes._pane import pane
+        from splatview.viewer_app.views._snapshot.panes._pane import pane
 
         self.seen = []
 

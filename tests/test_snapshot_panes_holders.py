@@ -16,17 +16,17 @@ from snapshot_panes_rig import (  # noqa: F401
     rig_fixture,
 )
 
-from viewer_app.memory.analysis import compare, leaks, live_bytes, live_ids, post_mortem
-from viewer_app.memory.loading import from_pickled
-from viewer_app.views._snapshot.content import Content
-from viewer_app.views._snapshot.panes import _flame
-from viewer_app.views._snapshot.panes.compare import ComparePane
-from viewer_app.views._snapshot.panes.leaks import LeaksPane
-from viewer_app.views._snapshot.panes.oom import OomPane
-from viewer_app.views._snapshot.panes.stacks import StacksPane
+from splatview.viewer_app.memory.analysis import compare, leaks, live_bytes, live_ids, post_mortem
+from splatview.viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.views._snapshot.content import Content
+from splatview.viewer_app.views._snapshot.panes import _flame
+from splatview.viewer_app.views._snapshot.panes.compare import ComparePane
+from splatview.viewer_app.views._snapshot.panes.leaks import LeaksPane
+from splatview.viewer_app.views._snapshot.panes.oom import OomPane
+from splatview.viewer_app.views._snapshot.panes.stacks import StacksPane
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

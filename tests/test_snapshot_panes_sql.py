@@ -12,13 +12,13 @@ from imgui_bundle import imgui
 from patience import PATIENCE
 from snapshot_panes_rig import WHOLE, Rig, real_fixture, rig_fixture  # noqa: F401
 
-from viewer_app.views._snapshot.panes._examples import EXAMPLES
-from viewer_app.views._snapshot.panes.sql import SqlPane, count_words, tabbed
+from splatview.viewer_app.views._snapshot.panes._examples import EXAMPLES
+from splatview.viewer_app.views._snapshot.panes.sql import SqlPane, count_words, tabbed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_the_keyboard_runs_it(rig: Rig, pane: SqlPane) -> None:
     pane.text = "SELECT 5 AS five"
     rig.click((WHOLE.x + 100, WHOLE.y + 40))
     io = imgui.get_io()
-    from viewer_app.interface import imgui_compat
+    from splatview.viewer_app.interface import imgui_compat
 
     io.add_key_event(imgui_compat.MODIFIERS["ctrl"], True)
     io.add_key_event(imgui.Key.enter, True)

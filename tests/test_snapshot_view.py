@@ -12,20 +12,20 @@ from patience import PATIENCE
 from snapshot_cases import small_snapshot
 from view_cases import module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.memory.timeline import Addresses, Bands, reserved
-from viewer_app.state import SnapshotSettings
-from viewer_app.views._snapshot import world
-from viewer_app.views._snapshot.painting import Painting
-from viewer_app.views.snapshot import SnapshotView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.memory.timeline import Addresses, Bands, reserved
+from splatview.viewer_app.state import SnapshotSettings
+from splatview.viewer_app.views._snapshot import world
+from splatview.viewer_app.views._snapshot.painting import Painting
+from splatview.viewer_app.views.snapshot import SnapshotView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views._snapshot.layout import Window
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views._snapshot.layout import Window
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -35,7 +35,7 @@ RECT = Rect(0, 0, 180, 120)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No picture is taken for a slow one, which would make the next one coarse, when the machine does other work."""
-    monkeypatch.setattr("viewer_app.views._snapshot.plot._SLOW", PATIENCE)
+    monkeypatch.setattr("splatview.viewer_app.views._snapshot.plot._SLOW", PATIENCE)
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_what_is_selected_is_lifted_and_nothing_else(view: SnapshotView, screen:
 def test_while_it_is_painted_what_was_there_is_stretched(view: SnapshotView, screen: OffscreenScreen,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     before, w = shown(view, screen), window(view)
-    monkeypatch.setattr("viewer_app.views._snapshot.painting.Painting._plan", lambda self: time.sleep(0.3))
+    monkeypatch.setattr("splatview.viewer_app.views._snapshot.painting.Painting._plan", lambda self: time.sleep(0.3))
     view.look.x, view.look.y = (30.0, 90.0), (0.0, w.y1)
     view.draw(screen.framebuffer, RECT)
     assert not view.complete
@@ -219,7 +219,8 @@ def test_nothing_is_painted_while_nothing_changes(view: SnapshotView, screen: Of
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     shown(view, screen)
     made: list[Painting] = []
-    monkeypatch.setattr("viewer_app.views._snapshot.plot.Painting", lambda *a: made.append(Painting(*a)) or made[-1])
+    monkeypatch.setattr("splatview.viewer_app.views._snapshot.plot.Painting",
+                        lambda *a: made.append(Painting(*a)) or made[-1])
     for k in range(5):
         assert not view.tick(time.monotonic())
         view.handle(PointerMove(20 + 20 * k, 100), RECT)
@@ -232,7 +233,7 @@ def test_nothing_is_painted_while_nothing_changes(view: SnapshotView, screen: Of
 
 def test_a_slow_picture_is_coarse_while_it_moves_and_fine_at_rest(view: SnapshotView, screen: OffscreenScreen,
                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer_app.views._snapshot.plot._SLOW", -1.0)
+    monkeypatch.setattr("splatview.viewer_app.views._snapshot.plot._SLOW", -1.0)
     grains = []
     real = Painting.__init__
     monkeypatch.setattr(Painting, "__init__", lambda p, sheet, *a: grains.append(sheet.grain) or real(p, sheet, *a))

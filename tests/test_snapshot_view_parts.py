@@ -15,14 +15,14 @@ from patience import PATIENCE
 from snapshot_cases import small_snapshot
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.memory.model import Annotation
-from viewer_app.views._snapshot import ticks
-from viewer_app.views._snapshot.annotations import ranges_of
-from viewer_app.views._snapshot.content import Content
-from viewer_app.views._snapshot.layout import Window, held, lay_out
-from viewer_app.views._snapshot.state import TABS, Look
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.memory.model import Annotation
+from splatview.viewer_app.views._snapshot import ticks
+from splatview.viewer_app.views._snapshot.annotations import ranges_of
+from splatview.viewer_app.views._snapshot.content import Content
+from splatview.viewer_app.views._snapshot.layout import Window, held, lay_out
+from splatview.viewer_app.views._snapshot.state import TABS, Look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

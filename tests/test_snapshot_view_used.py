@@ -11,21 +11,21 @@ from patience import PATIENCE
 from snapshot_cases import small_snapshot
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
-from viewer_app.controls import Rect
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from viewer_app.interface.panel import Panel
-from viewer_app.memory.analysis import search
-from viewer_app.shown import Shown
-from viewer_app.state import State
-from viewer_app.views._snapshot.state import TABS
-from viewer_app.views.snapshot import SnapshotView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.memory.analysis import search
+from splatview.viewer_app.shown import Shown
+from splatview.viewer_app.state import State
+from splatview.viewer_app.views._snapshot.state import TABS
+from splatview.viewer_app.views.snapshot import SnapshotView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.events import Event
-    from viewer_app.memory.model import Snapshot
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

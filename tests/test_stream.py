@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import splatview
-from ipc import Subscriber
-from ipc.errors import SharingError
-from ipc.messages import RingRef
-from ipc.ways import WAYS, ring
-from ipc.ways.base import NotYet, Way
-from ipc.ways.ring import RingReader, RingWriter
 from splatview import publishing
+from splatview.ipc import Subscriber
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import RingRef
+from splatview.ipc.ways import WAYS, ring
+from splatview.ipc.ways.base import NotYet, Way
+from splatview.ipc.ways.ring import RingReader, RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
 
-    from ipc import RemoteStream, Stream
+    from splatview.ipc import RemoteStream, Stream
 
 RING = WAYS["ring"]
 
@@ -58,7 +58,7 @@ def publish(value: int) -> None:
 def offer(monkeypatch: pytest.MonkeyPatch, **ways: Way) -> None:
     """Let CPU tensors go by these ways, the best first."""
     names = tuple(name.replace("_", "-") for name in ways)
-    monkeypatch.setattr("ipc.offered.CPU_WAYS", names)
+    monkeypatch.setattr("splatview.ipc.offered.CPU_WAYS", names)
     for name, way in zip(names, ways.values(), strict=True):
         monkeypatch.setitem(WAYS, name, way)
 
@@ -138,7 +138,7 @@ class Asking(RingReader):
 def test_a_version_that_nobody_asked_for_comes_when_somebody_does(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
     offer(monkeypatch, in_place=Way(Staying.make, Asking.make, ""))
-    monkeypatch.setattr("ipc.publisher.is_own", lambda run_id: False)
+    monkeypatch.setattr("splatview.ipc.publisher.is_own", lambda run_id: False)
     image = torch.zeros(8, 8, dtype=torch.uint8)
     splatview.publish(image, "image")
     with Subscriber(ways=("in-place",)) as subscriber:
@@ -212,7 +212,7 @@ def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(
 
 def test_memory_that_never_comes_is_not_waited_for(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    monkeypatch.setattr("ipc.remote_stream._PATIENCE", 0.3)
+    monkeypatch.setattr("splatview.ipc.remote_stream._PATIENCE", 0.3)
     offer(monkeypatch, device_ring=Way(RING.writer, _never, ""), ring=RING)
     publish(1)
     with Subscriber(ways=tuple(WAYS)) as subscriber:

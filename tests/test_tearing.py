@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from patience import PATIENCE
 
-from ipc import Subscriber
-from ipc.board import BoardReader
+from splatview.ipc import Subscriber
+from splatview.ipc.board import BoardReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

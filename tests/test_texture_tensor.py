@@ -15,11 +15,11 @@ from gpu_memory import used
 from patience import PATIENCE
 
 import splatview.gl
-from ipc import SharingError
-from ipc.interop import glapi
-from ipc.interop.glapi import GL
-from ipc.interop.texture_reading import ColourCopy, Pixels
 from splatview.gl import TextureTensor
+from splatview.ipc import SharingError
+from splatview.ipc.interop import glapi
+from splatview.ipc.interop.glapi import GL
+from splatview.ipc.interop.texture_reading import ColourCopy, Pixels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

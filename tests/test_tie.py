@@ -10,16 +10,16 @@ import pytest
 from frames import gaussian_frame, image_frame
 from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.comparing.tie import Tie
-from viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.state import GaussianSettings
-from viewer_app.views.gaussians import GaussianView
-from viewer_app.views.image import ImageView
+from splatview.viewer_app.comparing.tie import Tie
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 DRAG = PointerPress(40, 30), PointerMove(52, 24), PointerRelease(52, 24)
 

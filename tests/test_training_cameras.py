@@ -13,14 +13,14 @@ from frames import frame_of
 from PIL import Image
 from training_camera_cases import SIZE, cameras_frame, photographs, photos_frame, ring
 
-from ipc.errors import SharingError
-from viewer_app.cameras import Camera, intrinsics, look_at, project
-from viewer_app.errors import ViewerError
-from viewer_app.training_cameras import photos as photos_module
-from viewer_app.training_cameras.drawing import Grid, side_of
-from viewer_app.training_cameras.model import CameraSet, at_size, cameras_of
-from viewer_app.training_cameras.photos import PhotoStore, read_photo
-from viewer_app.training_cameras.picking import Outlines
+from splatview.ipc.errors import SharingError
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at, project
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.training_cameras import photos as photos_module
+from splatview.viewer_app.training_cameras.drawing import Grid, side_of
+from splatview.viewer_app.training_cameras.model import CameraSet, at_size, cameras_of
+from splatview.viewer_app.training_cameras.photos import PhotoStore, read_photo
+from splatview.viewer_app.training_cameras.picking import Outlines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,7 +227,7 @@ def test_a_file_is_no_larger_than_its_camera(tmp_path: Path) -> None:
 
 
 def test_too_large_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer_app.files.image.PIXEL_LIMIT", 100)
+    monkeypatch.setattr("splatview.viewer_app.files.image.PIXEL_LIMIT", 100)
     with pytest.raises(ValueError, match="48x32 pixels; at most 100"):
         read_photo(tmp_path / picture(tmp_path / "a.png", (1, 2, 3)), SIZE)
 

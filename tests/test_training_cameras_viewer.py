@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.cameras import project
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.cameras import CamerasView
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.cameras import project
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.cameras import CamerasView
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from programs import Processes
 
-    from viewer_app.views._gaussians.frustums import Frustums
+    from splatview.viewer_app.views._gaussians.frustums import Frustums
 
 TRAINER = """
 import math, sys, time, torch, splatview

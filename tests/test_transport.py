@@ -13,17 +13,17 @@ import pytest
 import torch
 
 import splatview
-from ipc import Subscriber, limits, messages
-from ipc.channel import Link
-from ipc.runs import list_runs
 from splatview import publishing
+from splatview.ipc import Subscriber, limits, messages
+from splatview.ipc.channel import Link
+from splatview.ipc.runs import list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from conftest import Processes
 
-    from ipc import RemoteStream
+    from splatview.ipc import RemoteStream
 
 _TRAINER = """
 import sys, time, torch, splatview
@@ -162,7 +162,7 @@ def test_a_killed_viewer_is_forgotten(processes: Processes, wait_until: Callable
     s = publisher.streams["image"]
     viewer = processes.code("""
 import time
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 sub = Subscriber()
 while True:
     sub.poll()
@@ -186,7 +186,7 @@ def test_a_stopped_viewer_stops_nothing(processes: Processes, wait_until: Callab
     splatview.publish(frame)
     viewer = processes.code("""
 import time
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 sub = Subscriber()
 while True:
     sub.poll()
@@ -240,13 +240,13 @@ def test_garbage_on_the_socket_is_dropped_and_counted(
 def test_another_protocol_is_refused_with_both_numbers(
         subscriber: Subscriber, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, protocol: int) -> None:
     splatview.publish(torch.zeros(4, 4))
-    monkeypatch.setattr("ipc.remote.limits.PROTOCOL", protocol)
+    monkeypatch.setattr("splatview.ipc.remote.limits.PROTOCOL", protocol)
     wait_until(lambda: (subscriber.poll(), (subscriber.runs and subscriber.runs[0].refused))[-1])
     assert str(protocol) in str(subscriber.runs[0].refused)
 
 
 def test_one_viewer_too_many_is_told_so(wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ipc.transport.limits.MAX_VIEWERS", 2)
+    monkeypatch.setattr("splatview.ipc.transport.limits.MAX_VIEWERS", 2)
     splatview.publish(torch.zeros(4, 4))
     viewers = [Subscriber() for _ in range(3)]
     try:

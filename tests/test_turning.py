@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.comparing.merging import merged as merged_as
-from viewer_app.comparing.turning import STAYS, Placement, basis, placed, turning_of_degree
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.reference import ReferenceRenderer, colors, rotations
-from viewer_app.rotations import quaternion
-from viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.comparing.merging import merged as merged_as
+from splatview.viewer_app.comparing.turning import STAYS, Placement, basis, placed, turning_of_degree
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.reference import ReferenceRenderer, colors, rotations
+from splatview.viewer_app.rotations import quaternion
+from splatview.viewer_app.scene import FIELDS, GaussianScene
 
 TURNS = [(0, 0, 0), (90, 0, 0), (0, 180, 0), (0, 0, -90), (10, -20, 30), (179.9, 45, -170), (-123, 77, 15)]
 

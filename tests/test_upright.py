@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from viewer_app.cameras import look_at
-from viewer_app.files import load_scene
-from viewer_app.navigation.upright import snapped, up_of_cameras, up_of_scene
-from viewer_app.views._gaussians.frames import Sight
+from splatview.viewer_app.cameras import look_at
+from splatview.viewer_app.files import load_scene
+from splatview.viewer_app.navigation.upright import snapped, up_of_cameras, up_of_scene
+from splatview.viewer_app.views._gaussians.frames import Sight
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,22 +16,22 @@ from PIL import Image
 from scene_files import ply_columns, truth, write_ply
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.controls import Rect
-from viewer_app.errors import FileError, ViewerError
-from viewer_app.paths.film import Camerawork, Filming, see_through
-from viewer_app.paths.nerfstudio import Film, write_path
-from viewer_app.paths.path import CameraPath, Key
-from viewer_app.paths.writers import make_writer
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.video import VideoOptions, film
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.paths.film import Camerawork, Filming, see_through
+from splatview.viewer_app.paths.nerfstudio import Film, write_path
+from splatview.viewer_app.paths.path import CameraPath, Key
+from splatview.viewer_app.paths.writers import make_writer
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.video import VideoOptions, film
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 W, H = 64, 48
 

@@ -13,19 +13,19 @@ import torch
 from device_frames import Shared
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from ipc.errors import SharingError
-from ipc.interop.host import HostBridge
-from viewer_app.catalogue import Slot
-from viewer_app.events import PointerMove
-from viewer_app.sources import StreamSource
-from viewer_app.state import Entry
-from viewer_app.views.image import ImageView
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.host import HostBridge
+from splatview.viewer_app.catalogue import Slot
+from splatview.viewer_app.events import PointerMove
+from splatview.viewer_app.sources import StreamSource
+from splatview.viewer_app.state import Entry
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipc.frames import Frame
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.ipc.frames import Frame
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
 def picture(value: int, **more: Any) -> Shared:
@@ -54,7 +54,7 @@ def image(screen: OffscreenScreen) -> Iterator[ImageView]:
 
 @pytest.fixture
 def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
-    monkeypatch.setattr("viewer_app.views._image_content.AutoBridge", InPlace)
+    monkeypatch.setattr("splatview.viewer_app.views._image_content.AutoBridge", InPlace)
     return image
 
 
@@ -64,7 +64,8 @@ def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
 def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(
         image: ImageView, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
     if torch.cuda.is_available():  # a bridge might copy from the stand-in, though it lies on the host
-        monkeypatch.setattr("ipc.interop.probe.probe", lambda ctx, name: {name: "" if name == "host" else "not now"})
+        monkeypatch.setattr("splatview.ipc.interop.probe.probe", lambda ctx,
+                            name: {name: "" if name == "host" else "not now"})
     shared = picture(77)
     assert shared.show(image)
     assert (shown(image, screen) == 77).all()
@@ -188,7 +189,7 @@ def test_a_frame_that_cannot_come_to_opengl_is_asked_for_in_another_way(image: I
     def fail(*_: Any) -> Any:
         raise SharingError("no such luck")
 
-    monkeypatch.setattr("ipc.interop.probe.AutoBridge.put", fail)
+    monkeypatch.setattr("splatview.ipc.interop.probe.AutoBridge.put", fail)
     stream = Stream(picture(5).frame)
     source = StreamSource(stream)  # type: ignore[arg-type]
     assert not source.feed(image)

@@ -14,15 +14,15 @@ from device_frames import Reader, Shared
 from frames import cloud
 from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.errors import RendererError
-from viewer_app.events import PointerMove, PointerPress
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.events import PointerMove, PointerPress
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.scene import GaussianScene
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.scene import GaussianScene
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
 @pytest.fixture(autouse=True)
@@ -82,8 +82,8 @@ def test_where_the_gaussians_are_is_looked_at_behind_the_picture(
 
         return ask
 
-    monkeypatch.setattr("viewer_app.views._gaussians.content.Sight.later", later)
-    monkeypatch.setattr("viewer_app.views._gaussians.content._LOOK_PERIOD", -1.0)
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content.Sight.later", later)
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._LOOK_PERIOD", -1.0)
     second = scene(seed=5)
     assert second.show(gaussians)
     gaussians.tick(time.monotonic())

@@ -13,22 +13,22 @@ from frames import gaussian_frame
 from training_camera_cases import SIZE, cameras_frame, photographs, photos_frame
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.cameras import Camera, intrinsics, look_at, project
-from viewer_app.controls import Rect
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
-from viewer_app.gpu_work import GpuWork
-from viewer_app.interface.panel import Panel
-from viewer_app.training_cameras.content import CamerasContent
-from viewer_app.training_cameras.drawing import Look
-from viewer_app.training_cameras.model import at_size
-from viewer_app.views.cameras import CamerasView
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at, project
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.training_cameras.content import CamerasContent
+from splatview.viewer_app.training_cameras.drawing import Look
+from splatview.viewer_app.training_cameras.model import at_size
+from splatview.viewer_app.views.cameras import CamerasView
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views._gaussians.frustums import Frustums
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views._gaussians.frustums import Frustums
 
 COUNT = 8
 PHOTOS = photographs(COUNT)

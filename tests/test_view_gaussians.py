@@ -11,21 +11,21 @@ import torch
 from frames import cloud, frame_of, gaussian_frame
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.interface.panel import Panel
-from viewer_app.scene import GaussianScene
-from viewer_app.shown import Shown
-from viewer_app.state import Entry, State
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.shown import Shown
+from splatview.viewer_app.state import Entry, State
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipc import Frame
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.ipc import Frame
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_dragging_is_coarse_and_rest_is_sharp(gaussians: GaussianView, screen: O
 def test_the_first_picture_of_a_large_scene_is_coarse(
         gaussians: GaussianView, screen: OffscreenScreen, wait_until: Callable[..., Any],
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer_app.views._gaussians.content._LARGE", 1)
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._LARGE", 1)
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
     assert any("for now" in d for d in gaussians.details)
@@ -262,7 +262,8 @@ def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: Offs
 
     panel = Panel()
     pressed = {"Camera": 1}
-    monkeypatch.setattr("viewer_app.interface.widgets.buttons", lambda label, names, tips=(): pressed.get(label))
+    monkeypatch.setattr("splatview.viewer_app.interface.widgets.buttons", lambda label, names,
+                        tips=(): pressed.get(label))
 
     def copied() -> str:
         state = State([Entry("k", "g", "n")], "k")

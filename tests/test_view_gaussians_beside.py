@@ -17,16 +17,16 @@ from device_frames import Reader, Shared
 from frames import cloud
 from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.controls import Rect
-from viewer_app.events import PointerMove, PointerPress, Wheel
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.state import GaussianSettings
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import PointerMove, PointerPress, Wheel
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
 def test_what_does_not_move_is_not_drawn_again(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_drag_of_one_is_coarse_for_that_one_only(screen: OffscreenScreen, wait
 
 def test_the_first_picture_of_a_large_scene_is_coarse_for_each(screen: OffscreenScreen,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("viewer_app.views._gaussians.content._LARGE", 1)
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._LARGE", 1)
     with opened("gaussians", screen) as (a, b):
         b.settings.coarse_ms = 60.0  # type: ignore[attr-defined]
         a.update(VALUES["gaussians"][0])
@@ -148,7 +148,8 @@ def scene(seed: int = 0) -> Shared:
 def in_place(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[GaussianView]]:
     """Two views in different looks that show a scene in place."""
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
-    monkeypatch.setattr("viewer_app.views._gaussians.content._REPLACED", 1e6)  # its trainer lives, however slow this is
+    # its trainer lives, however slow this is
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._REPLACED", 1e6)
     first = GaussianView(screen.ctx, renderer=Reader(screen.ctx))
     views = [first, first.beside(GaussianSettings())]
     scene().show(first)

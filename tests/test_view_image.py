@@ -11,14 +11,14 @@ import torch
 from frames import image_frame
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app.controls import Rect
-from viewer_app.events import PointerLeave, PointerMove, Wheel
-from viewer_app.views.image import ImageView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import PointerLeave, PointerMove, Wheel
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
 @pytest.fixture

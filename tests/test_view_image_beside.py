@@ -14,16 +14,16 @@ from device_frames import Shared
 from frames import image_frame
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from ipc.interop.host import HostBridge
-from viewer_app.controls import Rect
-from viewer_app.events import PointerLeave, PointerMove
-from viewer_app.state import ImageSettings
-from viewer_app.views.image import ImageView
+from splatview.ipc.interop.host import HostBridge
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import PointerLeave, PointerMove
+from splatview.viewer_app.state import ImageSettings
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
 def test_broken_values_are_counted_once_and_told_to_all(screen: OffscreenScreen, wait_until: Callable[..., Any]
@@ -79,7 +79,7 @@ class InPlace(HostBridge):
 def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
-    monkeypatch.setattr("viewer_app.views._image_content.AutoBridge", InPlace)
+    monkeypatch.setattr("splatview.viewer_app.views._image_content.AutoBridge", InPlace)
 
 
 def picture(value: int, **more: Any) -> Shared:

@@ -9,22 +9,22 @@ import pytest
 from renderer_cases import Chance, looking_at_origin, random_scene
 from view_cases import module_screen, screen_fixture, shown  # noqa: F401
 
-from viewer_app import color_maps
-from viewer_app.controls import Rect
-from viewer_app.interface.panel import Panel
-from viewer_app.renderers.base import PAINTS, RenderOptions
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.selecting import Selection
-from viewer_app.shown import Shown
-from viewer_app.state import Entry, Show, State
-from viewer_app.views._gaussians import look
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app import color_maps
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.renderers.base import PAINTS, RenderOptions
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.selecting import Selection
+from splatview.viewer_app.shown import Shown
+from splatview.viewer_app.state import Entry, Show, State
+from splatview.viewer_app.views._gaussians import look
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.renderers.base import Pixels
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.renderers.base import Pixels
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 W, H = 200, 150
 CAMERA = looking_at_origin(W, H)

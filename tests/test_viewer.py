@@ -10,9 +10,9 @@ import pytest
 from patience import PATIENCE
 from PIL import Image
 
-from viewer_app.app import App, AppOptions
-from viewer_app.controls import Rect
-from viewer_app.events import (
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import (
     Close,
     FileDrop,
     Key,
@@ -24,8 +24,8 @@ from viewer_app.events import (
     Text,
     Wheel,
 )
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.image import ImageView
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,13 +10,13 @@ import pytest
 from patience import PATIENCE
 from test_viewer import SIZE, Viewer, picture_file_fixture, viewer_fixture  # noqa: F401
 
-from viewer_app.app import App, AppOptions
-from viewer_app.errors import ViewerError
-from viewer_app.events import Key, PointerMove
-from viewer_app.governor import after
-from viewer_app.interface.phrases import status_phrases
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.shown import Shown
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerMove
+from splatview.viewer_app.governor import after
+from splatview.viewer_app.interface.phrases import status_phrases
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.shown import Shown
 
 
 @pytest.mark.parametrize("viewer", [AppOptions(max_fps=20)], indirect=True)

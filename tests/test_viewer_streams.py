@@ -12,9 +12,9 @@ from patience import PATIENCE
 from publishers import BOTH, IMAGE
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.events import Wheel
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.events import Wheel
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     import subprocess
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-    from viewer_app.catalogue import Slot
-    from viewer_app.state import Entry
+    from splatview.viewer_app.catalogue import Slot
+    from splatview.viewer_app.state import Entry
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_only_what_is_shown_is_shared(viewer: Viewer, processes: Processes) -> N
 
 
 def test_pausing_a_run(viewer: Viewer, processes: Processes) -> None:
-    from viewer_app.interface.panel import Asked
+    from splatview.viewer_app.interface.panel import Asked
 
     processes.code(BOTH)
     viewer.until(lambda: viewer.state.shown is not None and viewer.state.shown.version > 0)
@@ -157,7 +157,7 @@ def test_one_run_alone_can_be_followed(processes: Processes) -> None:
 
 
 def serve(processes: Processes, *args: str, **env: str) -> subprocess.Popen[str]:
-    return processes.python("-m", "viewer_app", "serve", *args, **env)
+    return processes.python("-m", "splatview.viewer_app", "serve", *args, **env)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -202,7 +202,7 @@ def test_serve_in_a_window(processes: Processes, display: str, wait_until, tmp_p
 def test_serve_without_a_display_is_a_page_for_a_browser(processes: Processes, tmp_path, wait_until) -> None:
     from urllib.request import urlopen
 
-    from ipc.viewers import viewers
+    from splatview.ipc.viewers import viewers
 
     program = serve(processes, "--port", "0", "--out", str(tmp_path / "o.png"), "--size", "700x400", DISPLAY="",
                     WAYLAND_DISPLAY="", SSH_CONNECTION="203.0.113.5 50000 198.51.100.7 2222", USER="somebody")
@@ -256,7 +256,7 @@ def test_what_cannot_be_served_is_told(processes: Processes, args: list[str], me
 
 @pytest.mark.parametrize("command", [("serve", "--offscreen"), ("shot", "out.png")])
 def test_a_variable_that_names_no_bridge_is_told(processes: Processes, command: tuple[str, ...]) -> None:
-    program = processes.python("-m", "viewer_app", *command, SPLATVIEW_INTEROP="magic")
+    program = processes.python("-m", "splatview.viewer_app", *command, SPLATVIEW_INTEROP="magic")
     _, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 2
     assert "SPLATVIEW_INTEROP='magic'; legal are direct, import, register, host" in err

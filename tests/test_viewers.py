@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from open_files import open_files
 
-import ipc.viewers
-from ipc import RuntimeFolderError
-from ipc.runs import create_run, list_runs, remove_stale, runtime_folder
-from ipc.viewers import announce, viewers
+import splatview.ipc.viewers
+from splatview.ipc import RuntimeFolderError
+from splatview.ipc.runs import create_run, list_runs, remove_stale, runtime_folder
+from splatview.ipc.viewers import announce, viewers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 URL = "http://127.0.0.1:7007/"
 _HOLD = """
 import sys, time
-from ipc.viewers import announce
+from splatview.ipc.viewers import announce
 held = announce("http://127.0.0.1:7010/", host="127.0.0.1", port=7010, run="x")
 print("announced", flush=True)
 time.sleep(60)
@@ -56,7 +56,7 @@ def test_what_was_taken_away_is_made_again(runtime_dir: Path, monkeypatch: pytes
         shutil.rmtree(runtime_dir)
         announcement.look()
         assert not runtime_dir.exists(), "it looks every few seconds"
-        monkeypatch.setattr(ipc.viewers, "PERIOD", 0.0)
+        monkeypatch.setattr(splatview.ipc.viewers, "PERIOD", 0.0)
         announcement._due = 0.0
         announcement.look()
         assert [v.pid for v in viewers()] == [os.getpid()]

@@ -14,18 +14,18 @@ from snapshot_cases import small_snapshot
 from training_camera_cases import cameras_frame
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-import viewer_app.views
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.state import ViewSettings
-from viewer_app.views import KINDS, make_view
-from viewer_app.views.gaussians import GaussianView
+import splatview.viewer_app.views
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.state import ViewSettings
+from splatview.viewer_app.views import KINDS, make_view
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views.base import View
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views.base import View
 
 SAMPLES: dict[str, Callable[..., Any]] = {
     "image": lambda **more: image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(1)), **more),
@@ -66,7 +66,7 @@ def stream(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[
 
 
 def test_no_view_was_missed() -> None:
-    modules = {m.name for m in pkgutil.iter_modules(viewer_app.views.__path__) if not m.name.startswith("_")}
+    modules = {m.name for m in pkgutil.iter_modules(splatview.viewer_app.views.__path__) if not m.name.startswith("_")}
     assert modules - {"base"} == set(KINDS) == set(SAMPLES)
 
 

@@ -16,20 +16,20 @@ from frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samp
 from training_camera_cases import cameras_frame
 from view_cases import RECT, WRITTEN, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
-from ipc.interop.glapi import GL
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.views import KINDS
-from viewer_app.views.cameras import CamerasView
-from viewer_app.views.gaussians import GaussianView
-from viewer_app.views.image import ImageView
+from splatview.ipc.interop.glapi import GL
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.views import KINDS
+from splatview.viewer_app.views.cameras import CamerasView
+from splatview.viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views.base import View
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views.base import View
 
 
 @pytest.fixture(autouse=True)

@@ -25,15 +25,15 @@ from test_reprojection import (  # noqa: F401
 from test_reprojection import Rig as GlRig
 from view_cases import module_screen, screen_fixture  # noqa: F401
 
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.kernels.warp import grid_of, warp
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.kernels.warp import grid_of, warp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.cameras import Camera, CameraModel
-    from viewer_app.renderers.gl import GlRenderer
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.cameras import Camera, CameraModel
+    from splatview.viewer_app.renderers.gl import GlRenderer
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 KERNELS = {"corners": False, "spread": False, "gather": False}
 

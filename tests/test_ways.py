@@ -10,18 +10,18 @@ import pytest
 import torch
 from patience import PATIENCE
 
-from ipc import messages
-from ipc.errors import SharingError
-from ipc.messages import FdMemory, InPlaceRef, IpcMemory, RingRef, SegmentRef, TensorRef
-from ipc.source import OwnSource
-from ipc.ways import CPU_WAYS, GPU_WAYS, WAYS
-from ipc.ways.in_place_reader import check_tensors
+from splatview.ipc import messages
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import FdMemory, InPlaceRef, IpcMemory, RingRef, SegmentRef, TensorRef
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways import CPU_WAYS, GPU_WAYS, WAYS
+from splatview.ipc.ways.in_place_reader import check_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipc import Frame
-    from ipc.ways.base import FrameReader, FrameWriter
+    from splatview.ipc import Frame
+    from splatview.ipc.ways.base import FrameReader, FrameWriter
 
 META = {"color": "sh", "activated": False, "step": 3}
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (3,), "shN": (15, 3)}
@@ -43,7 +43,7 @@ class Pair:
         self.avoid = b""
         self._memory: Any = None
         if way == "in-place":  # a process cannot open an IPC handle of its own, but it can open a descriptor
-            from ipc.cuda.memory import Allocation
+            from splatview.ipc.cuda.memory import Allocation
 
             self._memory = Allocation(4 << 20, 0)
         self.writer: FrameWriter = WAYS[way].writer(self.scene(1000, 0), 1.0, lambda: self.avoid)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from viewer_app.web import address
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.web import address
+from splatview.viewer_app.web.server import WebServer
 
 
 @dataclass

@@ -12,9 +12,9 @@ from open_files import open_files
 from patience import PATIENCE
 from web_visitors import Visitor, ask, folder_fixture, server_fixture, visitor_fixture  # noqa: F401
 
-from viewer_app.web import connection as bounds
-from viewer_app.web import messages as m
-from viewer_app.web.connection import Connection
+from splatview.viewer_app.web import connection as bounds
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ def test_offers_have_an_end(visitor: Visitor, tmp_path: Path, monkeypatch: pytes
 def test_who_does_not_read_on(visitor: Visitor, tmp_path: Path, wait_until: Callable[..., Any],
                               monkeypatch: pytest.MonkeyPatch) -> None:
     """Holds a file open for a while, and not for good."""
-    from viewer_app.web import files
+    from splatview.viewer_app.web import files
 
     monkeypatch.setattr(files, "STALL", 0.3)
     path = tmp_path / "large"

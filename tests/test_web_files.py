@@ -15,9 +15,9 @@ from patience import PATIENCE
 from web_clients import Page
 from web_visitors import Visitor, ask, folder_fixture, server_fixture, visitor_fixture  # noqa: F401
 
-from viewer_app.web import uploads
-from viewer_app.web.server import WebServer
-from viewer_app.web.uploads import safe_name
+from splatview.viewer_app.web import uploads
+from splatview.viewer_app.web.server import WebServer
+from splatview.viewer_app.web.uploads import safe_name
 
 if TYPE_CHECKING:
     import socket

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from viewer_app.web import guard
+from splatview.viewer_app.web import guard
 
 HOME = guard.rules_for("127.0.0.1", None)
 OPEN = guard.rules_for("0.0.0.0", "secret")
@@ -93,7 +93,8 @@ def test_loopback(host: str, only_here: bool) -> None:
 
 
 def test_who_serves_nothing_loads_no_server() -> None:
-    program = ("import sys; import viewer_app.web, viewer_app.web.messages, viewer_app.web.guard, "
-               "viewer_app.web.address; print('aiohttp' in sys.modules)")
+    program = ("import sys; import splatview.viewer_app.web, splatview.viewer_app.web.messages, "
+               "splatview.viewer_app.web.guard, "
+               "splatview.viewer_app.web.address; print('aiohttp' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from viewer_app import events
-from viewer_app.web import messages as m
+from splatview.viewer_app import events
+from splatview.viewer_app.web import messages as m
 
 HELLO = m.Hello(protocol=1, id="tab-1_A", width=640, height=480, scale=2.0, visible=False)
 CLIENT = [

@@ -15,15 +15,15 @@ from open_files import open_files
 from patience import PATIENCE
 from web_clients import Page
 
-from viewer_app.web import connection as bounds
-from viewer_app.web import messages as m
-from viewer_app.web import server as module
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.web import connection as bounds
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web import server as module
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.connection import Connection
 
 
 class Receiver:

@@ -12,8 +12,8 @@ import pytest
 from patience import PATIENCE
 from web_clients import Page
 
-from viewer_app.errors import ViewerError
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,7 +221,7 @@ def test_the_port_is_free_again_at_once(server: WebServer) -> None:
 
 
 def test_every_port_taken(monkeypatch: pytest.MonkeyPatch, server: WebServer) -> None:
-    from viewer_app.web import _listen
+    from splatview.viewer_app.web import _listen
 
     monkeypatch.setattr(_listen, "TRIED", 0)
     with pytest.raises(ViewerError, match=rf"port: {server.port} .*taken.*choose another"):

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import splatview
-from ipc.errors import SharingError
-from ipc.segments import PAGE
-from ipc.window_page import CLOSED, FAILED, IMAGE, OPEN, SCENE, STARTING, WindowPage
 from splatview import Window, publishing
-from viewer_app.__main__ import main
+from splatview.ipc.errors import SharingError
+from splatview.ipc.segments import PAGE
+from splatview.ipc.window_page import CLOSED, FAILED, IMAGE, OPEN, SCENE, STARTING, WindowPage
+from splatview.viewer_app.__main__ import main
 
 if TYPE_CHECKING:
     from pathlib import Path

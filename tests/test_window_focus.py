@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from viewer_app.events import Key
+from splatview.viewer_app.events import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def finger(key: str) -> Iterator[None]:
 def test_a_window_that_loses_the_keyboard_lets_its_keys_go(display: str, wait_until: Callable[..., object]) -> None:
     import glfw
 
-    from viewer_app.screens.window import WindowScreen
+    from splatview.viewer_app.screens.window import WindowScreen
 
     first, second = WindowScreen(200, 100, vsync=False), WindowScreen(200, 100, vsync=False)
     heard: list[object] = []

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.model import Allocations, Blocks, Events, Segments, Spans, Trace
-from viewer_app.memory.timeline import Paint, _ready
+from splatview.viewer_app.memory.model import Allocations, Blocks, Events, Segments, Spans, Trace
+from splatview.viewer_app.memory.timeline import Paint, _ready
 
 if TYPE_CHECKING:
     import pytest

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from frames import frame_of
 
-from viewer_app.cameras import look_at
+from splatview.viewer_app.cameras import look_at
 
 if TYPE_CHECKING:
-    from ipc import Frame
+    from splatview.ipc import Frame
 
 SIZE = 48, 32
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from viewer_app.controls import Rect
-from viewer_app.interface.panel import Panel
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy as np
 
-    from viewer_app.views.base import View
+    from splatview.viewer_app.views.base import View
 
 W, H = 64, 48
 RECT = Rect(0, 0, W, H)

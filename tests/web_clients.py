@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from patience import PATIENCE
 
-from viewer_app.web import messages as m
+from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     import subprocess

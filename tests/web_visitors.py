@@ -13,9 +13,9 @@ import pytest
 from patience import PATIENCE
 from web_clients import Page
 
-from viewer_app.web import messages as m
-from viewer_app.web.connection import Upload
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web.connection import Upload
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

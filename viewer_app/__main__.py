@@ -1,4 +1,4 @@
-"""`python -m viewer_app serve | shot | memory`: what the commands of `splatview` with these names run.
+"""`python -m splatview.viewer_app serve | shot | memory`: what the commands of `splatview` with these names run.
 
 And the programs that `splatview` starts for itself (`_PROGRAMS`), which nobody types.
 """
@@ -10,21 +10,21 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-_PROGRAMS: dict[str, str] = {"grab": "viewer_app.grab", "window": "viewer_app.window_program"}
+_PROGRAMS: dict[str, str] = {"grab": "splatview.viewer_app.grab", "window": "splatview.viewer_app.window_program"}
 """By name, the module whose `main(args)` it is."""
 
 
 def main(args: list[str] | None = None) -> int:
     """The exit status: 0 when all went well, 2 for anything that a message can explain."""
     args = sys.argv[1:] if args is None else args
-    from viewer_app.errors import ViewerError, of_opengl, words_of
+    from splatview.viewer_app.errors import ViewerError, of_opengl, words_of
 
     try:
         if args and args[0] in _PROGRAMS:
             _allow_descriptors()
             return import_module(_PROGRAMS[args[0]]).main(args[1:])
         begin(args)
-        from viewer_app.commands import parse
+        from splatview.viewer_app.commands import parse
 
         command = parse(args)
         _allow_descriptors()
@@ -45,7 +45,7 @@ def main(args: list[str] | None = None) -> int:
 def begin(args: list[str]) -> None:
     """Begin with what takes longest before the options are read, which takes long as well."""
     if args[:1] in (["serve"], ["memory"]) and "--sql" not in args:
-        from viewer_app.memory import expect
+        from splatview.viewer_app.memory import expect
 
         for path in args[1:]:
             if not path.startswith("-") and os.path.exists(path):

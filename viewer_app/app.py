@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING, ClassVar
 
 import moderngl
 
-from viewer_app.catalogue import Catalogue
-from viewer_app.errors import FileError, GpuLostError, ViewerError, words_of
-from viewer_app.garbage import Garbage
-from viewer_app.governor import Governor
-from viewer_app.gpu_work import GpuWork
-from viewer_app.pictures import save_png
-from viewer_app.recorder.recorder import Recorder
-from viewer_app.recovering.health import Health, cuda_is_lost
-from viewer_app.seat import Seat
-from viewer_app.sources import make_subscriber
+from splatview.viewer_app.catalogue import Catalogue
+from splatview.viewer_app.errors import FileError, GpuLostError, ViewerError, words_of
+from splatview.viewer_app.garbage import Garbage
+from splatview.viewer_app.governor import Governor
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.pictures import save_png
+from splatview.viewer_app.recorder.recorder import Recorder
+from splatview.viewer_app.recovering.health import Health, cuda_is_lost
+from splatview.viewer_app.seat import Seat
+from splatview.viewer_app.sources import make_subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from ipc import Subscriber
-    from viewer_app.events import Event
-    from viewer_app.guests import Guests
-    from viewer_app.memo import Memo
-    from viewer_app.recorder.options import RecordOptions
-    from viewer_app.screens.base import Screen
-    from viewer_app.sources import FileSource
-    from viewer_app.state import State
+    from splatview.ipc import Subscriber
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.guests import Guests
+    from splatview.viewer_app.memo import Memo
+    from splatview.viewer_app.recorder.options import RecordOptions
+    from splatview.viewer_app.screens.base import Screen
+    from splatview.viewer_app.sources import FileSource
+    from splatview.viewer_app.state import State
 
 log = logging.getLogger("splatview")
 

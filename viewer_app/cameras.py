@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from viewer_app.errors import CameraError
-from viewer_app.regular import open_regular
+from splatview.viewer_app.errors import CameraError
+from splatview.viewer_app.regular import open_regular
 
 CameraModel = Literal["pinhole", "ortho", "fisheye"]
 MODELS: tuple[CameraModel, ...] = get_args(CameraModel)

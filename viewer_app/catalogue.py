@@ -9,20 +9,20 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ipc.interop.glapi import gl_device_uuid
-from viewer_app.companions import PERIOD, Companions
-from viewer_app.comparing.comparisons import Comparisons
-from viewer_app.errors import words_of
-from viewer_app.gpu_memory import GpuMemory
-from viewer_app.matching import first_choice, match_streams
-from viewer_app.memo import Memo
-from viewer_app.overlays import Overlays
-from viewer_app.recorder.source import file_source
-from viewer_app.shards.grouping import Shards
-from viewer_app.sources import FileSource, StreamSource
-from viewer_app.state import Entry
-from viewer_app.training_cameras.companion import TrainingCameras
-from viewer_app.views import make_view
+from splatview.ipc.interop.glapi import gl_device_uuid
+from splatview.viewer_app.companions import PERIOD, Companions
+from splatview.viewer_app.comparing.comparisons import Comparisons
+from splatview.viewer_app.errors import words_of
+from splatview.viewer_app.gpu_memory import GpuMemory
+from splatview.viewer_app.matching import first_choice, match_streams
+from splatview.viewer_app.memo import Memo
+from splatview.viewer_app.overlays import Overlays
+from splatview.viewer_app.recorder.source import file_source
+from splatview.viewer_app.shards.grouping import Shards
+from splatview.viewer_app.sources import FileSource, StreamSource
+from splatview.viewer_app.state import Entry
+from splatview.viewer_app.training_cameras.companion import TrainingCameras
+from splatview.viewer_app.views import make_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from ipc import Subscriber
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.pane import Pane
-    from viewer_app.recorder.recorder import Recorder
-    from viewer_app.sources import Source
-    from viewer_app.views.base import View
+    from splatview.ipc import Subscriber
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.pane import Pane
+    from splatview.viewer_app.recorder.recorder import Recorder
+    from splatview.viewer_app.sources import Source
+    from splatview.viewer_app.views.base import View
 
 log = logging.getLogger("splatview")
 

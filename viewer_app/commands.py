@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Union
 import tyro
 
 if TYPE_CHECKING:
-    from viewer_app.guests import Guests
-    from viewer_app.recorder.options import RecordOptions
-    from viewer_app.recovering.restart import Restart
-    from viewer_app.screens.base import Screen
+    from splatview.viewer_app.guests import Guests
+    from splatview.viewer_app.recorder.options import RecordOptions
+    from splatview.viewer_app.recovering.restart import Restart
+    from splatview.viewer_app.screens.base import Screen
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class _Viewer:
         self._check(command)
         if not files:
             _check_runs_can_be_found()
-        from viewer_app.app import App, AppOptions
-        from viewer_app.errors import GpuLostError
-        from viewer_app.memo import Memo, memo_file
-        from viewer_app.recorder.source import entries_of, file_source
-        from viewer_app.recovering.restart import Restart, Resumed
-        from viewer_app.screens.base import parse_size
+        from splatview.viewer_app.app import App, AppOptions
+        from splatview.viewer_app.errors import GpuLostError
+        from splatview.viewer_app.memo import Memo, memo_file
+        from splatview.viewer_app.recorder.source import entries_of, file_source
+        from splatview.viewer_app.recovering.restart import Restart, Resumed
+        from splatview.viewer_app.screens.base import parse_size
 
         size, restart = parse_size(self.size), Restart(Resumed.take())
         begun = tuple(file_source(path) for path in entries_of(files))  # they are read while the screen is being opened
@@ -72,7 +72,7 @@ class _Viewer:
 
     def _check(self, command: str) -> None:
         """Raises ViewerError where options do not go together, or where nothing can be shown."""
-        from viewer_app.errors import ViewerError
+        from splatview.viewer_app.errors import ViewerError
 
         named = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(self, name)]
         if len(named) > 1:
@@ -89,12 +89,12 @@ class _Viewer:
     def _open_screen(self, size: tuple[int, int]) -> Screen:
         import os
 
-        from viewer_app.errors import GraphicsError
-        from viewer_app.screens.offscreen import OffscreenScreen
+        from splatview.viewer_app.errors import GraphicsError
+        from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
         display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
         if self.window or (display and not (self.offscreen or self.web or self.host)):
-            from viewer_app.screens.window import WindowScreen
+            from splatview.viewer_app.screens.window import WindowScreen
 
             try:
                 return WindowScreen(*size, vsync=self.vsync)
@@ -112,7 +112,7 @@ class _Viewer:
 
         if self.offscreen or screen.name == "window":
             return None
-        from viewer_app.web.guests import Browsers
+        from splatview.viewer_app.web.guests import Browsers
 
         if not (self.web or self.host):
             print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
@@ -157,7 +157,7 @@ class Serve(_Viewer):
     """The same for what --record keeps in its folder."""
 
     def execute(self) -> None:
-        from viewer_app.recorder.options import RecordOptions
+        from splatview.viewer_app.recorder.options import RecordOptions
 
         record = RecordOptions(self.record, self.record_every, self.record_memory, self.record_disk)
         record.check("serve")
@@ -209,8 +209,8 @@ class Memory(_Viewer, _Asked):
     """
 
     def execute(self) -> None:
-        from viewer_app.errors import ViewerError
-        from viewer_app.memory_command import answer, check_paths
+        from splatview.viewer_app.errors import ViewerError
+        from splatview.viewer_app.memory_command import answer, check_paths
 
         if self.file is None:
             raise ViewerError("memory: name a snapshot: splatview memory FILE.pickle. For the memory of a run that is "
@@ -241,9 +241,9 @@ def _leave_on_signals() -> None:
 
 def _check_environment(command: str) -> None:
     """Raise ViewerError for a variable that names nothing, before anything else is done."""
-    from ipc.errors import SharingError
-    from ipc.interop.probe import forced_bridge
-    from viewer_app.errors import ViewerError
+    from splatview.ipc.errors import SharingError
+    from splatview.ipc.interop.probe import forced_bridge
+    from splatview.viewer_app.errors import ViewerError
 
     try:
         forced_bridge()
@@ -253,9 +253,9 @@ def _check_environment(command: str) -> None:
 
 def _check_runs_can_be_found() -> None:
     """Raise ViewerError when the runtime folder cannot be used: without files there would never be anything to show."""
-    from ipc import RuntimeFolderError
-    from ipc.runs import runtime_folder
-    from viewer_app.errors import ViewerError
+    from splatview.ipc import RuntimeFolderError
+    from splatview.ipc.runs import runtime_folder
+    from splatview.viewer_app.errors import ViewerError
 
     try:
         runtime_folder()
@@ -291,8 +291,8 @@ class Shot:
     """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1; or transparent. Default: black."""
 
     def execute(self) -> None:
-        from viewer_app.screens.base import parse_size
-        from viewer_app.shot import ShotOptions, parse_background, shoot
+        from splatview.viewer_app.screens.base import parse_size
+        from splatview.viewer_app.shot import ShotOptions, parse_background, shoot
 
         _check_environment("shot")
         width, height = shoot(ShotOptions(
@@ -337,10 +337,10 @@ class Video:
     """R,G,B as fractions or as 0 to 255, or transparent. Default: black."""
 
     def execute(self) -> None:
-        from viewer_app.errors import ViewerError
-        from viewer_app.screens.base import parse_size
-        from viewer_app.shot import parse_background
-        from viewer_app.video import VideoOptions, film
+        from splatview.viewer_app.errors import ViewerError
+        from splatview.viewer_app.screens.base import parse_size
+        from splatview.viewer_app.shot import parse_background
+        from splatview.viewer_app.video import VideoOptions, film
 
         _check_environment("video")
         for name, value, most in (("fps", self.fps, 1000), ("seconds", self.seconds, 3600)):

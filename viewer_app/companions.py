@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipc.taken import find, last_words
-from viewer_app.scalars.counts import Counts, on_steps_of
-from viewer_app.shards.grouping import belongs
-from viewer_app.sources import StreamSource
+from splatview.ipc.taken import find, last_words
+from splatview.viewer_app.scalars.counts import Counts, on_steps_of
+from splatview.viewer_app.shards.grouping import belongs
+from splatview.viewer_app.sources import StreamSource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.interface.memory_strip import Strip
-    from viewer_app.interface.strips import CurveStrip, Strips
-    from viewer_app.pane import Pane
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.interface.memory_strip import Strip
+    from splatview.viewer_app.interface.strips import CurveStrip, Strips
+    from splatview.viewer_app.pane import Pane
 
 PERIOD = 0.5
 """Seconds between two looks at what is seen only in the panel."""
@@ -52,7 +52,7 @@ class Companions:
 
     def strip(self, slot: Slot) -> Strips | None:
         """What the panel shows of a run beside an entry."""
-        from viewer_app.interface.strips import Strips
+        from splatview.viewer_app.interface.strips import Strips
 
         found = {s.entry.kind: s for s in self.of(slot) if not s.entry.fault}
         parts = [part for part in (self._curves(slot, found.get("scalars")), _memory(found.get("memory")))
@@ -60,7 +60,7 @@ class Companions:
         return Strips(parts) if parts else None
 
     def _curves(self, slot: Slot, beside: Slot | None) -> CurveStrip | None:
-        from viewer_app.interface.strips import strip_of
+        from splatview.viewer_app.interface.strips import strip_of
 
         content = None if beside is None else getattr(beside.view, "content", None)
         count = self._counts.of(slot.source.stream) if isinstance(slot.source, StreamSource) else None
@@ -131,6 +131,6 @@ def _memory(slot: Slot | None) -> Strip | None:
     content = None if slot is None else getattr(slot.view, "content", None)
     if slot is None or content is None or content.history is None:
         return None
-    from viewer_app.interface.memory_strip import Strip
+    from splatview.viewer_app.interface.memory_strip import Strip
 
     return Strip(slot.entry.key, content.history, content.about)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from viewer_app.events import Event, Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.navigation.orbit import Orbit, limited
+from splatview.viewer_app.events import Event, Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.navigation.orbit import Orbit, limited
 
 __all__ = ["ZOOM_STEP", "Orbit", "PanZoom", "Rect"]
 

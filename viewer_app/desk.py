@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from viewer_app.memo import Memo
+from splatview.viewer_app.memo import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

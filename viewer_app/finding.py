@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.errors import LateError, NotFoundError, ViewerError
-from viewer_app.shards.grouping import Shards
-from viewer_app.views import KINDS
+from splatview.viewer_app.errors import LateError, NotFoundError, ViewerError
+from splatview.viewer_app.shards.grouping import Shards
+from splatview.viewer_app.views import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ipc import RemoteRun, RemoteStream, Subscriber
+    from splatview.ipc import RemoteRun, RemoteStream, Subscriber
 
 _SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewer_app.catalogue import SETTLE
+from splatview.viewer_app.catalogue import SETTLE
 
 if TYPE_CHECKING:
-    from viewer_app.panes import Panes
-    from viewer_app.state import State
+    from splatview.viewer_app.panes import Panes
+    from splatview.viewer_app.state import State
 
 
 class Following:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipc.errors import SharingError
-from ipc.interop.glapi import GL
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.glapi import GL
 
 if TYPE_CHECKING:
     import moderngl

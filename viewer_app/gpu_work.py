@@ -8,15 +8,15 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from viewer_app.governor import Governor
-from viewer_app.renderers.gl import SOFTWARE
+from splatview.viewer_app.governor import Governor
+from splatview.viewer_app.renderers.gl import SOFTWARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import moderngl
 
-    from viewer_app.governor import Work
+    from splatview.viewer_app.governor import Work
 
 _TIMESTAMP, _RESULT, _AVAILABLE = 0x8E28, 0x8866, 0x8867
 _MOST = 64

@@ -1,4 +1,4 @@
-"""The program that draws for `splatview.grab`: `python -m viewer_app grab [GPU]`, started by it alone.
+"""The program that draws for `splatview.grab`: `python -m splatview.viewer_app grab [GPU]`, started by it alone.
 
 It reads wishes on its standard input and answers on its standard output (`ipc.grabs`), one at a time, and ends with its
 input. It sleeps in between, and lets go of streams that nobody asked for lately.
@@ -13,14 +13,14 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from ipc import grabs
-from ipc.errors import IpcError
-from viewer_app.errors import CameraError, LateError, NotFoundError, ViewerError
+from splatview.ipc import grabs
+from splatview.ipc.errors import IpcError
+from splatview.viewer_app.errors import CameraError, LateError, NotFoundError, ViewerError
 
 if TYPE_CHECKING:
     from typing import Literal
 
-    from viewer_app.grabber import Grabber
+    from splatview.viewer_app.grabber import Grabber
 
     Kind = Literal["value", "lookup", "timeout", "fault"]
 
@@ -33,7 +33,7 @@ def main(args: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
-    from viewer_app.grabber import Grabber
+    from splatview.viewer_app.grabber import Grabber
 
     try:
         grabber = Grabber(args[0] if args else None)

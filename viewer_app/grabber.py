@@ -1,4 +1,4 @@
-"""Draws pictures that other programs ask for and publishes them back, for `viewer_app.grab`."""
+"""Draws pictures that other programs ask for and publishes them back, for `splatview.viewer_app.grab`."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
-from ipc import Publisher
-from ipc.errors import IpcError, SharingError
-from ipc.grabs import GPU, HOST, Drawn, Wish
-from viewer_app.errors import LateError, ViewerError
-from viewer_app.finding import Finder, why_nothing
-from viewer_app.overlays import newest_overlays, release_overlays
-from viewer_app.screens._target import Target
-from viewer_app.screens.base import MAX_SIZE, MIN_SIZE
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.sources import make_subscriber
-from viewer_app.still import Look, Still
+from splatview.ipc import Publisher
+from splatview.ipc.errors import IpcError, SharingError
+from splatview.ipc.grabs import GPU, HOST, Drawn, Wish
+from splatview.viewer_app.errors import LateError, ViewerError
+from splatview.viewer_app.finding import Finder, why_nothing
+from splatview.viewer_app.overlays import newest_overlays, release_overlays
+from splatview.viewer_app.screens._target import Target
+from splatview.viewer_app.screens.base import MAX_SIZE, MIN_SIZE
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.sources import make_subscriber
+from splatview.viewer_app.still import Look, Still
 
 if TYPE_CHECKING:
     import torch
 
-    from ipc import RemoteStream, Subscriber
-    from viewer_app.interface.panel import Panel
-    from viewer_app.views.base import Value
+    from splatview.ipc import RemoteStream, Subscriber
+    from splatview.viewer_app.interface.panel import Panel
+    from splatview.viewer_app.views.base import Value
 
 log = logging.getLogger("splatview")
 
@@ -171,7 +171,7 @@ class Grabber:
                 found = newest_overlays(self._subscriber, kept.stream, own=order.own)
                 overlays = [stack.enter_context(frame) for frame in found]
                 if overlays and self._panel is None:
-                    from viewer_app.interface.panel import Panel
+                    from splatview.viewer_app.interface.panel import Panel
 
                     self._panel = Panel()
                 still.draw(size, overlays, self._panel)
@@ -262,7 +262,7 @@ class Grabber:
 
 
 class _PictureForm:
-    """Pictures of one size on one device: as `ipc.outlet.Form`."""
+    """Pictures of one size on one device: as `splatview.ipc.outlet.Form`."""
 
     kind = "image"
     dtype = "uint8"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.screens.base import Screen
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.screens.base import Screen
 
 
 @dataclass(frozen=True)

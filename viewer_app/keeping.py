@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from viewer_app.screens.base import Screen
-    from viewer_app.seat import Seat
-    from viewer_app.state import Color
-    from viewer_app.views.base import View
+    from splatview.viewer_app.screens.base import Screen
+    from splatview.viewer_app.seat import Seat
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views.base import View
 
 
 def keep_picture(seat: Seat, *, transparent: bool = False) -> None:
@@ -50,7 +50,7 @@ def _as_shown(seat: Seat, view: View, screen: Screen) -> np.ndarray:
 
 def _see_through(view: View, screen: Screen) -> np.ndarray:
     """(H, W, 4); of what covers all of its background, that."""
-    from viewer_app.paths.film import see_through
+    from splatview.viewer_app.paths.film import see_through
 
     settings = getattr(view, "settings", None)
     if not hasattr(settings, "background"):

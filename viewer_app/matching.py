@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewer_app.shards.grouping import key_of, title_of
-from viewer_app.sources import StreamSource
-from viewer_app.state import Entry
+from splatview.viewer_app.shards.grouping import key_of, title_of
+from splatview.viewer_app.sources import StreamSource
+from splatview.viewer_app.state import Entry
 
 if TYPE_CHECKING:
-    from ipc import RemoteStream
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.pane import Pane
+    from splatview.ipc import RemoteStream
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.pane import Pane
 
 PARTS = ("overlay",)
 """Kinds of streams that are a part of what they lie over, and no entries."""
@@ -19,7 +19,7 @@ PARTS = ("overlay",)
 
 def match_streams(catalogue: Catalogue) -> None:
     """A new stream continues where one of its name and kind ended; otherwise it is a new entry."""
-    from viewer_app.catalogue import Slot
+    from splatview.viewer_app.catalogue import Slot
 
     slots = catalogue.slots
     followed: dict[int, Slot] = {

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ipc.private import make_private
-from viewer_app.regular import open_regular
+from splatview.ipc.private import make_private
+from splatview.viewer_app.regular import open_regular
 
 log = logging.getLogger("splatview")
 

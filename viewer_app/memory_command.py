@@ -9,13 +9,13 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
-from viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.errors import FileError, ViewerError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.memory.model import Snapshot
-    from viewer_app.memory.query import Result
+    from splatview.viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.query import Result
 
 _CELL, _LAST = 80, 200
 """Characters of a cell of the table, and of one in the last column; longer ones are cut. A CSV has all."""
@@ -33,7 +33,7 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
     Raises:
         ViewerError: no snapshot, or no query that can be answered.
     """
-    from viewer_app.memory.query import Database
+    from splatview.viewer_app.memory.query import Database
 
     if sql == "-":
         sql = sys.stdin.read()
@@ -57,8 +57,8 @@ def read(path: Path) -> Snapshot:
 
     Raises FileError.
     """
-    from viewer_app.files import open_file, recognise
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.files import open_file, recognise
+    from splatview.viewer_app.memory.model import Snapshot
 
     try:
         kind = recognise(path)

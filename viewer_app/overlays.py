@@ -15,19 +15,19 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from viewer_app.errors import ViewerError
-from viewer_app.sources import StreamSource
-from viewer_app.views.image import ImageView
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.sources import StreamSource
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import moderngl
 
-    from ipc import Frame, RemoteStream, Subscriber
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.controls import Rect
-    from viewer_app.interface.panel import Panel
+    from splatview.ipc import Frame, RemoteStream, Subscriber
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.interface.panel import Panel
 
 _PATIENCE = 0.5
 """Seconds to wait for overlays that a single picture needs."""
@@ -103,7 +103,7 @@ def draw_overlay_frame(framebuffer: moderngl.Framebuffer, view: ImageView, rect:
     try:
         view.draw_layers(framebuffer, rect, scale)
         if any(layer.result is not None and not layer.result.empty for layer in layers.all):
-            from viewer_app.interface.panel import Panel
+            from splatview.viewer_app.interface.panel import Panel
 
             own = panel or Panel(scale)
             try:

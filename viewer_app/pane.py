@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from viewer_app.controls import Rect
-from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from viewer_app.shown import Shown, describe
-from viewer_app.state import BACKDROP
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview.viewer_app.shown import Shown, describe
+from splatview.viewer_app.state import BACKDROP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import moderngl
 
-    from viewer_app.catalogue import Slot
-    from viewer_app.desk import Desk
-    from viewer_app.events import Event
-    from viewer_app.screens.base import Screen
-    from viewer_app.seat import Seat
-    from viewer_app.state import Entry
-    from viewer_app.views.base import View
+    from splatview.viewer_app.catalogue import Slot
+    from splatview.viewer_app.desk import Desk
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.screens.base import Screen
+    from splatview.viewer_app.seat import Seat
+    from splatview.viewer_app.state import Entry
+    from splatview.viewer_app.views.base import View
 
 
 class Pane:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from viewer_app.controls import Rect
-from viewer_app.events import Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.pane import Pane
-from viewer_app.state import PaneHead
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.pane import Pane
+from splatview.viewer_app.state import PaneHead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from viewer_app.events import Event
-    from viewer_app.interface.panel import Asked
-    from viewer_app.seat import Seat
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.interface.panel import Asked
+    from splatview.viewer_app.seat import Seat
 
 MOST = 9
 """Panes of one seat."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.permissions import share
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.permissions import share
 
 
 def save_png(pixels: np.ndarray, path: Path) -> None:

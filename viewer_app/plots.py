@@ -6,16 +6,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.state import ViewSettings
-from viewer_app.views import make_view
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.state import ViewSettings
+from splatview.viewer_app.views import make_view
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.views.base import Value
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views.base import Value
 
 PATIENCE = 300.0
 """Seconds within which a picture is complete: ten million events take a few."""
@@ -37,7 +37,7 @@ def draw_plot(screen: OffscreenScreen, kind: str, value: Value, size: tuple[int,
     Raises:
         ViewerError: what cannot be shown, or is not complete within `PATIENCE`.
     """
-    from viewer_app.interface.panel import (
+    from splatview.viewer_app.interface.panel import (
         Panel,  # imgui: a tenth of a second, which pictures of scenes need not wait for
     )
 

@@ -1,6 +1,6 @@
 """What this machine can draw with: run as a program, so that a driver that crashes takes nobody along.
 
-`python -m viewer_app.probe egl|window|interop|web|memory` prints one JSON object:
+`python -m splatview.viewer_app.probe egl|window|interop|web|memory` prints one JSON object:
 {"ok": bool, "detail": str, "mend": str}.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from viewer_app.web.encoders.base import Encoder
+    from splatview.viewer_app.web.encoders.base import Encoder
 
 EGL_MEND = "apt-get install libegl1 libgl1-mesa-dri"
 GL_MEND = "apt-get install libgl1 libglx-mesa0 libgl1-mesa-dri"
@@ -74,11 +74,11 @@ def probe_window() -> dict[str, object]:
 
 def probe_interop() -> dict[str, object]:
     """Which bridges bring CUDA tensors to OpenGL here (`ipc.interop`), tried with pictures that really go there."""
-    from ipc.errors import SharingError
-    from ipc.interop.glapi import gl_device_uuid
-    from ipc.interop.probe import forced_bridge, probe
-    from viewer_app.errors import GraphicsError
-    from viewer_app.screens.offscreen import create_context
+    from splatview.ipc.errors import SharingError
+    from splatview.ipc.interop.glapi import gl_device_uuid
+    from splatview.ipc.interop.probe import forced_bridge, probe
+    from splatview.viewer_app.errors import GraphicsError
+    from splatview.viewer_app.screens.offscreen import create_context
 
     try:
         forced_bridge()
@@ -97,8 +97,8 @@ def probe_interop() -> dict[str, object]:
 
 def _same_gpu(drawn_on: str | None) -> tuple[str, str]:
     """Whether OpenGL draws on a GPU that CUDA sees, and what to do if not."""
-    from ipc.cuda import driver
-    from ipc.errors import SharingError
+    from splatview.ipc.cuda import driver
+    from splatview.ipc.errors import SharingError
 
     mend = ("let the program see NVIDIA's OpenGL (in a container: NVIDIA_DRIVER_CAPABILITIES=all; on a laptop: "
             "__NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia)")
@@ -120,8 +120,8 @@ def probe_web() -> dict[str, object]:
         import moderngl
         import numpy as np
 
-        from viewer_app.errors import ViewerError
-        from viewer_app.web.encoders import choose
+        from splatview.viewer_app.errors import ViewerError
+        from splatview.viewer_app.web.encoders import choose
     except ImportError as e:
         return {"ok": False, "detail": f"{e.name} cannot be imported ({e})", "mend": f"pip install {e.name}"}
     try:
@@ -164,8 +164,8 @@ def _way_there_and_back(encoder: Encoder, picture: np.ndarray) -> float:
 
 _OTHER = """
 import socket, sys
-from ipc.cuda.driver import here
-from ipc.cuda.memory import Allocation
+from splatview.ipc.cuda.driver import here
+from splatview.ipc.cuda.memory import Allocation
 import torch
 end = socket.socket(fileno=int(sys.argv[1]))
 memory = Allocation(1 << 21, here(sys.argv[2]))
@@ -184,13 +184,13 @@ def _draw_anothers_memory(ctx: moderngl.Context) -> str:
 
     import numpy as np
 
-    from ipc.cuda.memory import open_memory
-    from ipc.errors import SharingError
-    from ipc.frames import DeviceTensor
-    from ipc.interop.direct import DirectBridge
-    from ipc.interop.glapi import gl_device_uuid
-    from ipc.interop.readback import read_source
-    from ipc.messages import FdMemory
+    from splatview.ipc.cuda.memory import open_memory
+    from splatview.ipc.errors import SharingError
+    from splatview.ipc.frames import DeviceTensor
+    from splatview.ipc.interop.direct import DirectBridge
+    from splatview.ipc.interop.glapi import gl_device_uuid
+    from splatview.ipc.interop.readback import read_source
+    from splatview.ipc.messages import FdMemory
 
     uuid = gl_device_uuid(ctx) or ""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -232,10 +232,10 @@ def probe_memory() -> dict[str, object]:
     events = [{"action": action, "addr": 1 << 20, "size": 1000, "stream": 0, "time_us": t, "frames": []}
               for t, action in enumerate(("segment_alloc", "alloc", "free_requested", "free_completed"))]
     try:
-        from viewer_app.memory import load_snapshot
-        from viewer_app.memory.loading.cache import folder
-        from viewer_app.memory.query import Database
-        from viewer_app.memory.timeline import Bands
+        from splatview.viewer_app.memory import load_snapshot
+        from splatview.viewer_app.memory.loading.cache import folder
+        from splatview.viewer_app.memory.query import Database
+        from splatview.viewer_app.memory.timeline import Bands
     except ImportError as e:
         return {"ok": False, "detail": f"memory snapshots cannot be shown: {e}", "mend": "pip install duckdb numba"}
     with tempfile.TemporaryDirectory() as there:

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewer_app.catalogue import SETTLE
-from viewer_app.controls import Rect
-from viewer_app.desk import Desk
-from viewer_app.events import (
+from splatview.viewer_app.catalogue import SETTLE
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.desk import Desk
+from splatview.viewer_app.events import (
     Close,
     Event,
     Expose,
@@ -25,24 +25,24 @@ from viewer_app.events import (
     Screenshot,
     Text,
 )
-from viewer_app.following import Following
-from viewer_app.governor import after
-from viewer_app.interface.phrases import caption_of
-from viewer_app.keeping import keep_picture
-from viewer_app.panes import Panes
-from viewer_app.recorder.source import entries_of
-from viewer_app.sources import StreamSource
-from viewer_app.state import BACKDROP, State
+from splatview.viewer_app.following import Following
+from splatview.viewer_app.governor import after
+from splatview.viewer_app.interface.phrases import caption_of
+from splatview.viewer_app.keeping import keep_picture
+from splatview.viewer_app.panes import Panes
+from splatview.viewer_app.recorder.source import entries_of
+from splatview.viewer_app.sources import StreamSource
+from splatview.viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.interface.panel import Asked, Panel
-    from viewer_app.pane import Pane
-    from viewer_app.screens.base import Screen
-    from viewer_app.views.base import View
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.interface.panel import Asked, Panel
+    from splatview.viewer_app.pane import Pane
+    from splatview.viewer_app.screens.base import Screen
+    from splatview.viewer_app.views.base import View
 
 log = logging.getLogger("splatview")
 
@@ -110,7 +110,7 @@ class Seat(Following):
         self.screen = screen
         self.state.says_trouble = screen.says_trouble
         if self._with_panel and self.panel is None:
-            from viewer_app.interface.panel import Panel
+            from splatview.viewer_app.interface.panel import Panel
 
             self.panel = Panel(screen.scale)
         for pane in self.panes:

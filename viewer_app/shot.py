@@ -8,23 +8,23 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ipc.errors import SharingError
-from viewer_app.errors import FileError, ViewerError
-from viewer_app.finding import Finder, why_nothing
-from viewer_app.overlays import newest_overlays
-from viewer_app.pictures import save_png
-from viewer_app.screens.base import MIN_SIZE
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.sources import make_subscriber
-from viewer_app.still import Look, Still, kind_of
+from splatview.ipc.errors import SharingError
+from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.finding import Finder, why_nothing
+from splatview.viewer_app.overlays import newest_overlays
+from splatview.viewer_app.pictures import save_png
+from splatview.viewer_app.screens.base import MIN_SIZE
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.sources import make_subscriber
+from splatview.viewer_app.still import Look, Still, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from ipc import Frame
-    from viewer_app.state import Color
-    from viewer_app.views.base import Value
+    from splatview.ipc import Frame
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views.base import Value
 
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
     if options.file is not None:
         if options.stream is not None or options.run is not None:
             raise ViewerError("shot: a file was named, and --stream or --run as well; name one or the other")
-        from viewer_app.files import open_file
+        from splatview.viewer_app.files import open_file
 
         value = open_file(options.file)
         screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)

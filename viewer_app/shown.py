@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from viewer_app.views._gaussians.tool import in_order
+from splatview.viewer_app.views._gaussians.tool import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.controls import Rect
-    from viewer_app.interface.strips import Strips
-    from viewer_app.state import Entry
-    from viewer_app.views.base import KeyHelp, Section, View
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.interface.strips import Strips
+    from splatview.viewer_app.state import Entry
+    from splatview.viewer_app.views.base import KeyHelp, Section, View
 
 
 @dataclass
@@ -71,7 +71,7 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
 
         return drawn
 
-    from viewer_app.shards.panel import sections as shard_sections
+    from splatview.viewer_app.shards.panel import sections as shard_sections
 
     beside = [*shard_sections(catalogue, slot, view), *catalogue.comparisons.sections(slot, view)]
     sections = in_order([*view.sections, *beside])

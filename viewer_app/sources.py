@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ipc.errors import SharingError
-from ipc.ways import WAYS
-from viewer_app.errors import ViewerError
+from splatview.ipc.errors import SharingError
+from splatview.ipc.ways import WAYS
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from ipc import RemoteStream, Subscriber
-    from viewer_app.interface.run_controls import Wish
-    from viewer_app.recorder.player import Player
-    from viewer_app.recorder.recorder import Recorder, Tape
-    from viewer_app.shards.stream import Alone, ShardedStream
-    from viewer_app.state import Entry
-    from viewer_app.views.base import Value, View
+    from splatview.ipc import RemoteStream, Subscriber
+    from splatview.viewer_app.interface.run_controls import Wish
+    from splatview.viewer_app.recorder.player import Player
+    from splatview.viewer_app.recorder.recorder import Recorder, Tape
+    from splatview.viewer_app.shards.stream import Alone, ShardedStream
+    from splatview.viewer_app.state import Entry
+    from splatview.viewer_app.views.base import Value, View
 
 
 LIVE_PERIOD = 1 / 30
@@ -39,9 +39,9 @@ def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewe
 
     Neither is asked to do anything: no CUDA context is made.
     """
-    from ipc import Subscriber
-    from ipc.interop.glapi import gl_device_uuid
-    from ipc.subscriber import can_take
+    from splatview.ipc import Subscriber
+    from splatview.ipc.interop.glapi import gl_device_uuid
+    from splatview.ipc.subscriber import can_take
 
     drawn_on = gl_device_uuid(ctx)
 
@@ -289,7 +289,7 @@ def _gpu_name(uuid: str) -> str:
     """What a GPU is called; "" while CUDA is not in use here, which is not begun for a name."""
     torch = sys.modules.get("torch")
     if uuid not in _names and torch is not None and torch.cuda.is_initialized():
-        from ipc.cuda.driver import device_of
+        from splatview.ipc.cuda.driver import device_of
 
         index = device_of(uuid)
         _names[uuid] = "" if index is None else str(torch.cuda.get_device_name(index))
@@ -322,8 +322,8 @@ class FileSource:
 
     def _read(self) -> None:
         try:
-            from viewer_app.files import open_file
-            from viewer_app.memory.model import Snapshot
+            from splatview.viewer_app.files import open_file
+            from splatview.viewer_app.memory.model import Snapshot
 
             value: Value = open_file(self.file, self._report)
             self.value = value

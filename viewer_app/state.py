@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from viewer_app.selecting import EVERYTHING, Selection
+from splatview.viewer_app.selecting import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -7,16 +7,16 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.cameras import camera_from_json
-from viewer_app.controls import Rect
-from viewer_app.errors import CameraError, ViewerError
-from viewer_app.memory.model import Snapshot
-from viewer_app.scene import GaussianScene
-from viewer_app.screens.base import MAX_SIZE
-from viewer_app.state import ViewSettings
-from viewer_app.views import KINDS
-from viewer_app.views.gaussians import GaussianView
-from viewer_app.views.image import ImageView
+from splatview.viewer_app.cameras import camera_from_json
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import CameraError, ViewerError
+from splatview.viewer_app.memory.model import Snapshot
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.screens.base import MAX_SIZE
+from splatview.viewer_app.state import ViewSettings
+from splatview.viewer_app.views import KINDS
+from splatview.viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from ipc import Frame
-    from viewer_app.interface.panel import Panel
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.state import Color
-    from viewer_app.views.base import Value
+    from splatview.ipc import Frame
+    from splatview.viewer_app.interface.panel import Panel
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views.base import Value
 
 DEFAULT_SIZE = (1280, 720)
 _ARRIVAL = 2.0
@@ -86,7 +86,7 @@ class Still:
             raise CameraError(f"{self._who}: a picture takes no {self._camera}; leave it out")
         size = look.size or DEFAULT_SIZE
         if self._kind in ("snapshot", "memory", "scalars", "cameras"):
-            from viewer_app.plots import draw_plot
+            from splatview.viewer_app.plots import draw_plot
 
             assert value is not None
             return None if draw_plot(self._screen, self._kind, value, size) is None else size
@@ -121,7 +121,7 @@ class Still:
 
     def draw(self, size: tuple[int, int], overlays: Sequence[Frame] = (), panel: Panel | None = None) -> None:
         """Draw what was prepared into the screen's framebuffer, which gets this size, and over an image these frames of
-        kind overlay; `panel` as for `viewer_app.overlays.draw_overlay_frame`."""
+        kind overlay; `panel` as for `splatview.viewer_app.overlays.draw_overlay_frame`."""
         view = self._view
         if view is None:  # a plot is drawn already
             return
@@ -129,7 +129,7 @@ class Still:
         rect, framebuffer = Rect(0, 0, *size), self._screen.framebuffer
         view.draw(framebuffer, rect)
         if overlays and isinstance(view, ImageView):
-            from viewer_app.overlays import draw_overlay_frame
+            from splatview.viewer_app.overlays import draw_overlay_frame
 
             draw_overlay_frame(framebuffer, view, rect, overlays, panel=panel)
 
@@ -157,7 +157,7 @@ class Still:
 
         Raises ViewerError for what covers all of its background.
         """
-        from viewer_app.paths.film import see_through
+        from splatview.viewer_app.paths.film import see_through
 
         view = self._view
         if view is None:

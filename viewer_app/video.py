@@ -7,23 +7,23 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.paths.film import Camerawork, Filming
-from viewer_app.paths.nerfstudio import Film, read_path
-from viewer_app.paths.path import turntable
-from viewer_app.paths.writers import make_writer
-from viewer_app.screens.base import MIN_SIZE
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.shot import newest
-from viewer_app.still import DEFAULT_SIZE, Look, Still, kind_of
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.paths.film import Camerawork, Filming
+from splatview.viewer_app.paths.nerfstudio import Film, read_path
+from splatview.viewer_app.paths.path import turntable
+from splatview.viewer_app.paths.writers import make_writer
+from splatview.viewer_app.screens.base import MIN_SIZE
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.shot import newest
+from splatview.viewer_app.still import DEFAULT_SIZE, Look, Still, kind_of
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.state import Color
-    from viewer_app.views.base import Value
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views.base import Value
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def film(options: VideoOptions) -> int:
         if options.file is not None:
             if options.stream is not None or options.run is not None:
                 raise ViewerError("video: a file was named, and --stream or --run as well; name one or the other")
-            from viewer_app.files import open_file
+            from splatview.viewer_app.files import open_file
 
             value = open_file(options.file)
             count = _film(screen, kind_of(value), value, options, wanted)

@@ -1,7 +1,7 @@
 """The window of a `splatview.Window`: shows one of two streams of the process that opened it, as that says.
 
 Nobody types this command. What is to be seen, and how the window is, stands on a page that both share
-(`ipc.window_page`).
+(`splatview.ipc.window_page`).
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from ipc.errors import IpcError
-from ipc.window_page import CLOSED, FAILED, IMAGE, OPEN, SCENE, WindowPage, WindowSettings
-from viewer_app.app import App, AppOptions
-from viewer_app.catalogue import Catalogue, Slot
-from viewer_app.errors import ViewerError
-from viewer_app.screens._xlib import on_display_lost
-from viewer_app.screens.window import WindowScreen
-from viewer_app.sources import StreamSource, make_subscriber
+from splatview.ipc.errors import IpcError
+from splatview.ipc.window_page import CLOSED, FAILED, IMAGE, OPEN, SCENE, WindowPage, WindowSettings
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.catalogue import Catalogue, Slot
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.screens._xlib import on_display_lost
+from splatview.viewer_app.screens.window import WindowScreen
+from splatview.viewer_app.sources import StreamSource, make_subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.pane import Pane
-    from viewer_app.screens.base import Caption
+    from splatview.viewer_app.pane import Pane
+    from splatview.viewer_app.screens.base import Caption
 
 log = logging.getLogger("splatview")
 

@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from benchmarks.browser import programs
-from viewer_app.commands import parse
+from splatview.viewer_app.commands import parse
 
 
 class Threads:

@@ -23,7 +23,7 @@ from splatview.camera.pattern import number_of
 if TYPE_CHECKING:
     import moderngl
 
-    from viewer_app.views._overlay.layers import Layer
+    from splatview.viewer_app.views._overlay.layers import Layer
 
 
 class LookingScreen(driver.CountingScreen):

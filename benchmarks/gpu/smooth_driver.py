@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from benchmarks.gpu.driver import main
-from viewer_app.renderers import gsplat_moving
-from viewer_app.state import GaussianSettings
+from splatview.viewer_app.renderers import gsplat_moving
+from splatview.viewer_app.state import GaussianSettings
 
 VARIABLE = "SPLATVIEW_BENCH_SMOOTH"
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from viewer_app.memory import analysis, timeline
-from viewer_app.memory.loading import load_snapshot
-from viewer_app.memory.query import Database
+from splatview.viewer_app.memory import analysis, timeline
+from splatview.viewer_app.memory.loading import load_snapshot
+from splatview.viewer_app.memory.query import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.memory.model import Trace
+    from splatview.viewer_app.memory.model import Trace
 
 T = TypeVar("T")
 PICKS, CHECKED = 1000, 40

@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ipc.errors import SharingError
+from splatview.ipc.errors import SharingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ import sys
 import weakref
 from typing import Any
 
-from ipc.cuda import driver
-from ipc.errors import SharingError
+from splatview.ipc.cuda import driver
+from splatview.ipc.errors import SharingError
 
 _GONE = ("CUDA_ERROR_DEINITIALIZED", "CUDA_ERROR_CONTEXT_IS_DESTROYED")
 

@@ -6,17 +6,17 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ipc import limits
-from ipc.cuda import driver
-from ipc.cuda.tensors import span
-from ipc.errors import SharingError
+from splatview.ipc import limits
+from splatview.ipc.cuda import driver
+from splatview.ipc.cuda.tensors import span
+from splatview.ipc.errors import SharingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
 
-    from ipc.messages import FdMemory, IpcMemory, TensorRef
+    from splatview.ipc.messages import FdMemory, IpcMemory, TensorRef
 
 # CUpointer_attribute, by number: older bindings lack the last two, newer ones refuse to ask for them.
 _IS_MANAGED, _IS_IPC_CAPABLE, _HANDLE_TYPES, _MEMPOOL = 8, 10, 14, 17
@@ -45,7 +45,7 @@ class Export:
 
     def ref(self, token: str = "") -> IpcMemory | FdMemory:
         """What another process is told; `token` is what it fetches the descriptors by, where there are any."""
-        from ipc.messages import FdMemory, IpcMemory
+        from splatview.ipc.messages import FdMemory, IpcMemory
 
         if self.handle:
             return IpcMemory(self.handle, self.size, self.gpu)
@@ -118,7 +118,7 @@ def _check_tensor(name: str, t: torch.Tensor) -> None:
 
 
 def _tensor_ref(name: str, t: torch.Tensor, starts: list[int], exports: list[Export]) -> TensorRef:
-    from ipc.messages import TensorRef
+    from splatview.ipc.messages import TensorRef
 
     memory = offset = 0
     if t.numel():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from ipc.cuda import driver
-from ipc.ways import NotYet
+from splatview.ipc.cuda import driver
+from splatview.ipc.ways import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,12 +15,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc import limits
-from ipc.cuda import driver, retiring
-from ipc.cuda.export import Export, describe, export_fd
-from ipc.cuda.tensors import check_within, contiguous, tensor_at
-from ipc.errors import SharingError
-from ipc.segments import round_up
+from splatview.ipc import limits
+from splatview.ipc.cuda import driver, retiring
+from splatview.ipc.cuda.export import Export, describe, export_fd
+from splatview.ipc.cuda.tensors import check_within, contiguous, tensor_at
+from splatview.ipc.errors import SharingError
+from splatview.ipc.segments import round_up
 
 __all__ = ["Allocation", "Export", "describe", "open_memory", "tensor_at"]
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ipc.frames import Piece
-    from ipc.messages import FdMemory, IpcMemory
+    from splatview.ipc.frames import Piece
+    from splatview.ipc.messages import FdMemory, IpcMemory
 
 
 _CAPTURE = 1.0
@@ -213,7 +213,7 @@ class Allocation(_Counted):
 # Opening what another process shares.
 
 class _Opened(_Counted):
-    """Another process's GPU memory (`ipc.frames.DeviceMemory`)."""
+    """Another process's GPU memory (`splatview.ipc.frames.DeviceMemory`)."""
 
     def __init__(self, gpu: str, size: int):
         super().__init__()
@@ -324,8 +324,8 @@ def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> _Opened:
 
     Touches no CUDA until `pointer` or `tensor` is called. Raises SharingError (the descriptors are then closed).
     """
-    from ipc.frames import Piece
-    from ipc.messages import IpcMemory
+    from splatview.ipc.frames import Piece
+    from splatview.ipc.messages import IpcMemory
 
     try:
         if isinstance(ref, IpcMemory):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ipc import limits
-from ipc.errors import SharingError
+from splatview.ipc import limits
+from splatview.ipc.errors import SharingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
-from ipc.errors import SharingError
+from splatview.ipc.errors import SharingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from ipc.frames import DeviceTensor, RemoteTensor
+    from splatview.ipc.frames import DeviceTensor, RemoteTensor
 
     Pixels: TypeAlias = "DeviceTensor | RemoteTensor | torch.Tensor | np.ndarray"
     """A picture: another process's tensor, or one of this process, CUDA or not."""
@@ -40,7 +40,7 @@ MAX_CHANNELS = 4
 DTYPE_DEFINES = {"uint8": "DTYPE_U8", "uint16": "DTYPE_U16", "float16": "DTYPE_F16", "bfloat16": "DTYPE_BF16",
                  "float32": "DTYPE_F32"}
 
-SHADER = files("ipc.interop").joinpath("shaders/fetch.glsl").read_text()
+SHADER = files("splatview.ipc.interop").joinpath("shaders/fetch.glsl").read_text()
 """GLSL 3.30: `vec4 stored(ivec2 p)`, the channels at a column and row (row 0 is the top one), missing ones 0,
 integers as 0..1; `ivec2 source_size()`."""
 

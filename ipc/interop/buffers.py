@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING
 
-from ipc.errors import SharingError
-from ipc.interop import glapi
-from ipc.interop.base import DTYPE_DEFINES
-from ipc.interop.glapi import GL
-from ipc.interop.sources import set_uniform, set_units
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop import glapi
+from splatview.ipc.interop.base import DTYPE_DEFINES
+from splatview.ipc.interop.glapi import GL
+from splatview.ipc.interop.sources import set_uniform, set_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import moderngl
 
-    from ipc.interop.base import Form
+    from splatview.ipc.interop.base import Form
 
 ITEM_SIZE = {"uint8": 1, "uint16": 2, "float16": 2, "bfloat16": 2, "float32": 4}
 MAX_PIECES = 8

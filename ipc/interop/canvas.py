@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from ipc.errors import SharingError
-from ipc.interop.base import Form
-from ipc.interop.glapi import gl_device_uuid
-from ipc.interop.host import HostBridge
-from ipc.interop.probe import bridge_class, forced_bridge, probe
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.glapi import gl_device_uuid
+from splatview.ipc.interop.host import HostBridge
+from splatview.ipc.interop.probe import bridge_class, forced_bridge, probe
 
 if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from ipc.interop.base import PixelSource
+    from splatview.ipc.interop.base import PixelSource
 
 
 class Canvas(Protocol):
@@ -71,7 +71,7 @@ class HostCanvas:
         """`gpu_uuid`: where CUDA will draw; by default the current device."""
         import torch
 
-        from ipc.cuda.driver import here
+        from splatview.ipc.cuda.driver import here
 
         if not torch.cuda.is_available():
             raise SharingError("torch sees no GPU to draw on")
@@ -175,7 +175,7 @@ def _canvas(name: str, ctx: moderngl.Context, gpu_uuid: str | None) -> Canvas:
     made = bridge_class(name, CANVASES)
     if name == "host" or gpu_uuid in (None, gl_device_uuid(ctx)):
         return made(ctx, gpu_uuid)
-    from ipc.cuda.driver import here
+    from splatview.ipc.cuda.driver import here
 
     device = here(str(gpu_uuid))
     return PeerCanvas(made(ctx), device)

@@ -10,16 +10,16 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ipc.errors import SharingError
-from ipc.interop.base import Form
-from ipc.interop.buffers import BufferSource, GlMemory, Limits, import_memory
-from ipc.interop.glapi import gl_device_uuid
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.buffers import BufferSource, GlMemory, Limits, import_memory
+from splatview.ipc.interop.glapi import gl_device_uuid
 
 if TYPE_CHECKING:
     import moderngl
 
-    from ipc.frames import DeviceMemory
-    from ipc.interop.base import Pixels
+    from splatview.ipc.frames import DeviceMemory
+    from splatview.ipc.interop.base import Pixels
 
 NEEDED = ("GL_EXT_memory_object", "GL_EXT_memory_object_fd")
 

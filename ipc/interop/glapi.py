@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from ctypes import POINTER, c_int, c_ssize_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
-from ipc.errors import SharingError
+from splatview.ipc.errors import SharingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

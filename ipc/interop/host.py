@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ipc.frames import RemoteTensor
-from ipc.interop.base import Form
-from ipc.interop.sources import TextureSource, picture_texture
-from ipc.interop.tensors import dtype_name
+from splatview.ipc.frames import RemoteTensor
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.sources import TextureSource, picture_texture
+from splatview.ipc.interop.tensors import dtype_name
 
 if TYPE_CHECKING:
     import moderngl
 
-    from ipc.interop.base import Pixels
+    from splatview.ipc.interop.base import Pixels
 
 
 def host_array(tensor: Pixels) -> tuple[np.ndarray, str]:

@@ -10,14 +10,14 @@ import os
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from ipc.errors import SharingError
-from ipc.interop.base import Form
-from ipc.interop.buffers import ITEM_SIZE, BufferSource, GlMemory, Limits, import_memory
-from ipc.interop.direct import require_import
-from ipc.interop.glapi import GL
-from ipc.interop.order import CudaMark
-from ipc.interop.readback import round_trip
-from ipc.interop.tensors import cuda_tensor, dtype_name, fewest_values, height_width_channels
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.buffers import ITEM_SIZE, BufferSource, GlMemory, Limits, import_memory
+from splatview.ipc.interop.direct import require_import
+from splatview.ipc.interop.glapi import GL
+from splatview.ipc.interop.order import CudaMark
+from splatview.ipc.interop.readback import round_trip
+from splatview.ipc.interop.tensors import cuda_tensor, dtype_name, fewest_values, height_width_channels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from ipc.cuda.memory import Allocation
-    from ipc.interop.base import Pixels
+    from splatview.ipc.cuda.memory import Allocation
+    from splatview.ipc.interop.base import Pixels
 
 _SLOTS = 3
 _PAGE = 4096
@@ -38,7 +38,7 @@ class SharedBuffer:
 
     def __init__(self, size: int, device: int) -> None:
         """`size` in bytes. Raises SharingError when the memory cannot be made or imported."""
-        from ipc.cuda.memory import Allocation
+        from splatview.ipc.cuda.memory import Allocation
 
         self.allocation: Allocation = Allocation(size, device)
         self._fd = -1
@@ -119,7 +119,7 @@ class ImportedCanvas:
 
     def __init__(self, ctx: moderngl.Context, gpu_uuid: str | None = None) -> None:
         """`gpu_uuid`: where CUDA will draw. Raises SharingError when that is not where OpenGL draws."""
-        from ipc.cuda.driver import here
+        from splatview.ipc.cuda.driver import here
 
         uuid = require_import(ctx)
         if gpu_uuid not in (None, uuid):

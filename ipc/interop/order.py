@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipc.cuda import driver
+from splatview.ipc.cuda import driver
 
 
 class CudaMark:

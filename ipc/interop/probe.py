@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ipc.errors import SharingError
-from ipc.interop.glapi import GL
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.glapi import GL
 
 if TYPE_CHECKING:
     import moderngl
 
-    from ipc.interop.base import Bridge, Pixels, PixelSource
+    from splatview.ipc.interop.base import Bridge, Pixels, PixelSource
 
 BRIDGES = {"direct": "direct:DirectBridge", "import": "imported:ImportBridge", "register": "registered:RegisterBridge",
            "host": "host:HostBridge"}
@@ -29,7 +29,7 @@ def bridge_class(name: str, table: dict[str, str] = BRIDGES) -> Any:
     if name not in table:
         raise SharingError(f"{name!r} is no way from a tensor to OpenGL; legal are {', '.join(table)}")
     module, _, symbol = table[name].partition(":")
-    return getattr(import_module(f"ipc.interop.{module}"), symbol)
+    return getattr(import_module(f"splatview.ipc.interop.{module}"), symbol)
 
 
 def forced_bridge() -> str | None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import moderngl
 import numpy as np
 
-from ipc.errors import SharingError
-from ipc.interop.base import fragment_head
-from ipc.interop.direct import require_import
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.base import fragment_head
+from splatview.ipc.interop.direct import require_import
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.interop.base import Bridge, PixelSource
+    from splatview.ipc.interop.base import Bridge, PixelSource
 
 VERTEX = """#version 330
 void main() {  // one triangle over everything
@@ -55,7 +55,7 @@ def read_source(ctx: moderngl.Context, source: PixelSource,
 
 def round_trip(ctx: moderngl.Context, make: Callable[[moderngl.Context], Bridge]) -> None:
     """Try a bridge for CUDA tensors with a few KB. Raises SharingError when they do not arrive as they were."""
-    from ipc.cuda.driver import here
+    from splatview.ipc.cuda.driver import here
 
     device = here(require_import(ctx))
     import torch

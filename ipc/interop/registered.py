@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ipc.cuda import driver
-from ipc.errors import SharingError
-from ipc.interop.base import Form
-from ipc.interop.direct import require_import
-from ipc.interop.glapi import TEXTURE_2D, gl_device_uuid
-from ipc.interop.readback import round_trip
-from ipc.interop.sources import TextureSource, picture_texture
-from ipc.interop.tensors import cuda_tensor, dtype_name, height_width_channels
+from splatview.ipc.cuda import driver
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.direct import require_import
+from splatview.ipc.interop.glapi import TEXTURE_2D, gl_device_uuid
+from splatview.ipc.interop.readback import round_trip
+from splatview.ipc.interop.sources import TextureSource, picture_texture
+from splatview.ipc.interop.tensors import cuda_tensor, dtype_name, height_width_channels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from ipc.interop.base import Pixels
+    from splatview.ipc.interop.base import Pixels
 
 
 class RegisteredTexture:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from ipc.cuda import driver
-from ipc.errors import SharingError
-from ipc.interop import glapi
-from ipc.interop.direct import require_import
-from ipc.interop.glapi import GL
-from ipc.interop.vulkan import VulkanDevice, give_fd
+from splatview.ipc.cuda import driver
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop import glapi
+from splatview.ipc.interop.direct import require_import
+from splatview.ipc.interop.glapi import GL
+from splatview.ipc.interop.vulkan import VulkanDevice, give_fd
 
 if TYPE_CHECKING:
     import moderngl

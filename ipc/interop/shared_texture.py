@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 import moderngl
 
-from ipc.cuda import driver
-from ipc.errors import SharingError
-from ipc.interop.direct import require_import
-from ipc.interop.glapi import GL
-from ipc.interop.probe import forced_bridge
-from ipc.interop.shared_image import DTYPES, FORMATS, BothSidesImage
-from ipc.interop.tensors import dtype_name
-from ipc.interop.texture_tensor import TextureTensor
+from splatview.ipc.cuda import driver
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.direct import require_import
+from splatview.ipc.interop.glapi import GL
+from splatview.ipc.interop.probe import forced_bridge
+from splatview.ipc.interop.shared_image import DTYPES, FORMATS, BothSidesImage
+from splatview.ipc.interop.tensors import dtype_name
+from splatview.ipc.interop.texture_tensor import TextureTensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import moderngl
 
-from ipc.interop.base import DTYPE_DEFINES
-from ipc.interop.glapi import GL
+from splatview.ipc.interop.base import DTYPE_DEFINES
+from splatview.ipc.interop.glapi import GL
 
 if TYPE_CHECKING:
-    from ipc.interop.base import Form
+    from splatview.ipc.interop.base import Form
 
 TEXTURE_DTYPES = {"uint8": "f1", "uint16": "nu2", "float16": "f2", "bfloat16": "u2", "float32": "f4"}
 """moderngl's names of the texture formats that keep each dtype's bits."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipc.errors import SharingError
+from splatview.ipc.errors import SharingError
 
 if TYPE_CHECKING:
     import torch
 
-    from ipc.interop.base import Form, Pixels
+    from splatview.ipc.interop.base import Form, Pixels
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

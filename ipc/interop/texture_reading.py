@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import moderngl
 
-from ipc.errors import SharingError
-from ipc.interop import glapi
-from ipc.interop.glapi import GL
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop import glapi
+from splatview.ipc.interop.glapi import GL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
 
-    from ipc.interop.registered import RegisteredTexture
+    from splatview.ipc.interop.registered import RegisteredTexture
 
 DTYPES = {"f1": ("uint8", glapi.UNSIGNED_BYTE, 1), "f2": ("float16", glapi.HALF_FLOAT, 2),
           "f4": ("float32", glapi.FLOAT, 4)}
@@ -146,7 +146,7 @@ class CudaReader:
 
     def __init__(self, source: Pixels, device: int) -> None:
         """Raises SharingError when CUDA takes neither it nor a copy of it."""
-        from ipc.interop.registered import RegisteredTexture
+        from splatview.ipc.interop.registered import RegisteredTexture
 
         self._copy: ColourCopy | None = None
         self.resource: RegisteredTexture | None = None
@@ -187,7 +187,7 @@ def arrives_whole(source: Pixels, device: int, size: int) -> bool:
     arrives even then, so that only such a picture tells. A scratch texture and memory of their own are used, for
     nothing of it must remain.
     """
-    from ipc.interop.imported import SharedBuffer
+    from splatview.ipc.interop.imported import SharedBuffer
 
     if source.renderbuffer or source.depth:
         return False

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ipc.errors import SharingError
-from ipc.interop import glapi
-from ipc.interop.glapi import GL
-from ipc.interop.probe import bridge_class, forced_bridge, probe
-from ipc.interop.tensors import dtype_name
-from ipc.interop.texture_reading import DTYPES, CudaReader, Pixels, arrives_whole, refuse_renderbuffer
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop import glapi
+from splatview.ipc.interop.glapi import GL
+from splatview.ipc.interop.probe import bridge_class, forced_bridge, probe
+from splatview.ipc.interop.tensors import dtype_name
+from splatview.ipc.interop.texture_reading import DTYPES, CudaReader, Pixels, arrives_whole, refuse_renderbuffer
 
 if TYPE_CHECKING:
     import moderngl
@@ -127,10 +127,10 @@ class _Imported:
     """
 
     def __init__(self, owner: TextureTensor) -> None:
-        from ipc.cuda.driver import here
-        from ipc.interop.direct import require_import
-        from ipc.interop.imported import SharedBuffer
-        from ipc.interop.order import CudaMark
+        from splatview.ipc.cuda.driver import here
+        from splatview.ipc.interop.direct import require_import
+        from splatview.ipc.interop.imported import SharedBuffer
+        from splatview.ipc.interop.order import CudaMark
 
         self._pixels = pixels = owner._pixels
         if pixels.components == 3:  # seen on an H200: areas of one colour, whatever the trial says
@@ -205,8 +205,8 @@ class _Registered:
     def __init__(self, owner: TextureTensor) -> None:
         import torch
 
-        from ipc.cuda.driver import here
-        from ipc.interop.direct import require_import
+        from splatview.ipc.cuda.driver import here
+        from splatview.ipc.interop.direct import require_import
 
         if owner.components == 3:
             raise SharingError("CUDA registers textures of 1, 2 and 4 components")

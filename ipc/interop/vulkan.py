@@ -11,7 +11,7 @@ import os
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-from ipc.errors import SharingError
+from splatview.ipc.errors import SharingError
 
 _OPAQUE_FD = 1
 _API_1_1 = 1 << 22 | 1 << 12

@@ -7,7 +7,7 @@
 | in-place | CUDA tensors whose storage stays | shared where they lie; a version is an event and a counter |
 | host | CUDA tensors that a viewer cannot open | copied by the GPU into a ring of slots in pinned shared memory |
 
-`ipc.ways.base` says what a way has to do. Modules are loaded when a way is used: the last three need CUDA.
+`splatview.ipc.ways.base` says what a way has to do. Modules are loaded when a way is used: the last three need CUDA.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ipc.ways.base import NotYet, Way
+from splatview.ipc.ways.base import NotYet, Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ __all__ = ["CPU_WAYS", "GPU_WAYS", "WAYS", "NotYet", "Way"]
 
 def _lazy(module: str, name: str) -> Callable[..., Any]:
     def make(*args: Any) -> Any:
-        return getattr(import_module(f"ipc.ways.{module}"), name).make(*args)
+        return getattr(import_module(f"splatview.ipc.ways.{module}"), name).make(*args)
 
     return make
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from ipc.frames import Frame
-    from ipc.messages import Ref, SegmentRef
+    from splatview.ipc.frames import Frame
+    from splatview.ipc.messages import Ref, SegmentRef
 
 
 class NotYet(Exception):  # noqa: N818 (it is none)

@@ -12,15 +12,15 @@ import contextlib
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from ipc import descriptors, limits
-from ipc.cuda import driver
-from ipc.cuda.memory import Allocation, open_memory
-from ipc.cuda.tensors import contiguous
-from ipc.errors import SharingError
-from ipc.frames import DeviceTensor, Made
-from ipc.messages import DeviceRingRef, FdMemory
-from ipc.ways.gpu_slots import GpuSlotWriter
-from ipc.ways.layout import (
+from splatview.ipc import descriptors, limits
+from splatview.ipc.cuda import driver
+from splatview.ipc.cuda.memory import Allocation, open_memory
+from splatview.ipc.cuda.tensors import contiguous
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import DeviceTensor, Made
+from splatview.ipc.messages import DeviceRingRef, FdMemory
+from splatview.ipc.ways.gpu_slots import GpuSlotWriter
+from splatview.ipc.ways.layout import (
     CLAIMED,
     DONE,
     HEADER,
@@ -33,16 +33,16 @@ from ipc.ways.layout import (
     header_with,
     store_fence,
 )
-from ipc.ways.slot_reader import Lease, SlotReader
+from splatview.ipc.ways.slot_reader import Lease, SlotReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from ipc.frames import Frame
-    from ipc.messages import Ref, TensorHeader
-    from ipc.ways.base import Source
+    from splatview.ipc.frames import Frame
+    from splatview.ipc.messages import Ref, TensorHeader
+    from splatview.ipc.ways.base import Source
 
 
 class DeviceRingWriter(GpuSlotWriter):

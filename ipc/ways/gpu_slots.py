@@ -8,7 +8,7 @@ old lower one. No reader takes that for whole: it compares with the slot's seque
 on is the new number, or that less one; and the intermediate value is either the old number (the upper half did not
 change) or, once in two thousand million frames of a slot, far above the new one.
 
-Invariants, beside those of `ipc.ways.slots`
+Invariants, beside those of `splatview.ipc.ways.slots`
 1. `done` is the GPU's word: the processor stores to it only where nothing was queued that will (a copy that failed).
 2. The slot's odd number is seen before its copy is queued, and no copy is queued into a slot before the last one into
    it has ended: two copies never meet there, whatever their streams.
@@ -21,11 +21,11 @@ import ctypes
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc.cuda import driver, retiring
-from ipc.errors import SharingError
-from ipc.segments import PAGE
-from ipc.ways.layout import CLAIMED
-from ipc.ways.slots import SlotWriter
+from splatview.ipc.cuda import driver, retiring
+from splatview.ipc.errors import SharingError
+from splatview.ipc.segments import PAGE
+from splatview.ipc.ways.layout import CLAIMED
+from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,20 +11,20 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc.cuda import driver
-from ipc.cuda.events import Stopwatch
-from ipc.errors import SharingError
-from ipc.messages import RingRef
-from ipc.ways.gpu_slots import GpuSlotWriter
-from ipc.ways.layout import data_bytes
-from ipc.ways.ring import targets_in
+from splatview.ipc.cuda import driver
+from splatview.ipc.cuda.events import Stopwatch
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import RingRef
+from splatview.ipc.ways.gpu_slots import GpuSlotWriter
+from splatview.ipc.ways.layout import data_bytes
+from splatview.ipc.ways.ring import targets_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from ipc.messages import TensorHeader
+    from splatview.ipc.messages import TensorHeader
 
 SHARE = 0.1
 """Of the time, what copies may take."""
@@ -33,7 +33,7 @@ _PINNING = 0.05
 
 
 class HostWriter(GpuSlotWriter):
-    """The trainer's side. The viewer's is `ipc.ways.ring.RingReader`."""
+    """The trainer's side. The viewer's is `splatview.ipc.ways.ring.RingReader`."""
 
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], spare: float, leased: Callable[[], bytes]) -> HostWriter:

@@ -32,12 +32,12 @@ from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from ipc import descriptors, limits
-from ipc.cuda import driver, retiring
-from ipc.errors import SharingError
-from ipc.messages import InPlaceRef, VersionHeader, encode
-from ipc.segments import PAGE
-from ipc.ways.layout import (
+from splatview.ipc import descriptors, limits
+from splatview.ipc.cuda import driver, retiring
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import InPlaceRef, VersionHeader, encode
+from splatview.ipc.segments import PAGE
+from splatview.ipc.ways.layout import (
     ARRIVED,
     DONE,
     HEADER,
@@ -51,15 +51,15 @@ from ipc.ways.layout import (
     store_fence,
     too_long,
 )
-from ipc.ways.slots import SlotWriter
+from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from ipc.cuda.export import Export
-    from ipc.messages import MemoryRef
+    from splatview.ipc.cuda.export import Export
+    from splatview.ipc.messages import MemoryRef
 
 KEEP = 1.0
 """Seconds for which a replaced generation is kept for viewers that still read it."""
@@ -97,7 +97,7 @@ class InPlaceWriter(SlotWriter):
         """For tensors on the device of these, which are shared at once. Raises SharingError."""
         from torch._C import _cuda_getCurrentRawStream as stream_of
 
-        from ipc.cuda.events import InterprocessEvent
+        from splatview.ipc.cuda.events import InterprocessEvent
 
         self._index = next(iter(tensors.values())).device.index or 0
         self._gpu = driver.gpu_uuid(self._index)
@@ -203,7 +203,7 @@ class InPlaceWriter(SlotWriter):
         self._arrivals = [on_device + 8 * (base + ARRIVED) for base in self._bases]
 
     def _begin(self, tensors: dict[str, torch.Tensor]) -> None:
-        from ipc.cuda.memory import describe
+        from splatview.ipc.cuda.memory import describe
 
         exports, refs = describe(tensors)
         if len(exports) > limits.MAX_MEMORIES:

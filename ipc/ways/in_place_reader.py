@@ -9,22 +9,22 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ipc import kinds, limits
-from ipc.errors import SharingError
-from ipc.frames import DeviceTensor, Frame, Made
-from ipc.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
-from ipc.ways.base import NotYet
-from ipc.ways.layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence, load_fence
-from ipc.ways.slot_reader import Lease, SlotReader
+from splatview.ipc import kinds, limits
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import DeviceTensor, Frame, Made
+from splatview.ipc.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
+from splatview.ipc.ways.base import NotYet
+from splatview.ipc.ways.layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence, load_fence
+from splatview.ipc.ways.slot_reader import Lease, SlotReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from ipc.frames import DeviceMemory
-    from ipc.messages import MemoryRef, Ref
-    from ipc.ways.base import Source
+    from splatview.ipc.frames import DeviceMemory
+    from splatview.ipc.messages import MemoryRef, Ref
+    from splatview.ipc.ways.base import Source
 
 
 class _Shared:
@@ -108,7 +108,7 @@ class InPlaceReader(SlotReader):
 
     def _take(self, ref: InPlaceRef) -> None:
         """Open a generation; one that was replaced meanwhile is dropped unread."""
-        from ipc.cuda.memory import open_memory
+        from splatview.ipc.cuda.memory import open_memory
 
         self._wanted = frozenset(ref.memories)
         missing = False
@@ -218,8 +218,8 @@ class InPlaceReader(SlotReader):
 
     def _wait(self, stream: int) -> None:
         if self._event is None:
-            from ipc.cuda import driver
-            from ipc.cuda.events import OpenedEvent
+            from splatview.ipc.cuda import driver
+            from splatview.ipc.cuda.events import OpenedEvent
 
             self._event = OpenedEvent(self._event_handle, driver.here(self._gpu))
         self._event.wait(stream)
@@ -273,7 +273,7 @@ class _NoMemory:
     def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
         import torch
 
-        from ipc.cuda import driver
+        from splatview.ipc.cuda import driver
 
         return torch.empty(shape, dtype=getattr(torch, dtype), device=f"cuda:{driver.here(self.gpu)}")
 

@@ -15,14 +15,14 @@ import platform
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ipc.errors import SharingError
-from ipc.messages import encode
-from ipc.segments import PAGE, round_up
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import encode
+from splatview.ipc.segments import PAGE, round_up
 
 if TYPE_CHECKING:
     import torch
 
-    from ipc.messages import FrameHeader, VersionHeader
+    from splatview.ipc.messages import FrameHeader, VersionHeader
 
 MAGIC = 0x32_47_4E_49_52_54_4C_50  # "PLTRING2"
 MAGIC_WORD, SLOTS, CAPACITY, OLDEST_KEPT, CLOSED = range(5)

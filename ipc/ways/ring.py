@@ -5,21 +5,21 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from ipc.errors import SharingError
-from ipc.frames import RemoteTensor
-from ipc.messages import RingRef
-from ipc.ways.base import NotYet
-from ipc.ways.layout import as_published, data_bytes, header_with
-from ipc.ways.slot_reader import SlotReader
-from ipc.ways.slots import SlotWriter
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import RemoteTensor
+from splatview.ipc.messages import RingRef
+from splatview.ipc.ways.base import NotYet
+from splatview.ipc.ways.layout import as_published, data_bytes, header_with
+from splatview.ipc.ways.slot_reader import SlotReader
+from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from ipc.messages import Ref, TensorHeader
-    from ipc.ways.base import Source
+    from splatview.ipc.messages import Ref, TensorHeader
+    from splatview.ipc.ways.base import Source
 
 
 class RingWriter(SlotWriter):

@@ -1,4 +1,4 @@
-"""A viewer's side of slots (`ipc.ways.slots`): the newest whole frame, read where it lies.
+"""A viewer's side of slots (`splatview.ipc.ways.slots`): the newest whole frame, read where it lies.
 
 What this side adds to the invariants there: it maps the segment for reading only; it trusts no word of it further than
 it has checked (sizes, offsets, kinds); what `newest` and `stamp` gave counts only together with an `unchanged` that
@@ -12,12 +12,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from ipc import kinds, limits
-from ipc.errors import SharingError
-from ipc.frames import Frame
-from ipc.messages import DecodeError, FrameHeader, TensorHeader, decode_frame_header
-from ipc.segments import PAGE, close_map, map_segment
-from ipc.ways.layout import (
+from splatview.ipc import kinds, limits
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import Frame
+from splatview.ipc.messages import DecodeError, FrameHeader, TensorHeader, decode_frame_header
+from splatview.ipc.segments import PAGE, close_map, map_segment
+from splatview.ipc.ways.layout import (
     ALIGN,
     CAPACITY,
     CLAIMED,
@@ -39,9 +39,9 @@ from ipc.ways.layout import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.frames import DeviceTensor, RemoteTensor
-    from ipc.messages import Ref, SegmentRef
-    from ipc.ways.base import Source
+    from splatview.ipc.frames import DeviceTensor, RemoteTensor
+    from splatview.ipc.messages import Ref, SegmentRef
+    from splatview.ipc.ways.base import Source
 
 _OUTDATED_NS = 500_000_000
 """After so long what was closed has been replaced by something that its viewers know of, unless they were stopped."""

@@ -1,7 +1,7 @@
 """Slots that a writer fills in turn: the base of every way, one writer that never waits, any number of readers
-(`ipc.ways.slot_reader`).
+(`splatview.ipc.ways.slot_reader`).
 
-Where things stand is said in `ipc.ways.layout`.
+Where things stand is said in `splatview.ipc.ways.layout`.
 
 Invariants (tests/faults explores them, with readers, GPUs and deaths, on x86 and on a memory that reorders more)
 1. One writer: the control page, headers and data are stored to by the trainer alone, one call at a time, and by its GPU
@@ -33,11 +33,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc import limits
-from ipc.errors import SharingError
-from ipc.messages import FrameHeader, TensorHeader
-from ipc.segments import PAGE, Segment, round_up
-from ipc.ways.layout import (
+from splatview.ipc import limits
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import FrameHeader, TensorHeader
+from splatview.ipc.segments import PAGE, Segment, round_up
+from splatview.ipc.ways.layout import (
     ALIGN,
     CAPACITY,
     CLAIMED,

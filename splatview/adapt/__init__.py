@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ipc.outlet import Form
+    from splatview.ipc.outlet import Form
 
 Meta = dict[str, Any]
 _OPTIONS = ("activated", "layout")
@@ -17,9 +17,9 @@ _OPTIONS = ("activated", "layout")
 
 def following(form: Form, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
     """As `Form.following`."""
-    from ipc.ways import NotYet
     from splatview.adapt.arrays import GoneError
     from splatview.adapt.meta import checked
+    from splatview.ipc.ways import NotYet
 
     meta = checked(meta)
     try:
@@ -54,10 +54,10 @@ def recognise(value: Any, kind: str | None, options: Meta) -> Form:
 
     Raises TypeError or ValueError, naming what is wrong and what is legal.
     """
-    from ipc.kinds import SHOWABLE
     from splatview.adapt.arrays import is_array
     from splatview.adapt.gaussians import recognise_gaussians
     from splatview.adapt.images import recognise_image
+    from splatview.ipc.kinds import SHOWABLE
 
     if kind is not None and kind not in SHOWABLE:
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(map(repr, SHOWABLE))}")

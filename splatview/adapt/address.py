@@ -152,8 +152,8 @@ def _copy_from_gpu(address: int, shape: tuple[int, int, int], size: int) -> torc
     """The same on torch's current stream; None for what is not in a GPU's memory."""
     if not torch.cuda.is_initialized():
         return None
-    from ipc.cuda import driver
-    from ipc.cuda.tensors import contiguous, tensor_at
+    from splatview.ipc.cuda import driver
+    from splatview.ipc.cuda.tensors import contiguous, tensor_at
 
     try:
         with driver.context(torch.cuda.current_device()):

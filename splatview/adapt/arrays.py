@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from ipc.errors import SharingError
 from splatview.adapt.dlpack import CUDA, MOST, StridesError, from_dlpack
+from splatview.ipc.errors import SharingError
 
 DEVICES = ("cpu", "cuda")
 _CPU, _CUDA_HOST, _MANAGED = 1, 3, 13

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ipc.kinds import CAMERAS_MOST
-from ipc.limits import MAX_META_TEXT
 from splatview.adapt.arrays import as_tensor, is_array, shape_text
 from splatview.adapt.overlay_values import array, numbers
+from splatview.ipc.kinds import CAMERAS_MOST
+from splatview.ipc.limits import MAX_META_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ipc.outlet import Form
+    from splatview.ipc.outlet import Form
 
     Tensors = dict[str, torch.Tensor]
     Meta = dict[str, Any]
@@ -168,7 +168,7 @@ class Photos:
         return any(t is not None for t in self.tensors)
 
     def texts(self) -> torch.Tensor | None:
-        """"paths" of `ipc.kinds`; None if there are none. Raises ValueError for more than fits."""
+        """"paths" of `splatview.ipc.kinds`; None if there are none. Raises ValueError for more than fits."""
         if not any(self.paths):
             return None
         whole = ("\0".join(self.paths) + "\0").encode()

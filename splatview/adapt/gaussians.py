@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ipc.kinds import SH_REST
-from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import as_tensor, outline, shape_text
 from splatview.adapt.foreign import Foreign
+from splatview.ipc.kinds import SH_REST
+from splatview.ipc.ways.layout import dtype_name
 
 if TYPE_CHECKING:
-    from ipc.outlet import Form
+    from splatview.ipc.outlet import Form
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _NAMES = {

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
-from ipc.ways.layout import dtype_name
 from splatview.adapt.arrays import is_array, outline, shape_text
 from splatview.adapt.foreign import Foreign
+from splatview.ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
+from splatview.ipc.ways.layout import dtype_name
 
 if TYPE_CHECKING:
-    from ipc.outlet import Form
+    from splatview.ipc.outlet import Form
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 _LEGAL_SHAPES = "(H, W), (H, W, 1|3|4) or (1|3|4, H, W)"

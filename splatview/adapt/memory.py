@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ipc.kinds import MEMORY_COLUMNS, MEMORY_ROWS
+from splatview.ipc.kinds import MEMORY_COLUMNS, MEMORY_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ipc.outlet import Form
+    from splatview.ipc.outlet import Form
 
 FINE = 1024
 """The newest samples, which keep a row each."""

@@ -1,4 +1,4 @@
-"""What is drawn over another stream's picture: from what callers say to an overlay frame (`ipc.kinds`)."""
+"""What is drawn over another stream's picture: from what callers say to an overlay frame (`splatview.ipc.kinds`)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import torch
 
-from ipc.kinds import OVERLAY_MOST
-from ipc.segments import round_up
-from ipc.ways.layout import ALIGN
 from splatview.adapt.arrays import shape_text
 from splatview.adapt.overlay_masks import masks as adapted_masks
 from splatview.adapt.overlay_values import (
@@ -25,11 +22,14 @@ from splatview.adapt.overlay_values import (
     shown,
     texts,
 )
+from splatview.ipc.kinds import OVERLAY_MOST
+from splatview.ipc.segments import round_up
+from splatview.ipc.ways.layout import ALIGN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipc.outlet import Form
+    from splatview.ipc.outlet import Form
 
     Tensors = dict[str, torch.Tensor]
     Meta = dict[str, Any]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ipc.kinds import OVERLAY_MOST
 from splatview.adapt.arrays import shape_text
 from splatview.adapt.overlay_values import array, shown
+from splatview.ipc.kinds import OVERLAY_MOST
 
 _LEGAL = ("a tensor (N, h, w) of bool, uint8 or floating point, a list of COCO's {'size': [h, w], 'counts': ...}, or a "
           "list of run lengths for each box")

@@ -1,4 +1,4 @@
-"""What callers say about a picture (numbers, texts, colours), as tensors of an overlay frame (`ipc.kinds`).
+"""What callers say about a picture (numbers, texts, colours), as tensors of an overlay frame (`splatview.ipc.kinds`).
 
 Tensors of a GPU stay there and are never waited for; what their values are is therefore not looked at. Of everything on
 the CPU a copy is made, so that the caller may go on with its own.
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ipc.limits import MAX_META_TEXT
 from splatview.adapt.arrays import as_tensor, shape_text
+from splatview.ipc.limits import MAX_META_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

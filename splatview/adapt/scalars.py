@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ipc.kinds import SCALAR_COLUMNS, SCALAR_ROWS, SCALAR_SERIES
-from ipc.series import Series
+from splatview.ipc.kinds import SCALAR_COLUMNS, SCALAR_ROWS, SCALAR_SERIES
+from splatview.ipc.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipc.outlet import Form
+    from splatview.ipc.outlet import Form
 
 FEW = 4
 """So many series have as many rows each as one alone would."""
@@ -49,7 +49,7 @@ class Table:
             self.step = step
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """What a frame holds: rows, ends, names, as `ipc.kinds` says. Copies, which never change."""
+        """What a frame holds: rows, ends, names, as `splatview.ipc.kinds` says. Copies, which never change."""
         with self._lock:
             rows = [series.rows for series in self._series.values()]
             ends = np.cumsum([len(r) for r in rows]).astype(np.int32)

@@ -38,7 +38,7 @@ _EXPLAINED = 2
 @dataclass(frozen=True)
 class ViewerOptions:
     arguments: tuple[str, ...]
-    """Of `python -m viewer_app serve`."""
+    """Of `python -m splatview.viewer_app serve`."""
     offscreen: bool = False
     """Whether nobody looks: there is nothing to stay for once a file was played."""
 
@@ -128,7 +128,7 @@ class _Session:
             self.inference = _Program("detector", "-m", "splatview.camera", "infer",
                                       json.dumps({"run": self.run_name, **plan.detector}), environment=environment)
         if plan.viewer is not None:
-            self.viewer = _Program("viewer", "-m", "viewer_app", "serve", "--run", self.run_name,
+            self.viewer = _Program("viewer", "-m", "splatview.viewer_app", "serve", "--run", self.run_name,
                                    *plan.viewer.arguments, environment=environment)
         self.said: queue.Queue[tuple[str, str, str]] = queue.Queue(1000)
         self.shown = False
@@ -254,7 +254,7 @@ def _short(source: str) -> str:
 def _free_name(name: str) -> str:
     """`name`, or with a number before it where a run of that name is alive: the viewer finds this one by its name, also
     when the capturing process had to be started again. (A number behind it would be found as well: ids begin alike.)"""
-    from ipc.runs import list_runs, runtime_folder
+    from splatview.ipc.runs import list_runs, runtime_folder
 
     taken = {folder.description.name for folder in list_runs(runtime_folder())}
     return next(n for n in (name, *(f"{i}. {name}" for i in range(2, len(taken) + 3))) if n not in taken)

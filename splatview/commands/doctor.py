@@ -94,8 +94,8 @@ def check_cuda() -> Finding:
 
 
 def _uuid(index: int) -> str:
-    from ipc.cuda.driver import gpu_uuid
-    from ipc.errors import SharingError
+    from splatview.ipc.cuda.driver import gpu_uuid
+    from splatview.ipc.errors import SharingError
 
     try:
         return gpu_uuid(index)
@@ -105,12 +105,13 @@ def _uuid(index: int) -> str:
 
 def check_ipc() -> Finding:
     """A segment written here and read in another process, as a viewer would."""
-    from ipc.segments import Segment
+    from splatview.ipc.segments import Segment
 
     segment = Segment(4, "d")
     try:
         segment.map[:4] = b"pong"
-        program = ("import sys, os; from ipc.messages import SegmentRef; from ipc.segments import open_segment; "
+        program = ("import sys, os; from splatview.ipc.messages import SegmentRef; "
+                   "from splatview.ipc.segments import open_segment; "
                    "fd = open_segment(SegmentRef(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]), int(sys.argv[1])); "
                    "print(os.pread(fd, 4, 0).decode())")
         ref = segment.ref
@@ -134,7 +135,7 @@ while time.monotonic() < end:
 """
 _READ = """
 import sys, time, torch
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 end = time.monotonic() + 50
 expected = torch.arange(64 * 64 * 4).remainder(251).to(torch.uint8).view(64, 64, 4)
 with Subscriber(client="doctor", ways=[sys.argv[1]]) as subscriber:
@@ -300,8 +301,8 @@ def check_port() -> Finding:
     """Whether the port at which viewers serve browsers is free."""
     import socket
 
-    from ipc.errors import IpcError
-    from ipc.viewers import viewers
+    from splatview.ipc.errors import IpcError
+    from splatview.ipc.viewers import viewers
 
     name = f"port {_PORT}"
     with socket.socket() as s:
@@ -324,8 +325,8 @@ def check_port() -> Finding:
 def check_runtime_folder() -> Finding:
     import tempfile
 
-    from ipc.errors import RuntimeFolderError
-    from ipc.runs import list_runs, runtime_folder
+    from splatview.ipc.errors import RuntimeFolderError
+    from splatview.ipc.runs import list_runs, runtime_folder
 
     try:
         folder = runtime_folder()
@@ -355,7 +356,7 @@ def _safely(check: Callable[[], Finding]) -> Finding:
 
 def _probe(what: str) -> tuple[bool, str, str]:
     """Ask the viewer program, in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "viewer_app.probe", what], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-m", "splatview.viewer_app.probe", what], capture_output=True, text=True,
                           timeout=120, check=False)
     try:
         d = json.loads(done.stdout.strip().splitlines()[-1])

@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ipc.runs import runtime_folder
+from splatview.ipc.runs import runtime_folder
 
 if TYPE_CHECKING:
-    from ipc import RemoteRun, RemoteStream
-    from ipc.viewers import ViewerInfo
+    from splatview.ipc import RemoteRun, RemoteStream
+    from splatview.ipc.viewers import ViewerInfo
 
 _RATE_WINDOW = 1.0
 """Seconds over which publishes are counted: from one of them to another that comes half a second later, or more."""
@@ -37,7 +37,7 @@ class Status:
 def main(args: list[str]) -> int:
     import tyro
 
-    from ipc.viewers import viewers
+    from splatview.ipc.viewers import viewers
 
     options = tyro.cli(Status, args=args, prog="splatview status", description=Status.__doc__)
     folder = runtime_folder()  # raises when runs cannot be found at all
@@ -59,7 +59,7 @@ def main(args: list[str]) -> int:
 def collect(run: str | None = None, timeout: float = 3.0) -> list[dict[str, Any]]:
     """The live runs as `--json` prints them, after watching them for a moment. Runs that do not answer within
     `timeout` seconds appear without streams and with a "note"."""
-    from ipc import Subscriber
+    from splatview.ipc import Subscriber
 
     with Subscriber(run, client="status") as subscriber:
         subscriber.wait_for_runs(timeout)

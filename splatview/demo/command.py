@@ -156,7 +156,7 @@ class _Session:
         screen = {"window": ["--window"], "web": ["--web", "--port", str(o.port)],
                   "offscreen": ["--offscreen", "--max-fps", "2"]}[self.screen]
         said = {"window": None, "web": subprocess.PIPE, "offscreen": subprocess.DEVNULL}[self.screen]
-        self.viewer = programs.start("-m", "viewer_app", "serve", *screen, "--run", str(self.trainer.pid),
+        self.viewer = programs.start("-m", "splatview.viewer_app", "serve", *screen, "--run", str(self.trainer.pid),
                                      "--size", o.size, stderr=said, text=True, env=environment)
         if self.screen == "web":
             threading.Thread(target=self._pass_on, args=(self.viewer.stderr,), daemon=True).start()
@@ -219,7 +219,7 @@ class _Session:
         assert self.trainer is not None
         o = self.options
         camera = [] if self.camera is None else ["--camera", json.dumps(self.camera)]
-        self.shot = programs.start("-m", "viewer_app", "shot", str(o.out), "--stream", "gaussians", "--run",
+        self.shot = programs.start("-m", "splatview.viewer_app", "shot", str(o.out), "--stream", "gaussians", "--run",
                                    str(self.trainer.pid), "--size", o.size, *camera,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
@@ -272,7 +272,7 @@ class _Session:
 
     def _tell_where(self) -> bool:
         """Once the viewer is up, say so."""
-        from ipc.viewers import viewers
+        from splatview.ipc.viewers import viewers
 
         url = next((v.url for v in viewers() if self.viewer is not None and v.pid == self.viewer.pid), None)
         if url is not None:

@@ -12,15 +12,15 @@ import numpy as np
 from patience import PATIENCE
 from PIL import Image
 
-from viewer_app.web import messages as m
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from playwright.sync_api import Page
 
-    from viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.connection import Connection
 
     Open = Callable[..., Page]
 

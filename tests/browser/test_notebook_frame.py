@@ -15,7 +15,7 @@ import torch
 from patience import PATIENCE
 
 import splatview
-from ipc.viewers import viewers
+from splatview.ipc.viewers import viewers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

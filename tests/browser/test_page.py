@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from browser.pages import connected, drawn, on_canvas, png, state, until
-from viewer_app.web import messages as m
+from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 from patience import PATIENCE
 
 from browser.pages import connected, drawn, on_canvas, state, until
-from viewer_app.web import messages as m
+from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from browser.pages import connected, state, until
-from viewer_app.web import server as module
-from viewer_app.web import uploads
-from viewer_app.web.connection import Upload
+from splatview.viewer_app.web import server as module
+from splatview.viewer_app.web import uploads
+from splatview.viewer_app.web.connection import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +121,7 @@ def test_a_file_is_pasted_and_text_before_it(viewer: Viewer, open_page: Open) ->
         'paste', {clipboardData: data, bubbles: true, cancelable: true})); }"""
     page.evaluate(paste, "")
     assert came(client)[0].path.read_bytes() == b"png"
-    from viewer_app.web.messages import Text
+    from splatview.viewer_app.web.messages import Text
 
     page.evaluate(paste, "1\t2")
     assert client.wait(Text).text == "1\t2"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from browser.pages import connected, until
-from viewer_app.web import messages as m
+from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
 
@@ -179,7 +179,7 @@ def test_one_finger_is_the_left_button(phone: tuple[Page, Client, CDPSession]) -
 
 
 def test_a_second_tap_nearby_lands_where_the_first_one_did(phone: tuple[Page, Client, CDPSession]) -> None:
-    from viewer_app.events import ClickCounter, PointerPress
+    from splatview.viewer_app.events import ClickCounter, PointerPress
 
     _, client, cdp = phone
     for x in (200, 214):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from browser.pages import connected, state
-from viewer_app.web import messages as m
+from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -14,7 +14,7 @@ from browser.test_page_files import Hand
 from browser.test_viewer_phone import SIZE as PHONE
 from browser.test_viewer_phone import along, fingers
 from browser.whole import Program, Stage, comes, inside, open_at
-from viewer_app.interface.panel import SHEET_HEIGHT
+from splatview.viewer_app.interface.panel import SHEET_HEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,7 +27,7 @@ from browser.whole import (
     is_like,
     open_at,
 )
-from viewer_app.cameras import camera_from_json
+from splatview.viewer_app.cameras import camera_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

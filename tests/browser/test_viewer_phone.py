@@ -10,7 +10,7 @@ from PIL import Image
 
 from browser.pages import drawn, until
 from browser.whole import IMAGE, Program, Stage, comes, is_like, placed
-from viewer_app.interface.panel import SHEET_HEIGHT
+from splatview.viewer_app.interface.panel import SHEET_HEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

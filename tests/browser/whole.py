@@ -106,7 +106,7 @@ class Stage:
     def viewer(self, *args: str, port: int = 0) -> Program:
         """`splatview serve --web`."""
         web = "serve", "--web", "--port", str(port)
-        return Program(self._processes.python("-m", "viewer_app", *web, *args, **self.env)).listen()
+        return Program(self._processes.python("-m", "splatview.viewer_app", *web, *args, **self.env)).listen()
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

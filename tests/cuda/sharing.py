@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from patience import PATIENCE
 
-from ipc.cuda.memory import open_memory
-from ipc.messages import DeviceRingRef, MemoryRef, TensorRef
-from ipc.segments import open_segment
+from splatview.ipc.cuda.memory import open_memory
+from splatview.ipc.messages import DeviceRingRef, MemoryRef, TensorRef
+from splatview.ipc.segments import open_segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from conftest import Processes
 
-    from ipc.messages import SegmentRef
+    from splatview.ipc.messages import SegmentRef
 
 TIMEOUT = 60.0
 """Seconds for any answer: the other process imports torch and makes a context first."""
@@ -29,7 +29,7 @@ TIMEOUT = 60.0
 OWNER = """
 import os, socket, sys
 import msgspec, torch
-from ipc.cuda.memory import describe
+from splatview.ipc.cuda.memory import describe
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.settimeout(60)
 s.connect(sys.argv[1])

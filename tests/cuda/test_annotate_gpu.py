@@ -11,8 +11,8 @@ from annotate_cases import made, texts
 from trainers import next_frame, stream_of, values
 
 import splatview
-from ipc import Subscriber
 from splatview import publishing
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,10 +10,10 @@ import torch
 from open_files import open_files
 from patience import PATIENCE
 
-from ipc.cuda import retiring
-from ipc.cuda.memory import Allocation
-from ipc.source import OwnSource
-from ipc.ways import WAYS
+from splatview.ipc.cuda import retiring
+from splatview.ipc.cuda.memory import Allocation
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

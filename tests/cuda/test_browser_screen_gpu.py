@@ -23,13 +23,13 @@ from browser_rig import (
 )
 from gpu_memory import used
 
-from viewer_app.gpu_work import GpuWork
-from viewer_app.screens._readback import BufferReader, CudaReader
-from viewer_app.web import encoders, pacing
-from viewer_app.web import messages as m
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.screens._readback import BufferReader, CudaReader
+from splatview.viewer_app.web import encoders, pacing
+from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
-    from viewer_app.screens.browser import BrowserScreen
+    from splatview.viewer_app.screens.browser import BrowserScreen
 
 pytestmark = pytest.mark.cuda
 

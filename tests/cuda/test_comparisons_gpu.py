@@ -10,10 +10,10 @@ import pytest
 import torch
 from comparison_cases import house_fixture  # noqa: F401
 
-from viewer_app.comparing.merging import merged
-from viewer_app.comparing.pair_view import PairView
-from viewer_app.comparing.turning import Placement, placed
-from viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.comparing.merging import merged
+from splatview.viewer_app.comparing.pair_view import PairView
+from splatview.viewer_app.comparing.turning import Placement, placed
+from splatview.viewer_app.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,9 +13,9 @@ from conftest import Processes
 from patience import PATIENCE
 from sharing import Peer
 
-from ipc.frames import DeviceTensor
-from ipc.ways import layout
-from ipc.ways.device_ring import DeviceRingReader
+from splatview.ipc.frames import DeviceTensor
+from splatview.ipc.ways import layout
+from splatview.ipc.ways.device_ring import DeviceRingReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.cuda
 TRAINER = """
 import itertools, mmap
 from collections import deque
-from ipc import descriptors
-from ipc.cuda import retiring
-from ipc.ways.device_ring import DeviceRingWriter
+from splatview.ipc import descriptors
+from splatview.ipc.cuda import retiring
+from splatview.ipc.ways.device_ring import DeviceRingWriter
 with open(sys.argv[2], "r+b") as f:
     leases = mmap.mmap(f.fileno(), 4096)
 a = torch.rand(4096, 4096, device="cuda")
@@ -257,7 +257,7 @@ def test_leases_keep_the_writer_away_from_several_slow_readers(trainer: Callable
 CHILD = """
 import os, sys, time
 from sharing import receive_ring
-from ipc.ways.device_ring import DeviceRingReader
+from splatview.ipc.ways.device_ring import DeviceRingReader
 ref, source = receive_ring(s)
 leases = os.open(sys.argv[2], os.O_RDWR)
 reader = DeviceRingReader.make(ref, source, lambda slot: os.pwrite(leases, bytes([slot + 1]), 5))

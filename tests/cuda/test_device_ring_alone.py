@@ -13,12 +13,12 @@ from gpu_memory import used
 from open_files import open_files
 from patience import PATIENCE
 
-from ipc import limits
-from ipc.cuda import driver, retiring
-from ipc.errors import SharingError
-from ipc.frames import DeviceTensor
-from ipc.source import OwnSource
-from ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
+from splatview.ipc import limits
+from splatview.ipc.cuda import driver, retiring
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import DeviceTensor
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,8 +180,8 @@ ENDS = ("", "atexit.register(end)", "end()", "torch.cuda.synchronize()")
 def test_a_process_that_ends_in_the_midst_of_it_ends_well(processes: Processes) -> None:
     started = [processes.code(f"""
 import atexit, time, torch
-from ipc.ways.device_ring import DeviceRingWriter
-from ipc.ways.host import HostWriter
+from splatview.ipc.ways.device_ring import DeviceRingWriter
+from splatview.ipc.ways.host import HostWriter
 tensors = {{"image": torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")}}
 a = torch.rand(4096, 4096, device="cuda")
 b = a @ a

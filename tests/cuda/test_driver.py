@@ -12,12 +12,12 @@ from gpu_memory import used
 from open_files import open_files
 from patience import PATIENCE
 
-from ipc import limits
-from ipc.cuda import driver, memory
-from ipc.cuda.events import InterprocessEvent, OpenedEvent, Stopwatch
-from ipc.cuda.tensors import tensor_at
-from ipc.errors import SharingError
-from ipc.messages import FdMemory
+from splatview.ipc import limits
+from splatview.ipc.cuda import driver, memory
+from splatview.ipc.cuda.events import InterprocessEvent, OpenedEvent, Stopwatch
+from splatview.ipc.cuda.tensors import tensor_at
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import FdMemory
 
 if TYPE_CHECKING:
     from conftest import Processes
@@ -102,7 +102,7 @@ def test_a_value_is_written_in_the_order_of_the_stream(monkeypatch: pytest.Monke
 
 def test_devices_are_known_by_uuid_without_a_context(processes: Processes) -> None:
     child = processes.code("""
-from ipc.cuda import driver
+from splatview.ipc.cuda import driver
 uuid = driver.gpu_uuid(0)
 assert driver.device_of(uuid) == 0
 assert driver.device_of("0" * 32) is None
@@ -116,7 +116,7 @@ print(uuid, int(state[1]))
 
 def test_no_visible_gpu_is_no_device(processes: Processes) -> None:
     child = processes.code(f"""
-from ipc.cuda import driver
+from splatview.ipc.cuda import driver
 print(driver.device_of({driver.gpu_uuid(0)!r}))
 """, CUDA_VISIBLE_DEVICES="")
     out, err = child.communicate(timeout=PATIENCE)

@@ -11,11 +11,11 @@ import torch
 from gpu_memory import used
 from PIL import Image
 
-from viewer_app.errors import ViewerError
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.web import encoders
-from viewer_app.web.encoders.nvjpeg import NvJpegEncoder
-from viewer_app.web.encoders.turbo import TurboEncoder
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.web import encoders
+from splatview.viewer_app.web.encoders.nvjpeg import NvJpegEncoder
+from splatview.viewer_app.web.encoders.turbo import TurboEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

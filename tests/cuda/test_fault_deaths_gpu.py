@@ -16,7 +16,7 @@ from meters import footprint, settled
 from nursery import Child, Nursery, Watcher
 from trainers import ALLOCATORS, Trainer, next_frame, stream_of
 
-from ipc import Frame, Subscriber
+from splatview.ipc import Frame, Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ WAYS = ("in-place", "device-ring")
 VIEWER = """
 import json, random, sys, time
 import numpy as np
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 chance = random.Random(int(sys.argv[2]))
 
 def right(frame):
@@ -108,7 +108,7 @@ while True:
 MOURNER = """
 import json, sys, time
 import torch
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 way = sys.argv[1]
 torch.zeros(1, device="cuda")
 held, told = {}, set()
@@ -181,7 +181,8 @@ def test_killed_viewers_leave_nothing(
         way: str) -> None:
     trainer = Trainer(processes, ALLOCATORS[allocator])
     quiet = ("until(lambda: not any(s.readers for s in publishing._publisher.streams.values()), 60); "
-             "from ipc import descriptors; until(lambda: not any(t.startswith('fds-') for t in descriptors._offers)); "
+             "from splatview.ipc import descriptors; "
+             "until(lambda: not any(t.startswith('fds-') for t in descriptors._offers)); "
              "answer = memory()")
 
     def live(name: str, viewers: int, killing: Callable[[list[Child]], None]) -> None:

@@ -48,9 +48,9 @@ def together(count, publishing):
     return collectives() - before
 """
 VIEW = """
-from ipc import Subscriber
-from viewer_app.shards.grouping import Shards
-from viewer_app.views._gaussians.frames import device_scene_of, scene_of
+from splatview.ipc import Subscriber
+from splatview.viewer_app.shards.grouping import Shards
+from splatview.viewer_app.views._gaussians.frames import device_scene_of, scene_of
 subscriber, shards, seen, trouble = None, Shards(), 0, ""
 def read(way):
     "The newest picture: rank -> (number, the values in it), of each array on the GPU and on the host."

@@ -15,13 +15,13 @@ from impostor import Impostor, info
 from open_files import open_files
 from trainers import Trainer, next_frame, stream_of
 
-from ipc import Subscriber, descriptors, limits, messages
-from ipc.cuda import driver
-from ipc.cuda.events import OpenedEvent
-from ipc.cuda.memory import Allocation, open_memory
-from ipc.errors import SharingError
-from ipc.segments import PAGE, Segment
-from ipc.ways.layout import CAPACITY, MAGIC, MAGIC_WORD, SLOTS
+from splatview.ipc import Subscriber, descriptors, limits, messages
+from splatview.ipc.cuda import driver
+from splatview.ipc.cuda.events import OpenedEvent
+from splatview.ipc.cuda.memory import Allocation, open_memory
+from splatview.ipc.errors import SharingError
+from splatview.ipc.segments import PAGE, Segment
+from splatview.ipc.ways.layout import CAPACITY, MAGIC, MAGIC_WORD, SLOTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,14 +11,14 @@ import pytest
 from load_programs import SHADES, count, extent, shade
 from trainers import Trainer, next_frame, stream_of, values
 
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from conftest import Processes
 
-    from ipc import Frame, RemoteStream
+    from splatview.ipc import Frame, RemoteStream
 
 pytestmark = pytest.mark.cuda
 

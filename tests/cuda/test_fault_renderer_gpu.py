@@ -16,21 +16,21 @@ from programs import ROOT
 from renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
 from web_clients import Page, address
 
-from ipc import Subscriber
-from viewer_app.renderers import gsplat_frame
-from viewer_app.renderers.base import COLOR_MAX, PAINTS, RenderOptions
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.renderers.kernels.capacity import Capacity
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.renderers.work import PAIRS_MAX
-from viewer_app.scene import FIELDS
+from splatview.ipc import Subscriber
+from splatview.viewer_app.renderers import gsplat_frame
+from splatview.viewer_app.renderers.base import COLOR_MAX, PAINTS, RenderOptions
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.renderers.kernels.capacity import Capacity
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.renderers.work import PAIRS_MAX
+from splatview.viewer_app.scene import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin(80, 60)
@@ -114,10 +114,10 @@ import sys
 sys.path[:0] = sys.argv[1:]
 import torch
 from renderer_cases import CLASSIC, Chance, draw, looking_at_origin, psnr, random_scene
-from viewer_app.renderers.choose import ChosenRenderer, renderer_note
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.gsplat_kernels import kernels
-from viewer_app.screens.offscreen import create_context
+from splatview.viewer_app.renderers.choose import ChosenRenderer, renderer_note
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gsplat_kernels import kernels
+from splatview.viewer_app.screens.offscreen import create_context
 
 assert kernels().wait(), kernels().reason
 ctx, view, scene = create_context(), looking_at_origin(160, 120), random_scene(1, Chance(n=3000))
@@ -158,8 +158,8 @@ while True:
 """
 SERVE = """
 import os, sys, threading, time
-from viewer_app.__main__ import main
-from viewer_app.recovering import restart
+from splatview.viewer_app.__main__ import main
+from splatview.viewer_app.recovering import restart
 
 restart.WITHIN = 1e9
 

@@ -13,16 +13,16 @@ import pytest
 import torch
 from renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
 
-from viewer_app.cameras import Camera
-from viewer_app.errors import RendererError
-from viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.cameras import Camera
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.base import RenderOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from viewer_app.renderers.frame_graph import FrameGraph
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.renderers.frame_graph import FrameGraph
+    from splatview.viewer_app.scene import GaussianScene
 
 pytestmark = pytest.mark.cuda
 
@@ -33,7 +33,7 @@ DRAWS = 5
 
 @pytest.fixture(scope="module", params=[False, True], ids=["own rasteriser", "gsplat's rasteriser"])
 def module_graph(request: pytest.FixtureRequest) -> Iterator[FrameGraph]:
-    from viewer_app.renderers.frame_graph import FrameGraph
+    from splatview.viewer_app.renderers.frame_graph import FrameGraph
 
     graph = FrameGraph(torch.device("cuda", 0), exact=request.param)
     yield graph
@@ -234,7 +234,7 @@ def test_none_and_one_gaussian_and_none_in_sight(graph: FrameGraph) -> None:
 
 
 def test_overflow_is_told_and_mended() -> None:
-    from viewer_app.renderers.frame_graph import FrameGraph
+    from splatview.viewer_app.renderers.frame_graph import FrameGraph
 
     graph = FrameGraph(torch.device("cuda", 0))
     t = on_gpu(random_scene(1, Chance(n=4000, log_scale=(-0.5, 0.5))))
@@ -319,7 +319,7 @@ def test_a_graph_shows_what_is_written_into_the_scene(graph: FrameGraph) -> None
 
 
 def test_graph_and_single_launches_agree(graph: FrameGraph) -> None:
-    from viewer_app.renderers.frame_graph import FrameGraph
+    from splatview.viewer_app.renderers.frame_graph import FrameGraph
 
     t = on_gpu(random_scene(1, Chance(n=3000)))
     single = FrameGraph(torch.device("cuda", 0), graphs=False, exact=graph.exact)
@@ -335,7 +335,7 @@ def test_graph_and_single_launches_agree(graph: FrameGraph) -> None:
 
 
 def test_memory_stays_the_same() -> None:
-    from viewer_app.renderers.frame_graph import FrameGraph
+    from splatview.viewer_app.renderers.frame_graph import FrameGraph
 
     torch.cuda.empty_cache()
     graph = FrameGraph(torch.device("cuda", 0))

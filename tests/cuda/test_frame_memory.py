@@ -8,9 +8,9 @@ import pytest
 import torch
 from renderer_cases import looking_at_origin
 
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.frame_graph import FrameGraph
-from viewer_app.renderers.kernels import frame
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.frame_graph import FrameGraph
+from splatview.viewer_app.renderers.kernels import frame
 
 pytestmark = pytest.mark.cuda
 MIB = 1 << 20

@@ -13,16 +13,16 @@ import torch
 from renderer_cases import Chance, looking_at_origin, random_scene
 from test_gsplat_renderer import VIEW, on_gpu
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gpu_stream import OnStream
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.gpu_stream import OnStream
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     import moderngl
 
-    from viewer_app.cameras import Camera
+    from splatview.viewer_app.cameras import Camera
 
 pytestmark = pytest.mark.cuda
 SHOWN = RenderOptions(depth=False)

@@ -23,14 +23,14 @@ from renderer_cases import (
     scene,
 )
 
-from viewer_app.cameras import MODELS, Camera
-from viewer_app.errors import RendererError
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.renderers.gsplat_scene import DeviceGaussians
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.scene import FIELDS, SH_C0, GaussianScene
+from splatview.viewer_app.cameras import MODELS, Camera
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.renderers.gsplat_scene import DeviceGaussians
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from viewer_app.renderers.base import Pixels
+    from splatview.viewer_app.renderers.base import Pixels
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin()
@@ -306,7 +306,7 @@ def test_against_opengl(renderer: GsplatRenderer, ctx: moderngl.Context, data_di
 
 
 def test_the_kernels_that_are_installed_are_used(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    from viewer_app.renderers.choose import make_renderer, renderer_note
+    from splatview.viewer_app.renderers.choose import make_renderer, renderer_note
 
     monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
     chosen = make_renderer(ctx)
@@ -317,7 +317,7 @@ def test_the_kernels_that_are_installed_are_used(ctx: moderngl.Context, monkeypa
 
 
 VIEWER = """
-from viewer_app.renderers.gsplat_kernels import kernels
+from splatview.viewer_app.renderers.gsplat_kernels import kernels
 k = kernels()
 print(k.wait(120), k.reason)
 """

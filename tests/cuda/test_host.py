@@ -14,14 +14,14 @@ from open_files import open_files
 from patience import PATIENCE
 
 import splatview
-from ipc import Subscriber
-from ipc.cuda import driver, retiring
-from ipc.errors import SharingError
-from ipc.frames import RemoteTensor
-from ipc.source import OwnSource
-from ipc.ways import host as host_module
-from ipc.ways.host import HostWriter
-from ipc.ways.ring import RingReader
+from splatview.ipc import Subscriber
+from splatview.ipc.cuda import driver, retiring
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import RemoteTensor
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways import host as host_module
+from splatview.ipc.ways.host import HostWriter
+from splatview.ipc.ways.ring import RingReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from gpu_memory import used
 from open_files import open_files
 from trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
 
-from ipc import DeviceTensor, Subscriber
+from splatview.ipc import DeviceTensor, Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

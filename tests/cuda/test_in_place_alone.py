@@ -9,9 +9,9 @@ import pytest
 import torch
 from open_files import open_files
 
-from ipc.cuda.memory import Allocation
-from ipc.source import OwnSource
-from ipc.ways import WAYS, in_place
+from splatview.ipc.cuda.memory import Allocation
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways import WAYS, in_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

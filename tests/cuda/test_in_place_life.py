@@ -11,7 +11,7 @@ import torch
 from patience import PATIENCE
 from trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
 
-from ipc import DeviceTensor, Subscriber
+from splatview.ipc import DeviceTensor, Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ def one_trainer(processes: Processes) -> Trainer:
 
 VIEWER = """
 import time, torch
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 with Subscriber() as sub:
     last = 0
     while True:
@@ -82,7 +82,7 @@ def test_two_viewers_one_of_them_killed(
         time.sleep(0.002)
     trainer.finish()
     stream.release()
-    trainer.do("until(lambda: stream().readers == 0); from ipc import descriptors; "
+    trainer.do("until(lambda: stream().readers == 0); from splatview.ipc import descriptors; "
                "until(lambda: not any(t.startswith('fds-') for t in descriptors._offers))")
 
 

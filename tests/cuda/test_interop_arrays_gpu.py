@@ -14,7 +14,7 @@ import pytest
 import torch
 from trainers import Trainer, next_frame, stream_of, values
 
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,11 +16,11 @@ from interop_cases import OwnMemory, expected, same
 from patience import PATIENCE
 from sharing import Peer
 
-from ipc import SharingError
-from ipc.frames import DeviceTensor
-from ipc.interop.direct import DirectBridge
-from ipc.interop.probe import AutoBridge
-from ipc.interop.readback import read_source
+from splatview.ipc import SharingError
+from splatview.ipc.frames import DeviceTensor
+from splatview.ipc.interop.direct import DirectBridge
+from splatview.ipc.interop.probe import AutoBridge
+from splatview.ipc.interop.readback import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ PICTURES = {
 }
 TRAINER = PATTERN + """
 import json
-from ipc.cuda.memory import Allocation
+from splatview.ipc.cuda.memory import Allocation
 pictures, own = json.loads(sys.argv[2]), sys.argv[3] == "own"
 made = {}
 if own:
@@ -234,12 +234,12 @@ def test_memory_without_descriptors_is_copied(processes: Processes, tmp_path: Pa
 VIEWER = """
 import socket, sys
 import msgspec
-from ipc.cuda.memory import open_memory
-from ipc.frames import DeviceTensor
-from ipc.interop.probe import AutoBridge
-from ipc.interop.readback import read_source
-from ipc.messages import MemoryRef, TensorRef
-from viewer_app.screens.offscreen import create_context
+from splatview.ipc.cuda.memory import open_memory
+from splatview.ipc.frames import DeviceTensor
+from splatview.ipc.interop.probe import AutoBridge
+from splatview.ipc.interop.readback import read_source
+from splatview.ipc.messages import MemoryRef, TensorRef
+from splatview.viewer_app.screens.offscreen import create_context
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.settimeout(60)
 s.connect(sys.argv[1])

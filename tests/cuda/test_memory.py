@@ -14,11 +14,11 @@ from open_files import open_files
 from patience import PATIENCE
 from sharing import PIECES, Peer, tensor_of
 
-from ipc import limits
-from ipc.cuda import driver, memory
-from ipc.cuda.events import OpenedEvent
-from ipc.errors import SharingError
-from ipc.messages import FdMemory, IpcMemory
+from splatview.ipc import limits
+from splatview.ipc.cuda import driver, memory
+from splatview.ipc.cuda.events import OpenedEvent
+from splatview.ipc.errors import SharingError
+from splatview.ipc.messages import FdMemory, IpcMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ MB = 1 << 20
 
 
 REFUSED = """
-from ipc.errors import SharingError
+from splatview.ipc.errors import SharingError
 try:
     share({"t": torch.zeros(100, device="cuda")})
 except SharingError as e:
@@ -117,7 +117,7 @@ share({"big": big, "other": other})
 hear()
 share({"part": big[51 << 20 :][: 1 << 20]})
 hear()
-from ipc.cuda import driver, export
+from splatview.ipc.cuda import driver, export
 with driver.context(0):
     try:
         chunks = [(export.chunk_at(p), export._walk(p)) for p in (big.data_ptr(), big.data_ptr() + (57 << 20))]
@@ -213,8 +213,8 @@ hear()
 
 def test_updates_are_seen_and_an_event_orders_them(owner: Start) -> None:
     peer = owner("""
-from ipc.cuda.events import InterprocessEvent
-from ipc.cuda import driver
+from splatview.ipc.cuda.events import InterprocessEvent
+from splatview.ipc.cuda import driver
 t = torch.zeros(1 << 20, dtype=torch.uint8, device="cuda")
 a = torch.rand(8192, 8192, device="cuda")
 b = a @ a

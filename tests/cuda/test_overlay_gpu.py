@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from test_viewer import Viewer
 
-from ipc.runs import list_runs, runtime_folder
-from viewer_app.app import AppOptions
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views._overlay.palette import PALETTE
-from viewer_app.views.image import ImageView
+from splatview.ipc.runs import list_runs, runtime_folder
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views._overlay.palette import PALETTE
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from programs import Processes
 
-    from viewer_app.views._overlay.layers import Layer
+    from splatview.viewer_app.views._overlay.layers import Layer
 
 pytestmark = pytest.mark.cuda
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
 
-from viewer_app.renderers.base import PAINTS, RenderOptions
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.scene import FIELDS, GaussianScene
-from viewer_app.selecting import HIDDEN, MARKED, Selection
+from splatview.viewer_app.renderers.base import PAINTS, RenderOptions
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.selecting import HIDDEN, MARKED, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +96,7 @@ def test_all_values_of_a_slider_share_a_graph(renderer: GsplatRenderer) -> None:
 
 
 def test_overdraw_as_it_is_shown(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
-    from viewer_app.views._gaussians.depth import DepthPicture
+    from splatview.viewer_app.views._gaussians.depth import DepthPicture
 
     renderer.load(on_gpu(random_scene(5, Chance(n=300))))
     options = RenderOptions(paint="overdraw", depth=False)

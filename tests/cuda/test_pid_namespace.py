@@ -31,7 +31,7 @@ WAYS = {"cpu": ("ring", "ring"), "cuda": ("in-place", "device-ring")}
 
 TRAINER = """
 import contextlib
-from ipc import descriptors
+from splatview.ipc import descriptors
 STREAMS = "gaussians", "image"
 pictures = []
 def publish(value):
@@ -59,7 +59,7 @@ publish(1)
 """
 
 VIEWER = """
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 sub = Subscriber()
 opened, seen = {}, {}
 if DEVICE == "cuda":

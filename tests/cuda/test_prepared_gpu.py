@@ -12,8 +12,8 @@ import torch
 from trainers import next_frame, stream_of, values
 
 import splatview
-from ipc import Subscriber
-from ipc.ways.device_ring import DeviceRingWriter
+from splatview.ipc import Subscriber
+from splatview.ipc.ways.device_ring import DeviceRingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

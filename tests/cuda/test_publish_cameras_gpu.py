@@ -10,8 +10,8 @@ import torch
 from test_publish_cameras import newest, poses, stream_of
 
 import splatview
-from ipc import Subscriber
-from ipc.subscriber import can_take
+from splatview.ipc import Subscriber
+from splatview.ipc.subscriber import can_take
 
 if TYPE_CHECKING:
     from collections.abc import Callable

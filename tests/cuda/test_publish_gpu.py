@@ -12,8 +12,8 @@ from patience import PATIENCE
 from trainers import Trainer, next_frame, stream_of, values
 
 import splatview
-from ipc import Subscriber
 from splatview import publishing
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from memory_cases import PLACE, Reader, meter, newest, reader_fixture, rows  # n
 from patience import PATIENCE
 
 import splatview
-from ipc import taken
+from splatview.ipc import taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,7 +183,7 @@ def test_memory_that_runs_out(processes: Processes, reader: Reader, wait_until: 
     path = taken.find(reader.meta["snapshot"])
     assert path is not None
     assert path.name.endswith("-1-oom.pickle")
-    from viewer_app.memory.model import ACTIONS
+    from splatview.viewer_app.memory.model import ACTIONS
 
     events = read(path).traces[0].events
     oom = events.size[events.action == ACTIONS.index("oom")]
@@ -196,6 +196,6 @@ def test_memory_that_runs_out(processes: Processes, reader: Reader, wait_until: 
 
 
 def read(path: Path) -> Any:
-    from viewer_app.memory.loading import load_snapshot
+    from splatview.viewer_app.memory.loading import load_snapshot
 
     return load_snapshot(path)

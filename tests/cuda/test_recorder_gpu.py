@@ -12,13 +12,13 @@ from renderer_cases import Chance, random_scene
 from test_recorder_viewer import GROWING
 from test_viewer import Viewer
 
-import viewer_app.recorder.packed as packing
-from viewer_app.app import AppOptions
-from viewer_app.recorder.options import RecordOptions
-from viewer_app.recorder.packed import layout, pack
-from viewer_app.scene import FIELDS, GaussianScene
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.sources import StreamSource
+import splatview.viewer_app.recorder.packed as packing
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.recorder.options import RecordOptions
+from splatview.viewer_app.recorder.packed import layout, pack
+from splatview.viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.sources import StreamSource
 
 if TYPE_CHECKING:
     from conftest import Processes

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import splatview
-from ipc import Subscriber
 from splatview import scalars
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,14 +10,14 @@ import pytest
 import torch
 from renderer_cases import Chance, looking_at_origin, random_scene
 
-from viewer_app.renderers.activation import activate
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.scene import FIELDS, GaussianScene
-from viewer_app.selecting import EVERYTHING, Box, Selection, Sphere
-from viewer_app.selecting.pick import pick, pick_later
-from viewer_app.selecting.statistics import count_later
-from viewer_app.selecting.values import values_later
+from splatview.viewer_app.renderers.activation import activate
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.selecting import EVERYTHING, Box, Selection, Sphere
+from splatview.viewer_app.selecting.pick import pick, pick_later
+from splatview.viewer_app.selecting.statistics import count_later
+from splatview.viewer_app.selecting.values import values_later
 
 if TYPE_CHECKING:
     import moderngl

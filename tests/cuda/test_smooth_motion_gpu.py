@@ -13,17 +13,17 @@ from patience import PATIENCE
 from renderer_cases import read_source
 from view_cases import shown
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.controls import Rect
-from viewer_app.events import PointerMove, PointerPress
-from viewer_app.governor import Governor
-from viewer_app.gpu_work import GpuWork
-from viewer_app.renderers.base import FAINT, RenderOptions
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.scene import GaussianScene
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.state import GaussianSettings
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import PointerMove, PointerPress
+from splatview.viewer_app.governor import Governor
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.renderers.base import FAINT, RenderOptions
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ def screen_fixture() -> Iterator[OffscreenScreen]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever moves the camera rests when the test says so."""
-    monkeypatch.setattr("viewer_app.views.gaussians._REST", 1e6)
+    monkeypatch.setattr("splatview.viewer_app.views.gaussians._REST", 1e6)
 
 
 def ball(n: int = 20_000) -> GaussianScene:
@@ -68,7 +68,7 @@ def psnr(a: np.ndarray, b: np.ndarray) -> float:
 def test_a_picture_is_brought_to_opengl_with_its_depth(screen: OffscreenScreen, wait_until: Callable[..., object],
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
     """Where OpenGL moves pictures."""
-    monkeypatch.setattr("viewer_app.renderers.gsplat_moving.WITH_CUDA", False)
+    monkeypatch.setattr("splatview.viewer_app.renderers.gsplat_moving.WITH_CUDA", False)
     renderer = GsplatRenderer(screen.ctx)
     try:
         renderer.load(ball())

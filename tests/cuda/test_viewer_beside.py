@@ -25,11 +25,11 @@ from viewer_cases import (
 )
 from viewer_programs import BUSY
 
-from viewer_app.controls import Rect
-from viewer_app.events import PointerMove, PointerPress, PointerRelease
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.base import BRIDGE_WORDS
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.base import BRIDGE_WORDS
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.cuda
 
 @pytest.mark.display
 def test_a_window_shows_images_and_scenes(trainers: dict[str, Trainer], open_viewer: Any, display: str) -> None:
-    from viewer_app.screens.window import WindowScreen
+    from splatview.viewer_app.screens.window import WindowScreen
 
     trainer = trainers["expandable"]
     window = WindowScreen(900, 520, vsync=False)

@@ -29,9 +29,9 @@ from viewer_cases import (
 )
 from viewer_programs import VIEWER
 
-from viewer_app.events import PointerMove
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.base import BRIDGE_WORDS, CANVAS_WORDS
+from splatview.viewer_app.events import PointerMove
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.base import BRIDGE_WORDS, CANVAS_WORDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +111,7 @@ def test_shot(trainers: dict[str, Trainer], tmp_path: Path, bridge: str) -> None
     started = Processes(tmp_path)
     try:
         for name in ("ring uint8 HWC", "in-place float16 CHW"):
-            program = started.python("-m", "viewer_app", "shot", "out.png", "--stream", name,
+            program = started.python("-m", "splatview.viewer_app", "shot", "out.png", "--stream", name,
                                      SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_INTEROP=bridge)
             _, err = program.communicate(timeout=PATIENCE)
             assert program.returncode == 0, err
@@ -162,7 +162,7 @@ def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_view
     viewer = open_viewer(trainer, OffscreenScreen(320, 240), "", "gsplat")
     select(viewer, trainer, "splats")
     wait_for_scene(viewer, trainer, color)
-    from viewer_app.renderers.gsplat import GsplatPicture
+    from splatview.viewer_app.renderers.gsplat import GsplatPicture
 
     def never(self: Any) -> Any:
         raise AssertionError("the picture was read back")

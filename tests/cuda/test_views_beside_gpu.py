@@ -26,23 +26,23 @@ from viewer_cases import (
     trainers_fixture,  # noqa: F401
 )
 
-from viewer_app.controls import Rect
-from viewer_app.events import Wheel
-from viewer_app.finding import Finder
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.scene import GaussianScene
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.sources import StreamSource, make_subscriber
-from viewer_app.state import GaussianSettings, ImageSettings
-from viewer_app.views.base import BRIDGE_WORDS, CANVAS_WORDS
-from viewer_app.views.gaussians import GaussianView
-from viewer_app.views.image import ImageView
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Wheel
+from splatview.viewer_app.finding import Finder
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.sources import StreamSource, make_subscriber
+from splatview.viewer_app.state import GaussianSettings, ImageSettings
+from splatview.viewer_app.views.base import BRIDGE_WORDS, CANVAS_WORDS
+from splatview.viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ipc import Subscriber
-    from viewer_app.views.base import View
+    from splatview.ipc import Subscriber
+    from splatview.viewer_app.views.base import View
 
 pytestmark = pytest.mark.cuda
 SIZE = 320, 240
@@ -172,7 +172,8 @@ def test_a_scene_in_place_is_right_for_all(trainers: dict[str, Trainer], monkeyp
 def test_each_draws_what_it_would_alone(screen: OffscreenScreen, bridge: str, looks: tuple[int, int],
                                         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_INTEROP", bridge)
-    monkeypatch.setattr("viewer_app.views._gaussians.depth._RANGE_PERIOD", -1.0)  # what is shown depends on no clock
+    # what is shown depends on no clock
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.depth._RANGE_PERIOD", -1.0)
     first, second = scene(0), scene(1)
     users = [LOOKS[i] for i in looks]
     want = [alone("gaussians", screen, first, look) for look in users]

@@ -12,16 +12,16 @@ from renderer_cases import read_source
 from test_smooth_motion_gpu import FRONT, H, W, ball, psnr, screen_fixture  # noqa: F401
 from test_smooth_motion_gpu import test_the_last_picture_is_moved_while_the_next_is_awaited as in_a_view
 
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.renderers import gsplat_moving
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.gsplat import GsplatRenderer
-from viewer_app.views._gaussians.reprojection import Surface, Warp
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.renderers import gsplat_moving
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.views._gaussians.reprojection import Surface, Warp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.cuda
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.cuda
 def with_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gsplat_moving, "WITH_CUDA", True)
     monkeypatch.setattr(gsplat_moving, "BRIDGES", ("import", "register", "host"))
-    monkeypatch.setattr("viewer_app.views.gaussians._REST", 1e6)
+    monkeypatch.setattr("splatview.viewer_app.views.gaussians._REST", 1e6)
 
 
 def aside(x: float, y: float = 0.0) -> Camera:

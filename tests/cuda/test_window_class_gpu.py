@@ -13,12 +13,12 @@ from desktop import Desktop
 from patience import PATIENCE
 from programs import ROOT
 
-from ipc.cuda import driver
-from ipc.runs import list_runs, runtime_folder
-from ipc.window_page import IMAGE, SCENE, WindowPage, WindowSettings
 from splatview.adapt.address import picture_at
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.window_program import _OneWindow
+from splatview.ipc.cuda import driver
+from splatview.ipc.runs import list_runs, runtime_folder
+from splatview.ipc.window_page import IMAGE, SCENE, WindowPage, WindowSettings
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.window_program import _OneWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

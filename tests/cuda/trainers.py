@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from conftest import Processes
 
-    from ipc import Frame, RemoteStream, Subscriber
+    from splatview.ipc import Frame, RemoteStream, Subscriber
 
 ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
 

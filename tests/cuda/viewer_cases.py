@@ -14,18 +14,18 @@ from patience import PATIENCE
 from test_viewer import Viewer
 from viewer_programs import PATTERN, TRAINER
 
-from viewer_app.app import AppOptions
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.controls import Rect
-from viewer_app.pictures import save_png
-from viewer_app.scene import GaussianScene
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.pictures import save_png
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.screens.base import Screen
+    from splatview.viewer_app.screens.base import Screen
 
 NAMES: dict[str, Any] = {}
 exec(PATTERN, NAMES)  # the trainer's own words
@@ -165,8 +165,8 @@ def keep(viewer: Viewer, name: str) -> None:
 def expected_scene(k: int, show: str = "color") -> np.ndarray:
     """(240, 320, 3) as OpenGL draws the same numbers from host memory. Before a viewer is opened: it lets go of the
     thread's OpenGL context."""
-    from viewer_app.renderers.gl import GlRenderer
-    from viewer_app.state import GaussianSettings
+    from splatview.viewer_app.renderers.gl import GlRenderer
+    from splatview.viewer_app.state import GaussianSettings
 
     t = {n: v.numpy() for n, v in NAMES["scene"](k).items()}
     scene = GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=1)

@@ -71,8 +71,8 @@ while time.monotonic() < end:
 
 VIEWER = """
 import json, sys, time
-from viewer_app.app import App, AppOptions
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 app = App(OffscreenScreen(64, 48), AppOptions(panel=False, max_fps=500))
 seen, end = {}, time.monotonic() + 50
 for name in sys.argv[1:]:

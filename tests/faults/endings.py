@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-    from ipc import RemoteStream, Subscriber
+    from splatview.ipc import RemoteStream, Subscriber
 
 BEGIN = """
 import gc, multiprocessing, os, signal, sys, threading, time, warnings

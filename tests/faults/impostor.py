@@ -7,16 +7,16 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc import limits, messages
-from ipc.board import Board
-from ipc.channel import Connection, EndedError, Listener, short_path
-from ipc.descriptors import Server
-from ipc.runs import create_run
+from splatview.ipc import limits, messages
+from splatview.ipc.board import Board
+from splatview.ipc.channel import Connection, EndedError, Listener, short_path
+from splatview.ipc.descriptors import Server
+from splatview.ipc.runs import create_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ipc.messages import StreamInfo
+    from splatview.ipc.messages import StreamInfo
 
 
 def info(index: int = 0, **changes: Any) -> StreamInfo:

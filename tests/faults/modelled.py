@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from explorer import Port
 
-from ipc import limits
+from splatview.ipc import limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ORDER = ("ipc.board", "ipc.ways.slots", "ipc.ways.slot_reader", "ipc.ways.ring", "ipc.ways.gpu_slots",
-          "ipc.ways.device_ring", "ipc.ways.in_place", "ipc.ways.in_place_reader")
+_ORDER = ("splatview.ipc.board", "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader",
+          "splatview.ipc.ways.ring", "splatview.ipc.ways.gpu_slots",
+          "splatview.ipc.ways.device_ring", "splatview.ipc.ways.in_place", "splatview.ipc.ways.in_place_reader")
 _port: Port | None = None
 
 
@@ -98,7 +99,7 @@ class Region:
 
 
 class Segment:
-    """In place of `ipc.segments.Segment`."""
+    """In place of `splatview.ipc.segments.Segment`."""
 
     def __init__(self, size: int, label: str):
         self.map = Region("ring" if label == "inplace" else label)

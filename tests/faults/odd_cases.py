@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from renderer_cases import Chance, random_scene, scene
 
-from viewer_app.renderers.base import LeftOut
+from splatview.viewer_app.renderers.base import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 TINY, HUGE = np.float32(1e-45), np.float32(3e38)
 

@@ -11,9 +11,9 @@ import torch
 from explorer import TSO, WEAK, Explorer, Found, Port, Process, Wrong
 from modelled import MOST_CELLS, Source, Target, code, initial, lease_address, now, remembered, run
 
-from ipc.tally import Tally
-from ipc.ways.layout import FIRST_SLOT, WORDS_PER_SLOT
-from ipc.ways.slots import SlotWriter
+from splatview.ipc.tally import Tally
+from splatview.ipc.ways.layout import FIRST_SLOT, WORDS_PER_SLOT
+from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from types import SimpleNamespace
@@ -54,7 +54,7 @@ class Case:
     cells: int = MOST_CELLS
     """As `modelled.cells`."""
     told: bool = False
-    """Whether the writer counts versions on the board, and the reader looks there first (`ipc.tally`)."""
+    """Whether the writer counts versions on the board, and the reader looks there first (`splatview.ipc.tally`)."""
     stuck: int = 0
     """Slot + 1 that another viewer says that it reads, all the time: there are fewer to go round then."""
     memory: str = TSO

@@ -18,8 +18,8 @@ from patience import PATIENCE
 from PIL import Image
 from programs import ROOT
 
-from ipc import Subscriber
-from viewer_app.shards.grouping import Shards
+from splatview.ipc import Subscriber
+from splatview.viewer_app.shards.grouping import Shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from conftest import Processes
     from nursery import Child, Nursery
 
-    from viewer_app.shards.frame import JoinedFrame
-    from viewer_app.shards.stream import ShardedStream
+    from splatview.viewer_app.shards.frame import JoinedFrame
+    from splatview.viewer_app.shards.stream import ShardedStream
 
 FEW = 0.1
 """Of so many calls at most the thread may have had to wait: for the GIL, which the helper thread has now and then."""

@@ -15,8 +15,8 @@ from endings import BEGIN, go_on, line, newest, opened
 from meters import footprint
 from patience import PATIENCE
 
-from ipc import Subscriber, transport
-from ipc.runs import create_run, list_runs
+from splatview.ipc import Subscriber, transport
+from splatview.ipc.runs import create_run, list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,8 @@ from endings import BEGIN, go_on, line, newest, opened
 from meters import footprint
 from patience import PATIENCE
 
-from ipc import Subscriber
-from ipc.runs import list_runs
+from splatview.ipc import Subscriber
+from splatview.ipc.runs import list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,8 +35,8 @@ CHILDREN = {
     "raises": "raise ValueError",
     "closes": "splatview.close(); os._exit(0)",
     "collects garbage": """
-import splatview.publishing, ipc.publisher
-ipc.publisher._inherited.clear()
+import splatview.publishing, splatview.ipc.publisher
+splatview.ipc.publisher._inherited.clear()
 gc.collect()
 sys.exit(0)
 """,

@@ -21,9 +21,9 @@ import resource, sys
 from pathlib import Path
 import numpy as np, pytest
 from test_recorder import scene
-from viewer_app.recorder.files import StreamFolder, read_index, read_packed, write_packed
-from viewer_app.recorder.packed import pack
-from viewer_app.recorder.recording import Recording, Snapshot
+from splatview.viewer_app.recorder.files import StreamFolder, read_index, read_packed, write_packed
+from splatview.viewer_app.recorder.packed import pack
+from splatview.viewer_app.recorder.recording import Recording, Snapshot
 folder = StreamFolder(Path(sys.argv[1]), "run", "splats")
 recording, made = Recording(1.0, limit=10**9, folder=folder), pack(scene(5000), None)
 def record(number):

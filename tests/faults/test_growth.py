@@ -16,19 +16,19 @@ from nursery import Nursery
 from test_viewer import Viewer
 
 import splatview
-from ipc import Subscriber
 from splatview import publishing
-from viewer_app.app import AppOptions
-from viewer_app.cameras import Camera, intrinsics, look_at
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.views.gaussians import GaussianView
+from splatview.ipc import Subscriber
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from conftest import Processes
 
-    from ipc import Frame, RemoteStream
+    from splatview.ipc import Frame, RemoteStream
 
 TESTS = str(Path(__file__).resolve().parent.parent)
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (3, 3)}

@@ -17,13 +17,13 @@ from test_gsplat_cpu import (  # noqa: F401  (fixtures)
     shown,
 )
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.kernels.capacity import Capacity
-from viewer_app.scene import FIELDS
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.kernels.capacity import Capacity
+from splatview.viewer_app.scene import FIELDS
 
 if TYPE_CHECKING:
-    from viewer_app.renderers import frame_graph
-    from viewer_app.renderers.gsplat import GsplatRenderer
+    from splatview.viewer_app.renderers import frame_graph
+    from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 
 
 def test_more_work_than_a_picture_may_be_is_left_out_from_behind(renderer: GsplatRenderer,

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from meters import footprint, many
 from open_files import open_files
 
-from ipc import descriptors, limits, messages
-from ipc.channel import listening
-from ipc.cuda.memory import open_memory
-from ipc.cuda.tensors import check_within
-from ipc.errors import SharingError
-from ipc.source import RunSource
-from ipc.ways.base import NotYet
-from ipc.ways.device_ring import DeviceRingReader
-from ipc.ways.in_place_reader import InPlaceReader, check_tensors
+from splatview.ipc import descriptors, limits, messages
+from splatview.ipc.channel import listening
+from splatview.ipc.cuda.memory import open_memory
+from splatview.ipc.cuda.tensors import check_within
+from splatview.ipc.errors import SharingError
+from splatview.ipc.source import RunSource
+from splatview.ipc.ways.base import NotYet
+from splatview.ipc.ways.device_ring import DeviceRingReader
+from splatview.ipc.ways.in_place_reader import InPlaceReader, check_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,13 +20,14 @@ from meters import footprint, many, settled
 from open_files import open_files
 
 import splatview
-from ipc import Subscriber, limits, messages
-from ipc.board import Board
-from ipc.errors import SharingError
-from ipc.frames import RemoteTensor
-from ipc.segments import PAGE, Segment
-from ipc.source import OwnSource
-from ipc.ways.layout import (
+from splatview import publishing
+from splatview.ipc import Subscriber, limits, messages
+from splatview.ipc.board import Board
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import RemoteTensor
+from splatview.ipc.segments import PAGE, Segment
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways.layout import (
     CAPACITY,
     FIRST_SLOT,
     HEADER,
@@ -37,8 +38,7 @@ from ipc.ways.layout import (
     VERSION,
     WORDS_PER_SLOT,
 )
-from ipc.ways.ring import RingReader, RingWriter
-from splatview import publishing
+from splatview.ipc.ways.ring import RingReader, RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,15 +17,15 @@ from fuzz.messages import to_trainer
 from impostor import Liar, pickles
 from meters import Footprint, footprint, settled
 
-from ipc import Subscriber, limits, messages
-from ipc.runs import list_runs
+from splatview.ipc import Subscriber, limits, messages
+from splatview.ipc.runs import list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from nursery import Child, Nursery
 
-    from ipc.runs import RunFolder
+    from splatview.ipc.runs import RunFolder
 
 TRAINER = """
 import json, signal, time, torch, splatview

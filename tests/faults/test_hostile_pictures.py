@@ -10,11 +10,11 @@ import torch
 from impostor import Impostor, info
 from patience import PATIENCE
 
-from ipc import limits, messages
-from ipc.ways.layout import FIRST_SLOT, TIME, WORDS_PER_SLOT
-from ipc.ways.ring import RingWriter
-from viewer_app.app import App, AppOptions
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.ipc import limits, messages
+from splatview.ipc.ways.layout import FIRST_SLOT, TIME, WORDS_PER_SLOT
+from splatview.ipc.ways.ring import RingWriter
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

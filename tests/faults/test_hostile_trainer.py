@@ -18,19 +18,19 @@ from meters import MB, footprint, settled
 from open_files import open_files
 
 import splatview
-from ipc import Subscriber, limits, messages
-from ipc.mail import Mailroom
-from ipc.runs import list_runs
-from ipc.segments import Segment
-from ipc.ways.layout import FIRST_SLOT, HEADER, WORDS_PER_SLOT
-from ipc.ways.ring import RingWriter
+from splatview.ipc import Subscriber, limits, messages
+from splatview.ipc.mail import Mailroom
+from splatview.ipc.runs import list_runs
+from splatview.ipc.segments import Segment
+from splatview.ipc.ways.layout import FIRST_SLOT, HEADER, WORDS_PER_SLOT
+from splatview.ipc.ways.ring import RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from ipc import RemoteRun
-    from ipc.ways.ring import RingReader
+    from splatview.ipc import RemoteRun
+    from splatview.ipc.ways.ring import RingReader
 
 ODD: list[Any] = [2**63, 2**64 - 1, -(2**63), -1, 2**31, 1.5, float("nan"), None, True, "", "x" * 5000, "\x00", b"\x80",
                   [], [[[[]]]], {}, {"a": {}}, "ring"]
@@ -347,8 +347,8 @@ def test_a_run_folder_made_of_odd_things(impostor: Impostor, runtime_dir: Path) 
 
 def test_a_segment_that_was_announced_is_taken() -> None:
     """What the tests above rely on: a board of ours is taken."""
-    from ipc.board import Board, BoardReader
-    from ipc.source import OwnSource
+    from splatview.ipc.board import Board, BoardReader
+    from splatview.ipc.source import OwnSource
 
     board = Board()
     reader = BoardReader(board.segment.ref, board.lease_segment.ref, OwnSource(), 3)

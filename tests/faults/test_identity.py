@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from meters import footprint, settled
 
-from ipc import Publisher, RuntimeFolderError, Subscriber, limits, runs
-from ipc.runs import Description, create_run, list_runs, remove_stale, runtime_folder
+from splatview.ipc import Publisher, RuntimeFolderError, Subscriber, limits, runs
+from splatview.ipc.runs import Description, create_run, list_runs, remove_stale, runtime_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,7 +222,7 @@ def test_who_may_open_no_file_takes_nobody_for_dead(runtime_dir: Path, processes
     said = processes.code("""
 import os, resource, sys
 from pathlib import Path
-from ipc.runs import held, remove_stale, runtime_folder
+from splatview.ipc.runs import held, remove_stale, runtime_folder
 root = Path(os.environ["SPLATVIEW_RUNTIME_DIR"])
 (folder,) = root.iterdir()
 for spare in range(6):

@@ -19,11 +19,11 @@ import pytest
 from explorer import TSO, WEAK, Explorer, Found, Port, Process, Wrong
 from modelled import Source, code, initial, run
 
-from ipc.messages import VersionHeader
-from ipc.ways.layout import FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, header_before_meta
+from splatview.ipc.messages import VersionHeader
+from splatview.ipc.ways.layout import FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, header_before_meta
 
-PLACE = "ipc.ways.in_place"
-READER = "ipc.ways.in_place_reader"
+PLACE = "splatview.ipc.ways.in_place"
+READER = "splatview.ipc.ways.in_place_reader"
 PUBLISHED = ("published",)
 _EPOCH = 1000
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ipc import Subscriber, transport
+from splatview.ipc import Subscriber, transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ import pytest
 from explorer import WEAK
 from slot_cases import Case, explore
 
-SLOTS, READER, DEVICE = "ipc.ways.slots", "ipc.ways.slot_reader", "ipc.ways.device_ring"
+SLOTS, READER, DEVICE = "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader", "splatview.ipc.ways.device_ring"
 
 HELD = {  # the writer grows: rather than overwrite what is held it has more slots made, and `intact` never says no
     "one reader, and a slot that stays leased": Case(grows=True, stuck=2),

@@ -45,7 +45,7 @@ the first step."""
 LOOK = """
 import random, sys, time
 import numpy as np
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 
 def right(frame):
     "Whether everything in it is of the step that its metadata name; None: it was written over, and says so."

@@ -38,7 +38,7 @@ def test_a_program_that_raises_or_is_killed_harms_no_other(nursery: Nursery) -> 
 
 
 def test_a_program_publishes_in_the_tests_folder(nursery: Nursery, wait_until: Callable[..., Any]) -> None:
-    from ipc import Subscriber
+    from splatview.ipc import Subscriber
 
     child = nursery.start("import time, torch, splatview\nsplatview.publish(torch.zeros(4, 4, 3))\ntime.sleep(1000)")
     with Subscriber() as subscriber:

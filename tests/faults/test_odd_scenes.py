@@ -10,15 +10,15 @@ import pytest
 from odd_cases import SCENES, everywhere
 from renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
 
-from viewer_app.cameras import MODELS
-from viewer_app.controls import Rect
-from viewer_app.renderers import gl_quads, gl_tiles, tile_lists, work
-from viewer_app.renderers.base import COLOR_MAX, PAINTS, LeftOut, RenderOptions
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.gl_quads import footprints
-from viewer_app.renderers.reference import ReferenceRenderer
-from viewer_app.renderers.tile_lists import Chunks
-from viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.renderers import gl_quads, gl_tiles, tile_lists, work
+from splatview.viewer_app.renderers.base import COLOR_MAX, PAINTS, LeftOut, RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gl_quads import footprints
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.renderers.tile_lists import Chunks
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import splatview
-from ipc import taken
-from ipc.viewers import announce
 from splatview import publishing
-from viewer_app.memo import Memo, memo_file
-from viewer_app.memory.loading.cache import draft
-from viewer_app.memory.loading.cache import folder as columns_folder
-from viewer_app.recorder.files import StreamFolder
+from splatview.ipc import taken
+from splatview.ipc.viewers import announce
+from splatview.viewer_app.memo import Memo, memo_file
+from splatview.viewer_app.memory.loading.cache import draft
+from splatview.viewer_app.memory.loading.cache import folder as columns_folder
+from splatview.viewer_app.recorder.files import StreamFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

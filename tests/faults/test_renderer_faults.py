@@ -18,17 +18,17 @@ from programs import ROOT
 from renderer_cases import Chance, draw, looking_at_origin, psnr, random_scene
 from web_clients import Page, address
 
-from ipc import Subscriber
-from viewer_app.catalogue import Catalogue
-from viewer_app.errors import GpuLostError, GraphicsError, RendererError
-from viewer_app.files.write_ply import write_ply
-from viewer_app.recovering.restart import MOST, VARIABLE, WITHIN, Restart, Resumed
-from viewer_app.renderers import gl_compositor
-from viewer_app.renderers.choose import renderer_note
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.renderers.gl_compositor import SHADERS
-from viewer_app.renderers.gl_quads import QuadCompositor
-from viewer_app.renderers.gl_tiles import TileCompositor
+from splatview.ipc import Subscriber
+from splatview.viewer_app.catalogue import Catalogue
+from splatview.viewer_app.errors import GpuLostError, GraphicsError, RendererError
+from splatview.viewer_app.files.write_ply import write_ply
+from splatview.viewer_app.recovering.restart import MOST, VARIABLE, WITHIN, Restart, Resumed
+from splatview.viewer_app.renderers import gl_compositor
+from splatview.viewer_app.renderers.choose import renderer_note
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gl_compositor import SHADERS
+from splatview.viewer_app.renderers.gl_quads import QuadCompositor
+from splatview.viewer_app.renderers.gl_tiles import TileCompositor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,9 +51,9 @@ while True:
 """Publishes and says nothing, unless something goes wrong."""
 SERVE = """
 import os, sys
-from viewer_app import errors
-from viewer_app.__main__ import main
-from viewer_app.recovering import health, restart
+from splatview.viewer_app import errors
+from splatview.viewer_app.__main__ import main
+from splatview.viewer_app.recovering import health, restart
 
 if sys.argv[1]:
     restart.WITHIN = float(sys.argv[1])
@@ -125,7 +125,7 @@ def test_what_was_asked_for_by_name_is_not_replaced(ctx: moderngl.Context, shade
 
 DAMAGED = """
 import sys
-from viewer_app.__main__ import main
+from splatview.viewer_app.__main__ import main
 sys.exit(main(["shot", "--size", "64x48", "out.png", "scene.ply"]))
 """
 
@@ -136,9 +136,9 @@ sys.exit(main(["shot", "--size", "64x48", "out.png", "scene.ply"]))
 def test_a_package_with_a_damaged_shader_ends_in_words(processes: Processes, tmp_path: Path, file: str,
                                                        words: str) -> None:
     """The whole way, of a program that finds the shader on the disk as it is."""
-    for name in ("ipc", "viewer_app", "splatview"):
-        shutil.copytree(ROOT / name, tmp_path / "there" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    damage(tmp_path / "there" / "viewer_app" / file)
+    there = tmp_path / "there" / "splatview"
+    shutil.copytree(ROOT / "splatview", there, ignore=shutil.ignore_patterns("__pycache__"))
+    damage(there / "viewer_app" / file)
     write_ply(random_scene(1, Chance(n=20)), tmp_path / "scene.ply")
     program = processes.python("-c", DAMAGED, PYTHONPATH=str(tmp_path / "there"))
     _, said = program.communicate(timeout=PATIENCE)
@@ -152,9 +152,9 @@ FULL = """
 import resource, sys
 sys.path[:0] = sys.argv[1:]
 from renderer_cases import CLASSIC, Chance, draw, looking_at_origin, random_scene
-from viewer_app.errors import RendererError
-from viewer_app.renderers.gl import GlRenderer
-from viewer_app.screens.offscreen import create_context
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.screens.offscreen import create_context
 
 ctx = create_context()
 for compositor in ("quads", "tiles"):
@@ -255,8 +255,8 @@ def test_a_lost_gpu_is_left_behind_and_pages_come_back(processes: Processes, tra
 
 def test_whoever_meets_it_first_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA tells of it at any call, of whichever thread of control comes first."""
-    from viewer_app import app
-    from viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app import app
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
     told: list[str] = []
 

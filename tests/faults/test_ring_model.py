@@ -11,7 +11,7 @@ import pytest
 from explorer import WEAK, TooMany
 from slot_cases import Case, explore
 
-SLOTS, READER, DEVICE = "ipc.ways.slots", "ipc.ways.slot_reader", "ipc.ways.device_ring"
+SLOTS, READER, DEVICE = "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader", "splatview.ipc.ways.device_ring"
 
 HOLDS = {
     "the writer may die": Case(publishes=3, dies="writer", cells=1),
@@ -91,8 +91,8 @@ def test_a_bound_that_is_met_is_no_proof() -> None:
 def test_the_copies_are_of_the_real_code() -> None:
     from modelled import code
 
-    import ipc.ways.slots
+    import splatview.ipc.ways.slots
 
-    assert code().slots.__file__ == ipc.ways.slots.__file__
+    assert code().slots.__file__ == splatview.ipc.ways.slots.__file__
     with pytest.raises(AssertionError, match="stands 0 times"):
-        code((("ipc.ways.slots", "no such text", ""),))
+        code((("splatview.ipc.ways.slots", "no such text", ""),))

@@ -13,12 +13,12 @@ from patience import PATIENCE
 from shard_cases import Training
 from test_viewer import Viewer
 
-from viewer_app.app import AppOptions
-from viewer_app.events import PointerMove, PointerPress, PointerRelease
-from viewer_app.recorder.options import RecordOptions
-from viewer_app.scene import GaussianScene
-from viewer_app.screens.offscreen import OffscreenScreen
-from viewer_app.shards.stream import ShardedStream
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.recorder.options import RecordOptions
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.shards.stream import ShardedStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,8 +95,8 @@ def part(n: int, seed: int) -> GaussianScene:
 
 def test_ranks_are_one_entry_and_one_scene(viewer: Viewer, training: Start) -> None:
     """The picture is that of all Gaussians as one scene, not of one part over the other."""
-    from viewer_app.comparing.merging import merged
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.comparing.merging import merged
+    from splatview.viewer_app.views.gaussians import GaussianView
 
     training([300, 200, 100])
     viewer.until(lambda: count(viewer) == 600)
@@ -214,7 +214,7 @@ def test_trainings_that_cannot_be_told_apart_are_not_mixed(viewer: Viewer, train
 
 
 def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: Start) -> None:
-    from viewer_app.shards import panel
+    from splatview.viewer_app.shards import panel
 
     ranks = training([300, 200])
     viewer.until(lambda: count(viewer) == 500)
@@ -312,7 +312,7 @@ def test_the_panel_says_how_far_each_rank_is_and_shows_one_that_is_clicked(viewe
 
 def _rows(viewer: Viewer) -> list[float]:
     """The middle of each row of the part "Shards", in pixels from above."""
-    from viewer_app.shards import panel
+    from splatview.viewer_app.shards import panel
 
     found: list[float] = []
     row = panel._row
@@ -346,7 +346,7 @@ def test_a_process_that_was_asked_for_is_shown_alone(training: Start, run: str) 
 def test_a_single_picture_waits_for_parts_that_come_a_little_later(nursery: Nursery, training: Start,
                                                                    tmp_path: Path) -> None:
     """`splatview shot` draws all of them, though some were not there when it found the scene."""
-    from viewer_app.shot import ShotOptions, newest
+    from splatview.viewer_app.shot import ShotOptions, newest
 
     ranks = training([300], world=2)
     late: list[Training] = []
@@ -355,7 +355,7 @@ def test_a_single_picture_waits_for_parts_that_come_a_little_later(nursery: Nurs
     def use(kind: str, frame: Any, overlays: Any) -> Any:
         return frame.shards, frame.meta.get("trouble")
 
-    from viewer_app.shards.stream import ShardedStream as Stream
+    from splatview.viewer_app.shards.stream import ShardedStream as Stream
 
     opened = Stream.open
 

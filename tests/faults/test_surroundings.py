@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from patience import PATIENCE
 
-from ipc import Publisher, Subscriber, door
-from ipc.runs import SOCKET_PATH_MAX, list_runs
 from splatview import publishing
+from splatview.ipc import Publisher, Subscriber, door
+from splatview.ipc.runs import SOCKET_PATH_MAX, list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,7 @@ def test_a_run_that_cannot_be_begun_is_begun_later(what: str, runtime_dir: Path,
     limit, before, raised = SHORT[what]
     process = processes.code(TRAINING + f"""
 {before}
-import ipc, ipc.publisher, splatview.adapt.arrays
+from splatview import ipc; import splatview.ipc.publisher, splatview.adapt.arrays
 torch.full((8, 8), 1, dtype=torch.uint8)
 {limit}
 begin = len(os.listdir("/proc/self/fd"))
@@ -274,7 +274,7 @@ def test_a_viewer_at_its_limit_of_open_files(runtime_dir: Path, processes: Proce
     first = Publisher("first")
     process = processes.code("""
 import os, resource, sys, time
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 with Subscriber() as s:
     while not any(r.welcomed for r in s.runs):
@@ -367,7 +367,7 @@ if {state!r} == "full": os.unlink(root + "/filler")
 else: mount("-o", "remount,rw", root)
 while publishing.begun() is None:
     train()
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 seen = 0
 with Subscriber() as s:
     while not seen:

@@ -16,10 +16,10 @@ import torch
 from patience import PATIENCE
 
 import splatview
-from ipc import Subscriber
-from ipc.ways import layout
-from ipc.ways.in_place import _NONE_KEPT, InPlaceWriter
-from ipc.ways.layout import OLDEST_KEPT
+from splatview.ipc import Subscriber
+from splatview.ipc.ways import layout
+from splatview.ipc.ways.in_place import _NONE_KEPT, InPlaceWriter
+from splatview.ipc.ways.layout import OLDEST_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,8 +163,8 @@ def test_a_training_and_its_helper_take_turns_anywhere(hasty: None, wait_until: 
 
 def test_the_last_count_that_is_told_is_the_newest() -> None:
     """The helper thread tells a count, and is held up just before it stores it, while another version is published."""
-    from ipc.board import Board
-    from ipc.tally import Tally
+    from splatview.ipc.board import Board
+    from splatview.ipc.tally import Tally
 
     board = Board()
     tally = Tally(board, 0)

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ipc import Frame, RemoteStream, Subscriber, subscriber, taken
-from ipc.ways.layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
+from splatview.ipc import Frame, RemoteStream, Subscriber, subscriber, taken
+from splatview.ipc.ways.layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,11 +266,11 @@ def test_a_snapshot_half_written_goes_with_its_writer(
 def test_the_viewer_says_so(nursery: Nursery, wait_until: Callable[..., Any], tmp_path: Path,
                             monkeypatch: pytest.MonkeyPatch) -> None:
     """As people see it: the last picture, and words over it; a browser's page has the same words around it."""
-    from viewer_app.app import App, AppOptions
-    from viewer_app.interface import overlay
-    from viewer_app.pictures import save_png
-    from viewer_app.screens.offscreen import OffscreenScreen
-    from viewer_app.state import ENDED
+    from splatview.viewer_app.app import App, AppOptions
+    from splatview.viewer_app.interface import overlay
+    from splatview.viewer_app.pictures import save_png
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.state import ENDED
 
     app = App(OffscreenScreen(900, 520), AppOptions(max_fps=500))
     written: list[str] = []

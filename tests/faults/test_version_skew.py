@@ -17,10 +17,10 @@ import pytest
 import torch
 
 import splatview
-from ipc import Subscriber, limits, messages
-from ipc.channel import Link
-from ipc.runs import Description, list_runs
 from splatview import publishing
+from splatview.ipc import Subscriber, limits, messages
+from splatview.ipc.channel import Link
+from splatview.ipc.runs import Description, list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

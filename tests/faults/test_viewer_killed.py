@@ -59,11 +59,11 @@ often."""
 
 VIEWER = """
 import os, signal, sys, time
-import ipc.remote
-from ipc import Subscriber
+import splatview.ipc.remote
+from splatview.ipc import Subscriber
 at, frames, namespace = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 if namespace:
-    ipc.remote.pid_namespace = lambda: namespace  # the trainer cannot watch the process then
+    splatview.ipc.remote.pid_namespace = lambda: namespace  # the trainer cannot watch the process then
 seen = {}
 
 def trace(frame, event, arg):
@@ -100,8 +100,8 @@ frames it reads, and the PID namespace that it claims to be in (0: the truth).""
 
 PICTURES = """
 import sys
-from viewer_app.app import App, AppOptions
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 print("screen", flush=True)
 app = App(OffscreenScreen(640, 360), AppOptions(max_fps=500))
 print("viewer", flush=True)
@@ -125,7 +125,7 @@ class Trainer:
         return json.loads(self.child.line())
 
 
-LOADED = "viewer_app.app", "viewer_app.screens.offscreen"
+LOADED = "splatview.viewer_app.app", "splatview.viewer_app.screens.offscreen"
 """What the nursery has loaded."""
 
 

@@ -47,7 +47,7 @@ stream that looks different from the last time; -1: it tells its calls to publis
 
 VIEWER = """
 import sys, time
-from ipc import Subscriber
+from splatview.ipc import Subscriber
 hold = sys.argv[1] == "hold"
 with Subscriber() as subscriber:
     last, held = 0, None
@@ -84,8 +84,8 @@ with Subscriber() as subscriber:
 newest frame until there is a newer one, and looks whether it has stayed as it was; "look": it closes each."""
 
 PICTURES = """
-from viewer_app.app import App, AppOptions
-from viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 app = App(OffscreenScreen(320, 200), AppOptions(max_fps=500, panel=False))
 said = None
 while True:
@@ -124,7 +124,7 @@ class Reader:
         self._thread.join()
 
 
-LOADED = "viewer_app.app", "viewer_app.screens.offscreen"
+LOADED = "splatview.viewer_app.app", "splatview.viewer_app.screens.offscreen"
 """What the nursery has loaded."""
 
 

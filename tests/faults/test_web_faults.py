@@ -26,16 +26,16 @@ from web_clients import Page
 from web_floods import MEMORY, Work, goes_on, honest_fixture, open_server_fixture, work_fixture  # noqa: F401
 
 from benchmarks.browser import hostile
-from viewer_app.web import door
-from viewer_app.web import messages as m
-from viewer_app.web import server as serving
-from viewer_app.web.door import Turns
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.web import door
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web import server as serving
+from splatview.viewer_app.web.door import Turns
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.connection import Connection
 
 SECONDS = 1.2
 

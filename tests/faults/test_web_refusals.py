@@ -17,16 +17,16 @@ from web_floods import Work, goes_on, honest_fixture, open_server_fixture, work_
 from web_visitors import Visitor, ask, folder_fixture, server_fixture, visitor_fixture  # noqa: F401
 
 from benchmarks.browser import hostile
-from viewer_app.web import door, uploads
-from viewer_app.web import messages as m
-from viewer_app.web.door import Visit
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.web import door, uploads
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web.door import Visit
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.connection import Connection
 
 
 # -- single ones -------------------------------------------------------------------------------------------------------

@@ -10,15 +10,15 @@ from aiohttp import web
 from meters import MB
 from web_clients import Page
 
-from viewer_app.web import door
-from viewer_app.web import messages as m
-from viewer_app.web.door import Visit
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.web import door
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web.door import Visit
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.connection import Connection
 
 MEMORY = 48 * MB
 """What a flood may take up; 256 connections that had no bounds would take gigabytes."""

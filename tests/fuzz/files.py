@@ -22,24 +22,24 @@ from memory_data import block, event, segment, snapshot
 
 from fuzz import target
 from fuzz.odd_json import odd
-from viewer_app.cameras import camera_from_json
-from viewer_app.errors import ViewerError
-from viewer_app.files import open_file
-from viewer_app.memo import Memo
-from viewer_app.memory.loading import columns
-from viewer_app.memory.loading.convert import convert
-from viewer_app.memory.loading.machine import OddError
-from viewer_app.memory.loading.made import read_quickly
-from viewer_app.memory.loading.opening import Opened, unpickle
-from viewer_app.navigation.bookmarks import Bookmarks
-from viewer_app.navigation.camera_forms import camera_from_text
-from viewer_app.paths.nerfstudio import Film, parse_path, write_path
-from viewer_app.paths.path import CameraPath, Key
-from viewer_app.recorder.files import INDEX, read_index, read_packed, write_packed
-from viewer_app.recorder.packed import pack, unpack
-from viewer_app.scene import GaussianScene
-from viewer_app.web import messages as m
-from viewer_app.web.uploads import safe_name
+from splatview.viewer_app.cameras import camera_from_json
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.files import open_file
+from splatview.viewer_app.memo import Memo
+from splatview.viewer_app.memory.loading import columns
+from splatview.viewer_app.memory.loading.convert import convert
+from splatview.viewer_app.memory.loading.machine import OddError
+from splatview.viewer_app.memory.loading.made import read_quickly
+from splatview.viewer_app.memory.loading.opening import Opened, unpickle
+from splatview.viewer_app.navigation.bookmarks import Bookmarks
+from splatview.viewer_app.navigation.camera_forms import camera_from_text
+from splatview.viewer_app.paths.nerfstudio import Film, parse_path, write_path
+from splatview.viewer_app.paths.path import CameraPath, Key
+from splatview.viewer_app.recorder.files import INDEX, read_index, read_packed, write_packed
+from splatview.viewer_app.recorder.packed import pack, unpack
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web.uploads import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -272,7 +272,7 @@ PAGE: list[Any] = [
 
 @target("page_message", lambda: [m.encode(message).encode() for message in PAGE])
 def _page_message(data: bytes) -> None:
-    from viewer_app.events import ClickCounter
+    from splatview.viewer_app.events import ClickCounter
 
     for text in (data, odd(data, [json.loads(m.encode(message)) for message in PAGE])):
         try:

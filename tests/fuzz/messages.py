@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from fuzz import target
-from ipc import grabs, limits, messages
-from ipc.errors import SharingError
-from ipc.kinds import check_frame
-from ipc.runs import Description
-from ipc.viewers import ViewerInfo
-from ipc.ways.in_place_reader import check_tensors
-from ipc.window_page import WindowSettings
+from splatview.ipc import grabs, limits, messages
+from splatview.ipc.errors import SharingError
+from splatview.ipc.kinds import check_frame
+from splatview.ipc.runs import Description
+from splatview.ipc.viewers import ViewerInfo
+from splatview.ipc.ways.in_place_reader import check_tensors
+from splatview.ipc.window_page import WindowSettings
 
 GPU = "0123456789abcdef" * 2
 SEGMENT = messages.SegmentRef(5, 1 << 20, "ring-0123456789abcdef")

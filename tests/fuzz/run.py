@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> int:
         if atheris is None:
             load()
         else:
-            with atheris.instrument_imports(include=["ipc", "splatview", "viewer_app"]):
+            with atheris.instrument_imports(include=["splatview"]):
                 load()
     if name not in TARGETS:
         print(_USAGE.format(", ".join(sorted(TARGETS))), end="", file=sys.stderr)

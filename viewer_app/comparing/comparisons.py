@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from viewer_app.comparing.pair_view import PairSource, PairView
-from viewer_app.comparing.tie import KINDS, Tie
-from viewer_app.comparing.together import Together
-from viewer_app.errors import ViewerError
-from viewer_app.state import Entry
+from splatview.viewer_app.comparing.pair_view import PairSource, PairView
+from splatview.viewer_app.comparing.tie import KINDS, Tie
+from splatview.viewer_app.comparing.together import Together
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.state import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import moderngl
 
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.pane import Pane
-    from viewer_app.seat import Seat
-    from viewer_app.views.base import Section, View
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.pane import Pane
+    from splatview.viewer_app.seat import Seat
+    from splatview.viewer_app.views.base import Section, View
 
 GROUP = "Compare"
 
@@ -165,7 +165,7 @@ class Comparisons:
         pane.seat.panes.add(key)
 
     def _add(self, name: str, kind: str, source: Together | PairSource, pane: Pane) -> Slot:
-        from viewer_app.catalogue import Slot
+        from splatview.viewer_app.catalogue import Slot
 
         self._made += 1
         slot = Slot(Entry(f"comparison {self._made}", GROUP, name, kind, is_file=True), source)
@@ -203,7 +203,7 @@ class Comparisons:
 
     def sections(self, slot: Slot, view: View) -> list[Section]:
         """The part of the panel with which what a pane shows is compared."""
-        from viewer_app.comparing.controls import section_of
+        from splatview.viewer_app.comparing.controls import section_of
 
         pane = next((pane for pane, v in slot.views.items() if v is view and pane in self._catalogue.panes), None)
         if pane is None or slot.entry.kind not in KINDS:

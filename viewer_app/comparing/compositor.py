@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 import moderngl
 import numpy as np
 
-from viewer_app.controls import Rect
-from viewer_app.gpu_work import GpuWork
-from viewer_app.views.base import VERTEX
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.views.base import VERTEX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,7 +175,8 @@ class PairCompositor:
 
     def _array(self, define: str) -> moderngl.VertexArray:
         if define not in self._arrays:
-            head, _, rest = files("viewer_app.comparing").joinpath("pair.glsl").read_text().partition("#version 330\n")
+            source = files("splatview.viewer_app.comparing").joinpath("pair.glsl").read_text()
+            head, _, rest = source.partition("#version 330\n")
             source = f"#version 330\n{f'#define {define}' if define else ''}\n{head}{rest}"
             self._arrays[define] = self._ctx.vertex_array(
                 self._ctx.program(vertex_shader=VERTEX, fragment_shader=source), [])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewer_app.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.events import PointerLeave, PointerMove, PointerPress, PointerRelease
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
 
 _REACH = 7.0
 """Points to either side of the line that take hold of it."""
@@ -71,7 +71,7 @@ class Divider:
         """Draw it with imgui, and at the upper edge what is on either side."""
         from imgui_bundle import ImVec2, imgui
 
-        from viewer_app.interface import theme
+        from splatview.viewer_app.interface import theme
 
         draw = imgui.get_background_draw_list()
         x, middle, radius = float(self.x(rect)), rect.y + rect.height / 2, _KNOB * scale

@@ -6,14 +6,14 @@ import math
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
-from viewer_app.comparing.compositor import PairCompositor
-from viewer_app.comparing.divider import KEPT, Divider
-from viewer_app.comparing.tie import Tie
-from viewer_app.desk import Desk
-from viewer_app.errors import ViewerError
-from viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
-from viewer_app.state import BACKDROP, PairSettings
-from viewer_app.views.base import KeyHelp, Section
+from splatview.viewer_app.comparing.compositor import PairCompositor
+from splatview.viewer_app.comparing.divider import KEPT, Divider
+from splatview.viewer_app.comparing.tie import Tie
+from splatview.viewer_app.desk import Desk
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.state import BACKDROP, PairSettings
+from splatview.viewer_app.views.base import KeyHelp, Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.state import Entry
-    from viewer_app.views.base import Value, View
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.state import Entry
+    from splatview.viewer_app.views.base import Value, View
 
 _MEASURED_AFTER, _SUMMED_AFTER = 0.25, 0.05
 """Seconds after a picture until the GPU is asked to measure the two, and from then until what came of it is read."""
@@ -256,7 +256,7 @@ class PairView:
 
     def panel(self) -> bool:
         """Its own controls, and those of what it shows."""
-        from viewer_app.comparing.controls import pair_controls
+        from splatview.viewer_app.comparing.controls import pair_controls
 
         changed = pair_controls(self)
         view = self._leads

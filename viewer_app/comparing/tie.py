@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.views.base import View
+    from splatview.viewer_app.views.base import View
 
 KINDS = ("gaussians", "image")
 """Kinds of views that have a camera, or a place and a zoom."""

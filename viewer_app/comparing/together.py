@@ -6,23 +6,23 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.cameras import bounds
-from viewer_app.comparing.merging import merged
-from viewer_app.comparing.turning import STAYS, Placement, placed
-from viewer_app.desk import Desk
-from viewer_app.errors import ViewerError
-from viewer_app.scene import NOTHING
+from splatview.viewer_app.cameras import bounds
+from splatview.viewer_app.comparing.merging import merged
+from splatview.viewer_app.comparing.turning import STAYS, Placement, placed
+from splatview.viewer_app.desk import Desk
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.scene import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy as np
 
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.scene import GaussianScene
-    from viewer_app.state import Entry
-    from viewer_app.views.base import View
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.scene import GaussianScene
+    from splatview.viewer_app.state import Entry
+    from splatview.viewer_app.views.base import View
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 MOST = 16
 """Scenes in one picture."""

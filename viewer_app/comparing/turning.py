@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app import rotations
+from splatview.viewer_app import rotations
 
 if TYPE_CHECKING:
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 Triple = tuple[float, float, float]
 

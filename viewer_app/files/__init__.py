@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import BOMB_BYTES, BOMB_RATIO, Progress, silent
-from viewer_app.files.formats import FORMATS, Format, formats_text, recognise
-from viewer_app.scene import GaussianScene
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import BOMB_BYTES, BOMB_RATIO, Progress, silent
+from splatview.viewer_app.files.formats import FORMATS, Format, formats_text, recognise
+from splatview.viewer_app.scene import GaussianScene
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 __all__ = ["BOMB_BYTES", "BOMB_RATIO", "FORMATS", "Format", "Progress", "formats_text", "load_image", "load_scene",
            "open_file", "recognise", "silent"]
@@ -74,36 +74,36 @@ def _words(value: GaussianScene | np.ndarray | Snapshot) -> str:
 def _read(path: Path, name: str, progress: Progress) -> GaussianScene | np.ndarray | Snapshot:
     # Readers are imported when needed: Pillow and zipfile take their time.
     if name == "picture":
-        from viewer_app.files.image import read_picture
+        from splatview.viewer_app.files.image import read_picture
 
         return read_picture(path)
     if name == "npy":
-        from viewer_app.files.image import read_npy
+        from splatview.viewer_app.files.image import read_npy
 
         return read_npy(path)
     if name == "sog":
-        from viewer_app.files.sog import read_sog
+        from splatview.viewer_app.files.sog import read_sog
 
         return read_sog(path, progress)
     if name == "snapshot":
-        from viewer_app.memory.loading import load_snapshot
+        from splatview.viewer_app.memory.loading import load_snapshot
 
         return load_snapshot(path, progress)
     if name == "checkpoint":
-        from viewer_app.files.checkpoint import read_checkpoint
+        from splatview.viewer_app.files.checkpoint import read_checkpoint
 
         return read_checkpoint(path, progress)
     with open(path, "rb") as f:
         if name == "splat":
-            from viewer_app.files.splat import read_splat
+            from splatview.viewer_app.files.splat import read_splat
 
             return read_splat(f, progress)
         if name == "spz":
-            from viewer_app.files.spz import read_spz
+            from splatview.viewer_app.files.spz import read_spz
 
             return read_spz(f, progress)
-        from viewer_app.files.compressed_ply import is_compressed, read_compressed_ply
-        from viewer_app.files.ply import read_header, read_ply
+        from splatview.viewer_app.files.compressed_ply import is_compressed, read_compressed_ply
+        from splatview.viewer_app.files.ply import read_header, read_ply
 
         header = read_header(f)
         return (read_compressed_ply if is_compressed(header) else read_ply)(f, header, progress)

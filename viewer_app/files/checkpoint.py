@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import SH_C0, Fields, Progress
-from viewer_app.files.tensors import is_tensor, load_checkpoint
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import SH_C0, Fields, Progress
+from splatview.viewer_app.files.tensors import is_tensor, load_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 NAMES = {
     "means": ("means", "xyz", "_xyz"),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.scene import SH_C0, GaussianScene
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:
     import zipfile

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import (
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import (
     LOGIT_OF_BYTE,
     SH_REST,
     Fields,
@@ -21,10 +21,10 @@ from viewer_app.files.common import (
     quats_from_smallest_three,
     read_exact,
 )
-from viewer_app.scene import SH_C0, GaussianScene
+from splatview.viewer_app.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:
-    from viewer_app.files.ply import Element, Header
+    from splatview.viewer_app.files.ply import Element, Header
 
 CHUNK = 256
 PACKED = ("packed_position", "packed_rotation", "packed_scale", "packed_color")

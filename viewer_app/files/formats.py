@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import open_zip
-from viewer_app.regular import open_regular
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import open_zip
+from splatview.viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,7 +101,7 @@ def _is_snapshot(path: Path, head: bytes) -> bool:
     """Whether it is a pickle, also a packed one, that does not look like a checkpoint."""
     if head[:1] != b"\x80" and head[:2] != b"\x1f\x8b" and head[:4] != b"\x28\xb5\x2f\xfd":
         return False
-    from viewer_app.memory.loading import is_snapshot
+    from splatview.viewer_app.memory.loading import is_snapshot
 
     suffix = path.suffix.lower()
     other = suffix in (".splat", ".pt", ".pth", ".ckpt") or LEGACY_MAGIC in head[:24]

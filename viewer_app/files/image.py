@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import read_exact
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import read_exact
 
 if TYPE_CHECKING:
     from pathlib import Path

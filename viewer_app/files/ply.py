@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import SH_REST, Fields, Progress, remaining
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import SH_REST, Fields, Progress, remaining
 
 if TYPE_CHECKING:
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 HEADER_LIMIT = 1 << 20
 """No real header comes near a mebibyte."""

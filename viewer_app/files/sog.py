@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import (
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import (
     LOGIT_OF_BYTE,
     SH_COEFFICIENTS,
     Fields,
@@ -29,12 +29,12 @@ from viewer_app.files.common import (
     open_zip,
     quats_from_smallest_three,
 )
-from viewer_app.regular import open_regular
+from splatview.viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
     import zipfile
 
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 META_LIMIT = 4 << 20
 PLANE_LIMIT = 1 << 30

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import LOGIT_OF_BYTE, SH0_OF_BYTE, Fields, Progress, read_exact, remaining
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import LOGIT_OF_BYTE, SH0_OF_BYTE, Fields, Progress, read_exact, remaining
 
 if TYPE_CHECKING:
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 RECORD = np.dtype([("position", "<f4", 3), ("scale", "<f4", 3), ("rgba", "u1", 4), ("rotation", "u1", 4)])
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import LOGIT_OF_BYTE, Fields, Progress, check_ratio, quats_from_smallest_three
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import LOGIT_OF_BYTE, Fields, Progress, check_ratio, quats_from_smallest_three
 
 if TYPE_CHECKING:
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 MAGIC = b"NGSP"
 COEFFICIENTS = {0: 0, 1: 3, 2: 8, 3: 15, 4: 24}

@@ -19,8 +19,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import open_zip
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import open_zip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

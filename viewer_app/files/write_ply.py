@@ -1,5 +1,5 @@
 """Writes Gaussians as the .ply of 3D Gaussian splatting, in inria's order of properties, so that other programs read
-it as well: `viewer_app.files.ply` says what stands in it."""
+it as well: `splatview.viewer_app.files.ply` says what stands in it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files.common import silent
-from viewer_app.permissions import share
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.common import silent
+from splatview.viewer_app.permissions import share
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.files.common import Progress
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.files.common import Progress
+    from splatview.viewer_app.scene import GaussianScene
 
 _ROWS = 1 << 16
 """Written in one go."""

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from viewer_app.events import PointerMove, PointerPress, PointerRelease
-from viewer_app.interface import theme
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.interface import theme
 
 if TYPE_CHECKING:
-    from viewer_app.events import Event
+    from splatview.viewer_app.events import Event
 
 REACH = 8.0
 """Points that a finger goes until it is told what it does."""

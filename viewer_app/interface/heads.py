@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.interface.widgets import fitted
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.widgets import fitted
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.interface.panel import Asked
-    from viewer_app.state import PaneHead, State
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.interface.panel import Asked
+    from splatview.viewer_app.state import PaneHead, State
 
 _FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
           | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import imgui_compat, theme
-from viewer_app.views.base import KeyHelp
+from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.views.base import KeyHelp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.controls import Rect
+    from splatview.viewer_app.controls import Rect
 
 KEYS = (
     KeyHelp("Viewer", "H, Tab", "Show or hide the panel"),

@@ -34,7 +34,7 @@ MODIFIERS: dict[str, imgui.Key] = {
     name: getattr(imgui.Key, f"mod_{name}" if _MODERN else f"im_gui_mod_{name}")
     for name in ("ctrl", "shift", "alt", "super")
 }
-"""The keys that say which modifiers are held, by the names of `viewer_app.events`."""
+"""The keys that say which modifiers are held, by the names of `splatview.viewer_app.events`."""
 
 
 def set_selectable_rounding(style: imgui.Style, radius: float) -> None:

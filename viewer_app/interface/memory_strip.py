@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.words import size_text
-from viewer_app.views import _memory_plot as plot
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.words import size_text
+from splatview.viewer_app.views import _memory_plot as plot
 
 if TYPE_CHECKING:
-    from viewer_app.memory.live import About, History
-    from viewer_app.state import Color
+    from splatview.viewer_app.memory.live import About, History
+    from splatview.viewer_app.state import Color
 
 SPAN = 120.0
 """Seconds that are seen."""

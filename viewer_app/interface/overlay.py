@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.interface.widgets import lines_of
-from viewer_app.state import ENDED
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.widgets import lines_of
+from splatview.viewer_app.state import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imgui_bundle import ImVec4
 
-    from viewer_app.controls import Rect
-    from viewer_app.state import Entry, State
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.state import Entry, State
 
 
 _MOST_TROUBLES = 4

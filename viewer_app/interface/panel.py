@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.controls import Rect
-from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from viewer_app.interface import imgui_compat, theme
-from viewer_app.interface.finger import Finger
-from viewer_app.interface.heads import draw_heads
-from viewer_app.interface.help import KEYS, draw_help
-from viewer_app.interface.overlay import draw_overlay, draw_toasts
-from viewer_app.interface.phrases import latency_phrases, status_phrases
-from viewer_app.interface.run_controls import draw_run_controls
-from viewer_app.interface.status_line import draw_status
-from viewer_app.interface.stream_list import draw_list
-from viewer_app.interface.widgets import buttons, colored, gap, wrapped
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface.finger import Finger
+from splatview.viewer_app.interface.heads import draw_heads
+from splatview.viewer_app.interface.help import KEYS, draw_help
+from splatview.viewer_app.interface.overlay import draw_overlay, draw_toasts
+from splatview.viewer_app.interface.phrases import latency_phrases, status_phrases
+from splatview.viewer_app.interface.run_controls import draw_run_controls
+from splatview.viewer_app.interface.status_line import draw_status
+from splatview.viewer_app.interface.stream_list import draw_list
+from splatview.viewer_app.interface.widgets import buttons, colored, gap, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from viewer_app.events import Event
-    from viewer_app.interface.run_controls import Wish
-    from viewer_app.shown import Shown
-    from viewer_app.state import State
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.interface.run_controls import Wish
+    from splatview.viewer_app.shown import Shown
+    from splatview.viewer_app.state import State
 
 PANEL_WIDTH = 280
 STATUS_HEIGHT = 26

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from viewer_app.screens.base import Caption
-from viewer_app.state import ENDED
+from splatview.viewer_app.screens.base import Caption
+from splatview.viewer_app.state import ENDED
 
 if TYPE_CHECKING:
-    from viewer_app.shown import Shown
-    from viewer_app.state import Entry, State
+    from splatview.viewer_app.shown import Shown
+    from splatview.viewer_app.state import Entry, State
 
 
 def status_phrases(state: State, shown: Shown) -> list[str]:

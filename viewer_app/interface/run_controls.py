@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal, Union
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
+from splatview.viewer_app.interface import theme
 
 if TYPE_CHECKING:
-    from viewer_app.state import Entry
+    from splatview.viewer_app.state import Entry
 
 Wish = Union[bool, Literal["step"]]
 """What somebody wants of a run: that it pauses, that it goes on, or that it goes on by one step."""

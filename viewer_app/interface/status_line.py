@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.interface.phrases import status_phrases
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.phrases import status_phrases
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.shown import Shown
-    from viewer_app.state import State
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.shown import Shown
+    from splatview.viewer_app.state import State
 
 
 def draw_status(state: State, shown: Shown, picture: Rect, size: tuple[int, int], scale: float) -> None:

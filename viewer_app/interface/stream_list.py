@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.interface.phrases import about, beside
-from viewer_app.interface.widgets import colored, fitted, gap, wrapped
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.phrases import about, beside
+from splatview.viewer_app.interface.widgets import colored, fitted, gap, wrapped
 
 if TYPE_CHECKING:
-    from viewer_app.interface.panel import Asked
-    from viewer_app.state import Entry, State
+    from splatview.viewer_app.interface.panel import Asked
+    from splatview.viewer_app.state import Entry, State
 
 
 def draw_list(state: State, asked: Asked, scale: float) -> None:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import imgui_compat, theme
-from viewer_app.scalars.columns import Axis, columns, limits
-from viewer_app.scalars.smooth import smoothed
-from viewer_app.scalars.words import value_text
+from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.scalars.columns import Axis, columns, limits
+from splatview.viewer_app.scalars.smooth import smoothed
+from splatview.viewer_app.scalars.words import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.interface.memory_strip import Strip
-    from viewer_app.scalars.curves import Curve, Curves
+    from splatview.viewer_app.interface.memory_strip import Strip
+    from splatview.viewer_app.scalars.curves import Curve, Curves
 
 _HEIGHT = 34.0
 """Points."""

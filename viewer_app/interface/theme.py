@@ -7,7 +7,7 @@ from pathlib import Path
 import imgui_bundle
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import imgui_compat
+from splatview.viewer_app.interface import imgui_compat
 
 FONT_SIZE = 15.0
 """In points."""

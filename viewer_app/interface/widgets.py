@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from imgui_bundle import ImVec4
 
-    from viewer_app.state import Color
+    from splatview.viewer_app.state import Color
 
 T = TypeVar("T")
 LABEL_WIDTH = 6.2

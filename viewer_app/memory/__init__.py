@@ -2,7 +2,7 @@
 
 Nothing in here draws with OpenGL or imgui: `model` is what a snapshot is, `loading` reads one from a file, `timeline`
 lays it out and paints columns of pixels, `analysis` answers questions, `query` takes SQL.
-`viewer_app.views.snapshot` shows it.
+`splatview.viewer_app.views.snapshot` shows it.
 
     snapshot = load_snapshot("snapshot.pickle")
 """
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.memory.loading import load_snapshot
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.loading import load_snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 __all__ = ["Snapshot", "expect", "load_snapshot"]
 _SHORT = 20 << 20
@@ -27,8 +27,8 @@ def expect(path: Path) -> None:
     as long as reading a short one."""
     from threading import Thread
 
-    from viewer_app.errors import FileError
-    from viewer_app.files import recognise
+    from splatview.viewer_app.errors import FileError
+    from splatview.viewer_app.files import recognise
 
     try:
         if recognise(path) != "snapshot":
@@ -36,7 +36,7 @@ def expect(path: Path) -> None:
         short = path.is_file() and path.stat().st_size <= _SHORT
     except (FileError, OSError):  # told by whoever reads it
         return
-    from viewer_app.memory.timeline import expect_kernels, start_painter, warm_up
+    from splatview.viewer_app.memory.timeline import expect_kernels, start_painter, warm_up
 
     expect_kernels()
     if short:
@@ -46,11 +46,11 @@ def expect(path: Path) -> None:
 
 def __getattr__(name: str) -> object:
     if name == "load_snapshot":
-        from viewer_app.memory.loading import load_snapshot
+        from splatview.viewer_app.memory.loading import load_snapshot
 
         return load_snapshot
     if name == "Snapshot":
-        from viewer_app.memory.model import Snapshot
+        from splatview.viewer_app.memory.model import Snapshot
 
         return Snapshot
-    raise AttributeError(f"module 'viewer_app.memory' has no attribute {name!r}; it has {', '.join(__all__)}")
+    raise AttributeError(f"module 'splatview.viewer_app.memory' has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -1,4 +1,4 @@
-"""Other programs that work for this one: `python -m viewer_app.memory...`."""
+"""Other programs that work for this one: `python -m splatview.viewer_app.memory...`."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.errors import ViewerError
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     import duckdb

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.memory.model import (
+from splatview.viewer_app.memory.model import (
     ACTIONS,
     BLOCK_STATES,
     SEGMENT_TYPES,
@@ -22,7 +22,7 @@ from viewer_app.memory.model import (
 if TYPE_CHECKING:
     import duckdb
 
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 TABLES = {
     "allocations": "memory that was handed out once; size is what was requested, in bytes; NULL: outside the trace",
@@ -134,7 +134,7 @@ class Tables:
         return "\n".join(f"{f.name}  {f.file}:{f.line}" for f in self._snapshot.stack(number))
 
     def _make_stacks(self) -> None:
-        from viewer_app.memory.analysis import user_frames
+        from splatview.viewer_app.memory.analysis import user_frames
 
         stacks, texts = self._snapshot.stacks, self._snapshot.texts
         known: dict[int, str] = {}
@@ -194,7 +194,7 @@ class Tables:
             {self._texts('compile_context', e.context)}, {self._texts('user_metadata', e.metadata)} FROM {raw}"""
 
     def _allocations(self, trace: Trace) -> str:
-        from viewer_app.memory.analysis import categories
+        from splatview.viewer_app.memory.analysis import categories
 
         a, n = trace.allocations, len(trace.events)
         category, names = categories(self._snapshot, trace)

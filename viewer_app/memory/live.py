@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipc.kinds import MEMORY_COLUMNS, check_frame
-from ipc.taken import find
-from viewer_app.errors import ViewerError
+from splatview.ipc.kinds import MEMORY_COLUMNS, check_frame
+from splatview.ipc.taken import find
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

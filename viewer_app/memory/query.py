@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from viewer_app.errors import ViewerError
-from viewer_app.memory._query_check import LEGAL, QueryError, check, guard, wrap
-from viewer_app.memory._query_tables import CALLS, COLUMNS, TABLES, Tables
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.memory._query_check import LEGAL, QueryError, check, guard, wrap
+from splatview.viewer_app.memory._query_tables import CALLS, COLUMNS, TABLES, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import duckdb
 
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 __all__ = ["COLUMNS", "EXAMPLES", "LEGAL", "TABLES", "Database", "QueryError", "Result"]
 

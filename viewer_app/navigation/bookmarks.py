@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.cameras import Camera, camera_from_json
-from viewer_app.errors import CameraError
+from splatview.viewer_app.cameras import Camera, camera_from_json
+from splatview.viewer_app.errors import CameraError
 
 if TYPE_CHECKING:
-    from viewer_app.memo import Memo
+    from splatview.viewer_app.memo import Memo
 
 MOST = 50
 """Bookmarks of one thing; the keys reach the first nine."""

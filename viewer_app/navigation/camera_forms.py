@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from viewer_app.cameras import DEFAULT_FOV, FILE_LIMIT, Camera, camera_from_json, field_of_view, intrinsics
-from viewer_app.errors import CameraError
+from splatview.viewer_app.cameras import DEFAULT_FOV, FILE_LIMIT, Camera, camera_from_json, field_of_view, intrinsics
+from splatview.viewer_app.errors import CameraError
 
 _FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
 """From OpenGL's camera axes, which nerfstudio uses (y up, z backward), to OpenCV's."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from viewer_app.navigation.orbit import Orbit, turned
+from splatview.viewer_app.navigation.orbit import Orbit, turned
 
 SECONDS = 0.4
 """How long a flight takes if nobody says otherwise."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from viewer_app.events import Key
+    from splatview.viewer_app.events import Key
 
 _AXES: dict[str, tuple[int, float]] = {
     "d": (0, 1), "a": (0, -1), "right": (0, 1), "left": (0, -1), "up": (1, -1), "down": (1, 1),

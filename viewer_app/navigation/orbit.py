@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from viewer_app.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
-from viewer_app.events import Event, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
+from splatview.viewer_app.events import Event, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
+    from splatview.viewer_app.controls import Rect
 
 NOTCH = 0.88
 """How much nearer one notch of the wheel comes."""

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import moderngl
 
-    from viewer_app.paths.nerfstudio import Film
-    from viewer_app.paths.writers import Writer
-    from viewer_app.state import Color
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.paths.nerfstudio import Film
+    from splatview.viewer_app.paths.writers import Writer
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 _AHEAD = 4
 """Pictures that wait to be written."""
@@ -183,7 +183,7 @@ class Filming:
 
     def _write(self, writer: Writer) -> None:
         """In the thread: take pictures until there are no more."""
-        from viewer_app.paths.writers import writing
+        from splatview.viewer_app.paths.writers import writing
 
         try:
             with writing(writer):

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app import rotations
-from viewer_app.cameras import field_of_view
-from viewer_app.errors import CameraError
-from viewer_app.paths.path import MOST_KEYS, SECONDS, CameraPath, Key
-from viewer_app.regular import open_regular
+from splatview.viewer_app import rotations
+from splatview.viewer_app.cameras import field_of_view
+from splatview.viewer_app.errors import CameraError
+from splatview.viewer_app.paths.path import MOST_KEYS, SECONDS, CameraPath, Key
+from splatview.viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path

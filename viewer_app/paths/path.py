@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app import rotations
-from viewer_app.cameras import Camera, field_of_view, focal_length
-from viewer_app.errors import CameraError
+from splatview.viewer_app import rotations
+from splatview.viewer_app.cameras import Camera, field_of_view, focal_length
+from splatview.viewer_app.errors import CameraError
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import CameraModel
+    from splatview.viewer_app.cameras import CameraModel
 
 SECONDS = 2.0
 """Between two key frames, unless something else is said."""

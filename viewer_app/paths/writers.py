@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.permissions import share
-from viewer_app.pictures import save_png
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.permissions import share
+from splatview.viewer_app.pictures import save_png
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.recorder.packed import Packed, layout, packed_bytes
-from viewer_app.regular import open_regular
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.recorder.packed import Packed, layout, packed_bytes
+from splatview.viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from viewer_app.errors import ViewerError
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.scene import GaussianScene
+from splatview.viewer_app.scene import GaussianScene
 
 if TYPE_CHECKING:
     import torch
 
-    from viewer_app.state import Color
+    from splatview.viewer_app.state import Color
 
 _CHUNK = 1 << 16
 """Gaussians that are packed in one go: what comes between stays in the processor's cache."""

@@ -7,14 +7,14 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from viewer_app.errors import ViewerError
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from viewer_app.recorder.recording import Recording, Snapshot
-    from viewer_app.scene import GaussianScene
-    from viewer_app.views.base import View
+    from splatview.viewer_app.recorder.recording import Recording, Snapshot
+    from splatview.viewer_app.scene import GaussianScene
+    from splatview.viewer_app.views.base import View
 
 log = logging.getLogger("splatview")
 

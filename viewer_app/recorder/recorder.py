@@ -9,23 +9,23 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ipc.errors import SharingError
-from viewer_app.errors import ViewerError
-from viewer_app.recorder.files import StreamFolder, write_packed
-from viewer_app.recorder.options import EVERY
-from viewer_app.recorder.packed import Packed, pack, packed_bytes
-from viewer_app.recorder.player import Player
-from viewer_app.recorder.recording import Recording, Snapshot
+from splatview.ipc.errors import SharingError
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.recorder.files import StreamFolder, write_packed
+from splatview.viewer_app.recorder.options import EVERY
+from splatview.viewer_app.recorder.packed import Packed, pack, packed_bytes
+from splatview.viewer_app.recorder.player import Player
+from splatview.viewer_app.recorder.recording import Recording, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from ipc import Frame, RemoteStream
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.recorder.options import RecordOptions
-    from viewer_app.scene import GaussianScene
-    from viewer_app.state import Color
+    from splatview.ipc import Frame, RemoteStream
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.recorder.options import RecordOptions
+    from splatview.viewer_app.scene import GaussianScene
+    from splatview.viewer_app.state import Color
 
 log = logging.getLogger("splatview")
 
@@ -144,7 +144,7 @@ class _Taking:
             self.done.set()
 
     def _pack(self) -> None:
-        from viewer_app.views._gaussians.frames import scene_of
+        from splatview.viewer_app.views._gaussians.frames import scene_of
 
         scene = self.scene
         packed: Packed = pack(scene_of(self.frame) if scene is None else scene, self.background, self.stream)
@@ -288,7 +288,7 @@ class Tape:
 
     def _prepare(self, stream: RemoteStream, frame: Frame, step: int, background: Color | None) -> _Taking | None:
         """None: it would not fit."""
-        from viewer_app.views._gaussians.frames import background_of, device_scene_of
+        from splatview.viewer_app.views._gaussians.frames import background_of, device_scene_of
 
         count = frame.tensors["means"].shape[0]
         higher = frame.tensors.get("shN")

@@ -11,16 +11,16 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from viewer_app.errors import FileError
-from viewer_app.recorder.files import MOST_SNAPSHOTS, Line, read_index, read_packed
-from viewer_app.recorder.packed import unpack
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.recorder.files import MOST_SNAPSHOTS, Line, read_index, read_packed
+from splatview.viewer_app.recorder.packed import unpack
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.recorder.files import StreamFolder
-    from viewer_app.recorder.packed import Packed
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.recorder.files import StreamFolder
+    from splatview.viewer_app.recorder.packed import Packed
+    from splatview.viewer_app.scene import GaussianScene
 
 
 @dataclass(frozen=True, eq=False)

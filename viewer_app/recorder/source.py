@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from viewer_app.errors import FileError
-from viewer_app.recorder.files import is_recording, streams_in
-from viewer_app.recorder.player import Player
-from viewer_app.recorder.recording import Recording
-from viewer_app.sources import FileSource
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.recorder.files import is_recording, streams_in
+from splatview.viewer_app.recorder.player import Player
+from splatview.viewer_app.recorder.recording import Recording
+from splatview.viewer_app.sources import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from viewer_app.state import Entry
-    from viewer_app.views.base import View
+    from splatview.viewer_app.state import Entry
+    from splatview.viewer_app.views.base import View
 
 
 def entries_of(paths: Iterable[Path]) -> list[Path]:

@@ -11,8 +11,8 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
-from ipc.errors import SharingError
-from viewer_app.errors import GpuLostError
+from splatview.ipc.errors import SharingError
+from splatview.viewer_app.errors import GpuLostError
 
 if TYPE_CHECKING:
     import moderngl
@@ -53,9 +53,9 @@ class Health:
 
 def cuda_is_lost() -> str:
     """Why CUDA is of no use in this process any more; "" where it works, or was never used. Never waits."""
-    if "ipc.cuda.driver" not in sys.modules and "torch" not in sys.modules:
+    if "splatview.ipc.cuda.driver" not in sys.modules and "torch" not in sys.modules:
         return ""
-    from ipc.cuda import driver
+    from splatview.ipc.cuda import driver
 
     used, torch = set(driver.in_use()), sys.modules.get("torch")
     try:

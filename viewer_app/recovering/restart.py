@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
-from viewer_app.errors import GraphicsError
+from splatview.viewer_app.errors import GraphicsError
 
 log = logging.getLogger("splatview")
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.renderers.base import SCALE_MAX, SH_MAX, LeftOut
-from viewer_app.scene import GaussianScene
-from viewer_app.selecting import HIDDEN, MARKED
+from splatview.viewer_app.renderers.base import SCALE_MAX, SH_MAX, LeftOut
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.selecting import HIDDEN, MARKED
 
 if TYPE_CHECKING:
-    from viewer_app.renderers.base import RenderOptions
+    from splatview.viewer_app.renderers.base import RenderOptions
 
 
 @dataclass(frozen=True)

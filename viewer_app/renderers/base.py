@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
-from viewer_app.selecting import EVERYTHING, Selection
+from splatview.viewer_app.selecting import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from ipc.interop.base import PixelSource
-    from viewer_app.cameras import Camera
-    from viewer_app.scene import GaussianScene
+    from splatview.ipc.interop.base import PixelSource
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.scene import GaussianScene
 
 EPS_2D = 0.3
 """Blur added to both diagonal entries of a projected covariance, in square pixels."""
@@ -147,7 +147,7 @@ class Picture(Protocol):
         ...
 
     def source(self) -> PixelSource:
-        """What `texture` holds, as something for a fragment shader to read: with `ipc.interop`'s `SHADER`,
+        """What `texture` holds, as something for a fragment shader to read: with `splatview.ipc.interop`'s `SHADER`,
         `stored(p)` gives colour (premultiplied, over black) and alpha at column, row. The cheapest way to show a
         picture: what was drawn in CUDA need not pass through a texture. For the renderer's own OpenGL context.
         """

@@ -7,18 +7,18 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.base import LeftOut
-from viewer_app.renderers.gsplat_kernels import Kernels, kernels
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.base import LeftOut
+from splatview.viewer_app.renderers.gsplat_kernels import Kernels, kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import moderngl
 
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.base import Picture, Renderer, RenderOptions
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import Picture, Renderer, RenderOptions
+    from splatview.viewer_app.scene import GaussianScene
 
 log = logging.getLogger("splatview")
 
@@ -43,7 +43,7 @@ def make_renderer(ctx: moderngl.Context) -> Renderer:
     if wanted == "gsplat":
         if kernels().reason:
             raise RendererError(f"{VARIABLE} is 'gsplat', but {kernels().reason}")
-        from viewer_app.renderers.gsplat import GsplatRenderer
+        from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 
         return GsplatRenderer(ctx)
     return ChosenRenderer(ctx, kernels())
@@ -59,7 +59,7 @@ def renderer_note(renderer: Renderer) -> str:
 
 
 def _gl(ctx: moderngl.Context) -> Renderer:
-    from viewer_app.renderers.gl import GlRenderer
+    from splatview.viewer_app.renderers.gl import GlRenderer
 
     return GlRenderer(ctx)
 
@@ -125,7 +125,7 @@ class ChosenRenderer:
 
     @property
     def bridge(self) -> str:
-        """How its pictures come to OpenGL: a name of `ipc.interop`'s, or "" for OpenGL's own."""
+        """How its pictures come to OpenGL: a name of `splatview.ipc.interop`'s, or "" for OpenGL's own."""
         return getattr(self._held, "bridge", "")
 
     @property
@@ -187,7 +187,7 @@ class ChosenRenderer:
             raise RendererError("this renderer is closed; make a new one")
         if self._held is None:
             if not self._failure and self._kernels.wait_unless_building(PATIENCE):
-                from viewer_app.renderers.gsplat import GsplatRenderer
+                from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 
                 try:
                     self._held = GsplatRenderer(self._ctx)

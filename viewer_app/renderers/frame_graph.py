@@ -24,18 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.gpu_stream import raw_stream
-from viewer_app.renderers.kernels.capacity import Capacity
-from viewer_app.renderers.kernels.compiler import Kernels, kernels
-from viewer_app.renderers.kernels.frame import Kind, Parameters, Scene, draw
-from viewer_app.renderers.work import words
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.gpu_stream import raw_stream
+from splatview.viewer_app.renderers.kernels.capacity import Capacity
+from splatview.viewer_app.renderers.kernels.compiler import Kernels, kernels
+from splatview.viewer_app.renderers.kernels.frame import Kind, Parameters, Scene, draw
+from splatview.viewer_app.renderers.work import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.base import RenderOptions
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import RenderOptions
 
 CAPTURE_AFTER = 3
 """A kind of frame is captured when it is drawn the third time: a scene that changes its size with every version is

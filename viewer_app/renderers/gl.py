@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Literal
 import moderngl
 import numpy as np
 
-from viewer_app.cameras import MODELS
-from viewer_app.errors import RendererError, words_of
-from viewer_app.renderers.activation import Activated, activate, middle, selected
-from viewer_app.renderers.base import (
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.errors import RendererError, words_of
+from splatview.viewer_app.renderers.activation import Activated, activate, middle, selected
+from splatview.viewer_app.renderers.base import (
     ALPHA_MIN,
     BODY_SIGMAS,
     COVARIANCE_MAX,
@@ -28,21 +28,21 @@ from viewer_app.renderers.base import (
     Pixels,
     RenderOptions,
 )
-from viewer_app.renderers.gl_compositor import DEFINES, ShaderError, Stages, stable_order
-from viewer_app.renderers.gl_quads import QuadCompositor
-from viewer_app.renderers.gl_textures import Fields, texels, texture_source
-from viewer_app.renderers.gl_tiles import TileCompositor
-from viewer_app.scene import NOTHING
-from viewer_app.selecting import EVERYTHING
+from splatview.viewer_app.renderers.gl_compositor import DEFINES, ShaderError, Stages, stable_order
+from splatview.viewer_app.renderers.gl_quads import QuadCompositor
+from splatview.viewer_app.renderers.gl_textures import Fields, texels, texture_source
+from splatview.viewer_app.renderers.gl_tiles import TileCompositor
+from splatview.viewer_app.scene import NOTHING
+from splatview.viewer_app.selecting import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.interop.sources import TextureSource
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.gl_compositor import Compositor
-    from viewer_app.scene import GaussianScene
-    from viewer_app.selecting import Selection
+    from splatview.ipc.interop.sources import TextureSource
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.gl_compositor import Compositor
+    from splatview.viewer_app.scene import GaussianScene
+    from splatview.viewer_app.selecting import Selection
 
 log = logging.getLogger("splatview")
 

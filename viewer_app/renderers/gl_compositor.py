@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 import moderngl
 import numpy as np
 
-from viewer_app.errors import RendererError, telling
+from splatview.viewer_app.errors import RendererError, telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from viewer_app.renderers.base import Paint, RenderOptions
+    from splatview.viewer_app.renderers.base import Paint, RenderOptions
 
 SHADERS = Path(__file__).parent / "shaders"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import moderngl
 import numpy as np
 
-from viewer_app.renderers.base import (
+from splatview.viewer_app.renderers.base import (
     AMBIENT,
     BODY_SIGMAS,
     LIGHT,
@@ -24,13 +24,13 @@ from viewer_app.renderers.base import (
     TRANSMITTANCE_MIN,
     RenderOptions,
 )
-from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes
-from viewer_app.renderers.gl_textures import Layers, Target
-from viewer_app.renderers.work import PIXELS_MAX, SOFTWARE_PIXELS_MAX, words
+from splatview.viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes
+from splatview.viewer_app.renderers.gl_textures import Layers, Target
+from splatview.viewer_app.renderers.work import PIXELS_MAX, SOFTWARE_PIXELS_MAX, words
 
 if TYPE_CHECKING:
-    from viewer_app.renderers.base import Paint
-    from viewer_app.renderers.gl_compositor import Stages
+    from splatview.viewer_app.renderers.base import Paint
+    from splatview.viewer_app.renderers.gl_compositor import Stages
 
 MAX_BATCHES = 8
 SMALL = 40.0

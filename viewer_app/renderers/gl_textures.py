@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeVar
 import moderngl
 import numpy as np
 
-from ipc.interop.base import Form
-from ipc.interop.sources import TextureSource
-from viewer_app.errors import RendererError
+from splatview.ipc.interop.base import Form
+from splatview.ipc.interop.sources import TextureSource
+from splatview.viewer_app.errors import RendererError
 
 _T = TypeVar("_T")
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from viewer_app.renderers.base import AMBIENT, BODY_SIGMAS, LIGHT, RING_INSIDE, RING_PX, RenderOptions
-from viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes, keep_freed_memory
-from viewer_app.renderers.gl_textures import Fields, Layers
-from viewer_app.renderers.tile_lists import TILE, Chunks
-from viewer_app.renderers.work import words
+from splatview.viewer_app.renderers.base import AMBIENT, BODY_SIGMAS, LIGHT, RING_INSIDE, RING_PX, RenderOptions
+from splatview.viewer_app.renderers.gl_compositor import BODIES, DEFINES, Pass, Passes, keep_freed_memory
+from splatview.viewer_app.renderers.gl_textures import Fields, Layers
+from splatview.viewer_app.renderers.tile_lists import TILE, Chunks
+from splatview.viewer_app.renderers.work import words
 
 if TYPE_CHECKING:
     import moderngl
 
-    from viewer_app.renderers.base import Paint
-    from viewer_app.renderers.gl_compositor import Stages
+    from splatview.viewer_app.renderers.base import Paint
+    from splatview.viewer_app.renderers.gl_compositor import Stages
 
 LIST_BITS = 12
 """log2 of the entries in a row of the texture that holds the lists; `tile_lists.BUDGET` of them make 512 rows."""

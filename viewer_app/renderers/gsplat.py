@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipc.errors import SharingError
-from viewer_app.errors import RendererError
-from viewer_app.renderers.base import LeftOut
-from viewer_app.renderers.gsplat_kernels import home_gpu, kernels
-from viewer_app.renderers.gsplat_picture import GsplatPicture
+from splatview.ipc.errors import SharingError
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.base import LeftOut
+from splatview.viewer_app.renderers.gsplat_kernels import home_gpu, kernels
+from splatview.viewer_app.renderers.gsplat_picture import GsplatPicture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.base import RenderOptions
-    from viewer_app.renderers.gpu_stream import OnStream
-    from viewer_app.renderers.gsplat_frame import Frame
-    from viewer_app.renderers.gsplat_lending import Lending
-    from viewer_app.renderers.gsplat_reading import Reading
-    from viewer_app.renderers.gsplat_scene import DeviceGaussians
-    from viewer_app.renderers.kernels.activate import Active
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import RenderOptions
+    from splatview.viewer_app.renderers.gpu_stream import OnStream
+    from splatview.viewer_app.renderers.gsplat_frame import Frame
+    from splatview.viewer_app.renderers.gsplat_lending import Lending
+    from splatview.viewer_app.renderers.gsplat_reading import Reading
+    from splatview.viewer_app.renderers.gsplat_scene import DeviceGaussians
+    from splatview.viewer_app.renderers.kernels.activate import Active
+    from splatview.viewer_app.scene import GaussianScene
 
 LIMIT = 16384
 """Pixels a side."""
@@ -81,7 +81,7 @@ class GsplatRenderer:
         self._textures: list[moderngl.Texture] = []
         self._reading: Reading
         self._timings: dict[str, float] = {}
-        from viewer_app.renderers.gpu_clock import Clock
+        from splatview.viewer_app.renderers.gpu_clock import Clock
 
         self._clocks = {"load": Clock(), "render": Clock()}
         self._camera: tuple[tuple[object, ...], Camera] | None = None
@@ -146,7 +146,7 @@ class GsplatRenderer:
 
     @property
     def bridge(self) -> str:
-        """How its pictures come to OpenGL: a name of `ipc.interop`'s; "" before the first one did."""
+        """How its pictures come to OpenGL: a name of `splatview.ipc.interop`'s; "" before the first one did."""
         return "" if self._canvas_held is None else self._canvas_held.name
 
     @property
@@ -301,8 +301,8 @@ class GsplatRenderer:
 
     def _make_canvas(self) -> Any:
         assert self._ctx is not None
-        from ipc.cuda.driver import gpu_uuid
-        from ipc.interop.canvas import make_canvas
+        from splatview.ipc.cuda.driver import gpu_uuid
+        from splatview.ipc.interop.canvas import make_canvas
 
         return make_canvas(self._ctx, gpu_uuid(self.device.index))
 
@@ -324,11 +324,11 @@ class GsplatRenderer:
         """Draw on this GPU from now on."""
         if device == self._device:
             return
-        from viewer_app.renderers.gpu_stream import OnStream
-        from viewer_app.renderers.gsplat_frame import PlainFrame, make_frame, possible
-        from viewer_app.renderers.gsplat_lending import Lending
-        from viewer_app.renderers.gsplat_reading import Reading
-        from viewer_app.renderers.gsplat_scene import DeviceGaussians
+        from splatview.viewer_app.renderers.gpu_stream import OnStream
+        from splatview.viewer_app.renderers.gsplat_frame import PlainFrame, make_frame, possible
+        from splatview.viewer_app.renderers.gsplat_lending import Lending
+        from splatview.viewer_app.renderers.gsplat_reading import Reading
+        from splatview.viewer_app.renderers.gsplat_scene import DeviceGaussians
 
         if self._device is not None:
             self._leave()

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.base import COLOR_MAX, EPS_2D, MARK_COLOR
-from viewer_app.renderers.kernels.frame import TILE
-from viewer_app.renderers.work import PAIRS_MAX, words
-from viewer_app.selecting import HIDDEN, MARKED
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.base import COLOR_MAX, EPS_2D, MARK_COLOR
+from splatview.viewer_app.renderers.kernels.frame import TILE
+from splatview.viewer_app.renderers.work import PAIRS_MAX, words
+from splatview.viewer_app.selecting import HIDDEN, MARKED
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.base import RenderOptions
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import RenderOptions
 
 PLAIN_PAINTS = "color", "normals"
 """What `PlainFrame` can draw."""
@@ -174,7 +174,7 @@ def possible(frame: Frame, options: RenderOptions) -> tuple[RenderOptions, str]:
 def make_frame(device: torch.device) -> tuple[Frame, str]:
     """The best there is, and why it is not the faster one ("" if it is)."""
     try:
-        from viewer_app.renderers.frame_graph import FrameGraph
+        from splatview.viewer_app.renderers.frame_graph import FrameGraph
 
         return FrameGraph(device), ""
     except Exception as e:  # whatever a compiler or driver has to say: the plain way needs neither

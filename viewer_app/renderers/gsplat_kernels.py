@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipc.private import make_private
+from splatview.ipc.private import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ shutil.rmtree(os.environ["TORCH_EXTENSIONS_DIR"], ignore_errors=True)
 """Compiles in a process of its own, which finishes the work should the viewer end before. 3: there is no compiler."""
 CHECK = """
 import sys, torch
-from viewer_app.renderers.gsplat_kernels import load_library
+from splatview.viewer_app.renderers.gsplat_kernels import load_library
 load_library(sys.argv[1])
 from gsplat import rasterization
 one = lambda *values: torch.tensor([values], device="cuda", dtype=torch.float32)
@@ -339,9 +339,9 @@ def kernels() -> Kernels:
 def home_gpu(ctx: moderngl.Context | None) -> int:
     """The ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
     if ctx is not None:
-        from ipc.cuda.driver import device_of
-        from ipc.errors import SharingError
-        from ipc.interop.glapi import gl_device_uuid
+        from splatview.ipc.cuda.driver import device_of
+        from splatview.ipc.errors import SharingError
+        from splatview.ipc.interop.glapi import gl_device_uuid
 
         try:
             uuid = gl_device_uuid(ctx)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from viewer_app.renderers.kernels.activate import shift
-from viewer_app.scene import NOTHING, GaussianScene
-from viewer_app.selecting import EVERYTHING
+from splatview.viewer_app.renderers.kernels.activate import shift
+from splatview.viewer_app.scene import NOTHING, GaussianScene
+from splatview.viewer_app.selecting import EVERYTHING
 
 if TYPE_CHECKING:
-    from viewer_app.renderers.gsplat_scene import DeviceGaussians
-    from viewer_app.selecting import Selection
+    from splatview.viewer_app.renderers.gsplat_scene import DeviceGaussians
+    from splatview.viewer_app.selecting import Selection
 
 
 class Lending:

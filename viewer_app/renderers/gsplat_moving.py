@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.gpu_clock import Clock
-from viewer_app.renderers.kernels.warp import grid_of, warp
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.gpu_clock import Clock
+from splatview.viewer_app.renderers.kernels.warp import grid_of, warp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc.interop.base import PixelSource
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.gpu_stream import OnStream
-    from viewer_app.renderers.gsplat import GsplatRenderer
+    from splatview.ipc.interop.base import PixelSource
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.gpu_stream import OnStream
+    from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 
 WITH_CUDA = True
 """Whether CUDA moves pictures where it draws straight into memory of OpenGL's; otherwise OpenGL moves them."""
@@ -46,7 +46,7 @@ class Mover:
 
         `make_canvas`: for what OpenGL reads; asked once.
         """
-        from viewer_app.renderers.gpu_stream import OnStream
+        from splatview.viewer_app.renderers.gpu_stream import OnStream
 
         self.clock = Clock()
         self.failure = ""
@@ -59,7 +59,7 @@ class Mover:
         self._on: OnStream = OnStream(self._stream)
         self._nearness = torch.empty((0, 0), dtype=torch.int32, device=device)
         try:
-            from viewer_app.renderers.kernels import compiler  # which needs more than torch
+            from splatview.viewer_app.renderers.kernels import compiler  # which needs more than torch
 
             self._own = compiler.kernels("warp.cu", (), device.index or 0)
         except (ImportError, RendererError, RuntimeError) as e:

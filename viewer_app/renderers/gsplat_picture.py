@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.base import FAINT, Pixels
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.base import FAINT, Pixels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from ipc.interop.base import PixelSource
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.base import RenderOptions
-    from viewer_app.renderers.gsplat import GsplatRenderer
-    from viewer_app.renderers.gsplat_moving import Kept, Mover
+    from splatview.ipc.interop.base import PixelSource
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import RenderOptions
+    from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+    from splatview.viewer_app.renderers.gsplat_moving import Kept, Mover
 
 
 class GsplatPicture:
@@ -64,7 +64,7 @@ class GsplatPicture:
         return self._texture
 
     def source(self) -> PixelSource:
-        """In memory that OpenGL reads, where that is possible: see `ipc.interop`."""
+        """In memory that OpenGL reads, where that is possible: see `splatview.ipc.interop`."""
         if self._source is None:
             with self._renderer._working():
                 target = self._shown
@@ -103,7 +103,7 @@ class GsplatPicture:
         self._canvases = renderer._canvas(), mover or renderer._depths()
 
     def _mover(self) -> Mover | None:
-        from viewer_app.renderers.gsplat_moving import mover_of  # torch is loaded by now
+        from splatview.viewer_app.renderers.gsplat_moving import mover_of  # torch is loaded by now
 
         return mover_of(self._renderer)
 

@@ -9,7 +9,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.scene import GaussianScene
 
 
 class Reading:

@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.activation import medians
-from viewer_app.renderers.base import LeftOut
-from viewer_app.renderers.kernels.activate import Activation, Active, Raw, Told, activate_with_torch, shift, step
-from viewer_app.renderers.kernels.compiler import kernels
-from viewer_app.scene import FIELDS
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.activation import medians
+from splatview.viewer_app.renderers.base import LeftOut
+from splatview.viewer_app.renderers.kernels.activate import (
+    Activation,
+    Active,
+    Raw,
+    Told,
+    activate_with_torch,
+    shift,
+    step,
+)
+from splatview.viewer_app.renderers.kernels.compiler import kernels
+from splatview.viewer_app.scene import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.scene import Array, GaussianScene
+    from splatview.viewer_app.scene import Array, GaussianScene
 
 FAR = 64.0
 """A scene farther from the origin than this many times its own size is drawn relative to its middle."""

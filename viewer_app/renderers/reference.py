@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.errors import RendererError
-from viewer_app.renderers.activation import Activated, activate, selected
-from viewer_app.renderers.base import (
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.activation import Activated, activate, selected
+from splatview.viewer_app.renderers.base import (
     ALPHA_MIN,
     BODY_SIGMAS,
     BY_DENSITY,
@@ -26,18 +26,18 @@ from viewer_app.renderers.base import (
     Pixels,
     RenderOptions,
 )
-from viewer_app.renderers.reference_paints import Bodies, bodies, coverage, normal_colors, solid
-from viewer_app.scene import NOTHING
-from viewer_app.selecting import EVERYTHING
+from splatview.viewer_app.renderers.reference_paints import Bodies, bodies, coverage, normal_colors, solid
+from splatview.viewer_app.scene import NOTHING
+from splatview.viewer_app.selecting import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import moderngl
 
-    from ipc.interop.base import PixelSource
-    from viewer_app.cameras import Camera
-    from viewer_app.scene import GaussianScene
+    from splatview.ipc.interop.base import PixelSource
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.scene import GaussianScene
 
 DEFAULT = RenderOptions()
 
@@ -83,7 +83,7 @@ class ReferencePicture:
 
     def source(self) -> PixelSource:
         """A new texture of the renderer's context, which lives as long as the source."""
-        from viewer_app.renderers.gl_textures import texture_source
+        from splatview.viewer_app.renderers.gl_textures import texture_source
 
         if self.ctx is None:
             raise RendererError("reference: made without an OpenGL context; only pixels() and texture() work")

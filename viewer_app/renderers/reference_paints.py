@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.renderers.base import (
+from splatview.viewer_app.renderers.base import (
     ALPHA_MAX,
     AMBIENT,
     BODY_SIGMAS,
@@ -18,7 +18,7 @@ from viewer_app.renderers.base import (
 )
 
 if TYPE_CHECKING:
-    from viewer_app.renderers.reference import Projected
+    from splatview.viewer_app.renderers.reference import Projected
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.renderers.gl_compositor import stable_order
-from viewer_app.renderers.work import LISTED_MAX
+from splatview.viewer_app.renderers.gl_compositor import stable_order
+from splatview.viewer_app.renderers.work import LISTED_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.scalars.curves import Curve
+    from splatview.viewer_app.scalars.curves import Curve
 
 
 @dataclass(frozen=True, eq=False)

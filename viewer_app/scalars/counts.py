@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ipc.series import Series
-from viewer_app.scalars.curves import Curve
+from splatview.ipc.series import Series
+from splatview.viewer_app.scalars.curves import Curve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ipc import RemoteStream
-    from viewer_app.shards.stream import ShardedStream
+    from splatview.ipc import RemoteStream
+    from splatview.viewer_app.shards.stream import ShardedStream
 
     Counted = RemoteStream | ShardedStream
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipc.kinds import SCALAR_COLUMNS, check_frame
-from viewer_app.errors import ViewerError
+from splatview.ipc.kinds import SCALAR_COLUMNS, check_frame
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

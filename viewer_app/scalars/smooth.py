@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from viewer_app.scalars.curves import Curve
+    from splatview.viewer_app.scalars.curves import Curve
 
 
 def smoothed(curve: Curve, weight: float) -> np.ndarray:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol, Union
 
 import numpy as np
 
-from ipc.interop import glapi
-from ipc.interop.glapi import GL
+from splatview.ipc.interop import glapi
+from splatview.ipc.interop.glapi import GL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from viewer_app.screens._target import Target
+    from splatview.viewer_app.screens._target import Target
 
     Pixels = Union[np.ndarray, torch.Tensor]
 

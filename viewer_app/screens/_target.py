@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     import moderngl
 
-    from ipc.interop.shared_texture import SharedTexture
+    from splatview.ipc.interop.shared_texture import SharedTexture
 
 
 class Target:
@@ -21,7 +21,7 @@ class Target:
         self._ctx = ctx
         self.shared: SharedTexture | None = None
         if shared:
-            from ipc.interop.shared_texture import SharedTexture
+            from splatview.ipc.interop.shared_texture import SharedTexture
 
             self.shared = SharedTexture(ctx, size)
         self._texture = self.shared.texture if self.shared is not None else ctx.texture(size, 4)

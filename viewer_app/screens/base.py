@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from viewer_app.events import Event
+    from splatview.viewer_app.events import Event
 
 MIN_SIZE = 16
 """A framebuffer is never smaller than this on a side."""
@@ -118,7 +118,7 @@ class Screen(Protocol):
 
 def parse_size(text: str) -> tuple[int, int]:
     """(width, height) from a text like 1280x720. Raises ViewerError for anything else."""
-    from viewer_app.errors import ViewerError
+    from splatview.viewer_app.errors import ViewerError
 
     width, x, height = text.lower().partition("x")
     if not (x and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import moderngl
 
-from ipc import IpcError
-from viewer_app.errors import GraphicsError
-from viewer_app.events import ClickCounter, Expose, FileDrop, Resize
-from viewer_app.renderers.gl import SOFTWARE
-from viewer_app.screens._mailbox import Mailbox
-from viewer_app.screens._readback import BufferReader, CudaReader, HostReader
-from viewer_app.screens._target import Target
-from viewer_app.screens.base import MIN_SIZE
-from viewer_app.web import messages as m
-from viewer_app.web.connection import Upload
-from viewer_app.web.encoders import choose
-from viewer_app.web.encoders.base import MAX_SIDE
-from viewer_app.web.encoders.turbo import TurboEncoder
-from viewer_app.web.sender import Sender, scaled, workers
+from splatview.ipc import IpcError
+from splatview.viewer_app.errors import GraphicsError
+from splatview.viewer_app.events import ClickCounter, Expose, FileDrop, Resize
+from splatview.viewer_app.renderers.gl import SOFTWARE
+from splatview.viewer_app.screens._mailbox import Mailbox
+from splatview.viewer_app.screens._readback import BufferReader, CudaReader, HostReader
+from splatview.viewer_app.screens._target import Target
+from splatview.viewer_app.screens.base import MIN_SIZE
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web.connection import Upload
+from splatview.viewer_app.web.encoders import choose
+from splatview.viewer_app.web.encoders.base import MAX_SIDE
+from splatview.viewer_app.web.encoders.turbo import TurboEncoder
+from splatview.viewer_app.web.sender import Sender, scaled, workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from viewer_app.events import Event
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.screens._readback import Reader
-    from viewer_app.screens.base import Caption
-    from viewer_app.web.connection import Connection
-    from viewer_app.web.encoders.base import Encoder
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.screens._readback import Reader
+    from splatview.viewer_app.screens.base import Caption
+    from splatview.viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.encoders.base import Encoder
 
 log = logging.getLogger("splatview")
 

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
 
-from ipc import IpcError
-from ipc.interop.glapi import GL, gl_device_uuid
-from viewer_app.errors import GraphicsError
-from viewer_app.events import Close, Resize
-from viewer_app.pictures import free_path, save_png
-from viewer_app.screens import _egl
-from viewer_app.screens._mailbox import Mailbox
-from viewer_app.screens._target import Target
+from splatview.ipc import IpcError
+from splatview.ipc.interop.glapi import GL, gl_device_uuid
+from splatview.viewer_app.errors import GraphicsError
+from splatview.viewer_app.events import Close, Resize
+from splatview.viewer_app.pictures import free_path, save_png
+from splatview.viewer_app.screens import _egl
+from splatview.viewer_app.screens._mailbox import Mailbox
+from splatview.viewer_app.screens._target import Target
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
 
-    from ipc.interop.shared_texture import SharedTexture
-    from viewer_app.events import Event
-    from viewer_app.screens.base import Caption
+    from splatview.ipc.interop.shared_texture import SharedTexture
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.screens.base import Caption
 
 _INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
 
@@ -51,7 +51,7 @@ def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
 
 def _first_gpu() -> str | None:
     """The UUID of CUDA's device 0 (EGL does not look at CUDA_VISIBLE_DEVICES)."""
-    from ipc.cuda import driver
+    from splatview.ipc.cuda import driver
 
     try:
         return driver.gpu_uuid(0)

@@ -10,8 +10,8 @@ import glfw
 import moderngl
 import numpy as np
 
-from viewer_app.errors import GraphicsError
-from viewer_app.events import (
+from splatview.viewer_app.errors import GraphicsError
+from splatview.viewer_app.events import (
     KEYS,
     Button,
     ClickCounter,
@@ -29,14 +29,14 @@ from viewer_app.events import (
     Text,
     Wheel,
 )
-from viewer_app.pictures import free_path, save_png
-from viewer_app.screens import _egl, _xlib
+from splatview.viewer_app.pictures import free_path, save_png
+from splatview.viewer_app.screens import _egl, _xlib
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from viewer_app.screens.base import Caption
+    from splatview.viewer_app.screens.base import Caption
 
 _BUTTONS: dict[int, Button] = {
     glfw.MOUSE_BUTTON_LEFT: "left",

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.renderers.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
-from viewer_app.renderers.reference import fisheye, rotations
-from viewer_app.scene import FIELDS
-from viewer_app.selecting.selection import EVERYTHING, HIDDEN
+from splatview.viewer_app.renderers.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
+from splatview.viewer_app.renderers.reference import fisheye, rotations
+from splatview.viewer_app.scene import FIELDS
+from splatview.viewer_app.selecting.selection import EVERYTHING, HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.base import RenderOptions
-    from viewer_app.scene import GaussianScene
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import RenderOptions
+    from splatview.viewer_app.scene import GaussianScene
 
 _CHUNK = 1 << 16
 """Gaussians that are looked at in one go in host memory: what comes between stays in the processor's cache."""

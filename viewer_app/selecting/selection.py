@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from viewer_app.scene import Array, GaussianScene
+    from splatview.viewer_app.scene import Array, GaussianScene
 
 HIDDEN, MARKED = 1, 2
 """Bits of `Selection.flags`: not drawn; drawn in a colour of its own."""

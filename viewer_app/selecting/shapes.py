@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.cameras import seen_at
-from viewer_app.selecting.pick import point_at
-from viewer_app.selecting.selection import Box, Sphere
+from splatview.viewer_app.cameras import seen_at
+from splatview.viewer_app.selecting.pick import point_at
+from splatview.viewer_app.selecting.selection import Box, Sphere
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import Camera
-    from viewer_app.selecting.selection import Vector
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.selecting.selection import Vector
 
 FACES = tuple((axis, side) for axis in range(3) for side in (-1, 1))
 """Of a box: which axis, and which end of it."""

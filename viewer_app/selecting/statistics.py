@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.selecting.selection import EVERYTHING, HIDDEN, largest_scale, sh_energy
+from splatview.viewer_app.selecting.selection import EVERYTHING, HIDDEN, largest_scale, sh_energy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.scene import GaussianScene
-    from viewer_app.selecting.selection import Selection
+    from splatview.viewer_app.scene import GaussianScene
+    from splatview.viewer_app.selecting.selection import Selection
 
 
 @dataclass(frozen=True)

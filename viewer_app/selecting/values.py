@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.renderers.base import EPS_2D
-from viewer_app.scene import FIELDS, SH_C0, GaussianScene
-from viewer_app.selecting.pick import project
+from splatview.viewer_app.renderers.base import EPS_2D
+from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
+from splatview.viewer_app.selecting.pick import project
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.cameras import Camera
+    from splatview.viewer_app.cameras import Camera
 
 _OUTLINE = 2.0
 """Standard deviations at which a Gaussian is outlined."""

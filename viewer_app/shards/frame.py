@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipc.frames import DeviceTensor, Frame, RemoteTensor
-from viewer_app.errors import ViewerError
+from splatview.ipc.frames import DeviceTensor, Frame, RemoteTensor
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.shards.stream import Alone, Part, ShardedStream
+from splatview.viewer_app.shards.stream import Alone, Part, ShardedStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ipc import RemoteStream
+    from splatview.ipc import RemoteStream
 
 Key = tuple[str, str, int]
 """Group, name, number of ranks."""

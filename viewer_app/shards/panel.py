@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.interface.widgets import fitted, gap, wrapped
-from viewer_app.shards.grouping import alone, key_of
-from viewer_app.shards.stream import Alone, ShardedStream
-from viewer_app.views.base import Section
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.widgets import fitted, gap, wrapped
+from splatview.viewer_app.shards.grouping import alone, key_of
+from splatview.viewer_app.shards.stream import Alone, ShardedStream
+from splatview.viewer_app.views.base import Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imgui_bundle import ImVec4
 
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.pane import Pane
-    from viewer_app.shards.stream import Part
-    from viewer_app.views.base import View
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.pane import Pane
+    from splatview.viewer_app.shards.stream import Part
+    from splatview.viewer_app.views.base import View
 
 
 def sections(catalogue: Catalogue, slot: Slot, view: View) -> list[Section]:
@@ -71,9 +71,9 @@ def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Pane, shown: Part
 
 def show(catalogue: Catalogue, stream: ShardedStream, part: Part, pane: Pane) -> None:
     """Have a pane show one rank's part, which is on the list as long as anybody looks at it."""
-    from viewer_app.catalogue import Slot
-    from viewer_app.sources import StreamSource
-    from viewer_app.state import Entry
+    from splatview.viewer_app.catalogue import Slot
+    from splatview.viewer_app.sources import StreamSource
+    from splatview.viewer_app.state import Entry
 
     made = alone(stream, part)
     key = key_of(made)

@@ -6,15 +6,15 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.shards.frame import join
-from viewer_app.shards.words import missing, ranks_of
+from splatview.viewer_app.shards.frame import join
+from splatview.viewer_app.shards.words import missing, ranks_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ipc import Frame, RemoteRun, RemoteStream
-    from ipc.messages import StreamInfo
-    from viewer_app.shards.frame import JoinedFrame
+    from splatview.ipc import Frame, RemoteRun, RemoteStream
+    from splatview.ipc.messages import StreamInfo
+    from splatview.viewer_app.shards.frame import JoinedFrame
 
 GATHER = 2.0
 """Seconds for which the first picture waits for ranks that are not there, or bring nothing."""

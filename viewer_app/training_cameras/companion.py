@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from viewer_app.shards.grouping import belongs
-from viewer_app.sources import StreamSource
-from viewer_app.training_cameras.content import CamerasContent
+from splatview.viewer_app.shards.grouping import belongs
+from splatview.viewer_app.sources import StreamSource
+from splatview.viewer_app.training_cameras.content import CamerasContent
 
 if TYPE_CHECKING:
-    from ipc import RemoteStream
-    from viewer_app.catalogue import Catalogue, Slot
-    from viewer_app.pane import Pane
-    from viewer_app.views._gaussians.frustums import Frustums
+    from splatview.ipc import RemoteStream
+    from splatview.viewer_app.catalogue import Catalogue, Slot
+    from splatview.viewer_app.pane import Pane
+    from splatview.viewer_app.views._gaussians.frustums import Frustums
 
 _ON_HOST = ("ring", "host")
 """The ways that bring photographs."""

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from viewer_app.errors import ViewerError
-from viewer_app.training_cameras.drawing import FrustumDrawing
-from viewer_app.training_cameras.model import CameraSet, cameras_of
-from viewer_app.training_cameras.photos import PhotoStore
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.training_cameras.drawing import FrustumDrawing
+from splatview.viewer_app.training_cameras.model import CameraSet, cameras_of
+from splatview.viewer_app.training_cameras.photos import PhotoStore
 
 if TYPE_CHECKING:
     import moderngl
 
-    from ipc import Frame
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.views.base import Value
+    from splatview.ipc import Frame
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.views.base import Value
 
 
 class _User(Protocol):

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
-from viewer_app.cameras import MODELS, bounds
+from splatview.viewer_app.cameras import MODELS, bounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.cameras import Camera
-    from viewer_app.controls import Rect
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.training_cameras.model import CameraSet
-    from viewer_app.training_cameras.photos import PhotoStore
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.training_cameras.model import CameraSet
+    from splatview.viewer_app.training_cameras.photos import PhotoStore
 
 ATLAS = 2048
 """Pixels along the side of the texture that holds all small photographs."""
@@ -248,7 +248,7 @@ class FrustumDrawing:
 
     def _array(self, which: str) -> moderngl.VertexArray:
         if which not in self._arrays:
-            folder = files("viewer_app.training_cameras")
+            folder = files("splatview.viewer_app.training_cameras")
             common = "uniform int u_per_row;\n" if which == "gallery" else folder.joinpath("common.glsl").read_text()
             text = common + folder.joinpath(f"{which}.glsl").read_text()
             program = self._ctx.program(vertex_shader=f"#version 330\n#define VERTEX\n{text}",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ipc.errors import SharingError
-from viewer_app.cameras import Camera, bounds
-from viewer_app.errors import ViewerError
+from splatview.ipc.errors import SharingError
+from splatview.viewer_app.cameras import Camera, bounds
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
-    from ipc import Frame
+    from splatview.ipc import Frame
 
 _STRAIGHT = 1e-2
 """How far a rotation may be from one."""

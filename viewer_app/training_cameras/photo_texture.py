@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import moderngl
 import numpy as np
 
-from viewer_app.views.base import VERTEX
+from splatview.viewer_app.views.base import VERTEX
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
+    from splatview.viewer_app.controls import Rect
 
 _FRAGMENT = """
 #version 330

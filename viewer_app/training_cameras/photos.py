@@ -14,8 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc import Frame
-    from viewer_app.training_cameras.model import CameraSet
+    from splatview.ipc import Frame
+    from splatview.viewer_app.training_cameras.model import CameraSet
 
 KEPT = 256 << 20
 """Bytes of photographs that are kept; the one looked at last is, whatever its size."""
@@ -230,7 +230,7 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
     to so many pixels in width and height. Reads PNG, JPEG and WebP. Raises OSError, ValueError."""
     from PIL import Image, ImageOps
 
-    from viewer_app.files.image import PIXEL_LIMIT
+    from splatview.viewer_app.files.image import PIXEL_LIMIT
 
     if not path.is_file():
         raise OSError("there is no such file" if not path.exists() else "not a file")

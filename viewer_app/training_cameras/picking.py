@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.cameras import project
+from splatview.viewer_app.cameras import project
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import Camera
-    from viewer_app.training_cameras.model import CameraSet
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.training_cameras.model import CameraSet
 
 
 class Outlines:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from viewer_app.errors import ViewerError
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     import moderngl
 
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.state import ViewSettings
-    from viewer_app.views.base import View
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.state import ViewSettings
+    from splatview.viewer_app.views.base import View
 
 _VIEWS = {"image": ("image", "ImageView"), "gaussians": ("gaussians", "GaussianView"),
           "memory": ("memory", "MemoryView"),
@@ -27,5 +27,5 @@ def make_view(kind: str, ctx: moderngl.Context, settings: ViewSettings, work: Gp
     if kind not in _VIEWS:
         raise ViewerError(f"a stream of kind {kind!r} cannot be shown here; legal are {', '.join(KINDS)}")
     module, name = _VIEWS[kind]
-    return getattr(import_module(f"viewer_app.views.{module}"), name)(
+    return getattr(import_module(f"splatview.viewer_app.views.{module}"), name)(
         ctx, getattr(settings, kind), work=work)

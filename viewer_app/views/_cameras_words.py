@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.cameras import project
-from viewer_app.interface import theme
+from splatview.viewer_app.cameras import project
+from splatview.viewer_app.interface import theme
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import Camera
-    from viewer_app.controls import Rect
-    from viewer_app.training_cameras.drawing import Grid
-    from viewer_app.training_cameras.model import CameraSet
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.training_cameras.drawing import Grid
+    from splatview.viewer_app.training_cameras.model import CameraSet
 
 _LINE = 22.0
 """Points of height for a name below a photograph."""

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
-from ipc.errors import SharingError
-from ipc.interop.base import fragment_head
-from ipc.interop.host import HostBridge
-from ipc.interop.probe import AutoBridge, suitable
-from viewer_app.errors import ViewerError
-from viewer_app.views._image_values import INTEGERS, count_broken, picture_of
-from viewer_app.views._overlay.layers import CAMERA_META, Layers
-from viewer_app.views.base import VERTEX, Stopwatch, meta_phrases
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.base import fragment_head
+from splatview.ipc.interop.host import HostBridge
+from splatview.ipc.interop.probe import AutoBridge, suitable
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.views._image_values import INTEGERS, count_broken, picture_of
+from splatview.viewer_app.views._overlay.layers import CAMERA_META, Layers
+from splatview.viewer_app.views.base import VERTEX, Stopwatch, meta_phrases
 
 if TYPE_CHECKING:
-    from ipc import Frame
-    from ipc.interop.base import Bridge, PixelSource
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.views.base import Value
-    from viewer_app.views.image import ImageView
+    from splatview.ipc import Frame
+    from splatview.ipc.interop.base import Bridge, PixelSource
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.views.base import Value
+    from splatview.viewer_app.views.image import ImageView
 
 _COUNT_PERIOD = 0.5
 """Seconds between counts of NaNs: one costs about as much as an upload."""
@@ -163,7 +163,7 @@ class ImageContent:
     def vertex_array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
         """What draws a source with these defines."""
         if defines not in self._arrays:
-            source = files("viewer_app.views").joinpath("shaders/image.glsl").read_text()
+            source = files("splatview.viewer_app.views").joinpath("shaders/image.glsl").read_text()
             program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + source)
             self._arrays[defines] = self._ctx.vertex_array(program, [])
         return self._arrays[defines]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.errors import ViewerError
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
-    from ipc.frames import DeviceTensor, RemoteTensor
-    from viewer_app.views.base import Value
+    from splatview.ipc.frames import DeviceTensor, RemoteTensor
+    from splatview.viewer_app.views.base import Value
 
 INTEGERS = {"uint8": 255.0, "uint16": 65535.0}
 """Integer dtypes and what a shader sees as 1."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import moderngl
 import numpy as np
 
-from viewer_app.views.base import VERTEX
+from splatview.viewer_app.views.base import VERTEX
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.memory.live import Columns
-    from viewer_app.state import Color
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.live import Columns
+    from splatview.viewer_app.state import Color
 
 RESERVED: Color = (0.125, 0.137, 0.16)
 """Reserved, and neither active nor allocated: cached."""

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.live import round_up
-from viewer_app.memory.words import UNITS, size_text
-from viewer_app.views import _memory_plot as plot
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.live import round_up
+from splatview.viewer_app.memory.words import UNITS, size_text
+from splatview.viewer_app.views import _memory_plot as plot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.live import History
-    from viewer_app.state import Color
-    from viewer_app.views.memory import MemoryView
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.live import History
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views.memory import MemoryView
 
     Place = Callable[[float], float]
 

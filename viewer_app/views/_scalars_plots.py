@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
-from viewer_app.controls import ZOOM_STEP
-from viewer_app.interface import imgui_compat, theme
-from viewer_app.scalars.columns import Axis, Columns, columns, limits, ticks
-from viewer_app.scalars.words import value_text
+from splatview.viewer_app.controls import ZOOM_STEP
+from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.scalars.columns import Axis, Columns, columns, limits, ticks
+from splatview.viewer_app.scalars.words import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.controls import Rect
-    from viewer_app.scalars.curves import Curve
-    from viewer_app.views.scalars import ScalarsView
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.scalars.curves import Curve
+    from splatview.viewer_app.views.scalars import ScalarsView
 
 _WIDE, _LOW, _HIGH = 430.0, 170.0, 360.0
 """Points: the width of a plot where there is room for several, and the least and the most height."""

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Union
 
-from viewer_app.desk import Desk
+from splatview.viewer_app.desk import Desk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from ipc import Frame
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.memory.model import Snapshot
-    from viewer_app.scene import GaussianScene
+    from splatview.ipc import Frame
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.scene import GaussianScene
 
     Value = Union[Frame, GaussianScene, np.ndarray, Snapshot]
 
@@ -38,7 +38,7 @@ void main() {  // one triangle over everything
 """
 BRIDGE_WORDS = {"direct": "drawn in place", "import": "CUDA copy into memory of OpenGL's",
                 "register": "CUDA copy into a texture", "host": "texture upload"}
-"""How a stream's pixels come to OpenGL, by the name of the bridge (`ipc.interop`)."""
+"""How a stream's pixels come to OpenGL, by the name of the bridge (`splatview.ipc.interop`)."""
 CANVAS_WORDS = {"import": "CUDA draws into memory of OpenGL's", "register": "CUDA draws into a texture",
                 "host": "pictures go through the host"}
 """How a renderer's pixels come to OpenGL, likewise."""

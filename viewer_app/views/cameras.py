@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from viewer_app.cameras import frame_points
-from viewer_app.controls import PanZoom, Rect
-from viewer_app.errors import ViewerError
-from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.gpu_work import GpuWork
-from viewer_app.navigation.orbit import Orbit
-from viewer_app.navigation.upright import snapped, up_of_cameras
-from viewer_app.state import CamerasSettings
-from viewer_app.training_cameras.content import CamerasContent
-from viewer_app.training_cameras.drawing import Grid, Look
-from viewer_app.training_cameras.photo_texture import PhotoTexture
-from viewer_app.training_cameras.picking import Outlines
-from viewer_app.views.base import KeyHelp, Simple, Steady, meta_phrases
+from splatview.viewer_app.cameras import frame_points
+from splatview.viewer_app.controls import PanZoom, Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.navigation.orbit import Orbit
+from splatview.viewer_app.navigation.upright import snapped, up_of_cameras
+from splatview.viewer_app.state import CamerasSettings
+from splatview.viewer_app.training_cameras.content import CamerasContent
+from splatview.viewer_app.training_cameras.drawing import Grid, Look
+from splatview.viewer_app.training_cameras.photo_texture import PhotoTexture
+from splatview.viewer_app.training_cameras.picking import Outlines
+from splatview.viewer_app.views.base import KeyHelp, Simple, Steady, meta_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import moderngl
 
-    from viewer_app.cameras import Camera
-    from viewer_app.desk import Desk
-    from viewer_app.events import Event
-    from viewer_app.training_cameras.model import CameraSet
-    from viewer_app.views.base import Value, View
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.desk import Desk
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.training_cameras.model import CameraSet
+    from splatview.viewer_app.views.base import Value, View
 
 _LINES = 0.87, 0.88, 0.90, 0.8
 _GROUND = 0.13, 0.14, 0.155
@@ -273,7 +273,7 @@ class CamerasView(Steady, Simple):
             self._draw_photo(framebuffer, rect, self.opened)
             return
         stand, rows = self._parts(rect)
-        from viewer_app.interface import theme
+        from splatview.viewer_app.interface import theme
 
         accent, alive = theme.MARK, theme.NOW
         current = self.content.current
@@ -302,7 +302,7 @@ class CamerasView(Steady, Simple):
         cameras = self._cameras
         if cameras is None:
             return False
-        from viewer_app.views import _cameras_words as words
+        from splatview.viewer_app.views import _cameras_words as words
 
         if self.opened is not None and self.opened < len(cameras):
             trouble = self.content.photos.trouble(self.opened)
@@ -322,7 +322,7 @@ class CamerasView(Steady, Simple):
         return ()
 
     def panel(self) -> bool:
-        from viewer_app.interface import widgets as ui
+        from splatview.viewer_app.interface import widgets as ui
 
         s, before = self.settings, (self.settings.size, self.settings.background)
         if ui.buttons("Cameras", ["See all"], ["All cameras (F)"]) is not None:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from viewer_app.controls import Orbit, Rect
-from viewer_app.desk import Desk
-from viewer_app.errors import ViewerError
-from viewer_app.governor import scaled
-from viewer_app.gpu_work import GpuWork
-from viewer_app.navigation.flights import SECONDS
-from viewer_app.renderers.base import RenderOptions
-from viewer_app.renderers.choose import renderer_note
-from viewer_app.state import GaussianSettings
-from viewer_app.views._gaussians.content import GaussianContent
-from viewer_app.views._gaussians.picture import ScenePicture
-from viewer_app.views._gaussians.tool import in_order, make_tools
-from viewer_app.views.base import CANVAS_WORDS
+from splatview.viewer_app.controls import Orbit, Rect
+from splatview.viewer_app.desk import Desk
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.governor import scaled
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.navigation.flights import SECONDS
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.choose import renderer_note
+from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.views._gaussians.content import GaussianContent
+from splatview.viewer_app.views._gaussians.picture import ScenePicture
+from splatview.viewer_app.views._gaussians.tool import in_order, make_tools
+from splatview.viewer_app.views.base import CANVAS_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from viewer_app.cameras import Camera
-    from viewer_app.events import Event
-    from viewer_app.renderers.base import Renderer
-    from viewer_app.state import Color
-    from viewer_app.views._gaussians.look import Look
-    from viewer_app.views._gaussians.motion import Motion
-    from viewer_app.views._gaussians.navigate import Navigate
-    from viewer_app.views._gaussians.tool import Tool
-    from viewer_app.views.base import KeyHelp, Section, Value, View
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.renderers.base import Renderer
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views._gaussians.look import Look
+    from splatview.viewer_app.views._gaussians.motion import Motion
+    from splatview.viewer_app.views._gaussians.navigate import Navigate
+    from splatview.viewer_app.views._gaussians.tool import Tool
+    from splatview.viewer_app.views.base import KeyHelp, Section, Value, View
 
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""

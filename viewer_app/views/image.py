@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
 
-from ipc.interop.readback import read_source
-from ipc.interop.sources import set_uniform
-from viewer_app.controls import PanZoom, Rect
-from viewer_app.errors import ViewerError
-from viewer_app.events import PointerLeave, PointerMove
-from viewer_app.gpu_work import GpuWork
-from viewer_app.state import ImageSettings
-from viewer_app.views._image_content import ImageContent
-from viewer_app.views._image_values import INTEGERS
-from viewer_app.views.base import BRIDGE_WORDS, PICTURE_KEYS, Plain, Simple, Steady, bridge_phrases
+from splatview.ipc.interop.readback import read_source
+from splatview.ipc.interop.sources import set_uniform
+from splatview.viewer_app.controls import PanZoom, Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import PointerLeave, PointerMove
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.state import ImageSettings
+from splatview.viewer_app.views._image_content import ImageContent
+from splatview.viewer_app.views._image_values import INTEGERS
+from splatview.viewer_app.views.base import BRIDGE_WORDS, PICTURE_KEYS, Plain, Simple, Steady, bridge_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.events import Event
-    from viewer_app.views._overlay.words import Words
-    from viewer_app.views.base import KeyHelp, Value, View
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.views._overlay.words import Words
+    from splatview.viewer_app.views.base import KeyHelp, Value, View
 
 _READOUT_PERIOD = 0.05
 """Seconds between looks at a value on a GPU that changes, which wait for it."""
@@ -132,7 +132,7 @@ class ImageView(Steady, Plain, Simple):
         if source is None or not (layers or layers.camera):
             return
         if self._words is None:
-            from viewer_app.views._overlay.words import Words
+            from splatview.viewer_app.views._overlay.words import Words
 
             self._words = Words()
         x, y, zoom = self.pan_zoom.placed(rect)
@@ -204,7 +204,7 @@ class ImageView(Steady, Plain, Simple):
     def drop(self) -> None: ...
 
     def panel(self) -> bool:
-        from viewer_app.interface import widgets as ui
+        from splatview.viewer_app.interface import widgets as ui
 
         s, before = self.settings, replace(self.settings)
         moved = False
@@ -226,7 +226,7 @@ class ImageView(Steady, Plain, Simple):
         return moved or s != before
 
     def _overlay_controls(self) -> None:
-        from viewer_app.interface import widgets as ui
+        from splatview.viewer_app.interface import widgets as ui
 
         s = self.settings
         s.overlay = ui.check("Overlay", s.overlay)

@@ -6,23 +6,23 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from viewer_app.controls import ZOOM_STEP, Rect
-from viewer_app.errors import ViewerError
-from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from viewer_app.gpu_work import GpuWork
-from viewer_app.memory.live import About, History, read_frame
-from viewer_app.memory.words import size_text
-from viewer_app.state import MemorySettings
-from viewer_app.views._memory_plot import MemoryPlot
-from viewer_app.views.base import KeyHelp, Simple, Steady, Stopwatch, meta_phrases
+from splatview.viewer_app.controls import ZOOM_STEP, Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.memory.live import About, History, read_frame
+from splatview.viewer_app.memory.words import size_text
+from splatview.viewer_app.state import MemorySettings
+from splatview.viewer_app.views._memory_plot import MemoryPlot
+from splatview.viewer_app.views.base import KeyHelp, Simple, Steady, Stopwatch, meta_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import moderngl
 
-    from viewer_app.events import Event
-    from viewer_app.views.base import Value, View
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.views.base import Value, View
 
 AXIS = 40.0
 """Points under the plot, for times and steps."""
@@ -163,7 +163,7 @@ class MemoryView(Steady, Simple):
         self._told = content.changes
 
     def over(self, rect: Rect, scale: float) -> bool:
-        from viewer_app.views._memory_words import write
+        from splatview.viewer_app.views._memory_words import write
 
         again, self.scale = scale != self.scale, scale
         if self.content.history is not None:
@@ -273,7 +273,7 @@ class MemoryView(Steady, Simple):
     def panel(self) -> bool:
         from imgui_bundle import ImVec2, imgui
 
-        from viewer_app.interface import widgets as ui
+        from splatview.viewer_app.interface import widgets as ui
 
         s, before, about = self.settings, replace(self.settings), self.content.about
         s.clock = ui.choice("Time", s.clock, {"ago": "Before now", "clock": "By the clock"})

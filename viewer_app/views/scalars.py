@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from viewer_app.errors import ViewerError
-from viewer_app.events import Key
-from viewer_app.gpu_work import GpuWork
-from viewer_app.scalars.curves import Curve, Curves, read_frame
-from viewer_app.scalars.smooth import smoothed
-from viewer_app.state import ScalarsSettings
-from viewer_app.views.base import KeyHelp, Simple, Steady, Stopwatch, meta_phrases
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.scalars.curves import Curve, Curves, read_frame
+from splatview.viewer_app.scalars.smooth import smoothed
+from splatview.viewer_app.state import ScalarsSettings
+from splatview.viewer_app.views.base import KeyHelp, Simple, Steady, Stopwatch, meta_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import moderngl
 
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.views.base import Value, View
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.views.base import Value, View
 
 _MOST_SMOOTH = 0.999
 _KEPT = 256
@@ -177,7 +177,7 @@ class ScalarsView(Steady, Simple):
         if self.empty:
             return False
         if self._drawing is None:
-            from viewer_app.views._scalars_plots import Plots
+            from splatview.viewer_app.views._scalars_plots import Plots
 
             self._drawing = Plots(self)
         with self.content.stopwatch("plots"):
@@ -207,7 +207,7 @@ class ScalarsView(Steady, Simple):
     def panel(self) -> bool:
         from imgui_bundle import imgui
 
-        from viewer_app.interface import widgets as ui
+        from splatview.viewer_app.interface import widgets as ui
 
         s, before = self.settings, replace(self.settings)
         s.across = ui.choice("Across", s.across, {"step": "Steps", "time": "Time since start", "clock": "By the clock"})

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
 
-from viewer_app.controls import Rect
-from viewer_app.errors import ViewerError
-from viewer_app.gpu_work import GpuWork
-from viewer_app.memory.model import Snapshot
-from viewer_app.state import SnapshotSettings
-from viewer_app.views._snapshot import world
-from viewer_app.views._snapshot.content import Content
-from viewer_app.views._snapshot.hands import Hands
-from viewer_app.views._snapshot.layout import Layout, lay_out
-from viewer_app.views._snapshot.minimap import Minimap
-from viewer_app.views._snapshot.painting import pool
-from viewer_app.views._snapshot.plot import Plot
-from viewer_app.views._snapshot.state import PLOTS, Look
-from viewer_app.views.base import KeyHelp, Simple, Steady
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.memory.model import Snapshot
+from splatview.viewer_app.state import SnapshotSettings
+from splatview.viewer_app.views._snapshot import world
+from splatview.viewer_app.views._snapshot.content import Content
+from splatview.viewer_app.views._snapshot.hands import Hands
+from splatview.viewer_app.views._snapshot.layout import Layout, lay_out
+from splatview.viewer_app.views._snapshot.minimap import Minimap
+from splatview.viewer_app.views._snapshot.painting import pool
+from splatview.viewer_app.views._snapshot.plot import Plot
+from splatview.viewer_app.views._snapshot.state import PLOTS, Look
+from splatview.viewer_app.views.base import KeyHelp, Simple, Steady
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.events import Event
-    from viewer_app.views._snapshot.bar import Bar
-    from viewer_app.views.base import Value, View
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.views._snapshot.bar import Bar
+    from splatview.viewer_app.views.base import Value, View
 
 PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
@@ -191,7 +191,7 @@ class SnapshotView(Steady, Simple):
         self._plot.draw(framebuffer, window, world.marks_of(look, line))
 
     def over(self, rect: Rect, scale: float) -> bool:
-        from viewer_app.views._snapshot.over import draw_over
+        from splatview.viewer_app.views._snapshot.over import draw_over
 
         content = self._sync()
         if content is None:
@@ -203,7 +203,7 @@ class SnapshotView(Steady, Simple):
         if layout.plot is not None:
             draw_over(content, look, layout, self._hands.at, scale, self._said(content))
         if self._bar is None:
-            from viewer_app.views._snapshot.bar import Bar
+            from splatview.viewer_app.views._snapshot.bar import Bar
 
             self._bar = Bar()
         changed = layout.bar is not None and self._bar.draw(content, look, layout.bar, scale)
@@ -217,7 +217,7 @@ class SnapshotView(Steady, Simple):
 
     def _pane(self, tab: str) -> Any:
         if tab not in self._panes:
-            module = import_module(f"viewer_app.views._snapshot.panes.{tab}")
+            module = import_module(f"splatview.viewer_app.views._snapshot.panes.{tab}")
             self._panes[tab] = getattr(module, _PANES[tab])()
         return self._panes[tab]
 
@@ -281,7 +281,7 @@ class SnapshotView(Steady, Simple):
             time.sleep(0.002)
 
     def panel(self) -> bool:
-        from viewer_app.views._snapshot.controls import draw_controls
+        from splatview.viewer_app.views._snapshot.controls import draw_controls
 
         content, s = self._sync(), self.settings
         before, look = replace(s), _seen(self.look)

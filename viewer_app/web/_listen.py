@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from viewer_app.errors import ViewerError
+from splatview.viewer_app.errors import ViewerError
 
 TRIED = 20
 """Ports tried after one that is taken."""

@@ -6,13 +6,13 @@ import socket
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ipc.viewers import ssh_line
-from viewer_app.web import guard
+from splatview.ipc.viewers import ssh_line
+from splatview.viewer_app.web import guard
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from viewer_app.web.server import WebServer
+    from splatview.viewer_app.web.server import WebServer
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "": "127.0.0.1"}  # "::" takes IPv4 as well
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.helpers import content_disposition_header
 
-from viewer_app.web.connection import Upload
-from viewer_app.web.door import visit_of
-from viewer_app.web.uploads import STALL, Refused, Uploads
+from splatview.viewer_app.web.connection import Upload
+from splatview.viewer_app.web.door import visit_of
+from splatview.viewer_app.web.uploads import STALL, Refused, Uploads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
-    from viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.connection import Connection
 
 KEY_HEADER = "X-Splatview-Page"
 """Says with its connection's key which page sends a file. No form of a foreign page can send it."""

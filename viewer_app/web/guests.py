@@ -8,18 +8,18 @@ from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from viewer_app.guests import Guest
-from viewer_app.screens.browser import BrowserScreen
-from viewer_app.web.address import lines, local_url
-from viewer_app.web.server import WebServer
+from splatview.viewer_app.guests import Guest
+from splatview.viewer_app.screens.browser import BrowserScreen
+from splatview.viewer_app.web.address import lines, local_url
+from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import moderngl
 
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.web.encoders.base import Encoder
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.web.encoders.base import Encoder
 
 log = logging.getLogger("splatview")
 
@@ -37,8 +37,8 @@ class Browsers:
         """
         from secrets import token_urlsafe
 
-        from ipc.viewers import announce
-        from viewer_app.web.encoders import choose, forced_encoder
+        from splatview.ipc.viewers import announce
+        from splatview.viewer_app.web.encoders import choose, forced_encoder
 
         self._ctx, self._wake = ctx, wake
         self._encoder: Encoder | None = None if forced_encoder() is None else choose(ctx)
@@ -63,7 +63,7 @@ class Browsers:
         guests = []
         for connection in self.server.arrivals():
             if self._encoder is None:  # on a GPU it takes some hundred MB, which nobody pays for who serves nobody
-                from viewer_app.web.encoders import choose
+                from splatview.viewer_app.web.encoders import choose
 
                 self._encoder = choose(self._ctx)
             try:
@@ -85,8 +85,8 @@ class Browsers:
 
 def _prepare() -> None:
     """Load what the first browser would wait for, where there may be a GPU. No CUDA context is made."""
-    from viewer_app.errors import ViewerError
-    from viewer_app.web.encoders.nvjpeg import library
+    from splatview.viewer_app.errors import ViewerError
+    from splatview.viewer_app.web.encoders.nvjpeg import library
 
     with suppress(ViewerError, ImportError):
         library()

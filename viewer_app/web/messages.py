@@ -13,7 +13,7 @@ from unicodedata import category
 
 import msgspec
 
-from viewer_app import events
+from splatview.viewer_app import events
 
 PROTOCOL = 1
 """Raised when page and viewer of two versions would misunderstand each other."""
@@ -121,7 +121,7 @@ class Pinch(_Message, frozen=True):
 
 
 class Key(_Message, frozen=True):
-    """`name` is one of viewer_app.events.KEYS."""
+    """`name` is one of splatview.viewer_app.events.KEYS."""
 
     name: str
     pressed: bool = True

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.errors import ViewerError
-from viewer_app.web.encoders.base import host_pixels
-from viewer_app.web.encoders.lossless import LosslessEncoder
-from viewer_app.web.messages import Picture
-from viewer_app.web.pacing import IN_FLIGHT, RESTING, Level, Pacer
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.web.encoders.base import host_pixels
+from splatview.viewer_app.web.encoders.lossless import LosslessEncoder
+from splatview.viewer_app.web.messages import Picture
+from splatview.viewer_app.web.pacing import IN_FLIGHT, RESTING, Level, Pacer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
-    from viewer_app.screens._readback import Frame, Frames
-    from viewer_app.web.connection import Connection
-    from viewer_app.web.encoders.base import Encoder
+    from splatview.viewer_app.screens._readback import Frame, Frames
+    from splatview.viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.encoders.base import Encoder
 
 log = logging.getLogger("splatview")
 
@@ -246,7 +246,7 @@ class Sender:
                     raise
                 self._failed = True
                 log.warning("Pictures for the page at %s are encoded on the CPU: %s", self._connection.peer, e)
-        from viewer_app.web.encoders.turbo import TurboEncoder
+        from splatview.viewer_app.web.encoders.turbo import TurboEncoder
 
         return TurboEncoder().encode(host_pixels(frame.pixels), level.quality, bottom_up=True, size=size), size
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
 
-from viewer_app.errors import ViewerError
-from viewer_app.web import guard
-from viewer_app.web import messages as m
-from viewer_app.web._listen import listen
-from viewer_app.web.connection import Connection
-from viewer_app.web.door import Door, Turns, visit_of
-from viewer_app.web.files import Files
-from viewer_app.web.uploads import MAX_FILE, Refused
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.web import guard
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web._listen import listen
+from splatview.viewer_app.web.connection import Connection
+from splatview.viewer_app.web.door import Door, Turns, visit_of
+from splatview.viewer_app.web.files import Files
+from splatview.viewer_app.web.uploads import MAX_FILE, Refused
 
 if TYPE_CHECKING:
     import socket
@@ -319,7 +319,7 @@ def _headers(host: str) -> dict[str, str]:
 
 def _assets() -> dict[str, tuple[bytes, str, str]]:
     """Path: content, type, entity tag."""
-    page = resources.files("viewer_app.web") / "page"
+    page = resources.files("splatview.viewer_app.web") / "page"
     found = {}
     for path, name in _FILES.items():
         body = (page / name).read_bytes()

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ipc.private import make_private
 from splatview.camera.detectors.base import DetectorError
+from splatview.ipc.private import make_private
 
 PROVIDERS = {"tensorrt": "TensorrtExecutionProvider", "cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 """By their names here, the fastest first."""

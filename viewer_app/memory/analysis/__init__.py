@@ -9,12 +9,12 @@ Everything is quick on ten million events; what is worked out once is kept with 
 
 from __future__ import annotations
 
-from viewer_app.memory.analysis.categories import CATEGORIES, categories
-from viewer_app.memory.analysis.colors import COLOR_BYS, ColorBy, Colors, colors
-from viewer_app.memory.analysis.compare import Change, Comparison, Side, compare
-from viewer_app.memory.analysis.details import Details, FrameLine, describe, moment_text, stack_lines, summary
-from viewer_app.memory.analysis.flame import FlameGraph, flame
-from viewer_app.memory.analysis.frames import (
+from splatview.viewer_app.memory.analysis.categories import CATEGORIES, categories
+from splatview.viewer_app.memory.analysis.colors import COLOR_BYS, ColorBy, Colors, colors
+from splatview.viewer_app.memory.analysis.compare import Change, Comparison, Side, compare
+from splatview.viewer_app.memory.analysis.details import Details, FrameLine, describe, moment_text, stack_lines, summary
+from splatview.viewer_app.memory.analysis.flame import FlameGraph, flame
+from splatview.viewer_app.memory.analysis.frames import (
     MACHINERY,
     frame_kinds,
     frame_text,
@@ -25,14 +25,14 @@ from viewer_app.memory.analysis.frames import (
     stack_text,
     user_frames,
 )
-from viewer_app.memory.analysis.leaks import PERIODS, Suspect, leaks
-from viewer_app.memory.analysis.live import live_bytes, live_ids, live_mask, peak_moment
-from viewer_app.memory.analysis.marks import Mark, marks
-from viewer_app.memory.analysis.oom import Holder, Oom, post_mortem
-from viewer_app.memory.analysis.search import HELP, Hits, frames_with, search
-from viewer_app.memory.analysis.segments import ACTIVE, INACTIVE, PENDING, SegmentsAt, segments_at
-from viewer_app.memory.analysis.tables import BYS, By, Row, Table, Tables
-from viewer_app.memory.words import (
+from splatview.viewer_app.memory.analysis.leaks import PERIODS, Suspect, leaks
+from splatview.viewer_app.memory.analysis.live import live_bytes, live_ids, live_mask, peak_moment
+from splatview.viewer_app.memory.analysis.marks import Mark, marks
+from splatview.viewer_app.memory.analysis.oom import Holder, Oom, post_mortem
+from splatview.viewer_app.memory.analysis.search import HELP, Hits, frames_with, search
+from splatview.viewer_app.memory.analysis.segments import ACTIVE, INACTIVE, PENDING, SegmentsAt, segments_at
+from splatview.viewer_app.memory.analysis.tables import BYS, By, Row, Table, Tables
+from splatview.viewer_app.memory.words import (
     address_text,
     age_text,
     change_text,

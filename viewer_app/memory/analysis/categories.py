@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.analysis import _kept
-from viewer_app.memory.analysis import frames as _frames
+from splatview.viewer_app.memory.analysis import _kept
+from splatview.viewer_app.memory.analysis import frames as _frames
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 CATEGORIES = ("parameters", "gradients", "optimizer state", "activations", "backward temporaries",
               "other temporaries", "inputs", "library workspaces", "communication", "before the trace", "other")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from viewer_app.memory.analysis import _kept
-from viewer_app.memory.analysis import frames as _frames
-from viewer_app.memory.analysis.categories import CATEGORIES, categories
-from viewer_app.memory.analysis.live import live_ids, peak_moment
-from viewer_app.memory.analysis.tables import Tables, size_class, size_class_text
-from viewer_app.memory.words import age_text, count_text, pool_text, size_text, stream_text
+from splatview.viewer_app.memory.analysis import _kept
+from splatview.viewer_app.memory.analysis import frames as _frames
+from splatview.viewer_app.memory.analysis.categories import CATEGORIES, categories
+from splatview.viewer_app.memory.analysis.live import live_ids, peak_moment
+from splatview.viewer_app.memory.analysis.tables import Tables, size_class, size_class_text
+from splatview.viewer_app.memory.words import age_text, count_text, pool_text, size_text, stream_text
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 ColorBy = Literal["stack", "size", "category", "age", "stream", "pool"]
 COLOR_BYS: tuple[str, ...] = get_args(ColorBy)

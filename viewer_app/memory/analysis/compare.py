@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from viewer_app.memory.analysis import frames as _frames
-from viewer_app.memory.analysis.live import live_ids
-from viewer_app.memory.analysis.tables import By, Table, Tables
+from splatview.viewer_app.memory.analysis import frames as _frames
+from splatview.viewer_app.memory.analysis.live import live_ids
+from splatview.viewer_app.memory.analysis.tables import By, Table, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 
 class Side(NamedTuple):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.analysis import frames as _frames
-from viewer_app.memory.analysis.categories import categories
-from viewer_app.memory.analysis.live import live_mask
-from viewer_app.memory.words import (
+from splatview.viewer_app.memory.analysis import frames as _frames
+from splatview.viewer_app.memory.analysis.categories import categories
+from splatview.viewer_app.memory.analysis.live import live_mask
+from splatview.viewer_app.memory.words import (
     address_text,
     age_text,
     count_text,
@@ -21,7 +21,7 @@ from viewer_app.memory.words import (
 )
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.analysis import _kept
-from viewer_app.memory.analysis import frames as _frames
-from viewer_app.memory.analysis.live import ids_of
+from splatview.viewer_app.memory.analysis import _kept
+from splatview.viewer_app.memory.analysis import frames as _frames
+from splatview.viewer_app.memory.analysis.live import ids_of
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.analysis import _kept
+from splatview.viewer_app.memory.analysis import _kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 USER, LIBRARY, TORCH, BACKWARD, NATIVE, MACHINERY = range(6)
 """What a frame can be, the most telling first: the user's Python, other people's, PyTorch's, the step of a backward

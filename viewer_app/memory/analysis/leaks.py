@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.analysis import _kept
-from viewer_app.memory.analysis import frames as _frames
-from viewer_app.memory.analysis.categories import CATEGORIES, categories
-from viewer_app.memory.words import age_text, count_text, size_text
+from splatview.viewer_app.memory.analysis import _kept
+from splatview.viewer_app.memory.analysis import frames as _frames
+from splatview.viewer_app.memory.analysis.categories import CATEGORIES, categories
+from splatview.viewer_app.memory.words import age_text, count_text, size_text
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 PERIODS = 32
 """The trace is cut into so many parts of equally many events, where it has that many."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.analysis import _kept
-from viewer_app.memory.model import ACTIONS
-from viewer_app.memory.words import size_text
+from splatview.viewer_app.memory.analysis import _kept
+from splatview.viewer_app.memory.model import ACTIONS
+from splatview.viewer_app.memory.words import size_text
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 _POINTS = {ACTIONS.index(name): name for name in ("oom", "snapshot", "annotate", "user_defined")}
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.analysis import _kept
-from viewer_app.memory.analysis.live import live_ids
-from viewer_app.memory.analysis.segments import INACTIVE, SMALL, SMALL_SEGMENT, SegmentsAt, segments_at
-from viewer_app.memory.analysis.tables import Tables
-from viewer_app.memory.model import ACTIONS
-from viewer_app.memory.words import count_text, pool_text, size_text, stream_text
+from splatview.viewer_app.memory.analysis import _kept
+from splatview.viewer_app.memory.analysis.live import live_ids
+from splatview.viewer_app.memory.analysis.segments import INACTIVE, SMALL, SMALL_SEGMENT, SegmentsAt, segments_at
+from splatview.viewer_app.memory.analysis.tables import Tables
+from splatview.viewer_app.memory.model import ACTIONS
+from splatview.viewer_app.memory.words import count_text, pool_text, size_text, stream_text
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 _OOM = ACTIONS.index("oom")
 

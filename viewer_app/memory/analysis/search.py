@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.analysis import _kept
-from viewer_app.memory.analysis import frames as _frames
-from viewer_app.memory.analysis.categories import categories
-from viewer_app.memory.words import (
+from splatview.viewer_app.memory.analysis import _kept
+from splatview.viewer_app.memory.analysis import frames as _frames
+from splatview.viewer_app.memory.analysis.categories import categories
+from splatview.viewer_app.memory.words import (
     address_text,
     age_text,
     exact_size_text,
@@ -23,7 +23,7 @@ from viewer_app.memory.words import (
 )
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 HELP = ("function, file or file:line; 0x7f00 an address; 512MB, >1GiB, =4096, 10MB-20MB sizes; #12 a number; "
         "pool:private, stream:7, category:activations, live:1000, age:>1s; a minus before a word leaves out")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.analysis.live import check_moment
-from viewer_app.memory.model import ACTIONS
+from splatview.viewer_app.memory.analysis.live import check_moment
+from splatview.viewer_app.memory.model import ACTIONS
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 INACTIVE, ACTIVE, PENDING = 0, 1, 2
 """States of blocks, as in model.BLOCK_STATES: free in the cache, in use, freed but another stream may still use it."""

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Literal, get_args, overload
 
 import numpy as np
 
-from viewer_app.memory.analysis import frames as _frames
-from viewer_app.memory.analysis.categories import categories
-from viewer_app.memory.analysis.live import ids_of
-from viewer_app.memory.words import pool_text, size_text, stream_text
+from splatview.viewer_app.memory.analysis import frames as _frames
+from splatview.viewer_app.memory.analysis.categories import categories
+from splatview.viewer_app.memory.analysis.live import ids_of
+from splatview.viewer_app.memory.words import pool_text, size_text, stream_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.model import Snapshot, Trace
 
 By = Literal["stack", "file", "line", "function", "size", "category", "pool", "stream"]
 BYS: tuple[str, ...] = get_args(By)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.files import Progress, silent
-from viewer_app.memory.loading.opening import begins_as_pickle, is_packed, is_pickle
+from splatview.viewer_app.files import Progress, silent
+from splatview.viewer_app.memory.loading.opening import begins_as_pickle, is_packed, is_pickle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.model import Snapshot
 
 __all__ = ["from_pickled", "is_snapshot", "load_snapshot"]
 
@@ -28,14 +28,14 @@ def load_snapshot(path: str | Path, progress: Progress = silent, *, cache: bool 
     Raises:
         FileError: damaged, refused, or no snapshot.
     """
-    from viewer_app.memory.loading.load import load
+    from splatview.viewer_app.memory.loading.load import load
 
     return load(path, progress, cache=cache)
 
 
 def from_pickled(data: dict[str, Any], name: str = "") -> Snapshot:
     """The Snapshot of what `torch.cuda.memory._snapshot` returns. Raises FileError."""
-    from viewer_app.memory.loading.convert import convert
+    from splatview.viewer_app.memory.loading.convert import convert
 
     return convert(data, name)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from viewer_app.memory._compile import i64, kernel
-from viewer_app.memory.loading._machine_parts import (
+from splatview.viewer_app.memory._compile import i64, kernel
+from splatview.viewer_app.memory.loading._machine_parts import (
     COLUMNS,
     GOOD,
     MOST,
@@ -26,7 +26,7 @@ from viewer_app.memory.loading._machine_parts import (
     put_cell,
     recall,
 )
-from viewer_app.memory.loading._machine_tables import (
+from splatview.viewer_app.memory.loading._machine_tables import (
     I64S,
     U8S,
     find_text,
@@ -34,7 +34,7 @@ from viewer_app.memory.loading._machine_tables import (
     whole,
     whole4,
 )
-from viewer_app.memory.loading.machine import (
+from splatview.viewer_app.memory.loading.machine import (
     AT,
     BLOB,
     DEPTH,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from viewer_app.memory._compile import i64, inline, write
-from viewer_app.memory.loading._machine_tables import (
+from splatview.viewer_app.memory._compile import i64, inline, write
+from splatview.viewer_app.memory.loading._machine_tables import (
     I32S,
     I64S,
     PRIME,
@@ -18,8 +18,8 @@ from viewer_app.memory.loading._machine_tables import (
     mix,
     number_of,
 )
-from viewer_app.memory.loading.entries import LIMIT, MAX_DEVICES
-from viewer_app.memory.loading.machine import (
+from splatview.viewer_app.memory.loading.entries import LIMIT, MAX_DEVICES
+from splatview.viewer_app.memory.loading.machine import (
     BATCH,
     CELLS,
     DICT,

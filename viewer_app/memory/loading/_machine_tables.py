@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from viewer_app.memory._compile import i32, i64, inline, kernel, void, write
-from viewer_app.memory.loading.entries import MAX_TABLE
-from viewer_app.memory.loading.machine import (
+from splatview.viewer_app.memory._compile import i32, i64, inline, kernel, void, write
+from splatview.viewer_app.memory.loading.entries import MAX_TABLE
+from splatview.viewer_app.memory.loading.machine import (
     POOLS,
     SEED,
     STREAMS,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from ipc.private import make_private
+from splatview.ipc.private import make_private
 
 BLOCK = 1 << 22
 LIMIT_BYTES = 8 << 30

@@ -10,13 +10,13 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.errors import FileError
-from viewer_app.memory._programs import environment
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory._programs import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.files import Progress
+    from splatview.viewer_app.files import Progress
 
 POLL = 0.1
 """Seconds within which a cancel is noticed."""
@@ -32,7 +32,7 @@ class Reader:
     def __init__(self, job: dict[str, Any]) -> None:
         self._errors = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "viewer_app.memory.loading.worker", json.dumps(job)],
+            [sys.executable, "-m", "splatview.viewer_app.memory.loading.worker", json.dumps(job)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd="/",
             pass_fds=[v for v in job.values() if type(v) is int],
             # One thread is enough, and what others reserve counts against the bound. Memory that was freed is kept for

@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.files import Progress, silent
-from viewer_app.memory.loading.entries import LIMIT, MAX_DEVICES, Tables, TraceReader, listed, read_segments, whole
-from viewer_app.memory.loading.made import Rows
-from viewer_app.memory.loading.pairing import pair
-from viewer_app.memory.loading.spans import fill_pools, make_spans
-from viewer_app.memory.loading.stacks import Known, shown
-from viewer_app.memory.model import Annotation, Blocks, Segments, Snapshot, Trace
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import Progress, silent
+from splatview.viewer_app.memory.loading.entries import (
+    LIMIT,
+    MAX_DEVICES,
+    Tables,
+    TraceReader,
+    listed,
+    read_segments,
+    whole,
+)
+from splatview.viewer_app.memory.loading.made import Rows
+from splatview.viewer_app.memory.loading.pairing import pair
+from splatview.viewer_app.memory.loading.spans import fill_pools, make_spans
+from splatview.viewer_app.memory.loading.stacks import Known, shown
+from splatview.viewer_app.memory.model import Annotation, Blocks, Segments, Snapshot, Trace
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Events
+    from splatview.viewer_app.memory.model import Events
 
 MAX_EVENTS = 2**31 - 2
 MAX_SETTINGS = 1 << 20

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.memory.loading.stacks import Interner, shown
-from viewer_app.memory.model import (
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory.loading.stacks import Interner, shown
+from splatview.viewer_app.memory.model import (
     ACTIONS,
     BLOCK_STATES,
     SEGMENT_TYPES,

@@ -7,15 +7,15 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.errors import FileError
-from viewer_app.memory.loading import columns
-from viewer_app.memory.loading.cache import Hasher, find, folder, forget, has_size
-from viewer_app.memory.loading.cache import draft as new_draft
-from viewer_app.memory.loading.child import Reader
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory.loading import columns
+from splatview.viewer_app.memory.loading.cache import Hasher, find, folder, forget, has_size
+from splatview.viewer_app.memory.loading.cache import draft as new_draft
+from splatview.viewer_app.memory.loading.child import Reader
 
 if TYPE_CHECKING:
-    from viewer_app.files import Progress
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.files import Progress
+    from splatview.viewer_app.memory.model import Snapshot
 
 
 def load(path: str | Path, progress: Progress, *, cache: bool) -> Snapshot:

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from viewer_app.memory._kept import kept
-from viewer_app.memory.loading.entries import MAX_DEVICES, MAX_TABLE
+from splatview.viewer_app.memory._kept import kept
+from splatview.viewer_app.memory.loading.entries import MAX_DEVICES, MAX_TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.memory.loading.opening import Opened
+    from splatview.viewer_app.memory.loading.opening import Opened
 
 # What a value is. Its number: the number itself, its bits, or the place of a text, an object or a pair.
 NONE, FALSE, TRUE, INT, FLOAT, TEXT, DICT, LIST, TUPLE, PAIR, UNSET = range(11)
@@ -142,8 +142,8 @@ class Machine:
     """Takes a pickle in pieces. Not for several threads."""
 
     def __init__(self) -> None:
-        from viewer_app.memory.loading._machine_kernel import run
-        from viewer_app.memory.loading._machine_tables import hash_texts, rehash
+        from splatview.viewer_app.memory.loading._machine_kernel import run
+        from splatview.viewer_app.memory.loading._machine_tables import hash_texts, rehash
 
         self._run, self._rehash, self._hash_texts = run, rehash, hash_texts
         self.counters = c = np.zeros(COUNTERS, np.int64)

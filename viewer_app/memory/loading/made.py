@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.memory.loading.entries import ACTION, COLUMNS, OTHER, Tables
-from viewer_app.memory.loading.machine import (
+from splatview.viewer_app.memory.loading.entries import ACTION, COLUMNS, OTHER, Tables
+from splatview.viewer_app.memory.loading.machine import (
     DICT,
     ENTRY,
     FALSE,
@@ -27,13 +27,13 @@ from viewer_app.memory.loading.machine import (
     OddError,
     run_machine,
 )
-from viewer_app.memory.loading.stacks import Known
-from viewer_app.memory.model import UNKNOWN_POOL, Events
+from splatview.viewer_app.memory.loading.stacks import Known
+from splatview.viewer_app.memory.model import UNKNOWN_POOL, Events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.memory.loading.machine import Made, Words
+    from splatview.viewer_app.memory.loading.machine import Made, Words
 
 MAX_NESTED = 50
 """Tuples in tuples."""

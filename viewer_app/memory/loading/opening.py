@@ -7,8 +7,8 @@ import os
 import pickle
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from viewer_app.errors import FileError
-from viewer_app.files import BOMB_BYTES
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import BOMB_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from viewer_app.memory.model import ACTIONS, BLOCK_STATES, NO_STACK, UNKNOWN_POOL, Allocations, Blocks, Events
+from splatview.viewer_app.memory.model import ACTIONS, BLOCK_STATES, NO_STACK, UNKNOWN_POOL, Allocations, Blocks, Events
 
 ALLOC, REQUESTED, COMPLETED, FREE = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed", "free"))
 ACTIVE, PENDING = BLOCK_STATES.index("active_allocated"), BLOCK_STATES.index("active_pending_free")

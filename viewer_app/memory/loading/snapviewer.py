@@ -13,14 +13,14 @@ import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.errors import FileError
-from viewer_app.memory.loading.convert import convert
-from viewer_app.memory.loading.entries import whole
-from viewer_app.memory.loading.stacks import shown
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory.loading.convert import convert
+from splatview.viewer_app.memory.loading.entries import whole
+from splatview.viewer_app.memory.loading.stacks import shown
 
 if TYPE_CHECKING:
-    from viewer_app.files import Progress
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.files import Progress
+    from splatview.viewer_app.memory.model import Snapshot
 
 FRAME = re.compile(r"\(\d+\) (.*?):(-?\d+):(.*)")
 NOTE = ("converted by SnapViewer: addresses are stand-ins; times, streams, pools, segments and what was live "

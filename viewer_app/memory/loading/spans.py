@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.model import ACTIONS, UNKNOWN_POOL, Spans
+from splatview.viewer_app.memory.model import ACTIONS, UNKNOWN_POOL, Spans
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Allocations, Events, Segments
+    from splatview.viewer_app.memory.model import Allocations, Events, Segments
 
 GOT = tuple(ACTIONS.index(a) for a in ("segment_alloc", "segment_map"))
 FREE = ACTIONS.index("free")

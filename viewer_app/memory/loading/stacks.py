@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.errors import FileError
-from viewer_app.memory.model import NO_STACK, Stacks, Texts
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.memory.model import NO_STACK, Stacks, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

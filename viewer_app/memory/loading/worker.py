@@ -1,4 +1,4 @@
-"""The program that reads snapshots for the viewer: `python -m viewer_app.memory.loading.worker JOB`.
+"""The program that reads snapshots for the viewer: `python -m splatview.viewer_app.memory.loading.worker JOB`.
 
 On its own it shares no lock with the viewer's drawing, gives all memory back, can be ended at any time, and what a
 hostile file makes it do stays here: its memory is bounded by what it has read. It opens nothing by itself: the files
@@ -16,13 +16,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.errors import FileError
-from viewer_app.files import BOMB_BYTES, BOMB_RATIO
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import BOMB_BYTES, BOMB_RATIO
 
 if TYPE_CHECKING:
-    from viewer_app.memory.loading.entries import Tables
-    from viewer_app.memory.loading.opening import Opened
-    from viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.memory.loading.entries import Tables
+    from splatview.viewer_app.memory.loading.opening import Opened
+    from splatview.viewer_app.memory.model import Snapshot
 
 BASE = 3 << 29
 """Bytes of address space that the program may take in any case."""
@@ -38,7 +38,7 @@ def main() -> int:
     out = _Out()
     try:
         snapshot = read_job(job, out, _Bound())
-        from viewer_app.memory.loading.columns import write
+        from splatview.viewer_app.memory.loading.columns import write
 
         _limit_file(BOMB_BYTES + 8 * snapshot.file_bytes)
         write(snapshot, job["out"], lambda fraction: out.told("writing columns", 0.95 + 0.05 * fraction))
@@ -59,14 +59,14 @@ def main() -> int:
 def read_job(job: dict[str, Any], out: _Out, bound: _Bound) -> Snapshot:
     """What the files of a job hold. Raises FileError, and OSError where they cannot be read."""
     if job["kind"] == "snapviewer":
-        from viewer_app.memory.loading.snapviewer import read_folder
+        from splatview.viewer_app.memory.loading.snapviewer import read_folder
 
         bound.at(BOMB_RATIO * sum(os.fstat(fd).st_size for fd in (job["allocations"], job["elements"])) // PER_BYTE)
         return read_folder(job["allocations"], job["elements"], lambda w, f: out.told(w, 0.95 * f))
-    from viewer_app.memory.loading.entries import Tables
-    from viewer_app.memory.loading.machine import is_worth
-    from viewer_app.memory.loading.made import read_quickly
-    from viewer_app.memory.loading.opening import Opened, unpickle
+    from splatview.viewer_app.memory.loading.entries import Tables
+    from splatview.viewer_app.memory.loading.machine import is_worth
+    from splatview.viewer_app.memory.loading.made import read_quickly
+    from splatview.viewer_app.memory.loading.opening import Opened, unpickle
 
     def opened() -> Opened:
         return Opened(job["file"], lambda fraction: out.told("reading", 0.6 * fraction), bound.at)
@@ -83,7 +83,7 @@ def read_job(job: dict[str, Any], out: _Out, bound: _Bound) -> Snapshot:
 
 
 def _converted(source: Opened, data: Any, tables: Tables, out: _Out) -> Snapshot:
-    from viewer_app.memory.loading.convert import convert
+    from splatview.viewer_app.memory.loading.convert import convert
 
     return convert(data, "", lambda what, fraction: out.told(what, 0.6 + 0.35 * fraction), consume=True,
                    file_bytes=source.stream.count, tables=tables)

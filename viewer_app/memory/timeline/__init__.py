@@ -11,14 +11,14 @@ Importing this does not import numba; `warm_up` does, and compiles the kernels o
 
 from __future__ import annotations
 
-from viewer_app.memory.timeline._ready import expect_kernels, painter_is_used, start_painter, warm_up
-from viewer_app.memory.timeline.addresses import Addresses
-from viewer_app.memory.timeline.axis import Axis
-from viewer_app.memory.timeline.bands import Bands
-from viewer_app.memory.timeline.canvas import Canvas, Paint, assemble, paint_ground
-from viewer_app.memory.timeline.index import CancelledError
-from viewer_app.memory.timeline.lanes import Lane, lanes
-from viewer_app.memory.timeline.series import Envelope, active, allocated, reserved
+from splatview.viewer_app.memory.timeline._ready import expect_kernels, painter_is_used, start_painter, warm_up
+from splatview.viewer_app.memory.timeline.addresses import Addresses
+from splatview.viewer_app.memory.timeline.axis import Axis
+from splatview.viewer_app.memory.timeline.bands import Bands
+from splatview.viewer_app.memory.timeline.canvas import Canvas, Paint, assemble, paint_ground
+from splatview.viewer_app.memory.timeline.index import CancelledError
+from splatview.viewer_app.memory.timeline.lanes import Lane, lanes
+from splatview.viewer_app.memory.timeline.series import Envelope, active, allocated, reserved
 
 __all__ = [
            "Addresses",

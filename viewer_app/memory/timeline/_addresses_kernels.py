@@ -10,10 +10,20 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from viewer_app.memory._compile import i64, inline, kernel, void, write
-from viewer_app.memory.timeline._bands_kernel import CANVAS, COLUMNS, INKS, SHADE, TALL, again, channel, fill, packed
-from viewer_app.memory.timeline._index_kernels import INDEX, R64, before
-from viewer_app.memory.timeline.addresses import SUMS
+from splatview.viewer_app.memory._compile import i64, inline, kernel, void, write
+from splatview.viewer_app.memory.timeline._bands_kernel import (
+    CANVAS,
+    COLUMNS,
+    INKS,
+    SHADE,
+    TALL,
+    again,
+    channel,
+    fill,
+    packed,
+)
+from splatview.viewer_app.memory.timeline._index_kernels import INDEX, R64, before
+from splatview.viewer_app.memory.timeline.addresses import SUMS
 
 # Sums of a row: 0-3 changes from the row below of how many rectangles fill it, and of their red, green and blue; 4-7 of
 # those that do not fill it bytes, red, green and blue; 8 the change of the number under the centre, 11 of how many lie

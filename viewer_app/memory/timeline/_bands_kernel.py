@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from viewer_app.memory._compile import f64, i32, i64, inline, kernel, read, write
-from viewer_app.memory.timeline._index_kernels import INDEX, R32, R64, before
+from splatview.viewer_app.memory._compile import f64, i32, i64, inline, kernel, read, write
+from splatview.viewer_app.memory.timeline._index_kernels import INDEX, R32, R64, before
 
 FEW, MANY = 4, 8
 """Entries in a small and in a large block, as powers of two."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import types
 
-from viewer_app.memory._compile import i64, kernel, void, write
+from splatview.viewer_app.memory._compile import i64, kernel, void, write
 
 PIXELS, IDS = write(types.uint32, 2), write(types.int32, 2)
 CANVAS = types.UniTuple(types.int64, 2)

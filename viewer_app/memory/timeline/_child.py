@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from viewer_app.memory._programs import environment
+from splatview.viewer_app.memory._programs import environment
 
 PAINTERS = {"paint_bands": "_bands_kernel", "paint_addresses": "_addresses_kernels"}
 """The kernels that it runs, and their modules. Their last arguments are: columns, part, canvas, room to work in."""

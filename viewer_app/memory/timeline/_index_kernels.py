@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from viewer_app.memory._compile import i32, i64, inline, kernel, read, void, write
-from viewer_app.memory.timeline.index import APART
-from viewer_app.memory.timeline.series import PYRAMID as BLOCK
+from splatview.viewer_app.memory._compile import i32, i64, inline, kernel, read, void, write
+from splatview.viewer_app.memory.timeline.index import APART
+from splatview.viewer_app.memory.timeline.series import PYRAMID as BLOCK
 
 R32, R64 = read(i32), read(i64)
 INDEX = types.Tuple((R32, R32, R32, R32, R64, R32, R32, R32))

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from viewer_app.memory.timeline.index import APART
-from viewer_app.memory.timeline.series import PYRAMID as BLOCK
+from splatview.viewer_app.memory.timeline.index import APART
+from splatview.viewer_app.memory.timeline.series import PYRAMID as BLOCK
 
 SHADE, TALL = 0.62, 3.0  # of `_bands_kernel`
 _TURNED = 64

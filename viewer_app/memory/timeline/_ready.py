@@ -11,9 +11,9 @@ import time
 from functools import partial
 from typing import Any
 
-from viewer_app.memory._kept import kept
-from viewer_app.memory.loading import machine
-from viewer_app.memory.timeline._child import PAINTERS, ChildError, Painter
+from splatview.viewer_app.memory._kept import kept
+from splatview.viewer_app.memory.loading import machine
+from splatview.viewer_app.memory.timeline._child import PAINTERS, ChildError, Painter
 
 SHORT = 100_000
 """Events, at most, of traces that are laid out and painted without compiled kernels rather than late."""

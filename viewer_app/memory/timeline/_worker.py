@@ -1,4 +1,4 @@
-"""The program that paints for another: `python -m viewer_app.memory.timeline._worker FD`. See `_child`."""
+"""The program that paints for another: `python -m splatview.viewer_app.memory.timeline._worker FD`. See `_child`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from viewer_app.memory.timeline._child import PAINTERS, receive, receive_array, send
+from splatview.viewer_app.memory.timeline._child import PAINTERS, receive, receive_array, send
 
 
 def main(descriptor: int) -> None:

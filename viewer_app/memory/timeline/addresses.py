@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.timeline._ready import function
-from viewer_app.memory.timeline.bands import prepared
-from viewer_app.memory.timeline.index import LiveIndex, frozen, never, stop
+from splatview.viewer_app.memory.timeline._ready import function
+from splatview.viewer_app.memory.timeline.bands import prepared
+from splatview.viewer_app.memory.timeline.index import LiveIndex, frozen, never, stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.memory.model import Trace
-    from viewer_app.memory.timeline.canvas import Canvas, Paint
+    from splatview.viewer_app.memory.model import Trace
+    from splatview.viewer_app.memory.timeline.canvas import Canvas, Paint
 
 SUMS = 12  # sums of each row of pixels that the kernel works with
 GAPS = 0.15

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Trace
+    from splatview.viewer_app.memory.model import Trace
 
 
 class Axis:

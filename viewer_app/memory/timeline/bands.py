@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.timeline._ready import function
-from viewer_app.memory.timeline.index import Lists, LiveIndex, frozen, never, stop
-from viewer_app.memory.timeline.series import Envelope, accumulated
+from splatview.viewer_app.memory.timeline._ready import function
+from splatview.viewer_app.memory.timeline.index import Lists, LiveIndex, frozen, never, stop
+from splatview.viewer_app.memory.timeline.series import Envelope, accumulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.memory.model import Trace
-    from viewer_app.memory.timeline.canvas import Canvas, Paint
+    from splatview.viewer_app.memory.model import Trace
+    from splatview.viewer_app.memory.timeline.canvas import Canvas, Paint
 
 
 class Bands:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from viewer_app.memory.timeline._ready import function
+from splatview.viewer_app.memory.timeline._ready import function
 
 Color = tuple[int, int, int]
 MAX_PIXELS = 1 << 27

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.memory.timeline._ready import function
+from splatview.viewer_app.memory.timeline._ready import function
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.model import UNKNOWN_POOL
-from viewer_app.memory.timeline.bands import Bands
-from viewer_app.memory.timeline.index import never
-from viewer_app.memory.timeline.series import reserved
+from splatview.viewer_app.memory.model import UNKNOWN_POOL
+from splatview.viewer_app.memory.timeline.bands import Bands
+from splatview.viewer_app.memory.timeline.index import never
+from splatview.viewer_app.memory.timeline.series import reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from viewer_app.memory.model import Trace
+    from splatview.viewer_app.memory.model import Trace
 
 
 class Lane:

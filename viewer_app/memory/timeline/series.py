@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.memory.timeline._ready import function
-from viewer_app.memory.timeline.index import frozen
+from splatview.viewer_app.memory.timeline._ready import function
+from splatview.viewer_app.memory.timeline.index import frozen
 
 if TYPE_CHECKING:
-    from viewer_app.memory.model import Trace
+    from splatview.viewer_app.memory.model import Trace
 
 PYRAMID = 64  # moments in a block of the pyramid
 BLOCK = 512  # the least piece of memory that PyTorch hands out

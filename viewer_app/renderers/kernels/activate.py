@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from viewer_app.renderers.base import SCALE_MAX, SH_MAX, LeftOut
-from viewer_app.renderers.kernels.frame import blocks
+from splatview.viewer_app.renderers.base import SCALE_MAX, SH_MAX, LeftOut
+from splatview.viewer_app.renderers.kernels.frame import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
 
-    from viewer_app.renderers.kernels.frame import Launcher
+    from splatview.viewer_app.renderers.kernels.frame import Launcher
 
 THREADS = 128
 BLOCKS = 8192

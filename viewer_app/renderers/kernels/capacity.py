@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from viewer_app.renderers.work import PAIRS_MAX
+from splatview.viewer_app.renderers.work import PAIRS_MAX
 
 
 class Capacity:

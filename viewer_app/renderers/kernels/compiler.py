@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
 
-from ipc.cuda.driver import stream_object
-from ipc.private import make_private
-from viewer_app.errors import RendererError
-from viewer_app.renderers.gpu_stream import raw_stream
+from splatview.ipc.cuda.driver import stream_object
+from splatview.ipc.private import make_private
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.gpu_stream import raw_stream
 
 FLAGS = ("--std=c++17",)
 FAST = {"frame.cu": ("--use_fast_math",)}

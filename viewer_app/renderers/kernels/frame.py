@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from viewer_app.cameras import MODELS
-from viewer_app.renderers.base import BY_DENSITY, EPS_2D, PAINTS
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.renderers.base import BY_DENSITY, EPS_2D, PAINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.cameras import Camera, CameraModel
-    from viewer_app.renderers.base import Paint, RenderOptions
+    from splatview.viewer_app.cameras import Camera, CameraModel
+    from splatview.viewer_app.renderers.base import Paint, RenderOptions
 
 TILE = 16
 """Pixels a side of gsplat's tiles."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from viewer_app.cameras import MODELS
-from viewer_app.renderers.base import FAINT
-from viewer_app.renderers.warp_rules import EDGE, cell_of
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.renderers.base import FAINT
+from splatview.viewer_app.renderers.warp_rules import EDGE, cell_of
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import Camera
+    from splatview.viewer_app.cameras import Camera
 
 _BLOCK = 128
 _THREADS_PER_CELL = 8

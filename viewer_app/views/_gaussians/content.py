@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipc.errors import SharingError
-from ipc.interop.base import fragment_head
-from viewer_app.errors import RendererError, ViewerError
-from viewer_app.governor import BROUGHT
-from viewer_app.memory.model import Snapshot
-from viewer_app.renderers.choose import make_renderer
-from viewer_app.scene import GaussianScene
-from viewer_app.views._gaussians.frames import Facts, Sight, background_of, device_scene_of, scene_of
-from viewer_app.views.base import VERTEX, Stopwatch
+from splatview.ipc.errors import SharingError
+from splatview.ipc.interop.base import fragment_head
+from splatview.viewer_app.errors import RendererError, ViewerError
+from splatview.viewer_app.governor import BROUGHT
+from splatview.viewer_app.memory.model import Snapshot
+from splatview.viewer_app.renderers.choose import make_renderer
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.views._gaussians.frames import Facts, Sight, background_of, device_scene_of, scene_of
+from splatview.viewer_app.views.base import VERTEX, Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import moderngl
 
-    from ipc import Frame
-    from viewer_app.cameras import Camera
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.recorder.player import Player
-    from viewer_app.renderers.base import Picture, Renderer, RenderOptions
-    from viewer_app.state import Color
-    from viewer_app.views._gaussians.picture import ScenePicture
-    from viewer_app.views.base import Value
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.ipc import Frame
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.recorder.player import Player
+    from splatview.viewer_app.renderers.base import Picture, Renderer, RenderOptions
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views._gaussians.picture import ScenePicture
+    from splatview.viewer_app.views.base import Value
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 _LARGE = 400_000
 """Gaussians beyond which the first picture of a scene is coarse: something to see at once, wherever it is drawn."""
@@ -290,7 +290,7 @@ class GaussianContent:
     def vertex_array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
         """What lays a picture with these defines over the background."""
         if defines not in self._arrays:
-            text = files("viewer_app.views").joinpath("shaders/compose.glsl").read_text()
+            text = files("splatview.viewer_app.views").joinpath("shaders/compose.glsl").read_text()
             program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text)
             self._arrays[defines] = self._ctx.vertex_array(program, [])
         return self._arrays[defines]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import moderngl
 
-from viewer_app.renderers.gl_textures import texture_source
+from splatview.viewer_app.renderers.gl_textures import texture_source
 
 if TYPE_CHECKING:
-    from ipc.interop.base import PixelSource
-    from ipc.interop.sources import TextureSource
+    from splatview.ipc.interop.base import PixelSource
+    from splatview.ipc.interop.sources import TextureSource
 
 _FORMATS = {"float16": "f2", "float32": "f4"}
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, ClassVar, Union
 
 import numpy as np
 
-from viewer_app.events import PointerLeave, PointerMove, PointerPress, PointerRelease
-from viewer_app.selecting import Box, Sphere, shapes
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.base import Section
+from splatview.viewer_app.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.selecting import Box, Sphere, shapes
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.base import Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.cameras import Camera
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 _NEAR = 9.0
 """Points from a handle within which the pointer has it."""
@@ -160,7 +160,7 @@ class Crop(Tool):
         shown, self._shown = self._shown, False
         camera = self.view.camera(rect) if shown else None
         if camera is not None and (self.box is not None or self.sphere is not None):
-            from viewer_app.views._gaussians import crop_panel
+            from splatview.viewer_app.views._gaussians import crop_panel
 
             crop_panel.draw(self, camera, rect, scale)
         return False
@@ -169,7 +169,7 @@ class Crop(Tool):
         return [Section("Crop", self._panel, tip="Draw only what lies in a box or a sphere, or leave that out")]
 
     def _panel(self) -> bool:
-        from viewer_app.views._gaussians import crop_panel
+        from splatview.viewer_app.views._gaussians import crop_panel
 
         self._shown = True
         return crop_panel.panel(self)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import imgui_compat, theme
-from viewer_app.interface import widgets as ui
-from viewer_app.selecting import Box, Sphere, shapes
+from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import widgets as ui
+from splatview.viewer_app.selecting import Box, Sphere, shapes
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from viewer_app.cameras import Camera
-    from viewer_app.controls import Rect
-    from viewer_app.selecting.selection import Vector
-    from viewer_app.views._gaussians.crop import Crop
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.selecting.selection import Vector
+    from splatview.viewer_app.views._gaussians.crop import Crop
 
 _FAR = 1e5
 """Pixels beyond which nothing is drawn."""

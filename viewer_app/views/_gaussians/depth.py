@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipc.interop.host import HostBridge
+from splatview.ipc.interop.host import HostBridge
 
 if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from ipc.interop.base import PixelSource
-    from ipc.interop.canvas import Canvas
-    from viewer_app.renderers.base import Picture
-    from viewer_app.state import GaussianSettings
+    from splatview.ipc.interop.base import PixelSource
+    from splatview.ipc.interop.canvas import Canvas
+    from splatview.viewer_app.renderers.base import Picture
+    from splatview.viewer_app.state import GaussianSettings
 
 _SEEN = 0.3
 """Alpha from which on a pixel counts for the range."""
@@ -99,8 +99,8 @@ class DepthPicture:
     def _from_device(self, rgba: torch.Tensor, depth: torch.Tensor | None) -> PixelSource:
         import torch
 
-        from ipc.cuda.driver import gpu_uuid
-        from ipc.interop.canvas import make_canvas
+        from splatview.ipc.cuda.driver import gpu_uuid
+        from splatview.ipc.interop.canvas import make_canvas
 
         if self._canvas is None:
             self._canvas = make_canvas(self._ctx, gpu_uuid(rgba.device.index))

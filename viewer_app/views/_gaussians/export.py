@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.errors import FileError, RendererError
-from viewer_app.selecting import HIDDEN
-from viewer_app.selecting.aside import Aside
+from splatview.viewer_app.errors import FileError, RendererError
+from splatview.viewer_app.selecting import HIDDEN
+from splatview.viewer_app.selecting.aside import Aside
 
 if TYPE_CHECKING:
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 
 class Export:
@@ -41,7 +41,7 @@ class Export:
         self.progress = 0.0
 
         def work() -> tuple[Path, int]:
-            from viewer_app.files.write_ply import write_ply
+            from splatview.viewer_app.files.write_ply import write_ply
 
             keep = (np.asarray(selection.flags(scene)) & HIDDEN) == 0 if chosen else None
             return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=self._went)

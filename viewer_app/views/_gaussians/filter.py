@@ -8,20 +8,20 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from viewer_app.errors import RendererError
-from viewer_app.selecting import EVERYTHING, Selection
-from viewer_app.selecting.aside import Aside
-from viewer_app.selecting.statistics import Quantity, Statistics, count_later
-from viewer_app.views._gaussians.export import Export
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.base import Section
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.selecting import EVERYTHING, Selection
+from splatview.viewer_app.selecting.aside import Aside
+from splatview.viewer_app.selecting.statistics import Quantity, Statistics, count_later
+from splatview.viewer_app.views._gaussians.export import Export
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.base import Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.controls import Rect
-    from viewer_app.views._gaussians.filter_panel import Histogram
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.views._gaussians.filter_panel import Histogram
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 _PERIOD = 0.5
 """Seconds between two counts of a live scene."""
@@ -110,7 +110,7 @@ class Filter(Tool):
         return [Section("Filter", self._panel, tip="Draw only some of the Gaussians, and save them")]
 
     def _panel(self) -> bool:
-        from viewer_app.views._gaussians import filter_panel
+        from splatview.viewer_app.views._gaussians import filter_panel
 
         self._shown = True
         return filter_panel.panel(self)

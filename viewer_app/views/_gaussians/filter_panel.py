@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import theme
-from viewer_app.interface import widgets as ui
-from viewer_app.selecting.statistics import QUANTITIES, Quantity
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface import widgets as ui
+from splatview.viewer_app.selecting.statistics import QUANTITIES, Quantity
 
 if TYPE_CHECKING:
-    from viewer_app.selecting.statistics import Statistics
-    from viewer_app.views._gaussians.filter import Filter
+    from splatview.viewer_app.selecting.statistics import Statistics
+    from splatview.viewer_app.views._gaussians.filter import Filter
 
 _HEIGHT = 44
 """Of a histogram, points."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewer_app.cameras import NEAR, Camera, bounds, frame_points, intrinsics
-from viewer_app.errors import ViewerError
-from viewer_app.scene import SH_C0, GaussianScene
-from viewer_app.views.base import meta_phrases
+from splatview.viewer_app.cameras import NEAR, Camera, bounds, frame_points, intrinsics
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.scene import SH_C0, GaussianScene
+from splatview.viewer_app.views.base import meta_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ipc import Frame
-    from viewer_app.state import Color
+    from splatview.ipc import Frame
+    from splatview.viewer_app.state import Color
 
 _MEANT = ("color", "activated", "sh_degree", "antialiased", "trouble")
 """Metadata that steers the drawing, or is said over the picture."""

@@ -6,23 +6,23 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease
-from viewer_app.training_cameras.drawing import Look
-from viewer_app.training_cameras.picking import Outlines
-from viewer_app.views._gaussians.frustums_through import Through
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.base import KeyHelp, Section
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.training_cameras.drawing import Look
+from splatview.viewer_app.training_cameras.picking import Outlines
+from splatview.viewer_app.views._gaussians.frustums_through import Through
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.base import KeyHelp, Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import moderngl
 
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.training_cameras.content import CamerasContent
-    from viewer_app.views._gaussians.navigate import Navigate
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.training_cameras.content import CamerasContent
+    from splatview.viewer_app.views._gaussians.navigate import Navigate
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 LINES = 0.87, 0.88, 0.90, 0.8
 """The colour of frustums. It lies on pictures, so it is the same in light and dark."""
@@ -237,7 +237,7 @@ class Frustums(Tool):
             content.drawing.draw(framebuffer, rect, camera, self._look(content))
 
     def _look(self, content: CamerasContent) -> Look:
-        from viewer_app.interface import theme
+        from splatview.viewer_app.interface import theme
 
         def color(of: object) -> tuple[float, float, float, float]:
             return of.x, of.y, of.z, 1.0  # type: ignore[attr-defined]
@@ -251,7 +251,7 @@ class Frustums(Tool):
         content = self.content
         if content is None or content.cameras is None:
             return False
-        from viewer_app.views._gaussians import frustums_panel
+        from splatview.viewer_app.views._gaussians import frustums_panel
 
         through = self.through
         if through.there:
@@ -267,7 +267,7 @@ class Frustums(Tool):
         content = self.content
         if content is None or self.through.index is None:
             return False
-        from viewer_app.views._gaussians import frustums_panel
+        from splatview.viewer_app.views._gaussians import frustums_panel
 
         return frustums_panel.bar(self, content, rect, scale)
 
@@ -281,7 +281,7 @@ class Frustums(Tool):
         return [Section("Training cameras", self._panel, tip="The cameras that the scene is trained with")]
 
     def _panel(self) -> bool:
-        from viewer_app.views._gaussians import frustums_panel
+        from splatview.viewer_app.views._gaussians import frustums_panel
 
         content = self.content
         return content is not None and frustums_panel.panel(self, content)

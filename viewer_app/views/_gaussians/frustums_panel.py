@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.cameras import project
-from viewer_app.interface import theme
-from viewer_app.interface import widgets as ui
-from viewer_app.views._cameras_words import tag
-from viewer_app.views._gaussians.frustums_through import HOWS
+from splatview.viewer_app.cameras import project
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface import widgets as ui
+from splatview.viewer_app.views._cameras_words import tag
+from splatview.viewer_app.views._gaussians.frustums_through import HOWS
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.training_cameras.content import CamerasContent
-    from viewer_app.views._gaussians.frustums import Frustums
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.training_cameras.content import CamerasContent
+    from splatview.viewer_app.views._gaussians.frustums import Frustums
 
 _FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
           | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse

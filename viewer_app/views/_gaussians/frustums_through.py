@@ -6,22 +6,22 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from viewer_app.comparing.compositor import PairCompositor
-from viewer_app.comparing.divider import Divider
-from viewer_app.controls import Rect
-from viewer_app.state import GaussianSettings
-from viewer_app.training_cameras.model import at_size
-from viewer_app.training_cameras.photo_texture import PhotoTexture
+from splatview.viewer_app.comparing.compositor import PairCompositor
+from splatview.viewer_app.comparing.divider import Divider
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.training_cameras.model import at_size
+from splatview.viewer_app.training_cameras.photo_texture import PhotoTexture
 
 if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from viewer_app.cameras import Camera
-    from viewer_app.comparing.compositor import How
-    from viewer_app.navigation.orbit import Orbit
-    from viewer_app.training_cameras.content import CamerasContent
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.comparing.compositor import How
+    from splatview.viewer_app.navigation.orbit import Orbit
+    from splatview.viewer_app.training_cameras.content import CamerasContent
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 HOWS = {"render": "Render", "photo": "Photo", "wipe": "Wipe", "side": "Side by side", "error": "Error"}
 _LATER = 0.05

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from viewer_app.events import Key
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.base import KeyHelp
+from splatview.viewer_app.events import Key
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.base import KeyHelp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.recorder.player import Player
-    from viewer_app.views._gaussians.history_bar import Bar
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.recorder.player import Player
+    from splatview.viewer_app.views._gaussians.history_bar import Bar
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 HEIGHT = 30.0
 """Points."""
@@ -88,7 +88,7 @@ class History(Tool):
         player = self.player
         if player is None or not self.shown:
             return False
-        from viewer_app.views._gaussians.history_bar import Bar
+        from splatview.viewer_app.views._gaussians.history_bar import Bar
 
         if self._bar is None:
             self._bar = Bar(f"history {id(self)}")

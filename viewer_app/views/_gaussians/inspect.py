@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from viewer_app.controls import Rect
-from viewer_app.errors import RendererError
-from viewer_app.events import Key, Pinch, PointerMove, PointerPress, PointerRelease
-from viewer_app.selecting.aside import Aside
-from viewer_app.selecting.values import values_later
-from viewer_app.views._gaussians.picking import Picker
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.base import KeyHelp, Section
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.events import Key, Pinch, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.selecting.aside import Aside
+from splatview.viewer_app.selecting.values import values_later
+from splatview.viewer_app.views._gaussians.picking import Picker
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.base import KeyHelp, Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.events import Event
-    from viewer_app.selecting.pick import Hit
-    from viewer_app.selecting.values import Values
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.selecting.pick import Hit
+    from splatview.viewer_app.selecting.values import Values
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 _STILL = 4.0
 """Points that the pointer may move between press and release of a click."""
@@ -159,7 +159,7 @@ class Inspect(Tool):
         self._card, self._shown = not self._shown and self.index is not None, False
         if self.index is None:
             return False
-        from viewer_app.views._gaussians import inspect_card
+        from splatview.viewer_app.views._gaussians import inspect_card
 
         camera = self.view.camera(rect)
         if camera is not None and self.values is not None:
@@ -185,7 +185,7 @@ class Inspect(Tool):
         return [Section("Inspect", self._panel, tip="The numbers of one Gaussian. Click it while this is open")]
 
     def _panel(self) -> bool:
-        from viewer_app.views._gaussians import inspect_card
+        from splatview.viewer_app.views._gaussians import inspect_card
 
         self._shown = True
         return inspect_card.panel(self)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import imgui_compat, theme
-from viewer_app.interface import widgets as ui
+from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from viewer_app.controls import Rect
-    from viewer_app.selecting.values import Values
-    from viewer_app.views._gaussians.inspect import Inspect
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.selecting.values import Values
+    from splatview.viewer_app.views._gaussians.inspect import Inspect
 
 _SPARK = 22
 """Points: how high a curve of past values is."""

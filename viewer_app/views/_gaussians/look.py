@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from viewer_app import color_maps
-from viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app import color_maps
+from splatview.viewer_app.views._gaussians.tool import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.controls import Rect
-    from viewer_app.state import GaussianSettings, Show
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.state import GaussianSettings, Show
 
 SHOWS: dict[Show, str] = {
     "color": "Colour", "depth": "Depth", "alpha": "Alpha", "normals": "Normals", "ellipsoids": "Ellipsoids",
@@ -53,7 +53,7 @@ class Look(Tool):
         """The controls; True when a setting changed."""
         from imgui_bundle import imgui
 
-        from viewer_app.interface import widgets as ui
+        from splatview.viewer_app.interface import widgets as ui
 
         view = self.view
         s, before = view.settings, replace(view.settings)
@@ -82,7 +82,7 @@ class Look(Tool):
     def _mapped(self, s: GaussianSettings) -> None:
         from imgui_bundle import imgui
 
-        from viewer_app.interface import widgets as ui
+        from splatview.viewer_app.interface import widgets as ui
 
         s.color_map = ui.choice("Colours", s.color_map, color_maps.NAMES)
         if s.show != "depth":
@@ -126,7 +126,7 @@ def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: floa
     pictures, so the same in dark and light."""
     from imgui_bundle import ImVec2, ImVec4, imgui
 
-    from viewer_app.interface import imgui_compat, theme
+    from splatview.viewer_app.interface import imgui_compat, theme
 
     draw = imgui.get_background_draw_list()
     with imgui_compat.font_size(12.0):
@@ -157,7 +157,7 @@ def _knots(name: str) -> list[int]:
     """A colour map's colours as imgui takes them."""
     from imgui_bundle import ImVec4
 
-    from viewer_app.interface import theme
+    from splatview.viewer_app.interface import theme
 
     return [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
 

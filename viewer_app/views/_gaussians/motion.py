@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from viewer_app.governor import scaled
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.base import Section
+from splatview.viewer_app.governor import scaled
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.base import Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.cameras import Camera
-    from viewer_app.renderers.base import RenderOptions
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import RenderOptions
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 _SHOWS = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """What can be moved: pictures of things that are somewhere."""
@@ -121,7 +121,7 @@ class Motion(Tool):
     def _panel(self) -> bool:
         from imgui_bundle import imgui
 
-        from viewer_app.interface import widgets as ui
+        from splatview.viewer_app.interface import widgets as ui
 
         s, before = self.view.settings, self.view.settings.reproject
         s.reproject = ui.check("Smooth", before)

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from viewer_app.errors import CameraError
-from viewer_app.events import Key, Pinch, PointerLeave, PointerPress, Text, Wheel
-from viewer_app.navigation.bookmarks import Bookmarks
-from viewer_app.navigation.camera_forms import camera_from_text
-from viewer_app.navigation.flights import SECONDS, Flight
-from viewer_app.navigation.flying import Flying
-from viewer_app.navigation.upright import snapped, up_of_cameras, up_of_scene
-from viewer_app.views._gaussians.navigate_gizmo import Gizmo
-from viewer_app.views._gaussians.picking import Picker
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.base import KeyHelp, Section
+from splatview.viewer_app.errors import CameraError
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerPress, Text, Wheel
+from splatview.viewer_app.navigation.bookmarks import Bookmarks
+from splatview.viewer_app.navigation.camera_forms import camera_from_text
+from splatview.viewer_app.navigation.flights import SECONDS, Flight
+from splatview.viewer_app.navigation.flying import Flying
+from splatview.viewer_app.navigation.upright import snapped, up_of_cameras, up_of_scene
+from splatview.viewer_app.views._gaussians.navigate_gizmo import Gizmo
+from splatview.viewer_app.views._gaussians.picking import Picker
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.base import KeyHelp, Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.cameras import Camera
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.navigation.orbit import Orbit
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.navigation.orbit import Orbit
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 _LEVEL = 1e-3
 """Radians of roll that nobody sees."""
@@ -324,7 +324,7 @@ class Navigate(Tool):
         return self.gizmo.draw(rect, scale)
 
     def sections(self) -> Sequence[Section]:
-        from viewer_app.views._gaussians.navigate_panel import panel
+        from splatview.viewer_app.views._gaussians.navigate_panel import panel
 
         return [Section("Camera", lambda: panel(self), opened=True)]
 

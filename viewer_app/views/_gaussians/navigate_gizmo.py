@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from viewer_app.events import PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.views._gaussians.frustums import Frustums
-    from viewer_app.views._gaussians.navigate import Navigate
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.views._gaussians.frustums import Frustums
+    from splatview.viewer_app.views._gaussians.navigate import Navigate
 
 _RADIUS, _DOT, _MARGIN = 34.0, 8.5, 14.0
 """Points: from the middle to the dots, of a dot, and to the picture's edges."""
@@ -105,7 +105,7 @@ class Gizmo:
             return False
         from imgui_bundle import ImVec2, imgui
 
-        from viewer_app.interface import imgui_compat, theme
+        from splatview.viewer_app.interface import imgui_compat, theme
 
         draw, dots = imgui.get_background_draw_list(), self._dots(middle).tolist()
         at, size = ImVec2(middle[0], middle[1]), _DOT * scale

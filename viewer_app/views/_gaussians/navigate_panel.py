@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.cameras import DEFAULT_FOV, FAR, look_at
-from viewer_app.errors import CameraError
-from viewer_app.interface import theme
-from viewer_app.interface import widgets as ui
+from splatview.viewer_app.cameras import DEFAULT_FOV, FAR, look_at
+from splatview.viewer_app.errors import CameraError
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface import widgets as ui
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import CameraModel
-    from viewer_app.views._gaussians.navigate import Navigate
+    from splatview.viewer_app.cameras import CameraModel
+    from splatview.viewer_app.views._gaussians.navigate import Navigate
 
 UPS: dict[str, tuple[float, float, float]] = {
     "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),

@@ -8,23 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from viewer_app.errors import CameraError, ViewerError
-from viewer_app.events import Key as KeyEvent
-from viewer_app.paths.nerfstudio import Film, parse_path, read_path, write_path
-from viewer_app.paths.path import MOST_KEYS, CameraPath, Key, turntable
-from viewer_app.pictures import free_path
-from viewer_app.views._gaussians.tool import Tool
-from viewer_app.views.base import KeyHelp, Section
+from splatview.viewer_app.errors import CameraError, ViewerError
+from splatview.viewer_app.events import Key as KeyEvent
+from splatview.viewer_app.paths.nerfstudio import Film, parse_path, read_path, write_path
+from splatview.viewer_app.paths.path import MOST_KEYS, CameraPath, Key, turntable
+from splatview.viewer_app.pictures import free_path
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.base import KeyHelp, Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.cameras import Camera
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.paths.film import Filming
-    from viewer_app.views._gaussians.path_bar import PathBar
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.paths.film import Filming
+    from splatview.viewer_app.views._gaussians.path_bar import PathBar
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 HEIGHT = 46.0
 """Points that the timeline takes."""
@@ -176,8 +176,8 @@ class PathTool(Tool):
 
     def record(self) -> None:
         """Begin to film it."""
-        from viewer_app.paths.film import Camerawork, Filming
-        from viewer_app.paths.writers import make_writer
+        from splatview.viewer_app.paths.film import Camerawork, Filming
+        from splatview.viewer_app.paths.writers import make_writer
 
         if self.filming is not None or not self.path.keys:
             return
@@ -246,7 +246,7 @@ class PathTool(Tool):
     def over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.camera(rect)
         if self.shown and not self.playing and camera is not None and self.path.keys:
-            from viewer_app.views._gaussians.path_line import draw_path
+            from splatview.viewer_app.views._gaussians.path_line import draw_path
 
             draw_path(self.path, camera, rect, scale, self.chosen, self.time)
         return False
@@ -255,14 +255,14 @@ class PathTool(Tool):
         return HEIGHT if self.shown and self.path.keys else 0.0
 
     def bar(self, rect: Rect, scale: float) -> bool:
-        from viewer_app.views._gaussians.path_bar import PathBar
+        from splatview.viewer_app.views._gaussians.path_bar import PathBar
 
         if self._bar is None:
             self._bar = PathBar(self)
         return self._bar.draw(rect, scale)
 
     def sections(self) -> Sequence[Section]:
-        from viewer_app.views._gaussians.path_panel import panel
+        from splatview.viewer_app.views._gaussians.path_panel import panel
 
         return [Section("Path", lambda: panel(self), tip="A way for the camera, to be played and filmed")]
 

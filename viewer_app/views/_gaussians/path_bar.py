@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
+from splatview.viewer_app.interface import theme
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.views._gaussians.path import PathTool
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.views._gaussians.path import PathTool
 
 _FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
           | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app import rotations
-from viewer_app.cameras import focal_length, project
-from viewer_app.interface import imgui_compat, theme
-from viewer_app.paths.path import CameraPath, positions
+from splatview.viewer_app import rotations
+from splatview.viewer_app.cameras import focal_length, project
+from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.paths.path import CameraPath, positions
 
 if TYPE_CHECKING:
-    from viewer_app.cameras import Camera
-    from viewer_app.controls import Rect
-    from viewer_app.paths.path import Key
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.paths.path import Key
 
 _STEPS = 24
 """Points of the line between two keys."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.interface import widgets as ui
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface import widgets as ui
 
 if TYPE_CHECKING:
-    from viewer_app.views._gaussians.path import PathTool
+    from splatview.viewer_app.views._gaussians.path import PathTool
 
 SIZES = {(1280, 720): "1280 x 720", (1920, 1080): "1920 x 1080", (2560, 1440): "2560 x 1440",
          (3840, 2160): "3840 x 2160", (1080, 1080): "1080 x 1080", (1080, 1920): "1080 x 1920"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from viewer_app.selecting.aside import Aside
-from viewer_app.selecting.pick import Hit, pick_later
+from splatview.viewer_app.selecting.aside import Aside
+from splatview.viewer_app.selecting.pick import Hit, pick_later
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 import moderngl
 
-from ipc.errors import SharingError
-from viewer_app import color_maps
-from viewer_app.errors import RendererError
-from viewer_app.views._gaussians.copy import PictureCopy
-from viewer_app.views._gaussians.depth import DepthPicture
-from viewer_app.views._gaussians.reprojection import Surface, Warp
-from viewer_app.views.base import Stopwatch
+from splatview.ipc.errors import SharingError
+from splatview.viewer_app import color_maps
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.views._gaussians.copy import PictureCopy
+from splatview.viewer_app.views._gaussians.depth import DepthPicture
+from splatview.viewer_app.views._gaussians.reprojection import Surface, Warp
+from splatview.viewer_app.views.base import Stopwatch
 
 if TYPE_CHECKING:
     import torch
 
-    from ipc.interop.base import PixelSource
-    from viewer_app.cameras import Camera
-    from viewer_app.controls import Rect
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.renderers.base import RenderOptions
-    from viewer_app.renderers.gsplat_moving import Kept
-    from viewer_app.state import Color, GaussianSettings
-    from viewer_app.views._gaussians.content import GaussianContent
+    from splatview.ipc.interop.base import PixelSource
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.renderers.base import RenderOptions
+    from splatview.viewer_app.renderers.gsplat_moving import Kept
+    from splatview.viewer_app.state import Color, GaussianSettings
+    from splatview.viewer_app.views._gaussians.content import GaussianContent
 
 log = logging.getLogger("splatview")
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import moderngl
 import numpy as np
 
-from ipc.interop.base import fragment_head
-from ipc.interop.sources import set_uniform
-from viewer_app.cameras import MODELS
-from viewer_app.renderers.base import FAINT
-from viewer_app.renderers.gl_textures import texture_source
-from viewer_app.renderers.warp_rules import CELL, EDGE, cell_of
-from viewer_app.views.base import VERTEX
+from splatview.ipc.interop.base import fragment_head
+from splatview.ipc.interop.sources import set_uniform
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.renderers.base import FAINT
+from splatview.viewer_app.renderers.gl_textures import texture_source
+from splatview.viewer_app.renderers.warp_rules import CELL, EDGE, cell_of
+from splatview.viewer_app.views.base import VERTEX
 
 if TYPE_CHECKING:
-    from ipc.interop.base import PixelSource
-    from ipc.interop.sources import TextureSource
-    from viewer_app.cameras import Camera
+    from splatview.ipc.interop.base import PixelSource
+    from splatview.ipc.interop.sources import TextureSource
+    from splatview.viewer_app.cameras import Camera
 
 _RING = 0.75
 """How far a picture's edges go on beyond it, in its widths and heights."""
@@ -228,4 +228,4 @@ def _release(programs: dict[tuple[str, ...], moderngl.VertexArray]) -> None:
 
 
 def _text(name: str) -> str:
-    return files("viewer_app.views").joinpath(f"shaders/{name}").read_text(encoding="utf-8")
+    return files("splatview.viewer_app.views").joinpath(f"shaders/{name}").read_text(encoding="utf-8")

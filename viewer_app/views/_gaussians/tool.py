@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from viewer_app.controls import Rect
-    from viewer_app.events import Event
-    from viewer_app.views.base import KeyHelp, Section
-    from viewer_app.views.gaussians import GaussianView
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.views.base import KeyHelp, Section
+    from splatview.viewer_app.views.gaussians import GaussianView
 
 _TOOLS: dict[str, str] = {
     "look": "Look", "frustums": "Frustums", "crop": "Crop", "inspect": "Inspect", "filter": "Filter",
@@ -97,7 +97,7 @@ class Tool:
 
 def make_tools(view: GaussianView) -> dict[str, Tool]:
     """One of each, by name."""
-    made = [getattr(import_module(f"viewer_app.views._gaussians.{module}"), cls)(view)
+    made = [getattr(import_module(f"splatview.viewer_app.views._gaussians.{module}"), cls)(view)
             for module, cls in _TOOLS.items()]
     return {tool.name: tool for tool in made}
 

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from viewer_app.views._overlay.motion import Motion
-from viewer_app.views._overlay.result import read_result
-from viewer_app.views._overlay.shapes import Programs, Shapes, Style
+from splatview.viewer_app.views._overlay.motion import Motion
+from splatview.viewer_app.views._overlay.result import read_result
+from splatview.viewer_app.views._overlay.shapes import Programs, Shapes, Style
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from ipc import Frame
-    from viewer_app.controls import Rect
-    from viewer_app.state import ImageSettings
-    from viewer_app.views._overlay.result import Result
+    from splatview.ipc import Frame
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.state import ImageSettings
+    from splatview.viewer_app.views._overlay.result import Result
 
 _REMEMBERED = 600
 """Frames of the image whose times are known."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from viewer_app.views._overlay.result import Result
+    from splatview.viewer_app.views._overlay.result import Result
 
 _MOST = 1000
 """Boxes of one result beyond which none is followed."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ipc.kinds import check_frame
-from viewer_app.errors import ViewerError
-from viewer_app.views._overlay.masks import Mask, masks_of
-from viewer_app.views._overlay.palette import class_colors
+from splatview.ipc.kinds import check_frame
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.views._overlay.masks import Mask, masks_of
+from splatview.viewer_app.views._overlay.palette import class_colors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ipc import Frame
+    from splatview.ipc import Frame
 
 _FAR = 1e7
 """Pixels from the origin beyond which nothing is drawn."""

@@ -13,9 +13,9 @@ import moderngl
 import numpy as np
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.views._overlay.masks import Mask
-    from viewer_app.views._overlay.result import Result
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.views._overlay.masks import Mask
+    from splatview.viewer_app.views._overlay.result import Result
 
 _STROKE = np.dtype([("a", "f4", 2), ("b", "f4", 2), ("color", "u1", 4), ("floor", "f4"), ("thick", "f4")])
 _FORMAT = "2f 2f 4f1 1f 1f /i"
@@ -38,7 +38,7 @@ class Programs:
     def __getitem__(self, name: str) -> moderngl.Program:
         """BOX, SEGMENT or MASK."""
         if name not in self._made:
-            source = files("viewer_app.views").joinpath("shaders/overlay.glsl").read_text()
+            source = files("splatview.viewer_app.views").joinpath("shaders/overlay.glsl").read_text()
             head = f"#version 330\n#define {name}\n"
             self._made[name] = self._ctx.program(vertex_shader=f"{head}#define VERTEX\n{source}",
                                                  fragment_shader=head + source)

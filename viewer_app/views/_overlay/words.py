@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import imgui_compat, theme
-from viewer_app.views._overlay.palette import is_light
+from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.views._overlay.palette import is_light
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.state import ImageSettings
-    from viewer_app.views._overlay.layers import Layer, Layers
-    from viewer_app.views._overlay.result import Result
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.state import ImageSettings
+    from splatview.viewer_app.views._overlay.layers import Layer, Layers
+    from splatview.viewer_app.views._overlay.result import Result
 
 _SIZE = 13.0
 """Of the letters, points."""

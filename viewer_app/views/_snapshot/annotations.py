@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4
 
-from viewer_app.interface import theme
+from splatview.viewer_app.interface import theme
 
 if TYPE_CHECKING:
-    from viewer_app.views._snapshot.axes import Pen
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.layout import Window
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.views._snapshot.axes import Pen
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.layout import Window
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _ROWS = 3
 """Ranges in ranges that are seen."""
@@ -43,7 +43,7 @@ def ranges_of(content: Content, look: Look) -> Ranges | None:
         return None
 
     def work() -> Ranges:
-        from viewer_app.memory.analysis import marks
+        from splatview.viewer_app.memory.analysis import marks
 
         found = [m for m in marks(snapshot, snapshot.traces[device]) if m.is_range and m.depth < _ROWS]
         places = [(float(m.first), float(m.last)) if unit == "events" else

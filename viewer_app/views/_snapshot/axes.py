@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import theme
-from viewer_app.views._snapshot import ticks
-from viewer_app.views._snapshot.layout import GUTTER
-from viewer_app.views._snapshot.world import kind_of, lanes_at
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.views._snapshot import ticks
+from splatview.viewer_app.views._snapshot.layout import GUTTER
+from splatview.viewer_app.views._snapshot.world import kind_of, lanes_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.controls import Rect
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.layout import Window
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.layout import Window
+    from splatview.viewer_app.views._snapshot.state import Look
 
 SMALL = 13.0
 """Points: the size of an axis's words."""
@@ -161,7 +161,7 @@ def ooms(content: Content, device: int) -> list[int]:
     def work() -> list[int]:
         import numpy as np
 
-        from viewer_app.memory.model import ACTIONS
+        from splatview.viewer_app.memory.model import ACTIONS
 
         return np.flatnonzero(content.snapshot.traces[device].events.action == ACTIONS.index("oom")).tolist()[:50]
 
@@ -183,7 +183,7 @@ def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, 
         clock = ticks.clock_text(axis.time_us(moment)) if axis.timed else ""
         text = clock if look.settings.unit == "time" else f"{moment:,}"
         pen.tag(at[0], r.y + r.height + 3 * scale, text, (r.x - 40 * scale, r.x + r.width + 10 * scale))
-    from viewer_app.memory.analysis import size_text
+    from splatview.viewer_app.memory.analysis import size_text
 
     text = _place_text(content, look, window.y_at(at[1]))
     w = pen.width(text) + 10 * scale
@@ -201,7 +201,7 @@ def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, 
 
 
 def _place_text(content: Content, look: Look, y: float) -> str:
-    from viewer_app.memory.analysis import size_text
+    from splatview.viewer_app.memory.analysis import size_text
 
     kind = kind_of(look)
     if kind == "addresses":
@@ -216,7 +216,7 @@ def _place_text(content: Content, look: Look, y: float) -> str:
 
 def about(content: Content, look: Look, allocation: int) -> list[str]:
     """What is said of an allocation beside its size: the user's frame, and its lifetime."""
-    from viewer_app.memory.analysis import age_text, frame_text, sites
+    from splatview.viewer_app.memory.analysis import age_text, frame_text, sites
 
     snapshot, trace = content.snapshot, content.trace(look)
     site = content.ask(("sites",), lambda: sites(snapshot))

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.views._snapshot.axes import ooms
-from viewer_app.views._snapshot.layout import ONE_ROW
-from viewer_app.views._snapshot.state import TABS
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.views._snapshot.axes import ooms
+from splatview.viewer_app.views._snapshot.layout import ONE_ROW
+from splatview.viewer_app.views._snapshot.state import TABS
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
           | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse)
@@ -111,7 +111,7 @@ class Bar:
     def _help(self, content: Content, look: Look) -> None:
         if not imgui.is_item_hovered():
             return
-        from viewer_app.memory.analysis import HELP
+        from splatview.viewer_app.memory.analysis import HELP
 
         lines = HELP.replace("; ", "\n")
         found = content.peek(_key(look)) if look.search.strip() else None
@@ -134,7 +134,7 @@ class Bar:
         snapshot = content.snapshot
 
         def work() -> object:
-            from viewer_app.memory.analysis import search
+            from splatview.viewer_app.memory.analysis import search
 
             return search(snapshot, snapshot.traces[device], text)
 
@@ -150,7 +150,7 @@ class Bar:
         found = content.peek(_key(look)) if look.search.strip() else None
         if found is None:
             return
-        from viewer_app.memory.analysis import size_text
+        from splatview.viewer_app.memory.analysis import size_text
 
         words = f"{found.count:,}  {size_text(found.bytes)}" if found.count else "nothing"
         if imgui.calc_text_size(look.search).x + imgui.calc_text_size(words).x + 30 * scale > width:

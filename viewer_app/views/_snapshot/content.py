@@ -19,16 +19,16 @@ from weakref import WeakSet
 
 import numpy as np
 
-from viewer_app.errors import ViewerError
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from viewer_app.memory.analysis import ColorBy, Colors
-    from viewer_app.memory.model import Snapshot, Trace
-    from viewer_app.memory.query import Database
-    from viewer_app.memory.timeline import Addresses, Axis, Bands, Envelope, Lane
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.memory.analysis import ColorBy, Colors
+    from splatview.viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.memory.query import Database
+    from splatview.viewer_app.memory.timeline import Addresses, Axis, Bands, Envelope, Lane
+    from splatview.viewer_app.views._snapshot.state import Look
 
 T = TypeVar("T")
 log = logging.getLogger("splatview")
@@ -220,7 +220,7 @@ class Content:
 
     def prepare(self) -> None:
         """Begin with what every view needs. Called once, before anybody asks."""
-        from viewer_app.memory.timeline import expect_kernels, painter_is_used, warm_up
+        from splatview.viewer_app.memory.timeline import expect_kernels, painter_is_used, warm_up
 
         expect_kernels()  # a short trace is laid out beside it, and not behind it
         if not painter_is_used():
@@ -250,7 +250,7 @@ class Content:
         bands = self.peek(("bands", look.device))
         if look.pointed is None or bands is None:
             return ""
-        from viewer_app.memory.analysis import size_text
+        from splatview.viewer_app.memory.analysis import size_text
 
         return f"{look.pointed:,}   {size_text(int(bands.live[look.pointed]))} live"
 
@@ -263,7 +263,7 @@ class Content:
     def bands(self, device: int) -> Bands | None:
         """The timeline, laid out."""
         def work() -> Bands:
-            from viewer_app.memory.timeline import Bands
+            from splatview.viewer_app.memory.timeline import Bands
 
             return Bands(self.snapshot.traces[device], cancelled=self.cancelled)
 
@@ -272,7 +272,7 @@ class Content:
     def addresses(self, device: int) -> Addresses | None:
         """The address space, laid out."""
         def work() -> Addresses:
-            from viewer_app.memory.timeline import Addresses
+            from splatview.viewer_app.memory.timeline import Addresses
 
             return Addresses(self.snapshot.traces[device])
 
@@ -281,7 +281,7 @@ class Content:
     def lanes(self, device: int) -> list[Lane] | None:
         """The timeline of each memory pool."""
         def work() -> list[Lane]:
-            from viewer_app.memory.timeline import lanes
+            from splatview.viewer_app.memory.timeline import lanes
 
             return lanes(self.snapshot.traces[device], self.snapshot.pools, cancelled=self.cancelled)
 
@@ -290,7 +290,7 @@ class Content:
     def axis(self, device: int, unit: Literal["events", "time"]) -> Axis | None:
         """The time axis."""
         def work() -> Axis:
-            from viewer_app.memory.timeline import Axis
+            from splatview.viewer_app.memory.timeline import Axis
 
             return Axis(self.snapshot.traces[device], unit)
 
@@ -299,7 +299,7 @@ class Content:
     def reserved(self, device: int) -> np.ndarray | None:
         """int64 (M + 1,): bytes reserved at each moment."""
         def work() -> np.ndarray:
-            from viewer_app.memory.timeline import reserved
+            from splatview.viewer_app.memory.timeline import reserved
 
             return reserved(self.snapshot.traces[device])
 
@@ -312,7 +312,7 @@ class Content:
             return None
 
         def work() -> Envelope:
-            from viewer_app.memory.timeline import Envelope
+            from splatview.viewer_app.memory.timeline import Envelope
 
             return Envelope(values)
 
@@ -327,7 +327,7 @@ class Content:
     def colors(self, device: int, by: ColorBy) -> Colors | None:
         """The colour of each allocation, and the legend; `by`: see `analysis.colors`."""
         def work() -> Colors:
-            from viewer_app.memory.analysis import colors
+            from splatview.viewer_app.memory.analysis import colors
 
             return colors(self.snapshot, self.snapshot.traces[device], by)
 
@@ -340,7 +340,7 @@ class Content:
     def database(self) -> Database | None:
         """Answers SQL. To be used in the lane "query" alone, but for `interrupt()`."""
         def work() -> Database:
-            from viewer_app.memory.query import Database
+            from splatview.viewer_app.memory.query import Database
 
             return Database(self.snapshot)
 

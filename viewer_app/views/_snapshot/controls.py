@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from viewer_app.interface import widgets as ui
+from splatview.viewer_app.interface import widgets as ui
 
 if TYPE_CHECKING:
-    from viewer_app.memory.analysis import ColorBy
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.memory.analysis import ColorBy
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _COLORS: dict[ColorBy, str] = {"stack": "Stack", "category": "What it is", "size": "Size", "age": "Lifetime",
                                "stream": "Stream", "pool": "Memory pool"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from viewer_app.controls import ZOOM_STEP, Rect
-from viewer_app.events import (
+from splatview.viewer_app.controls import ZOOM_STEP, Rect
+from splatview.viewer_app.events import (
     Key,
     Pinch,
     PointerLeave,
@@ -15,17 +15,17 @@ from viewer_app.events import (
     PointerRelease,
     Wheel,
 )
-from viewer_app.views._snapshot.layout import held
-from viewer_app.views._snapshot.state import TABS
-from viewer_app.views._snapshot.world import LEAST, LEAST_BYTES, full_y, pick, window_of, y_of
+from splatview.viewer_app.views._snapshot.layout import held
+from splatview.viewer_app.views._snapshot.state import TABS
+from splatview.viewer_app.views._snapshot.world import LEAST, LEAST_BYTES, full_y, pick, window_of, y_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.events import Event
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.layout import Layout, Window
-    from viewer_app.views._snapshot.state import Look, Range
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.layout import Layout, Window
+    from splatview.viewer_app.views._snapshot.state import Look, Range
 
 _PAN = 0.12
 """Of what is seen, by one press of a key."""

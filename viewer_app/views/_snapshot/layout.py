@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from viewer_app.controls import Rect
-from viewer_app.views._snapshot.state import PLOTS
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.views._snapshot.state import PLOTS
 
 if TYPE_CHECKING:
-    from viewer_app.views._snapshot.state import Range
+    from splatview.viewer_app.views._snapshot.state import Range
 
 BAR = 40
 """Points: the height of the bar with the tabs and the search."""

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
-from ipc.interop.sources import set_uniform
-from viewer_app.interface import theme
-from viewer_app.views._snapshot.plot import RESERVED, program
+from splatview.ipc.interop.sources import set_uniform
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.views._snapshot.plot import RESERVED, program
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.state import Color
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look, Range
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look, Range
 
 GROUND: Color = (0.075, 0.081, 0.093)
 _LIVE: Color = (0.31, 0.41, 0.54)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2
 
-from viewer_app.interface import theme
-from viewer_app.views._snapshot.annotations import draw_annotations
-from viewer_app.views._snapshot.axes import Pen, draw_axes, draw_legend, draw_marks, draw_pointer
-from viewer_app.views._snapshot.world import window_of
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.views._snapshot.annotations import draw_annotations
+from splatview.viewer_app.views._snapshot.axes import Pen, draw_axes, draw_legend, draw_marks, draw_pointer
+from splatview.viewer_app.views._snapshot.world import window_of
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.layout import Layout
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.layout import Layout
+    from splatview.viewer_app.views._snapshot.state import Look
 
 
 def draw_over(content: Content, look: Look, layout: Layout, at: tuple[float, float] | None, scale: float,

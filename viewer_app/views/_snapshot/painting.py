@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from viewer_app.memory.timeline import Addresses, Axis, Bands, Canvas, Paint
+    from splatview.viewer_app.memory.timeline import Addresses, Axis, Bands, Canvas, Paint
 
 _LEAST_SLICE = 160
 """Columns that a thread paints in one go, at least: each go begins with all that is live."""
@@ -95,7 +95,7 @@ class Buffers:
     @classmethod
     def of(cls, sheet: Sheet, spare: Buffers | None) -> Buffers:
         """For a picture; `spare` if it fits."""
-        from viewer_app.memory.timeline import Canvas
+        from splatview.viewer_app.memory.timeline import Canvas
 
         size = -(-sheet.width // sheet.grain), -(-sheet.height // sheet.grain)
         if spare is not None and spare.canvas.ids.shape == size and spare.rows.shape == (sheet.height, sheet.width):
@@ -246,7 +246,7 @@ class Painting:
             self._paint_gaps(columns)
 
     def _paint_lane(self, layer: Layer, columns: slice, moments: np.ndarray, rows: tuple[int, int]) -> None:
-        from viewer_app.memory.timeline import Canvas
+        from splatview.viewer_app.memory.timeline import Canvas
 
         s, fresh = self.sheet, self._fresh
         assert fresh is not None
@@ -269,7 +269,7 @@ class Painting:
         """The ground over what is live, up to what is reserved. rgba: uint8 (W, H, 4), of these moments."""
         if layer.reserved is None:
             return
-        from viewer_app.memory.timeline import paint_ground
+        from splatview.viewer_app.memory.timeline import paint_ground
 
         m, height = self._material, rgba.shape[1]
         at = np.maximum(moments, 0)
@@ -291,7 +291,7 @@ class Painting:
                     self._end)
 
     def _assemble(self, first: int, last: int) -> None:
-        from viewer_app.memory.timeline import assemble
+        from splatview.viewer_app.memory.timeline import assemble
 
         before = self._before.canvas if self._before is not None else None
         assert self.canvas is not None

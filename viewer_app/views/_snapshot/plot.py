@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
-from ipc.interop.glapi import DRAW_FRAMEBUFFER, GL, READ_FRAMEBUFFER
-from ipc.interop.sources import set_uniform
-from viewer_app.controls import Rect
-from viewer_app.views._snapshot.painting import Painting
-from viewer_app.views.base import VERTEX
+from splatview.ipc.interop.glapi import DRAW_FRAMEBUFFER, GL, READ_FRAMEBUFFER
+from splatview.ipc.interop.sources import set_uniform
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.views._snapshot.painting import Painting
+from splatview.viewer_app.views.base import VERTEX
 
 if TYPE_CHECKING:
-    from viewer_app.gpu_work import GpuWork
-    from viewer_app.state import Color
-    from viewer_app.views._snapshot.layout import Window
-    from viewer_app.views._snapshot.painting import Buffers, Material, Sheet
+    from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views._snapshot.layout import Window
+    from splatview.viewer_app.views._snapshot.painting import Buffers, Material, Sheet
 
 _COLOR_BUFFER_BIT, _NEAREST = 0x4000, 0x2600
 _AT_ONCE, _AT_ONCE_SOFTWARE = 0.02, 0.07
@@ -49,7 +49,7 @@ class Marks:
 
 def program(ctx: moderngl.Context, name: str) -> moderngl.VertexArray:
     """What draws with a shader of this folder over a viewport."""
-    source = files("viewer_app.views").joinpath(f"shaders/{name}.glsl").read_text()
+    source = files("splatview.viewer_app.views").joinpath(f"shaders/{name}.glsl").read_text()
     made = ctx.program(vertex_shader=VERTEX, fragment_shader="#version 330\n" + source)
     return ctx.vertex_array(made, [])
 

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from viewer_app.state import SnapshotSettings
+from splatview.viewer_app.state import SnapshotSettings
 
 if TYPE_CHECKING:
     import numpy as np

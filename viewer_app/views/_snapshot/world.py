@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from viewer_app.views._snapshot.layout import Window
-from viewer_app.views._snapshot.painting import Layer, Material, Sheet
-from viewer_app.views._snapshot.plot import EDGE, RESERVED, Marks
+from splatview.viewer_app.views._snapshot.layout import Window
+from splatview.viewer_app.views._snapshot.painting import Layer, Material, Sheet
+from splatview.viewer_app.views._snapshot.plot import EDGE, RESERVED, Marks
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.timeline import Paint
-    from viewer_app.state import Color
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look, Range
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.timeline import Paint
+    from splatview.viewer_app.state import Color
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look, Range
 
 LEAST = {"events": 6.0, "time": 20.0}
 """The narrowest window of the time axis: moments, microseconds."""
@@ -121,7 +121,7 @@ def paint_of(content: Content, look: Look) -> tuple[Hashable, Paint] | None:
            look.lit_number if hits is not None or lit is not None else None)
 
     def work() -> Paint:
-        from viewer_app.memory.timeline import Paint
+        from splatview.viewer_app.memory.timeline import Paint
 
         mask = hits if lit is None else lit if hits is None else hits & lit
         return Paint(colors.classes, colors.palette, mask, _bytes(ground), _bytes(_HELD), _bytes(_DIM))

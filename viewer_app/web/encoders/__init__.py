@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ipc import IpcError
-from viewer_app.errors import ViewerError
+from splatview.ipc import IpcError
+from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     import moderngl
 
-    from viewer_app.web.encoders.base import Encoder
+    from splatview.viewer_app.web.encoders.base import Encoder
 
 VARIABLE = "SPLATVIEW_ENCODER"
 """Environment variable that forces one of CHOICES."""
@@ -34,14 +34,14 @@ def choose(ctx: moderngl.Context) -> Encoder:
     that cannot work here.
     """
     forced = forced_encoder()
-    from viewer_app.web.encoders.turbo import TurboEncoder
+    from splatview.viewer_app.web.encoders.turbo import TurboEncoder
 
     if forced == "turbo":
         return TurboEncoder(f"{VARIABLE}=turbo")
     try:
-        from ipc.cuda import driver
-        from ipc.interop.direct import require_import
-        from viewer_app.web.encoders.nvjpeg import NvJpegEncoder, library
+        from splatview.ipc.cuda import driver
+        from splatview.ipc.interop.direct import require_import
+        from splatview.viewer_app.web.encoders.nvjpeg import NvJpegEncoder, library
 
         device = driver.here(require_import(ctx))
         library()  # before torch is loaded for nothing

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
     from PIL import Image
 
-    from viewer_app.web.messages import Format
+    from splatview.viewer_app.web.messages import Format
 
     Pixels = Union[np.ndarray, torch.Tensor]
     Size = tuple[int, int]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from viewer_app.errors import ViewerError
-from viewer_app.web.encoders.base import check, host_pixels, shrunk
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.web.encoders.base import check, host_pixels, shrunk
 
 if TYPE_CHECKING:
-    from viewer_app.web.encoders.base import Pixels, Size
-    from viewer_app.web.messages import Format
+    from splatview.viewer_app.web.encoders.base import Pixels, Size
+    from splatview.viewer_app.web.messages import Format
 
 
 class LosslessEncoder:

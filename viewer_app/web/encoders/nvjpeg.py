@@ -13,17 +13,17 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ipc.cuda import driver
-from viewer_app.errors import ViewerError
-from viewer_app.web.encoders.base import BEST, check
+from splatview.ipc.cuda import driver
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.web.encoders.base import BEST, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
 
-    from viewer_app.web.encoders.base import Pixels, Size
-    from viewer_app.web.messages import Format
+    from splatview.viewer_app.web.encoders.base import Pixels, Size
+    from splatview.viewer_app.web.messages import Format
 
 _NAMES = ("libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.11", "libnvjpeg.so")
 _STATUS = ("SUCCESS", "NOT_INITIALIZED", "INVALID_PARAMETER", "BAD_JPEG", "JPEG_NOT_SUPPORTED", "ALLOCATOR_FAILURE",

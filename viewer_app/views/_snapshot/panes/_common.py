@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import theme
-from viewer_app.views._snapshot.panes import _pane
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.views._snapshot.panes import _pane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.model import Events, Snapshot, Trace
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.model import Events, Snapshot, Trace
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _TOLD = 14
 """Frames in a tip."""
@@ -52,7 +52,7 @@ class Places:
         if content.ask(("sites",), lambda: _sites(content.snapshot)) is None:
             return lambda _: ""
         if self._of is not content:
-            from viewer_app.memory.analysis import stack_text
+            from splatview.viewer_app.memory.analysis import stack_text
 
             snapshot = content.snapshot
             self._of, self._text = content, lru_cache(4096)(lambda stack: stack_text(snapshot, stack))
@@ -60,7 +60,7 @@ class Places:
 
 
 def _sites(snapshot: Snapshot) -> np.ndarray:
-    from viewer_app.memory.analysis import sites
+    from splatview.viewer_app.memory.analysis import sites
 
     return sites(snapshot)
 
@@ -121,7 +121,7 @@ class Lamp:
 
 def stack_tip(content: Content, stack: int) -> str:
     """The frames of a stack that tell something, innermost first, for a tip beside the pointer; "" for NO_STACK."""
-    from viewer_app.memory.analysis import MACHINERY, frame_kinds, frame_text
+    from splatview.viewer_app.memory.analysis import MACHINERY, frame_kinds, frame_text
 
     snapshot, frames = content.snapshot, content.snapshot.stacks.of(stack)
     if content.peek(("sites",)) is None or not len(frames):
@@ -207,6 +207,6 @@ def moment_line(content: Content, look: Look, moment: int) -> bool:
 
 def live_at(trace: Trace, moment: int) -> np.ndarray:
     """int32: what is live at a moment."""
-    from viewer_app.memory.analysis import live_ids
+    from splatview.viewer_app.memory.analysis import live_ids
 
     return live_ids(trace, moment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from viewer_app.memory.query import EXAMPLES as _SHORT
+from splatview.viewer_app.memory.query import EXAMPLES as _SHORT
 
 EXAMPLES: dict[str, str] = {
     "The largest allocations": """\

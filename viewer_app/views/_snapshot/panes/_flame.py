@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import theme
-from viewer_app.views._snapshot.panes import _pane
-from viewer_app.views._snapshot.panes._grid import tooltip
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.views._snapshot.panes import _pane
+from splatview.viewer_app.views._snapshot.panes._grid import tooltip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from viewer_app.memory.analysis import FlameGraph
+    from splatview.viewer_app.memory.analysis import FlameGraph
 
 _THINNEST = 1.0
 """Pixels of width below which a node is not drawn."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.views._snapshot.panes import _pane
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.views._snapshot.panes import _pane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import theme
+from splatview.viewer_app.interface import theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from viewer_app.controls import Rect
+    from splatview.viewer_app.controls import Rect
 
 T = TypeVar("T")
 GROUND = ImVec4(0.090, 0.096, 0.108, 1.0)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from imgui_bundle import imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.words import age_text, count_text, exact_size_text, pool_text, size_text, stream_text
-from viewer_app.views._snapshot.panes import _common, _pane
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.words import age_text, count_text, exact_size_text, pool_text, size_text, stream_text
+from splatview.viewer_app.views._snapshot.panes import _common, _pane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.model import Snapshot, Trace
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _LABEL = 13.0
 _HANDS = (

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.words import change_text, size_text
-from viewer_app.views._snapshot.panes import _common, _pane
-from viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.words import change_text, size_text
+from splatview.viewer_app.views._snapshot.panes import _common, _pane
+from splatview.viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from imgui_bundle import ImVec4
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.analysis import By, Change, Comparison
-    from viewer_app.memory.model import Snapshot, Trace
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.analysis import By, Change, Comparison
+    from splatview.viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File", "size": "Size", "category": "Category"}
 _WHEN = {"peak": "its peak", "end": "its end"}
@@ -176,7 +176,7 @@ class ComparePane:
 
 
 def _compare(a: tuple[Snapshot, Trace, int], b: tuple[Snapshot, Trace, int], by: By) -> Comparison:
-    from viewer_app.memory.analysis import compare
+    from splatview.viewer_app.memory.analysis import compare
 
     return compare(a, b, by)
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.analysis import frames as kinds
-from viewer_app.views._snapshot.panes import _common, _pane
-from viewer_app.views._snapshot.panes._grid import tooltip
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.analysis import frames as kinds
+from splatview.viewer_app.views._snapshot.panes import _common, _pane
+from splatview.viewer_app.views._snapshot.panes._grid import tooltip
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.memory.analysis import Details, FrameLine
-    from viewer_app.memory.model import Snapshot, Trace
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.analysis import Details, FrameLine
+    from splatview.viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _LABEL = 5.4
 """Width of what is said before a value, in units of the font's height."""
@@ -135,7 +135,7 @@ class DetailsPane:
 
 
 def _describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None) -> Details:
-    from viewer_app.memory.analysis import describe
+    from splatview.viewer_app.memory.analysis import describe
 
     return describe(snapshot, trace, allocation, moment)
 

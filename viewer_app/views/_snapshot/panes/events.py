@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.model import ACTIONS
-from viewer_app.memory.words import address_text, pool_text, size_text, stream_text
-from viewer_app.views._snapshot.panes import _common, _pane
-from viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.model import ACTIONS
+from splatview.viewer_app.memory.words import address_text, pool_text, size_text, stream_text
+from splatview.viewer_app.views._snapshot.panes import _common, _pane
+from splatview.viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imgui_bundle import ImVec4
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.model import Trace
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.model import Trace
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _SHOW = {"all": "All", "alloc": "Allocations", "free": "Frees", "segment": "Segments", "mark": "OOM and marks"}
 _ACTIONS = {"alloc": ("alloc",), "free": ("free_requested", "free_completed", "free"),

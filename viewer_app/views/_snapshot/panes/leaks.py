@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.words import age_text, count_text, size_text
-from viewer_app.views._snapshot.panes import _common, _pane
-from viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.words import age_text, count_text, size_text
+from splatview.viewer_app.views._snapshot.panes import _common, _pane
+from splatview.viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.analysis import Suspect
-    from viewer_app.memory.model import Snapshot, Trace
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.analysis import Suspect
+    from splatview.viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _COLUMNS = (Column("Allocated by", 0, sorts=False), Column("Still there", 6.4, True, "Bytes", False),
             Column("Blocks", 4.8, True, sorts=False, gives=2),
@@ -101,6 +101,6 @@ class LeaksPane:
 
 
 def _leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
-    from viewer_app.memory.analysis import leaks
+    from splatview.viewer_app.memory.analysis import leaks
 
     return leaks(snapshot, trace)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.words import count_text, size_text
-from viewer_app.views._snapshot.panes import _common, _pane
-from viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.words import count_text, size_text
+from splatview.viewer_app.views._snapshot.panes import _common, _pane
+from splatview.viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
 
 if TYPE_CHECKING:
-    from viewer_app.controls import Rect
-    from viewer_app.memory.analysis import Oom
-    from viewer_app.memory.model import Snapshot, Trace
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.analysis import Oom
+    from splatview.viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _WORDS = {"fragmentation": "Fragmented", "elsewhere": "Free elsewhere", "pending": "Waiting for a stream",
           "limit": "A limit", "full": "Full"}
@@ -139,6 +139,6 @@ def swatch(color: ImVec4, scale: float) -> None:
 
 
 def _post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
-    from viewer_app.memory.analysis import post_mortem
+    from splatview.viewer_app.memory.analysis import post_mortem
 
     return post_mortem(snapshot, trace)

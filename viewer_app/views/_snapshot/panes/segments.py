@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.words import address_text, count_text, exact_size_text, pool_text, size_text
-from viewer_app.views._snapshot.panes import _common, _pane
-from viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows, tooltip
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.words import address_text, count_text, exact_size_text, pool_text, size_text
+from splatview.viewer_app.views._snapshot.panes import _common, _pane
+from splatview.viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows, tooltip
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.analysis import SegmentsAt
-    from viewer_app.memory.model import Snapshot, Trace
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.analysis import SegmentsAt
+    from splatview.viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 INACTIVE, ACTIVE, PENDING = range(3)
 _STATES = ("free", "in use", "freed, waiting for another stream")
@@ -126,7 +126,7 @@ class SegmentsPane:
         lines = [f"{exact_size_text(int(at.block_size[block]))}, {_STATES[min(state, 2)]}",
                  address_text(int(at.block_addr[block]))]
         if allocation >= 0:
-            from viewer_app.memory.analysis import summary
+            from splatview.viewer_app.memory.analysis import summary
 
             lines.append(summary(content.snapshot, content.trace(look), allocation))
         tooltip("\n".join(lines), scale)
@@ -163,7 +163,7 @@ class SegmentsPane:
 
 
 def _segments(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
-    from viewer_app.memory.analysis import segments_at
+    from splatview.viewer_app.memory.analysis import segments_at
 
     return segments_at(snapshot, trace, moment)
 

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.query import TABLES
-from viewer_app.memory.words import address_text
-from viewer_app.pictures import free_path
-from viewer_app.views._snapshot.panes import _common, _pane
-from viewer_app.views._snapshot.panes._examples import EXAMPLES
-from viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.query import TABLES
+from splatview.viewer_app.memory.words import address_text
+from splatview.viewer_app.pictures import free_path
+from splatview.viewer_app.views._snapshot.panes import _common, _pane
+from splatview.viewer_app.views._snapshot.panes._examples import EXAMPLES
+from splatview.viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.query import Database, Result
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.query import Database, Result
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _EDITOR_LINES = 7
 _RECENT = 12
@@ -323,7 +323,7 @@ def _say(fault: str) -> None:
 def save_csv(database: Database, text: str, name: str, folder: Path | None,
              stop: threading.Event | None = None) -> str:
     """Write all rows as CSV into a file of its own, and say which; `stop` ends it. Raises FileError, QueryError."""
-    from viewer_app.errors import FileError
+    from splatview.viewer_app.errors import FileError
 
     path = free_path(name, folder, ".csv")
     try:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
-from viewer_app.interface import theme
-from viewer_app.memory.words import count_text, exact_size_text, size_text
-from viewer_app.views._snapshot.panes import _common, _flame, _pane
-from viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.memory.words import count_text, exact_size_text, size_text
+from splatview.viewer_app.views._snapshot.panes import _common, _flame, _pane
+from splatview.viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from viewer_app.controls import Rect
-    from viewer_app.memory.analysis import By, FlameGraph, Table
-    from viewer_app.memory.model import Snapshot, Trace
-    from viewer_app.views._snapshot.content import Content
-    from viewer_app.views._snapshot.state import Look
+    from splatview.viewer_app.controls import Rect
+    from splatview.viewer_app.memory.analysis import By, FlameGraph, Table
+    from splatview.viewer_app.memory.model import Snapshot, Trace
+    from splatview.viewer_app.views._snapshot.content import Content
+    from splatview.viewer_app.views._snapshot.state import Look
 
 _OF = {"moment": "Live then", "all": "Ever allocated", "found": "Found"}
 _OF_TIPS = {"moment": "What is live at the chosen moment", "all": "All allocations, whenever they were live",
@@ -189,26 +189,26 @@ class StacksPane:
 
 
 def _graph(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None) -> FlameGraph:
-    from viewer_app.memory.analysis import flame
+    from splatview.viewer_app.memory.analysis import flame
 
     return flame(snapshot, trace, ids)
 
 
 def _rows(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
-    from viewer_app.memory.analysis import Tables
+    from splatview.viewer_app.memory.analysis import Tables
 
     return Tables(snapshot).group(trace, ids, by)
 
 
 def _shades(snapshot: Snapshot) -> np.ndarray:
-    from viewer_app.memory.analysis import user_frames
+    from splatview.viewer_app.memory.analysis import user_frames
 
     return _flame.shades(snapshot.stacks.file, user_frames(snapshot))
 
 
 def _found(snapshot: Snapshot, text: str) -> np.ndarray:
     """bool (F,): frames that any word of a search names."""
-    from viewer_app.memory.analysis import frames_with
+    from splatview.viewer_app.memory.analysis import frames_with
 
     found = np.zeros(len(snapshot.stacks.file), bool)
     for word in text.replace('"', " ").split():
