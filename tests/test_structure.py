@@ -102,7 +102,7 @@ def _every_file() -> list[Path]:
 @pytest.mark.parametrize("path", _every_file(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_and_signatures_stay_small(path: Path) -> None:
     text = path.read_text()
-    assert text.count("\n") <= 400, "over 400 lines: split it"
+    assert text.count("\n") <= 700, "over 700 lines: is it still about one thing?"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             count = len(node.args.args) + len(node.args.kwonlyargs) + len(node.args.posonlyargs)
