@@ -45,6 +45,10 @@ SPLATVIEW_NAME (what a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATV
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. 2 means that what was asked for cannot be done, and stderr says why."""
+    if argv is None:
+        from splatview.ipc.child_process import forget_current_folder
+
+        forget_current_folder()
     args = list(sys.argv[1:] if argv is None else argv)
     if not args or args[0] in ("-h", "--help", "help"):
         print(_usage())
@@ -56,8 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     command, rest = args[0], args[1:]
     if command in _VIEWER:
+        from splatview.ipc import child_process
+
         sys.stdout.flush()
-        os.execv(sys.executable, [sys.executable, "-m", "splatview.viewer_app", command, *rest])
+        program = child_process.command("splatview.viewer_app", command, *rest)
+        os.execve(program[0], program, child_process.environment())
     if command not in _OWN:
         print(f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}", file=sys.stderr)
         return 2

@@ -58,7 +58,7 @@ class Grabber:
         self._lent: tuple[Frame, Any] | None = None
         """A frame that the GPU may still read, and its event behind that."""
         try:
-            self._process = programs.start("-m", "splatview.viewer_app", "grab", *([gpu_uuid] if gpu_uuid else []),
+            self._process = programs.start("splatview.viewer_app", "grab", *([gpu_uuid] if gpu_uuid else []),
                                            bufsize=0,
                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
         except BaseException:

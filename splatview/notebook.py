@@ -116,7 +116,7 @@ def _start(run: str | None, port: int, timeout: float) -> ViewerInfo:
 
     end = time.monotonic() + timeout
     said = tempfile.TemporaryFile(prefix="splatview-")  # a pipe would have to be read as long as the viewer runs
-    arguments = ["-m", "splatview.viewer_app", "serve", "--web", "--port", str(port)]
+    arguments = ["splatview.viewer_app", "serve", "--web", "--port", str(port)]
     process = programs.start(*arguments, *([] if run is None else ["--run", run]), stdin=subprocess.DEVNULL,
                              stdout=said, stderr=said)
     try:

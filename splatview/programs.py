@@ -9,6 +9,8 @@ import sys
 import weakref
 from typing import Any
 
+from splatview.ipc import child_process
+
 _LEASHED = """
 import fcntl, os, select, signal, sys
 leash = int(sys.argv[1])
@@ -25,17 +27,19 @@ child with the thread that started it, and notebooks run cells in threads."""
 _leashes: set[int] = set()
 
 
-def start(*arguments: str, **options: Any) -> subprocess.Popen[Any]:
-    """Start `python ARGUMENTS` in a session of its own: Ctrl-C reaches this process alone. `options` are Popen's, its
-    `pass_fds` among them.
+def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[Any]:
+    """Start `python -m MODULE ARGUMENTS` in a session of its own: Ctrl-C reaches this process alone. `options` are
+    Popen's, its `pass_fds` and `env` among them. `child_process` explains where the program finds its modules.
 
     It gets SIGTERM when this process ends, killed or not, and when the object returned here is no longer kept.
     """
     passed = options.pop("pass_fds", ())
+    env = child_process.environment(options.pop("env", None))
+    program = child_process.command(module, *arguments)
     read, write = os.pipe()
     try:
-        process = subprocess.Popen([sys.executable, "-ISc", _LEASHED, str(read), sys.executable, *arguments],
-                                   pass_fds=[read, *passed], start_new_session=True, **options)
+        process = subprocess.Popen([sys.executable, "-ISc", _LEASHED, str(read), *program],
+                                   pass_fds=[read, *passed], start_new_session=True, env=env, **options)
     except BaseException:
         os.close(write)
         raise

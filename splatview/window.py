@@ -217,7 +217,7 @@ class Window:
         try:
             settings = WindowSettings(*self._asked_size, self._title, self._pid, image, scene, page.fd)
             # Its words, where there are any, belong to this process's own.
-            process = programs.start("-m", "splatview.viewer_app", "window", msgspec.json.encode(settings).decode(),
+            process = programs.start("splatview.viewer_app", "window", msgspec.json.encode(settings).decode(),
                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[page.fd])
         except BaseException:
             page.close()

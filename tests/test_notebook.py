@@ -115,7 +115,9 @@ def test_a_program_ends_with_the_process_that_started_it(
 import os, signal, threading, time
 from splatview import programs
 kept = []
-thread = threading.Thread(target=lambda: kept.append(programs.start("-c", "import time; time.sleep(100)")))
+def begin():
+    kept.append(programs.start("timeit", "-n1", "-r1", "import time; time.sleep(100)"))
+thread = threading.Thread(target=begin)
 thread.start()
 thread.join()
 child = os.fork()
@@ -147,7 +149,7 @@ def _runs(pid: int) -> bool:
 
 
 def test_a_program_can_be_ended_twice(wait_until: Callable[..., Any]) -> None:
-    kept = programs.start("-c", "import time; time.sleep(100)")
+    kept = programs.start("timeit", "-n1", "-r1", "import time; time.sleep(100)")
     pid = kept.pid
     programs.end(kept)
     programs.end(kept)

@@ -52,7 +52,7 @@ def probe_window() -> dict[str, object]:
     import warnings
 
     warnings.simplefilter("ignore")
-    import glfw
+    from splatview.viewer_app.screens._glfw import glfw
 
     if not glfw.init():
         return {"ok": False, "detail": f"GLFW cannot use display {display!r}", "mend": "check DISPLAY, xhost, ssh -X"}
@@ -184,6 +184,7 @@ def _draw_anothers_memory(ctx: moderngl.Context) -> str:
 
     import numpy as np
 
+    from splatview.ipc import child_process
     from splatview.ipc.cuda.memory import open_memory
     from splatview.ipc.errors import SharingError
     from splatview.ipc.frames import DeviceTensor
@@ -196,8 +197,9 @@ def _draw_anothers_memory(ctx: moderngl.Context) -> str:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         ours.settimeout(50)
-        other = subprocess.Popen([sys.executable, "-c", _OTHER, str(theirs.fileno()), uuid],
-                                 pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True)
+        other = subprocess.Popen(child_process.code_command(_OTHER, str(theirs.fileno()), uuid),
+                                 env=child_process.environment(), pass_fds=[theirs.fileno()], stderr=subprocess.PIPE,
+                                 text=True)
         theirs.close()
         memory = bridge = None
         try:

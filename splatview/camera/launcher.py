@@ -121,14 +121,14 @@ class _Session:
         environment = {**os.environ, "SPLATVIEW_NAME": self.run_name}
         environment.pop("SPLATVIEW_DISABLE", None)
         settings = {**msgspec.structs.asdict(plan.source), "stream": plan.stream, "loop": plan.loop}
-        self.capture = _Program("camera", "-m", "splatview.camera", "capture", json.dumps(settings),
+        self.capture = _Program("camera", "splatview.camera", "capture", json.dumps(settings),
                                 environment=environment)
         self.inference = self.viewer = None
         if plan.detector is not None:
-            self.inference = _Program("detector", "-m", "splatview.camera", "infer",
+            self.inference = _Program("detector", "splatview.camera", "infer",
                                       json.dumps({"run": self.run_name, **plan.detector}), environment=environment)
         if plan.viewer is not None:
-            self.viewer = _Program("viewer", "-m", "splatview.viewer_app", "serve", "--run", self.run_name,
+            self.viewer = _Program("viewer", "splatview.viewer_app", "serve", "--run", self.run_name,
                                    *plan.viewer.arguments, environment=environment)
         self.said: queue.Queue[tuple[str, str, str]] = queue.Queue(1000)
         self.shown = False

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
+from splatview.ipc import child_process
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -115,8 +117,9 @@ def check_ipc() -> Finding:
                    "fd = open_segment(SegmentRef(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]), int(sys.argv[1])); "
                    "print(os.pread(fd, 4, 0).decode())")
         ref = segment.ref
-        done = subprocess.run([sys.executable, "-c", program, str(os.getpid()), str(ref.fd), str(ref.size), ref.token],
-                              capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            child_process.code_command(program, str(os.getpid()), str(ref.fd), str(ref.size), ref.token),
+            env=child_process.environment(), capture_output=True, text=True, timeout=60, check=False)
     finally:
         segment.close()
     if done.stdout.strip() != "pong":
@@ -216,8 +219,8 @@ def _share(folder: str) -> dict[str, str]:
 
 
 def _start(program: str, way: str, env: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", program, way], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                            text=True, env=env)
+    return subprocess.Popen(child_process.code_command(program, way), stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True, env=child_process.environment(env))
 
 
 def _last(err: str, process: subprocess.Popen[str]) -> str:
@@ -239,7 +242,8 @@ def check_gsplat() -> Finding:
                "m = torch.tensor([[0., 0, 2]], device='cuda'); q = torch.tensor([[1., 0, 0, 0]], device='cuda'); "
                "K = torch.tensor([[[9., 0, 4], [0, 9, 4], [0, 0, 1]]], device='cuda'); "
                "print(float(r(m, q, o * 0.3, o[:, 0] * 0.9, o, torch.eye(4, device='cuda')[None], K, 8, 8)[1].max()))")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(child_process.code_command(program), env=child_process.environment(), capture_output=True,
+                          text=True, timeout=600, check=False)
     lines = done.stdout.split()
     if done.returncode or not lines or not 0.5 < float(lines[-1]) < 1:
         why = (done.stderr.strip().splitlines() or ["it draws nothing"])[-1]
@@ -356,8 +360,8 @@ def _safely(check: Callable[[], Finding]) -> Finding:
 
 def _probe(what: str) -> tuple[bool, str, str]:
     """Ask the viewer program, in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "splatview.viewer_app.probe", what], capture_output=True, text=True,
-                          timeout=120, check=False)
+    done = subprocess.run(child_process.command("splatview.viewer_app.probe", what), env=child_process.environment(),
+                          capture_output=True, text=True, timeout=120, check=False)
     try:
         d = json.loads(done.stdout.strip().splitlines()[-1])
         return bool(d["ok"]), str(d["detail"]), str(d["mend"])

@@ -145,7 +145,7 @@ class _Session:
     def _start(self) -> None:
         o = self.options
         environment = {"SPLATVIEW_NAME": "demo", **os.environ}
-        command = ["-m", "splatview.demo.trainer", "--json-progress", "--hold", "--device", o.device,
+        command = ["splatview.demo.trainer", "--json-progress", "--hold", "--device", o.device,
                    "--seed", str(o.seed)]
         for name, value in (("--steps", o.steps), ("--data", o.data), ("--save", o.save)):
             command += [] if value is None else [name, str(value)]
@@ -156,7 +156,7 @@ class _Session:
         screen = {"window": ["--window"], "web": ["--web", "--port", str(o.port)],
                   "offscreen": ["--offscreen", "--max-fps", "2"]}[self.screen]
         said = {"window": None, "web": subprocess.PIPE, "offscreen": subprocess.DEVNULL}[self.screen]
-        self.viewer = programs.start("-m", "splatview.viewer_app", "serve", *screen, "--run", str(self.trainer.pid),
+        self.viewer = programs.start("splatview.viewer_app", "serve", *screen, "--run", str(self.trainer.pid),
                                      "--size", o.size, stderr=said, text=True, env=environment)
         if self.screen == "web":
             threading.Thread(target=self._pass_on, args=(self.viewer.stderr,), daemon=True).start()
@@ -219,7 +219,7 @@ class _Session:
         assert self.trainer is not None
         o = self.options
         camera = [] if self.camera is None else ["--camera", json.dumps(self.camera)]
-        self.shot = programs.start("-m", "splatview.viewer_app", "shot", str(o.out), "--stream", "gaussians", "--run",
+        self.shot = programs.start("splatview.viewer_app", "shot", str(o.out), "--stream", "gaussians", "--run",
                                    str(self.trainer.pid), "--size", o.size, *camera,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 

@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from splatview.ipc import child_process
 from splatview.ipc.private import make_private
 
 if TYPE_CHECKING:
@@ -307,11 +308,10 @@ def _python(program: str, *args: str, timeout: float, env: dict[str, str] | None
             pass_fds: tuple[int, ...] = (), background: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a program in another Python with this one's packages; its output in `stdout`."""
     nice = ["nice", "-n", "10"] if background and shutil.which("nice") else []
-    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-    return subprocess.run([*nice, sys.executable, "-c", program, *args], stdin=subprocess.DEVNULL,
+    env = child_process.environment({**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})})
+    return subprocess.run([*nice, *child_process.code_command(program, *args)], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                          timeout=timeout, pass_fds=pass_fds, check=False,
-                          env={**os.environ, "PYTHONPATH": path, **(env or {})})
+                          timeout=timeout, pass_fds=pass_fds, check=False, env=env)
 
 
 def _error_in(output: str) -> str:

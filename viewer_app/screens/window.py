@@ -6,7 +6,6 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import glfw
 import moderngl
 import numpy as np
 
@@ -31,6 +30,7 @@ from splatview.viewer_app.events import (
 )
 from splatview.viewer_app.pictures import free_path, save_png
 from splatview.viewer_app.screens import _egl, _xlib
+from splatview.viewer_app.screens._glfw import glfw
 
 if TYPE_CHECKING:
     from collections.abc import Callable

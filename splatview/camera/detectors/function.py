@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.camera.detectors.base import Detections, DetectorError
+from splatview.ipc.child_process import restore_user_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +25,8 @@ class FunctionDetector:
 
     It returns a dict of `splatview.annotate`'s keywords; or (boxes, labels, scores); or an array or tensor (N, 4 | 5 |
     6), x0 y0 x1 y1, score, class; or None for nothing. If it is a class, it is made once, without arguments, and the
-    object is called. The module is looked for in the current folder as well.
+    object is called. The module is also looked for in the current folder, after all installed ones; no other module of
+    splatview's programs is.
     """
 
     def __init__(self, spec: str) -> None:
@@ -32,8 +35,10 @@ class FunctionDetector:
         legal = "module:function, such as my_detector:find"
         if not name or not all(part.isidentifier() for part in f"{module}.{name}".split(".")):
             raise DetectorError(f"detect is {spec!r}; legal is {legal}")
-        if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
+        with contextlib.suppress(FileNotFoundError):  # the current folder was deleted
+            if os.getcwd() not in sys.path:  # last: a folder that others write to must not replace installed modules
+                sys.path.append(os.getcwd())
+        restore_user_environment()
         try:
             found: Any = importlib.import_module(module)
         except (Exception, SystemExit) as e:  # whatever the user's module does

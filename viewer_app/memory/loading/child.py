@@ -6,10 +6,10 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from splatview.ipc import child_process
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.memory._programs import environment
 
@@ -32,7 +32,7 @@ class Reader:
     def __init__(self, job: dict[str, Any]) -> None:
         self._errors = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "splatview.viewer_app.memory.loading.worker", json.dumps(job)],
+            child_process.command("splatview.viewer_app.memory.loading.worker", json.dumps(job)),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd="/",
             pass_fds=[v for v in job.values() if type(v) is int],
             # One thread is enough, and what others reserve counts against the bound. Memory that was freed is kept for

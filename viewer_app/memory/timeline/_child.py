@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 import threading
 import time
 from typing import Any
 
 import numpy as np
 
+from splatview.ipc import child_process
 from splatview.viewer_app.memory._programs import environment
 
 PAINTERS = {"paint_bands": "_bands_kernel", "paint_addresses": "_addresses_kernels"}
@@ -85,7 +85,7 @@ class Painter:
         self._socket.settimeout(patience)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}._worker", str(theirs.fileno())], pass_fds=[theirs.fileno()],
+                child_process.command(f"{__package__}._worker", str(theirs.fileno())), pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
                 start_new_session=True,  # Ctrl-C is for the viewer, and this ends with it
                 env=environment())
