@@ -220,6 +220,21 @@ def test_environment_keeps_absolute_entries_of_pythonpath() -> None:
     assert child_process.environment({"PYTHONSAFEPATH": "yes"})["PYTHONSAFEPATH"] == "yes"
 
 
+def test_numba_reads_no_settings_from_the_current_folder(files: Path, tmp_path: Path, processes: Processes) -> None:
+    """The folder of numba's cache is one of them, and what lies there is unpickled."""
+    pytest.importorskip("yaml", reason="numba reads settings only with PyYAML")
+    processes.folder = tmp_path / "shared by all"
+    processes.folder.mkdir()
+    (processes.folder / ".numba_config.yaml").write_text(json.dumps({"cache_dir": str(tmp_path / "theirs")}))
+    for name in ("memory in SQL", "memory as a picture"):
+        arguments = [a.format(files=files, out=tmp_path) for a in COMMANDS[name]]
+        out = _run(processes, str(SPLATVIEW), *arguments, XDG_CACHE_HOME=str(tmp_path / "cache"))
+        assert "numba config" not in out.lower()  # its warning of a file that stays unread
+    program = "from splatview.viewer_app.memory._numba import numba; print(repr(numba.config.CACHE_DIR))"
+    assert _run(processes, *child_process.code_command(program)).strip() == "''"
+    assert not (tmp_path / "theirs").exists()
+
+
 def test_code_command_ignores_the_current_folder(planted: Path, processes: Processes) -> None:
     program = "import json, numpy, splatview.ipc.limits; print(json.dumps(sys.argv[1:]), splatview.__file__)"
     out = _run(processes, *child_process.code_command(program, "a", "b c"))

@@ -7,9 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numba
-from numba import types
-from numba.core.options import DefaultOptions
+from splatview.viewer_app.memory._numba import DefaultOptions, numba, types
 
 if TYPE_CHECKING:
     from collections.abc import Callable

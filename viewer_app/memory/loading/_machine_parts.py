@@ -7,9 +7,9 @@ Each returns GOOD, or why it cannot go on; then nothing has changed, so that it 
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from splatview.viewer_app.memory._compile import i64, inline, write
+from splatview.viewer_app.memory._numba import types
 from splatview.viewer_app.memory.loading._machine_tables import (
     I32S,
     I64S,

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from splatview.viewer_app.memory._compile import i32, i64, inline, kernel, void, write
+from splatview.viewer_app.memory._numba import types
 from splatview.viewer_app.memory.loading.entries import MAX_TABLE
 from splatview.viewer_app.memory.loading.machine import (
     POOLS,

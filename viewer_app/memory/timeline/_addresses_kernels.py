@@ -8,9 +8,9 @@ column are brought to the next by what began and ended in between, or made anew 
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from splatview.viewer_app.memory._compile import i64, inline, kernel, void, write
+from splatview.viewer_app.memory._numba import types
 from splatview.viewer_app.memory.timeline._bands_kernel import (
     CANVAS,
     COLUMNS,

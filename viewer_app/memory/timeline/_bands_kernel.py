@@ -12,9 +12,9 @@ float64: adding and taking away is exact.
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from splatview.viewer_app.memory._compile import f64, i32, i64, inline, kernel, read, write
+from splatview.viewer_app.memory._numba import types
 from splatview.viewer_app.memory.timeline._index_kernels import INDEX, R32, R64, before
 
 FEW, MANY = 4, 8

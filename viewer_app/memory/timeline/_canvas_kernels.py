@@ -6,9 +6,8 @@ Importing this module imports numba and compiles or loads the kernels: a worker 
 
 from __future__ import annotations
 
-from numba import types
-
 from splatview.viewer_app.memory._compile import i64, kernel, void, write
+from splatview.viewer_app.memory._numba import types
 
 PIXELS, IDS = write(types.uint32, 2), write(types.int32, 2)
 CANVAS = types.UniTuple(types.int64, 2)

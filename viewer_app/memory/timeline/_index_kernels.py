@@ -7,9 +7,9 @@ Importing this module imports numba and compiles or loads the kernels: a worker 
 from __future__ import annotations
 
 import numpy as np
-from numba import types
 
 from splatview.viewer_app.memory._compile import i32, i64, inline, kernel, read, void, write
+from splatview.viewer_app.memory._numba import types
 from splatview.viewer_app.memory.timeline.index import APART
 from splatview.viewer_app.memory.timeline.series import PYRAMID as BLOCK
 
