@@ -33,7 +33,7 @@ def code_command(program: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", begin + program, *arguments]
 
 
-def environment(base: Mapping[str, str] | None = None, **more: str) -> dict[str, str]:
+def environment(base: Mapping[str, str] | None = None, /, **more: str) -> dict[str, str]:
     """Return the environment for a `command`: `base` (default: this process's) and `more`, with a safe module path.
 
     PYTHONPATH keeps its absolute entries. PYTHONSAFEPATH (Python 3.11 and newer) keeps the current folder away from
