@@ -176,6 +176,8 @@ def _camera(camera: Any) -> dict[str, Any] | None:
         text = os.fspath(camera)
         if not text.lstrip().startswith("{"):
             try:
+                if os.path.exists(text) and not os.path.isfile(text):  # opening a FIFO would wait without end
+                    raise ValueError("not a regular file")
                 with open(text, encoding="utf-8") as f:
                     text = f.read(MAX_CAMERA)
             except (OSError, ValueError) as e:

@@ -290,7 +290,7 @@ def test_the_pause_button_holds_the_picture(camera: Callable[..., Camera], wait_
     (["test", "--once"], "--once is for files, and test has no end"),
     (["test", "--window", "--web"], "--window and --web exclude each other"),
     (["test", "--no-viewer", "--out", "a.png"], "--no-viewer and --out exclude each other"),
-    (["test", "--out", "/no/such/folder/a.png"], "there is no folder /no/such/folder"),
+    (["test", "--out", "/no/such/folder/a.png"], "there is no folder '/no/such/folder'"),
     (["test", "--host", "0.0.0.0", "--window"], "--host is for --web, and --window was named"),
     (["test", "--threshold", "0.5"], "--threshold is for --detect"),
     (["test", "--every", "3"], "--every is for --detect"),

@@ -66,10 +66,10 @@ def test_a_snapshot_comes_back_as_it_was(tmp_path: Path, degree: int, activated:
 
 
 def test_a_folder_that_is_full_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(os, "link", full)
     with pytest.raises(OSError, match="No space left"):
         write_packed(tmp_path / "000000001.gaussians", pack(scene(5)))
     assert list(tmp_path.iterdir()) == []
@@ -233,7 +233,7 @@ def test_the_index_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     before = (path / INDEX).read_bytes()
     folder = StreamFolder(tmp_path, "a run", "splats")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(os, "rename", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full")))
         with pytest.raises(OSError, match="full"):
             folder.write_index(1.0, [Line("000000001.gaussians", 1, 1, 1, 1, 1)])
     folder.close()

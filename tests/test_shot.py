@@ -163,7 +163,7 @@ def test_a_failed_write_leaves_the_old_picture(picture: Path, tmp_path: Path,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken.png").mkdir()
     assert shot(tmp_path / "taken.png", picture) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot write to" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.png", "taken.png"]
 
 

@@ -105,7 +105,7 @@ def test_what_cannot_be_saved_leaves_nothing(rig: Rig, pane: SqlPane, tmp_path: 
     pane.folder = tmp_path / "missing"
     pane._save(rig.content)
     rig.settle()
-    assert "cannot be written" in rig.content.fault(pane._saving)
+    assert "there is no folder" in rig.content.fault(pane._saving)
     pane.folder, pane._asked = tmp_path, ("SELECT nope", 999)
     pane._save(rig.content)
     rig.content.wait(PATIENCE)

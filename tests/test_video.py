@@ -164,7 +164,7 @@ def test_a_writer_that_fails_ends_it(view: GaussianView, screen: OffscreenScreen
 
 @pytest.mark.parametrize(("name", "transparent", "words"), [
     ("a.mp4", True, "cannot be transparent"), ("a.gif", False, "neither"), ("full", False, "pictures already"),
-    ("none/a.mp4", False, "cannot be written")])
+    ("none/a.mp4", False, "there is no folder")])
 def test_where_films_cannot_go(tmp_path: Path, name: str, transparent: bool, words: str) -> None:
     pytest.importorskip("av")
     (tmp_path / "full").mkdir()

@@ -160,7 +160,7 @@ def serve(processes: Processes, *args: str, **env: str) -> subprocess.Popen[str]
     return processes.python("-m", "splatview.viewer_app", "serve", *args, **env)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_serve_writes_what_it_shows_and_ends_cleanly(processes: Processes, tmp_path, wait_until,
                                                      number: signal.Signals) -> None:
     from PIL import Image
@@ -180,7 +180,7 @@ def test_serve_writes_what_it_shows_and_ends_cleanly(processes: Processes, tmp_p
     _, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
     assert "Traceback" not in err
-    assert not list(tmp_path.glob(".*.part"))
+    assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
 
 
 @pytest.mark.display

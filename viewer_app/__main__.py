@@ -6,9 +6,15 @@ And the programs that `splatview` starts for itself (`_PROGRAMS`), which nobody 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _PROGRAMS: dict[str, str] = {"grab": "splatview.viewer_app.grab", "window": "splatview.viewer_app.window_program"}
 """By name, the module whose `main(args)` it is."""
@@ -23,12 +29,13 @@ def main(args: list[str] | None = None) -> int:
         if args and args[0] in _PROGRAMS:
             _allow_descriptors()
             return import_module(_PROGRAMS[args[0]]).main(args[1:])
-        begin(args)
-        from splatview.viewer_app.commands import parse
+        with _unwound_on_signals():
+            begin(args)
+            from splatview.viewer_app.commands import parse
 
-        command = parse(args)
-        _allow_descriptors()
-        command.execute()
+            command = parse(args)
+            _allow_descriptors()
+            command.execute()
     except ViewerError as e:
         print(f"splatview: {e}", file=sys.stderr)
         return 2
@@ -40,6 +47,20 @@ def main(args: list[str] | None = None) -> int:
         print(f"splatview: {words_of(e)}; update the graphics driver", file=sys.stderr)
         return 2
     return 0
+
+
+@contextmanager
+def _unwound_on_signals() -> Iterator[None]:
+    """End by an exception where a signal by default ends the process at once: what is half written is removed."""
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}  # SIGHUP is ignored below nohup
+    taken = [n for n, handler in before.items() if handler is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, lambda n, _: sys.exit(128 + n))
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def begin(args: list[str]) -> None:

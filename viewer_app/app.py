@@ -140,7 +140,7 @@ class App:
     # -- the loop ------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Run until the screen closes, SIGINT or SIGTERM comes; then give back everything.
+        """Run until the screen closes, SIGINT, SIGTERM or SIGHUP comes; then give back everything.
 
         Raises FileError when none of the files that were asked for can be read, GpuLostError when OpenGL or CUDA is
         lost for this process.
@@ -195,7 +195,10 @@ class App:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        before = {s: signal.signal(s, lambda *_: self.stop()) for s in (signal.SIGINT, signal.SIGTERM)}
+        ends = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as below nohup
+            ends.append(signal.SIGHUP)
+        before = {s: signal.signal(s, lambda *_: self.stop()) for s in ends}
         try:
             yield
         finally:

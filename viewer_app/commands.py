@@ -84,6 +84,10 @@ class _Viewer:
         if not 0 < self.gpu_budget <= 1:
             raise ViewerError(f"{command}: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no "
                               "limit)")
+        if self.out is not None:
+            from splatview.viewer_app.pictures import check_writable
+
+            check_writable(self.out)
         _check_environment(command)
 
     def _open_screen(self, size: tuple[int, int]) -> Screen:
@@ -235,8 +239,9 @@ class Memory(_Viewer, _Asked):
 
 def _leave_on_signals() -> None:
     """Until the loop takes them over; loading takes a moment."""
-    for s in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(s, lambda *_: sys.exit(0))
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(s) is not signal.SIG_IGN or s != signal.SIGHUP:  # ignored below nohup
+            signal.signal(s, lambda *_: sys.exit(0))
 
 
 def _check_environment(command: str) -> None:

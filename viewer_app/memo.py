@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from splatview.ipc.output_file import write_output
 from splatview.ipc.private import make_private
 from splatview.viewer_app.regular import open_regular
 
@@ -79,14 +79,7 @@ class Memo:
             return
         try:
             make_private(self._file.parent)
-            handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=".viewer-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as f:
-                    f.write(text)
-                os.replace(name, self._file)
-            except BaseException:
-                os.unlink(name)
-                raise
+            write_output(self._file, text.encode(), private=True)
         except OSError as e:
             self._trouble(e)
 

@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from splatview.ipc.output_file import OutputFile, check_output, output_error, safe_name
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.permissions import share
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 
-def save_png(pixels: np.ndarray, path: Path) -> None:
+def save_png(pixels: np.ndarray, path: Path, existing: Literal["replace", "number", "refuse"] = "replace") -> Path:
     """Write (H, W, 3) uint8, or (H, W, 4) with alpha, as a PNG. Whoever opens the file sees the old picture or the new
     one, never a part.
 
-    Raises FileError when it cannot be written.
+    `existing` as for `OutputFile`. Returns the file's path. Raises FileError when it cannot be written.
     """
-    temporary = ""
     try:
         from PIL import Image  # the first time from files, of which there may be no more
 
-        fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.absolute().parent)
-        with os.fdopen(fd, "wb") as f:
-            Image.fromarray(np.ascontiguousarray(pixels)).save(f, "PNG", compress_level=4)
-        share(temporary)
-        os.replace(temporary, path)
+        with OutputFile(path, existing) as out:
+            Image.fromarray(np.ascontiguousarray(pixels)).save(out.file, "PNG", compress_level=4)
+        return out.path
     except OSError as e:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        raise FileError(f"{path}: cannot be written: {e.strerror or e}") from e
+        raise FileError(str(output_error(path, e))) from e
 
 
-def free_path(name: str, folder: Path | None = None, suffix: str = ".png") -> Path:
-    """`name`.png in a folder (by default the current one), or `name`-2.png and so on: nothing is overwritten."""
-    folder = folder or Path.cwd()
-    clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in name).strip(" .") or "splatview"
-    number = 1
-    while True:
-        path = folder / (f"{clean}{suffix}" if number == 1 else f"{clean}-{number}{suffix}")
-        if not path.exists():
-            return path
-        number += 1
+def check_writable(path: Path) -> None:
+    """Raise FileError unless a file can be written at `path`: before long work."""
+    try:
+        check_output(path)
+    except OSError as e:
+        raise FileError(str(e)) from e
+
+
+def output_path(name: str, suffix: str = ".png", folder: Path | None = None) -> Path:
+    """Return the path of a new file in a folder, by default the current one, named after a stream or a file."""
+    try:
+        folder = folder or Path.cwd()
+    except OSError:  # the working folder was removed, which writing reports
+        folder = Path()
+    return folder / f"{safe_name(name)}{suffix}"

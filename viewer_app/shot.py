@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from splatview.ipc.errors import SharingError
-from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.finding import Finder, why_nothing
 from splatview.viewer_app.overlays import newest_overlays
-from splatview.viewer_app.pictures import save_png
+from splatview.viewer_app.pictures import check_writable, save_png
 from splatview.viewer_app.screens.base import MIN_SIZE
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.sources import make_subscriber
@@ -57,9 +57,7 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
 
     Raises ViewerError: nothing to draw, a camera or file that makes no sense, no graphics.
     """
-    folder = options.out.absolute().parent
-    if not folder.is_dir():
-        raise FileError(f"{options.out}: there is no folder {folder}; make it first")
+    check_writable(options.out)
     if options.file is not None:
         if options.stream is not None or options.run is not None:
             raise ViewerError("shot: a file was named, and --stream or --run as well; name one or the other")

@@ -12,7 +12,7 @@ from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.paths.film import Camerawork, Filming
 from splatview.viewer_app.paths.nerfstudio import Film, read_path
 from splatview.viewer_app.paths.path import turntable
-from splatview.viewer_app.paths.writers import make_writer
+from splatview.viewer_app.paths.writers import check_film, make_writer
 from splatview.viewer_app.screens.base import MIN_SIZE
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.shot import newest
@@ -58,6 +58,7 @@ def film(options: VideoOptions) -> int:
     Raises ViewerError: nothing to film, a path or file that makes no sense, no graphics.
     """
     wanted = None if options.path is None else read_path(options.path)
+    check_film(options.out)
     screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
     try:
         if options.file is not None:
@@ -99,8 +100,9 @@ def _film(screen: OffscreenScreen, kind: str, value: Value, options: VideoOption
         if options.seconds is not None:
             made.path.stretch(options.seconds)
         transparent = options.background is None
+        camerawork = Camerawork(screen.ctx, view, *size)
         writer = make_writer(options.out, *size, made.fps, transparent)
-        filming = Filming(Camerawork(screen.ctx, view, *size), made, writer, transparent=transparent)
+        filming = Filming(camerawork, made, writer, transparent=transparent)
         try:
             _until_done(filming)
         finally:

@@ -11,6 +11,7 @@ import tyro
 
 from splatview.camera.launcher import Plan, ViewerOptions, launch
 from splatview.camera.sources import CameraError, SourceSettings, check, kind_of
+from splatview.ipc.output_file import check_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -177,8 +178,11 @@ def _viewer(o: Camera) -> ViewerOptions | None:
         return None
     if o.host is not None and screens and screens != ["--web"]:
         raise _OptionError(f"--host is for --web, and {screens[0]} was named")
-    if o.out is not None and not o.out.absolute().parent.is_dir():
-        raise _OptionError(f"--out {o.out}: there is no folder {o.out.absolute().parent}; make it first")
+    if o.out is not None:
+        try:
+            check_output(o.out)
+        except OSError as e:
+            raise _OptionError(f"--out: {e}") from None
     arguments = [*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}"]
     arguments += [] if o.host is None else ["--host", o.host]
     arguments += [] if o.out is None else ["--out", str(o.out)]

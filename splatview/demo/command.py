@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from splatview import programs
 from splatview.demo.errors import DemoError
 from splatview.demo.progress import Progress, style_for
+from splatview.ipc.output_file import check_output
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -87,8 +88,11 @@ def _check(options: Demo) -> None:
     if not options.picture_every > 0:
         raise DemoError(f"--picture-every {options.picture_every} must be more than 0 seconds")
     for name, path in (("--out", options.out), ("--save", options.save)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise DemoError(f"{name} {path}: there is no folder {path.absolute().parent}; make it first")
+        if path is not None:
+            try:
+                check_output(path)
+            except OSError as e:
+                raise DemoError(f"{name}: {e}") from None
     if options.out.suffix.lower() != ".png":
         raise DemoError(f"--out {options.out}: the picture is a PNG; choose a name that ends in .png")
 

@@ -38,6 +38,8 @@ def load(source: Path, *, pixels: int, max_points: int, seed: int = 0,
     shape = _Wanted(pixels, max_points, seed, progress)
     if not source.exists():
         raise DemoError(f"--data {source}: no such file or folder")
+    if source.suffix in (".npz", ".json") and not source.is_file():  # opening a FIFO would wait without end
+        raise DemoError(f"--data {source}: not a regular file")
     if source.suffix == ".npz":
         return _read_npz(source, shape)
     if source.suffix == ".json":
@@ -88,6 +90,8 @@ class _Wanted:
         """A view with the picture of a file; K belongs to a picture of `size`."""
         from PIL import Image
 
+        if not picture.is_file():
+            raise DemoError(f"{picture}: no such picture")
         try:
             with Image.open(picture) as opened:
                 width, height = fitted(opened.width, opened.height, self.pixels)

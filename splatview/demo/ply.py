@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview.demo.errors import DemoError
+from splatview.ipc.output_file import OutputFile, output_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,8 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
     Raises DemoError for a file that is missing, damaged or has no vertices with x, y, z at its beginning.
     """
+    if path.exists() and not path.is_file():
+        raise DemoError(f"{path}: not a regular file; ply_file_path names the points")
     try:
         data = path.read_bytes()
     except OSError as e:
@@ -81,8 +84,8 @@ def write_gaussians(path: Path, gaussians: Gaussians) -> None:
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {n}",
               *(f"property float {name}" for name in names), "end_header", ""]
     try:
-        with path.open("wb") as file:
-            file.write("\n".join(header).encode("ascii"))
-            file.write(np.concatenate(values, 1).astype("<f4").tobytes())
+        with OutputFile(path) as out:
+            out.file.write("\n".join(header).encode("ascii"))
+            out.file.write(np.concatenate(values, 1).astype("<f4").tobytes())
     except OSError as e:
-        raise DemoError(f"--save {path}: {e.strerror}") from None
+        raise DemoError(f"--save: {output_error(path, e)}") from None

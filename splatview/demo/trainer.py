@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from splatview.demo.errors import DemoError
 from splatview.demo.progress import Progress, style_for
+from splatview.ipc.output_file import check_output
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -100,8 +101,11 @@ def train(options: TrainerOptions, tell: Progress, stop: _Stop) -> int:
     """What `main` does once its options are read."""
     if options.steps is not None and options.steps < 1:
         raise DemoError(f"--steps {options.steps} must be at least 1")
-    if options.save is not None and not options.save.parent.is_dir():
-        raise DemoError(f"--save {options.save}: no folder {options.save.parent}")
+    if options.save is not None:
+        try:
+            check_output(options.save)
+        except OSError as e:
+            raise DemoError(f"--save: {e}") from None
     import torch
 
     from splatview.demo import backends, ply

@@ -3,15 +3,13 @@ it as well: `splatview.viewer_app.files.ply` says what stands in it."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from splatview.ipc.output_file import OutputFile, output_error
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.common import silent
-from splatview.viewer_app.permissions import share
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +21,6 @@ _ROWS = 1 << 16
 """Written in one go."""
 _LEAST_SCALE, _NEAREST_OPACITY = 1e-37, 2.0 ** -24
 """What logarithms and logits of 0 and 1 are taken of, so that they are finite."""
-_MOST_NAMES = 10_000
 
 
 def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, keep: np.ndarray | None = None,
@@ -47,35 +44,11 @@ def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, ke
     if not len(index):
         raise FileError("PLY: none of the Gaussians is left to be written")
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as f:
-                _write(f, scene, index, antialiased, progress)
-            share(name)
-            return _named(name, path), len(index)
-        except BaseException:
-            os.unlink(name)
-            raise
+        with OutputFile(path, "number") as out:
+            _write(out.file, scene, index, antialiased, progress)
     except OSError as e:
-        raise FileError(f"{path} cannot be written: {e.strerror or e}") from e
-
-
-def _named(name: str, path: Path) -> Path:
-    """Give a finished file its name, or the next that is free."""
-    for i in range(1, _MOST_NAMES):
-        to = path if i == 1 else path.with_name(f"{path.stem}-{i}{path.suffix}")
-        try:
-            os.link(name, to)  # unlike rename, never in the place of another
-        except FileExistsError:
-            continue
-        except OSError:  # a file system without links
-            if to.exists():
-                continue
-            os.rename(name, to)
-            return to
-        os.unlink(name)
-        return to
-    raise FileError(f"PLY: {path} and {_MOST_NAMES:,} more like it exist; remove some")
+        raise FileError(str(output_error(path, e))) from e
+    return out.path, len(index)
 
 
 def _write(f: BinaryIO, scene: GaussianScene, index: np.ndarray, antialiased: bool, progress: Progress) -> None:

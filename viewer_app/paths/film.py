@@ -17,6 +17,7 @@ from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import moderngl
 
@@ -109,7 +110,7 @@ class Filming:
         self.film = film
         self.total = film.path.frames(film.fps)
         self.drawn = 0
-        self.out = writer.out
+        self._writer = writer
         self.begun = time.monotonic()
         self._camerawork = camerawork
         self._transparent = transparent
@@ -127,6 +128,11 @@ class Filming:
     def ended(self) -> bool:
         """Whether everything is written, or given up."""
         return self._ended.is_set()
+
+    @property
+    def out(self) -> Path:
+        """The film's file or folder; its number is known at the end."""
+        return self._writer.out
 
     @property
     def fault(self) -> str:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from splatview.ipc.output_file import OutputError, OutputFile, make_output_folder, output_error
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.permissions import share
-from splatview.viewer_app.pictures import save_png
+from splatview.viewer_app.pictures import check_writable, save_png
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
 _QUALITY = "18"
 """Of x264 (its CRF): nothing is seen of the loss."""
+_MOST_FOLDERS = 1000
+"""Numbered names tried for a folder."""
 
 
 class Writer(Protocol):
     """Takes pictures one by one; what it writes is whole when `close` has been called, and gone after `abort`."""
 
     out: Path
+    """The film; of a numbered mp4 known after `close`."""
 
     def add(self, picture: np.ndarray) -> None:
         """(H, W, 3 or 4) uint8, top row first; the fourth is alpha, not multiplied into the colours."""
@@ -35,49 +38,75 @@ class Writer(Protocol):
     def abort(self) -> None: ...
 
 
-def make_writer(out: Path, width: int, height: int, fps: float, transparent: bool) -> Writer:
+def is_mp4(out: Path) -> bool:
+    """Return whether a film of this name is one file; else it is a folder of PNGs."""
+    return out.suffix.lower() in (".mp4", ".m4v", ".mov")
+
+
+def check_film(out: Path) -> None:
+    """Raise FileError for a film that cannot be written: before the scene is read and drawn."""
+    if is_mp4(out):
+        check_writable(out)
+    else:
+        PngFolder(out).abort()
+
+
+def make_writer(out: Path, width: int, height: int, fps: float, transparent: bool, numbered: bool = False) -> Writer:
     """By the name: .mp4, or a folder for PNGs, which is made.
 
-    Raises FileError when it cannot be written there, or when the one does not go with transparency.
+    `numbered`: take the next free name where the film exists; default: an mp4 is replaced, a folder with pictures
+    refused. Raises FileError when it cannot be written there, or when the one does not go with transparency.
     """
-    if out.suffix.lower() in (".mp4", ".m4v", ".mov"):
+    if is_mp4(out):
         if transparent:
             raise FileError(f"{out}: an mp4 cannot be transparent; name a folder, for PNGs")
-        return Mp4(out, width, height, fps)
-    if out.suffix and not out.is_dir():
-        raise FileError(f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither")
-    return PngFolder(out)
+        return Mp4(out, width, height, fps, numbered)
+    return PngFolder(out, numbered)
 
 
 class PngFolder:
     """000000.png and so on."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, numbered: bool = False) -> None:
         self.out = out
         self._count = 0
+        self._made: list[Path] = []
+        if out.suffix and not numbered and not out.is_dir():
+            raise FileError(f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither")
         try:
-            out.mkdir(parents=True, exist_ok=True)
-            taken = next(out.glob("[0-9]*.png"), None)
+            self._made = make_output_folder(out)
+            for number in range(2, _MOST_FOLDERS):
+                if self._made or not numbered:
+                    break
+                self.out = out.with_name(f"{out.name}-{number}")
+                self._made = [] if os.path.lexists(self.out) else make_output_folder(self.out)
+            taken = next(self.out.glob("[0-9]*.png"), None)
+            if not os.access(self.out, os.W_OK | os.X_OK):
+                raise OutputError(self.out, "permission denied; choose a folder that you can write")
         except OSError as e:
-            raise FileError(f"{out}: cannot be written: {e.strerror or e}") from e
+            raise FileError(str(output_error(self.out, e))) from e
         if taken is not None:
-            raise FileError(f"{out}: there are pictures already ({taken.name}); name an empty folder")
+            raise FileError(f"{self.out}: there are pictures already ({taken.name}); name an empty folder")
 
     def add(self, picture: np.ndarray) -> None:
-        save_png(picture, self.out / f"{self._count:06}.png")
+        save_png(picture, self.out / f"{self._count:06}.png", "refuse")
         self._count += 1
 
     def close(self) -> None:
         """Nothing: every picture is whole."""
 
     def abort(self) -> None:
-        """Pictures that are there stay: they are whole."""
+        """Pictures that are there stay: they are whole. A folder without any, made for them, goes."""
+        if not self._count:
+            with contextlib.suppress(OSError):
+                for folder in self._made:
+                    folder.rmdir()
 
 
 class Mp4:
     """H.264, by PyAV. Sides are made even by leaving out a row or column."""
 
-    def __init__(self, out: Path, width: int, height: int, fps: float) -> None:
+    def __init__(self, out: Path, width: int, height: int, fps: float, numbered: bool = False) -> None:
         try:
             import av
         except ImportError:
@@ -87,11 +116,9 @@ class Mp4:
         self._size = width // 2 * 2, height // 2 * 2
         if min(self._size) < 2:
             raise FileError(f"{out}: a film of {width}x{height} pixels is too small; 2x2 is the least")
-        self._temporary = ""
+        self._output = OutputFile(out, "number" if numbered else "replace")
         try:
-            fd, self._temporary = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".mp4", dir=out.absolute().parent)
-            os.close(fd)
-            self._file = av.open(self._temporary, "w", format="mp4")
+            self._file = av.open(self._output.open().file, "w", format="mp4")
             rate = Fraction(fps).limit_denominator(1001)
             codec, options = _codec(av)
             self._stream: Any = self._file.add_stream(codec, rate=rate)
@@ -99,10 +126,11 @@ class Mp4:
             self._stream.width, self._stream.height = self._size
             self._stream.pix_fmt = "yuv420p"
             self._stream.codec_context.color_range = 1
-        except OSError as e:  # PyAV's own are of this kind
-            if self._temporary:
-                Path(self._temporary).unlink(missing_ok=True)
-            raise FileError(f"{out}: cannot be written: {e.strerror or e}") from e
+        except BaseException as e:
+            self._output.abort()
+            if isinstance(e, OSError):  # PyAV's own are of this kind
+                raise FileError(str(output_error(out, e))) from e
+            raise
 
     def add(self, picture: np.ndarray) -> None:
         width, height = self._size
@@ -110,24 +138,26 @@ class Mp4:
         try:
             self._file.mux(self._stream.encode(frame))
         except OSError as e:
-            raise FileError(f"{self.out}: cannot be written: {e.strerror or e}") from e
+            raise FileError(str(output_error(self.out, e))) from e
 
     def close(self) -> None:
         try:
             self._file.mux(self._stream.encode(None))
             self._file.close()
-            share(self._temporary)
-            os.replace(self._temporary, self.out)
-        except OSError as e:
+            self._output.commit()
+            self.out = self._output.path
+        except BaseException as e:
             self.abort()
-            raise FileError(f"{self.out}: cannot be written: {e.strerror or e}") from e
+            if isinstance(e, OSError):
+                raise FileError(str(output_error(self.out, e))) from e
+            raise
 
     def abort(self) -> None:
         try:
             self._file.close()
         except OSError:
             pass
-        Path(self._temporary).unlink(missing_ok=True)
+        self._output.abort()
 
 
 def _codec(av: Any) -> tuple[str, dict[str, str]]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import numpy as np
 
+from splatview.ipc.output_file import OutputFile, make_output_folder, write_output
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.recorder.packed import Packed, layout, packed_bytes
 from splatview.viewer_app.regular import open_regular
@@ -83,18 +84,11 @@ def write_packed(path: Path, packed: Packed) -> int:
     higher = packed.arrays["shN"]
     header = msgspec.json.encode(_Header(len(packed), higher.shape[1], packed.sh_degree, packed.activated,
                                          packed.antialiased, packed.background))
-    part = path.with_name(path.name + _PART)
-    try:
-        with open(part, "wb") as f:
-            f.write(_MAGIC + struct.pack("<I", len(header)) + header)
-            for name in layout(len(packed), higher.shape[1], packed.activated):
-                f.write(np.ascontiguousarray(packed.arrays[name]).data if packed.arrays[name].size else b"")
-            size = f.tell()
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    return size
+    with OutputFile(path) as out:
+        out.file.write(_MAGIC + struct.pack("<I", len(header)) + header)
+        for name in layout(len(packed), higher.shape[1], packed.activated):
+            out.file.write(np.ascontiguousarray(packed.arrays[name]).data if packed.arrays[name].size else b"")
+        return out.file.tell()
 
 
 def read_packed(path: Path) -> Packed:
@@ -190,7 +184,7 @@ class StreamFolder:
         stream of these names is gone on with, unless somebody is writing there. Raises OSError, and FileError for a
         folder that cannot be used."""
         self.run, self.name = run[:200], name[:200]
-        root.mkdir(parents=True, exist_ok=True)
+        make_output_folder(root)
         base = _slug(f"{run}-{name}")
         for number in range(1, 100):
             self.path = root / (base if number == 1 else f"{base}-{number}")
@@ -230,14 +224,8 @@ class StreamFolder:
 
     def write_index(self, every: float, lines: list[Line], dropped: Iterable[Path] = ()) -> None:
         """Say what there is, and then remove what has been dropped. Raises OSError."""
-        part = self.path / (INDEX + _PART)
         text = msgspec.json.format(msgspec.json.encode(Index(_FORMAT, self.run, self.name, every, lines)), indent=1)
-        try:
-            part.write_bytes(text)
-            os.replace(part, self.path / INDEX)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        write_output(self.path / INDEX, text)
         for path in dropped:
             path.unlink(missing_ok=True)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from splatview.ipc.output_file import OutputError, make_output_folder
 from splatview.viewer_app.errors import ViewerError
 
 if TYPE_CHECKING:
@@ -36,6 +38,13 @@ class RecordOptions:
             raise ViewerError(f"{command}: --record-disk is {self.disk_mb}, not a number of MB from 1 on")
         if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
             raise ViewerError(f"{command}: --record {self.folder} is a file; name a folder, which is made if need be")
+        if self.folder is not None:
+            try:
+                make_output_folder(self.folder)
+                if not os.access(self.folder, os.W_OK | os.X_OK):
+                    raise OutputError(self.folder, "permission denied; choose a folder that you can write")
+            except OSError as e:
+                raise ViewerError(f"{command}: --record: {e}") from e
 
     @property
     def on(self) -> bool:

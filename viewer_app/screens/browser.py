@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import moderngl
 
 from splatview.ipc import IpcError
+from splatview.ipc.output_file import safe_name
 from splatview.viewer_app.errors import GraphicsError
 from splatview.viewer_app.events import ClickCounter, Expose, FileDrop, Resize
 from splatview.viewer_app.renderers.gl import SOFTWARE
@@ -298,8 +299,7 @@ class BrowserScreen:
             log.warning("%s is not offered to the browser at %s: %s", path, self._connection.peer, e.strerror or e)
 
     def keep(self, picture: np.ndarray, name: str) -> None:
-        clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in name).strip(" .") or "splatview"
-        self._pool.submit(_keep, self._connection, picture, clean)
+        self._pool.submit(_keep, self._connection, picture, safe_name(name))
 
     def _close_encoder(self) -> None:
         if self._own_encoder is not None:
@@ -337,7 +337,6 @@ def _keep(connection: Connection, picture: np.ndarray, name: str) -> None:
     try:
         png = io.BytesIO()
         Image.fromarray(picture).save(png, "PNG", compress_level=4)
-        stem = name.encode()[:240].decode(errors="ignore")
-        connection.send_file(f"{stem}.png", png.getvalue())
+        connection.send_file(f"{name}.png", png.getvalue())
     except Exception:
         log.exception("A picture for the page at %s could not be kept", connection.peer)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.helpers import content_disposition_header
 
+from splatview.viewer_app.regular import open_regular
 from splatview.viewer_app.web.connection import Upload
 from splatview.viewer_app.web.door import visit_of
 from splatview.viewer_app.web.uploads import STALL, Refused, Uploads
@@ -104,7 +105,7 @@ def _of_use(request: web.BaseRequest) -> Iterator[None]:
 
 
 def _open(path: Path) -> tuple[BinaryIO, int]:
-    file = path.open("rb")
+    file = open_regular(path)
     try:
         size = file.seek(0, 2)
         file.seek(0)

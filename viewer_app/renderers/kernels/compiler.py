@@ -19,6 +19,7 @@ import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
 
 from splatview.ipc.cuda.driver import stream_object
+from splatview.ipc.output_file import write_output
 from splatview.ipc.private import make_private
 from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers.gpu_stream import raw_stream
@@ -178,9 +179,7 @@ def _load(image: bytes) -> Any:
 
 def _write(path: Path, image: bytes) -> None:
     make_private(path.parent)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_bytes(image)
-    temporary.replace(path)
+    write_output(path, image, private=True)
 
 
 def _checked(result: Any, what: str) -> Any:

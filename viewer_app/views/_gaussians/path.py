@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from splatview.ipc.output_file import OutputFile, output_error
 from splatview.viewer_app.errors import CameraError, ViewerError
 from splatview.viewer_app.events import Key as KeyEvent
 from splatview.viewer_app.paths.nerfstudio import Film, parse_path, read_path, write_path
 from splatview.viewer_app.paths.path import MOST_KEYS, CameraPath, Key, turntable
-from splatview.viewer_app.pictures import free_path
+from splatview.viewer_app.pictures import output_path
 from splatview.viewer_app.views._gaussians.tool import Tool
 from splatview.viewer_app.views.base import KeyHelp, Section
 
@@ -153,14 +154,15 @@ class PathTool(Tool):
 
     def save(self) -> None:
         """Into the current folder, as nerfstudio's viewer writes paths."""
-        out = free_path(f"{_stem(self.view.desk.name)}-path", suffix=".json")
+        path = output_path(f"{_stem(self.view.desk.name)}-path", ".json")
         try:
-            out.write_text(write_path(self.film), encoding="utf-8")
+            with OutputFile(path, "number") as out:
+                out.file.write(write_path(self.film).encode())
         except OSError as e:
-            self.view.desk.say(f"The path cannot be written: {e.strerror or e}")
+            self.view.desk.say(f"The path is not saved: {output_error(path, e)}")
             return
-        self.view.desk.say(f"Saved {out}")
-        self.view.desk.hand_over(out)
+        self.view.desk.say(f"Saved {out.path}")
+        self.view.desk.hand_over(out.path)
 
     def load(self, file: Path) -> bool:
         """Take a path from a file. False when it holds none, which is told."""
@@ -183,12 +185,17 @@ class PathTool(Tool):
             return
         self.stop()
         film = replace(self.film, path=replace(self.path, keys=list(self.path.keys)))
-        out = free_path(_stem(self.view.desk.name), suffix="" if self.as_frames else ".mp4")
+        out = output_path(_stem(self.view.desk.name), "" if self.as_frames else ".mp4")
         transparent = self.transparent and self.as_frames
         try:
-            writer = make_writer(out, film.width, film.height, film.fps, transparent)
             camerawork = Camerawork(self.view.ctx, self.view, film.width, film.height)
         except ViewerError as e:
+            self.view.desk.say(str(e))
+            return
+        try:
+            writer = make_writer(out, film.width, film.height, film.fps, transparent, numbered=True)
+        except ViewerError as e:
+            camerawork.close()
             self.view.desk.say(str(e))
             return
         self.filming = Filming(camerawork, film, writer, transparent=transparent, wake=self.view.desk.wake)

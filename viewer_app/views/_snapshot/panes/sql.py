@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from itertools import count
@@ -14,7 +15,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview.viewer_app.interface import theme
 from splatview.viewer_app.memory.query import TABLES
 from splatview.viewer_app.memory.words import address_text
-from splatview.viewer_app.pictures import free_path
+from splatview.viewer_app.pictures import output_path
 from splatview.viewer_app.views._snapshot.panes import _common, _pane
 from splatview.viewer_app.views._snapshot.panes._examples import EXAMPLES
 from splatview.viewer_app.views._snapshot.panes._grid import Cell, Column, Grid, Rows
@@ -323,19 +324,18 @@ def _say(fault: str) -> None:
 def save_csv(database: Database, text: str, name: str, folder: Path | None,
              stop: threading.Event | None = None) -> str:
     """Write all rows as CSV into a file of its own, and say which; `stop` ends it. Raises FileError, QueryError."""
+    from splatview.ipc.output_file import OutputFile, output_error
     from splatview.viewer_app.errors import FileError
 
-    path = free_path(name, folder, ".csv")
+    path = output_path(name, ".csv", folder)
     try:
-        with path.open("x", encoding="utf-8", newline="") as out:
-            database.csv(text, out, timeout=_CSV_S, stop=stop)
+        with OutputFile(path, "number") as out:
+            rows = io.TextIOWrapper(out.file, encoding="utf-8", newline="")
+            database.csv(text, rows, timeout=_CSV_S, stop=stop)
+            rows.detach()
     except OSError as e:
-        path.unlink(missing_ok=True)  # half of it
-        raise FileError(f"{path}: cannot be written: {e.strerror or e}") from e
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return f"Saved {path}"
+        raise FileError(str(output_error(path, e))) from e
+    return f"Saved {out.path}"
 
 
 def tabbed(result: Result) -> str:
