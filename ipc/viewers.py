@@ -47,7 +47,7 @@ class ViewerInfo(msgspec.Struct, frozen=True):
 
     pid: Annotated[int, Meta(ge=1, lt=2**31)]
     url: Annotated[str, Meta(max_length=1024)]
-    """What a browser on this machine opens, "http://HOST:PORT", with "/?token=..." where one is demanded."""
+    """What a browser on this machine opens, "http://HOST:PORT/?token=..."."""
     host: Annotated[str, Meta(min_length=1, max_length=255)]
     """The address that it listens at."""
     port: Annotated[int, Meta(ge=1, le=65535)]

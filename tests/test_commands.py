@@ -141,11 +141,12 @@ def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
         port = free.getsockname()[1]
         monkeypatch.setattr(doctor, "_PORT", port)
         taken = doctor.check_port()
-        with announce(f"http://127.0.0.1:{port}/", host="127.0.0.1", port=port):
+        with announce(f"http://127.0.0.1:{port}/?token=secret", host="127.0.0.1", port=port):
             ours = doctor.check_port()
     assert (taken.name, taken.state) == (f"port {port}", "absent")
     assert "the next free one" in taken.detail and "--port" in taken.mend
     assert ours.state == "ok" and f"process {os.getpid()}" in ours.detail
+    assert f"http://127.0.0.1:{port}" in ours.detail and "secret" not in ours.detail
     assert doctor.check_port() == doctor.Finding(f"port {port}", "ok", "free")
 
 

@@ -20,7 +20,7 @@ class Server:
 
     host: str = "127.0.0.1"
     port: int = 7007
-    token: str | None = None
+    token: str = "x"
     moved_from: int | None = None
 
 
@@ -32,7 +32,7 @@ def lines(server: object, **environ: str) -> list[str]:
 
 
 def test_this_machine() -> None:
-    assert lines(Server()) == ["splatview: open http://127.0.0.1:7007 in a browser"]
+    assert lines(Server()) == ["splatview: open http://127.0.0.1:7007/?token=x in a browser"]
 
 
 def test_of_a_real_server() -> None:
@@ -52,7 +52,7 @@ def test_of_a_real_server() -> None:
     ("::", "http://127.0.0.1:7007"), ("192.168.1.5", "http://192.168.1.5:7007"),
 ])
 def test_addresses(host: str, url: str) -> None:
-    assert address.local_url(Server(host)) == url  # pyright: ignore[reportArgumentType]
+    assert address.local_url(Server(host)) == f"{url}/?token=x"  # pyright: ignore[reportArgumentType]
 
 
 def test_other_machines() -> None:
@@ -69,15 +69,15 @@ def test_one_address_is_said_once() -> None:
 
 
 @pytest.mark.parametrize(("server", "ssh", "command", "url"), [
-    (Server(), SSH, "ssh -L 7007:127.0.0.1:7007 ada@198.51.100.4", "http://127.0.0.1:7007"),
+    (Server(), SSH, "ssh -L 7007:127.0.0.1:7007 ada@198.51.100.4", "http://127.0.0.1:7007/?token=x"),
     (Server(port=7009), "203.0.113.9 50000 198.51.100.4 2222", "ssh -L 7009:127.0.0.1:7009 -p 2222 ada@198.51.100.4",
-     "http://127.0.0.1:7009"),
+     "http://127.0.0.1:7009/?token=x"),
     (Server("0.0.0.0", token="abc"), SSH, "ssh -L 7007:127.0.0.1:7007 ada@198.51.100.4",
      "http://127.0.0.1:7007/?token=abc"),
     (Server("192.168.1.5", token="abc"), SSH, "ssh -L 7007:192.168.1.5:7007 ada@198.51.100.4",
      "http://127.0.0.1:7007/?token=abc"),
     (Server("::1"), "2001:db8::9 50000 2001:db8::4 22", "ssh -L '7007:[::1]:7007' ada@2001:db8::4",
-     "http://127.0.0.1:7007"),
+     "http://127.0.0.1:7007/?token=x"),
 ])
 def test_the_tunnel(server: Server, ssh: str, command: str, url: str) -> None:
     said = lines(server, SSH_CONNECTION=ssh, USER="ada")

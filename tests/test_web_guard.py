@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -10,7 +12,7 @@ import pytest
 
 from splatview.viewer_app.web import guard
 
-HOME = guard.rules_for("127.0.0.1", None)
+HOME = guard.rules_for("127.0.0.1", "secret", 1000)
 OPEN = guard.rules_for("0.0.0.0", "secret")
 
 
@@ -41,7 +43,7 @@ def test_addresses_and_the_machines_name_where_others_may_come(host: str) -> Non
 
 
 def test_the_name_given() -> None:
-    assert guard.refuse_host(guard.rules_for("127.0.0.5", None), ["127.0.0.5:80"]) == ""
+    assert guard.refuse_host(guard.rules_for("127.0.0.5", "x"), ["127.0.0.5:80"]) == ""
     assert guard.refuse_host(HOME, ["127.0.0.5:80"])
     assert guard.refuse_host(guard.rules_for("gpu.example", "x"), ["GPU.example:80"]) == ""
 
@@ -76,12 +78,34 @@ def test_foreign_pages(origins: list[str]) -> None:
 
 
 def test_the_token() -> None:
-    assert guard.refuse_token(HOME, None) == guard.refuse_token(HOME, "anything") == ""
-    assert guard.refuse_token(OPEN, "secret") == ""
-    for wrong in ("Secret", "secret ", "secre", "sécret", "\ud800"):
-        assert "not this viewer's" in guard.refuse_token(OPEN, wrong)
-    for none in (None, ""):
-        assert "asks for a token" in guard.refuse_token(OPEN, none)
+    for rules in (HOME, OPEN):
+        assert guard.refuse_token(rules, ["secret"]) == guard.refuse_token(rules, ["old", "secret"]) == ""
+        for wrong in ("Secret", "secret ", "secre", "sécret", "\ud800"):
+            assert "not this viewer's" in guard.refuse_token(rules, [wrong])
+        assert "needs a token" in guard.refuse_token(rules, [])
+
+
+def test_own_user_needs_no_token_on_loopback() -> None:
+    assert guard.refuse_token(HOME, [], 1000) == guard.refuse_token(HOME, ["old"], 1000) == ""
+    for other in (0, 1001, 65534, None):
+        assert "needs a token" in guard.refuse_token(HOME, [], other)
+    for owner in (0, 1000, None):
+        assert "needs a token" in guard.refuse_token(OPEN, [], owner)
+
+
+def test_refusal_names_the_user_only_on_loopback() -> None:
+    own = guard.rules_for("127.0.0.1", "secret", os.getuid())
+    assert pwd.getpwuid(os.getuid()).pw_name in guard.refuse_token(own, [])
+    assert "user" not in guard.refuse_token(OPEN, [])
+    assert guard.user_name(987654) == "uid 987654"
+    for rules in (own, OPEN):
+        assert "secret" not in guard.refuse_token(rules, []) + guard.refuse_token(rules, ["x"])
+
+
+def test_tokens_come_in_query_header_and_subprotocol() -> None:
+    names = guard.subprotocols(["splatview, token.b", "token.c"])
+    assert guard.tokens("q", ["a", ""], names) == ["q", "a", "b", "c"]
+    assert guard.tokens(None, [], guard.subprotocols(["token.", "tokens", "splatview"])) == []
 
 
 @pytest.mark.parametrize(("host", "only_here"), [

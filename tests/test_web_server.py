@@ -62,15 +62,34 @@ def test_the_page(server: WebServer, path: str, kind: str) -> None:
     assert get(server.port, path, **{"If-None-Match": '"other"'})[0].status == 200
 
 
+def rules_of(answer: http.client.HTTPResponse) -> dict[str, str]:
+    policy = answer.headers["Content-Security-Policy"]
+    return {name: value for name, _, value in (part.strip().partition(" ") for part in policy.split(";"))}
+
+
 def test_the_policy(server: WebServer) -> None:
-    policy = get(server.port)[0].headers["Content-Security-Policy"]
-    rules = {name: value for name, _, value in (part.strip().partition(" ") for part in policy.split(";"))}
+    rules = rules_of(get(server.port, f"/?token={server.token}")[0])
     assert rules["default-src"] == "'none'"
     assert rules["script-src"] == rules["style-src"] == "'self'"
     assert rules["connect-src"] == f"'self' ws://127.0.0.1:{server.port} wss://127.0.0.1:{server.port}"
     assert "http://localhost:*" in rules["frame-ancestors"]
     assert "http:" not in rules["frame-ancestors"].split()
     assert "*" not in rules["frame-ancestors"].split()
+
+
+def test_without_the_token_no_server_of_this_machine_shows_the_page_in_a_frame(server: WebServer) -> None:
+    """It can be another user's, and have the user click on what is not seen."""
+    for query in ("", "?token=wrong"):
+        answer, _ = get(server.port, f"/{query}")
+        assert answer.status == 200
+        assert rules_of(answer)["frame-ancestors"] == "'self' vscode-webview: vscode-file:"
+
+
+@pytest.mark.parametrize("path", ["/", "/viewer.js", "/ws", "/nothing", "/download?key=x"])
+def test_no_other_origin_embeds_an_answer(server: WebServer, path: str) -> None:
+    answer, _ = get(server.port, path)
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
 
 
 def test_the_policy_has_no_room_for_other_names(server: WebServer) -> None:
@@ -168,7 +187,7 @@ def test_the_token(host: str) -> None:
         assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
         assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
         assert get(server.port, "/?token=right_-1")[0].status == 200
-        for path in ("/viewer.js", "/viewer.css", "/favicon.svg"):
+        for path in ("/viewer.js", "/viewer.css", "/favicon.svg", "/session.js", "/refused.js"):
             assert get(server.port, path)[0].status == 200
         for token in (None, "", "wrong", "right_-1 "):
             with Page(server.port) as page, pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
@@ -179,12 +198,35 @@ def test_the_token(host: str) -> None:
         server.close()
 
 
-def test_where_others_may_come_there_is_always_a_token() -> None:
-    server, other = (WebServer("0.0.0.0", 0, wake=lambda: None) for _ in range(2))
+def test_own_user_needs_no_token(server: WebServer) -> None:
+    assert get(server.port)[0].status == 200
+    assert get(server.port, "/?token=of-a-viewer-before")[0].status == 200
+    for headers in ({}, {"Sec-WebSocket-Protocol": "splatview, token.of-a-viewer-before"}):
+        with Page(server.port) as page:
+            page.connect(headers=headers).greet()
+
+
+def test_own_user_needs_the_token_where_all_do() -> None:
+    server = WebServer(port=0, own_user=False, wake=lambda: None)
     try:
-        assert server.token is not None and len(server.token) >= 20
-        assert server.token != other.token
         assert get(server.port)[0].status == 403
+        assert get(server.port, f"/?token={server.token}")[0].status == 200
+    finally:
+        server.close()
+
+
+def test_a_socket_of_unknown_protocols(server: WebServer) -> None:
+    with Page(server.port) as page, pytest.raises(aiohttp.WSServerHandshakeError, match="400"):
+        page.connect(headers={"Sec-WebSocket-Protocol": "token.abc"})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_there_is_always_a_token(host: str) -> None:
+    server, other = (WebServer(host, 0, wake=lambda: None) for _ in range(2))
+    try:
+        assert len(server.token) >= 22, "128 bits"
+        assert server.token != other.token
+        assert get(server.port)[0].status == (200 if host == "127.0.0.1" else 403)
     finally:
         server.close()
         other.close()

@@ -30,8 +30,9 @@ class _Viewer:
     port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
     """Where --web serves; if it is taken, at the next one that is free."""
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Let --web be reached at this address of the machine from elsewhere as well (0.0.0.0: at all of them). The printed
-    URL holds a token then, without which nobody gets in. Default: this machine alone, which is enough for ssh -L."""
+    """Let --web be reached at this address of the machine from elsewhere as well (0.0.0.0: at all of them). All
+    connections need the token in the printed URL then, your own too. Default: this machine alone, which is enough for
+    ssh -L; only connections of other users, and those whose user is not known, need the token."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
     """Write what is shown, panel included, to this PNG: once a second when it changed, and at the end."""
     size: Annotated[str, tyro.conf.arg(metavar="WxH")] = "1280x720"

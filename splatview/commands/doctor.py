@@ -321,7 +321,8 @@ def check_port() -> Finding:
     except IpcError:
         own = []  # said by another check
     if own:
-        return Finding(name, "ok", f"your viewer serves there, process {own[0].pid}: {own[0].url}")
+        address = own[0].url.partition("/?")[0]  # without the token: this is copied into bug reports
+        return Finding(name, "ok", f"your viewer serves there, process {own[0].pid}: {address}")
     return Finding(name, "absent", f"{why}, not by a viewer of yours; splatview serve --web takes the next free one",
                    "choose another with --port")
 

@@ -23,7 +23,7 @@ _SILENT = "does not answer: its process is stopped, very busy or out of open fil
 class Status:
     """List the live runs of this user with their streams and viewers, and the addresses that browsers can open.
 
-    An address may hold the token that its viewer asks for: show it to nobody else.
+    An address holds its viewer's token, which admits other users: keep it to yourself.
     """
 
     json: bool = False

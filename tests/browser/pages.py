@@ -99,7 +99,9 @@ class Viewer:
         self._arrived: list[Connection] = []
         self.server = WebServer(port=port, token=token, wake=self._news.set)
         self.port = self.server.port
-        self.url = f"http://127.0.0.1:{self.port}/" + (f"?token={token}" if token else "")
+        self.bare = f"http://127.0.0.1:{self.port}/"
+        """The address without a token, as the page shows it."""
+        self.url = self.bare + (f"?token={token}" if token else "")
 
     def client(self) -> Client:
         """The next page that says hello."""

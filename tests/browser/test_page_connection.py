@@ -151,7 +151,7 @@ def test_a_token_that_is_no_longer_right(start: Callable[..., Viewer], open_page
     first.close()
     until(page, "splatview.state().notice")
     start(first.port, token="other")
-    until(page, "/token in this address/.test(splatview.state().notice)")
+    until(page, "/not this viewer's/.test(splatview.state().notice)")
     assert page.is_visible("text=Try again")
 
 

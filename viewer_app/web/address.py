@@ -18,7 +18,7 @@ _ANY = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "": "127.0.0.1"}  # "::" take
 
 
 def local_url(server: WebServer) -> str:
-    """The page's address on the machine of the viewer, with the token where there is one."""
+    """The page's address on the machine of the viewer, with the token."""
     return _url(_ANY.get(server.host, server.host), server)
 
 
@@ -60,7 +60,7 @@ def _url(host: str, server: WebServer) -> str:
 
 
 def _query(server: WebServer) -> str:
-    return "" if server.token is None else f"/?token={quote(server.token, safe='')}"
+    return f"/?token={quote(server.token, safe='')}"
 
 
 def _bracketed(host: str) -> str:

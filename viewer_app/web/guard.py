@@ -1,18 +1,33 @@
-"""Who may talk to the server: rules about Host, Origin and token, as plain functions.
+"""Who may talk to the server: rules about Host, Origin, token and owner, as plain functions.
 
 A page on the internet can make a browser send requests to 127.0.0.1, under its own name with a DNS entry that points
 here (DNS rebinding) or as a WebSocket from a foreign origin. The Host header tells the first, Origin the second. Each
 `refuse_...` gives "" for a request that is fine, and else what to tell the one who asked.
+
+Another user of this machine reaches the loopback address as well. There, a connection passes whose other end belongs to
+the viewer's own user (`owner.py`): a browser, an ssh tunnel. Every other connection needs the token. Where the server
+was opened to others, every connection needs it: a proxy of the user's own may stand before it.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
+import pwd
 import re
 import socket
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TOKEN_HEADER = "X-Splatview-Token"
+"""Holds the token of a request that a page's script makes."""
+SUBPROTOCOL = "splatview"
+"""The WebSocket subprotocol. A page offers `token.TOKEN` beside it: a WebSocket has no other header of its choice."""
+_TOKEN_SUBPROTOCOL = "token."
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 """Names of this machine for itself. Under any port: an SSH tunnel may begin at another."""
 
@@ -25,15 +40,18 @@ class Rules:
     """Names that a Host header may give, in small letters."""
     any_address: bool
     """Whether it may give any IP address besides: nobody points a DNS name at this machine with one."""
-    token: str | None
+    token: str
+    user: int | None
+    """The uid whose connections need no token; None: all connections need it."""
 
 
-def rules_for(host: str, token: str | None) -> Rules:
-    """The rules of a server bound to `host`: only this machine's own names where nothing else can reach it."""
+def rules_for(host: str, token: str, user: int | None = None) -> Rules:
+    """The rules of a server bound to `host`: only this machine's own names where nothing else can reach it. Connections
+    of `user` need no token."""
     if is_loopback(host):
-        return Rules(LOOPBACK | {host.lower()}, False, token)
+        return Rules(LOOPBACK | {host.lower()}, False, token, user)
     own = {name.lower().rstrip(".") for name in (host, socket.gethostname(), socket.getfqdn())}
-    return Rules(LOOPBACK | own, True, token)
+    return Rules(LOOPBACK | own, True, token, user)
 
 
 def is_loopback(host: str) -> bool:
@@ -75,12 +93,43 @@ def refuse_origin(host: str, origins: list[str], what: str = "WebSocket") -> str
     return f"Only the viewer's own page may connect, not {_shown(origins[0])}."
 
 
-def refuse_token(rules: Rules, given: str | None) -> str:
-    """`given`: the token in the request's address, if any."""
-    if rules.token is None or hmac.compare_digest((given or "").encode("utf-8", "replace"), rules.token.encode()):
+def tokens(query: str | None, headers: list[str], subprotocols: list[str]) -> list[str]:
+    """Return the tokens that a request gives: in its address, in its TOKEN_HEADERs, and among its subprotocols."""
+    offered = (name.removeprefix(_TOKEN_SUBPROTOCOL) for name in subprotocols if name.startswith(_TOKEN_SUBPROTOCOL))
+    return [token for token in (query, *headers, *offered) if token]
+
+
+def subprotocols(headers: Iterable[str]) -> list[str]:
+    """Return the names in the Sec-WebSocket-Protocol headers of a request."""
+    return [name.strip() for header in headers for name in header.split(",")]
+
+
+def has_token(rules: Rules, given: Iterable[str]) -> bool:
+    """Return whether one of `given` is the viewer's token. Takes the same time for each wrong one."""
+    return any([hmac.compare_digest(token.encode("utf-8", "replace"), rules.token.encode()) for token in given])
+
+
+def refuse_token(rules: Rules, given: list[str], owner: int | None = None) -> str:
+    """`given`: the request's `tokens`; `owner`: the uid at the other end of its connection, None where not known."""
+    if has_token(rules, given) or (owner is not None and owner == rules.user):
         return ""
-    wrong = "The token in this address is not this viewer's" if given else "This viewer asks for a token"
-    return f"{wrong}. Open the address that was printed where it was started, with ?token=... at its end."
+    wrong = "This token is not this viewer's" if given else "This viewer needs a token"
+    whose = ("" if rules.user is None else  # which each user of this machine can find out from the kernel
+             f": it belongs to {user_name(rules.user)}, and only connections of that user pass without one")
+    return f"{wrong}{whose}. Open the address that was printed where it was started, with ?token=... at its end."
+
+
+def user_name(uid: int) -> str:
+    """Return the user's name for messages."""
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:  # a container without an entry for this user
+        return f"uid {uid}"
+
+
+def own_user() -> int:
+    """Return the uid that sockets of this process have."""
+    return os.geteuid()
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

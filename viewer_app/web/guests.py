@@ -29,14 +29,12 @@ class Browsers:
 
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, host: str | None = None, port: int = 7007,
                  run: str | None = None, token: str | None = None) -> None:
-        """Serves from now on, only to this machine if `host` is None; otherwise to whoever has the token, a new one by
-        default. `ctx`: what the screens are drawn with; `wake` ends the loop's sleep, from any thread; `run`: what
-        other programs are told.
+        """Serves from now on, only to this machine if `host` is None, where this user's own connections need no token.
+        All others need `token`, the one that pages at `port` have already; by default a new one. `ctx`: what the
+        screens are drawn with; `wake` ends the loop's sleep, from any thread; `run`: what other programs are told.
 
         Raises ViewerError when there is no such address, or no free port.
         """
-        from secrets import token_urlsafe
-
         from splatview.ipc.viewers import announce
         from splatview.viewer_app.web.encoders import choose, forced_encoder
 
@@ -45,8 +43,7 @@ class Browsers:
         self._count = 0
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
-            token = None if host is None else token or token_urlsafe(16)
-            self.server = WebServer(host or "127.0.0.1", port, token=token, wake=wake)
+            self.server = _serve(host, port, token, wake)
             opened.callback(self.server.close)
             self._entry = opened.enter_context(announce(local_url(self.server), host=self.server.host,
                                                         port=self.server.port, run=run))
@@ -81,6 +78,20 @@ class Browsers:
         self._opened.close()
         if self._encoder is not None:
             self._encoder.close()
+
+
+def _serve(host: str | None, port: int, token: str | None, wake: Callable[[], None]) -> WebServer:
+    def at(port: int, token: str | None) -> WebServer:
+        return WebServer(host or "127.0.0.1", port, token=token, own_user=host is None, wake=wake)
+
+    server = at(port, token)
+    if token is not None and server.moved_from is not None:
+        # Pages still send their token to the port before, which another program has now.
+        server.close()
+        moved = at(server.port, None)
+        moved.moved_from = server.moved_from
+        return moved
+    return server
 
 
 def _prepare() -> None:

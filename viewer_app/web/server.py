@@ -28,6 +28,7 @@ from splatview.viewer_app.web._listen import listen
 from splatview.viewer_app.web.connection import Connection
 from splatview.viewer_app.web.door import Door, Turns, visit_of
 from splatview.viewer_app.web.files import Files
+from splatview.viewer_app.web.owner import Owners
 from splatview.viewer_app.web.uploads import MAX_FILE, Refused
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ _CLOSING = 1.2
 """Seconds for pages to hear that the server ends."""
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-_FILES = {"/": "index.html"} | {f"/{name}": name for name in ("viewer.js", "files.js", "viewer.css", "favicon.svg")}
+_FILES = {"/": "index.html"} | {f"/{name}": name for name in (
+    "viewer.js", "files.js", "session.js", "refused.js", "viewer.css", "favicon.svg")}
 _GUARDED = "/", "/ws", "/upload", "/download"
-"""What asks for the token."""
+"""All that is the viewer's own. Other paths are parts of the page, which anybody can read in the package."""
 
 _REFUSAL = """<!doctype html>
 <html lang="en">
@@ -56,10 +58,12 @@ _REFUSAL = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="favicon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="viewer.css">
-<body class="empty"><div id="notice" role="alert"><span id="words">{}</span></div></body>
+<script type="module" src="refused.js"></script>
+<body class="empty"><div id="notice" role="alert" hidden><span id="words">{0}</span></div>
+<noscript>{0}</noscript></body>
 </html>
 """
-"""What a person sees who may not come in, and why."""
+"""What a person sees who may not come in, and why; unless the tab has kept the token, with which it comes again."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,24 +75,26 @@ class WebServer:
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 7007, *, token: str | None = None,
-                 wake: Callable[[], None]) -> None:
+                 own_user: bool | None = None, wake: Callable[[], None]) -> None:
         """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
         taken: the next free one of the 20 that follow; `moved_from` then says which it was.
 
-        Pages must know `token`, letters, digits, - and _. Without one, a random one is made where other machines can
-        reach the server. Raises ViewerError when it cannot listen there, or the token is none.
+        Pages must know `token`, letters, digits, - and _; by default a random one is made. `own_user`: connections of
+        the user that this process runs as need none. By default they need none where only this machine can reach the
+        server and no token was given. Raises ViewerError when it cannot listen there, or the token is none.
         """
         if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
             raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
-        if token is None and not guard.is_loopback(host):
-            token = secrets.token_urlsafe(16)
+        if own_user is None:
+            own_user = token is None and guard.is_loopback(host)
         self.host = host
-        self.token = token
+        self.token: str = token or secrets.token_urlsafe(16)
         self.viewer = secrets.token_hex(8)
         """Names this viewer to its pages: another one after a restart."""
         self._wake = wake
         self._assets = _assets()
-        self._rules = guard.rules_for(host, token)
+        self._rules = guard.rules_for(host, self.token, guard.own_user() if own_user else None)
+        self._owners = Owners()
         self._arrived: deque[Connection] = deque()
         self._pages = Turns(PAGES_AT_ONCE, PAGES_PER_SECOND)
         self._serving: dict[asyncio.Task[Any], Connection | None] = {}
@@ -170,26 +176,45 @@ class WebServer:
         method = "POST" if path == "/upload" else "GET"
         if request.method != method:
             return _text(405, f"Only {method}.", {"Allow": method})
-        if path in _GUARDED and (reason := guard.refuse_token(self._rules, request.query.get("token"))):
+        headers = request.headers.getall(guard.TOKEN_HEADER, [])
+        given = guard.tokens(request.query.get("token"), headers, _offered(request))
+        if path in _GUARDED and (reason := await self._refusal(request, given)):
             if path == "/" and "text/html" in request.headers.get("Accept", ""):  # a person, not the page's script
                 return web.Response(status=403, text=_REFUSAL.format(html.escape(reason)), content_type="text/html",
                                     headers=_headers(hosts[0]))
             return _text(403, reason)
         if path == "/ws":
-            if reason := guard.refuse_origin(hosts[0], request.headers.getall("Origin", [])):
-                return _text(403, reason)
-            if request.headers.get("Upgrade", "").lower() != "websocket":
-                return _text(400, "This is a WebSocket. Open / in a browser.")
-            return await self._websocket(request)
+            return await self._websocket(request, hosts[0])
         if path in ("/upload", "/download"):
             return await self._file(request, hosts[0])
         if path not in self._assets:
             return _text(404, "Not found. The viewer is at /")
         body, kind, tag = self._assets[path]
-        headers = {**_headers(hosts[0]), "ETag": tag, "Cache-Control": "no-cache"}
+        framed = guard.has_token(self._rules, given)
+        headers = {**_headers(hosts[0], framed=framed), "ETag": tag, "Cache-Control": "no-cache"}
         if tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+    async def _refusal(self, request: web.BaseRequest, given: list[str]) -> str:
+        """The one gate before all that is the viewer's own. Return why the request is refused, "" where it is not.
+        `given`: its tokens."""
+        if guard.has_token(self._rules, given):  # costs no question to the kernel
+            return ""
+        owner = await self._owner(request)
+        if request.rel_url.raw_path == "/download" and not given:
+            if self._files.is_offered(request.query.get("key", ""), owner):
+                return ""
+        return guard.refuse_token(self._rules, given, owner)
+
+    async def _owner(self, request: web.BaseRequest) -> int | None:
+        """Return the uid at the other end of the request's connection, None where it is not known or not needed."""
+        visit = visit_of(request)
+        if self._rules.user is not None and not visit.owner_asked:
+            visit.owner_asked = True
+            socket = request.transport.get_extra_info("socket") if request.transport is not None else None
+            visit.owner = await self._owners.of(socket) if socket is not None else None
+        return visit.owner
 
     async def _file(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
         """A file from a page, or for one."""
@@ -205,8 +230,15 @@ class WebServer:
             return answer
         return _text(200, "Taken.")
 
-    async def _websocket(self, request: web.BaseRequest) -> web.StreamResponse:
-        response = web.WebSocketResponse(timeout=1, autoping=False, compress=False, max_msg_size=m.MAX_MESSAGE)
+    async def _websocket(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
+        if reason := guard.refuse_origin(host, request.headers.getall("Origin", [])):
+            return _text(403, reason)
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            return _text(400, "This is a WebSocket. Open / in a browser.")
+        if (offered := _offered(request)) and guard.SUBPROTOCOL not in offered:  # aiohttp would log them, a token too
+            return _text(400, f"Unknown subprotocols: expected {guard.SUBPROTOCOL}")
+        response = web.WebSocketResponse(protocols=(guard.SUBPROTOCOL,), timeout=1, autoping=False, compress=False,
+                                         max_msg_size=m.MAX_MESSAGE)
         await response.prepare(request)
         task = asyncio.current_task()
         assert task is not None
@@ -217,7 +249,7 @@ class WebServer:
                 await self._refuse(response, reason, True)
             elif hello is not None:
                 visit_of(request).settled = True
-                await self._connected(response, hello, _peer(request), task)
+                await self._connected(request, response, hello, task)
         finally:
             self._serving.pop(task)
             await _soon(response.close())
@@ -257,9 +289,9 @@ class WebServer:
             return None
         return message
 
-    async def _connected(self, response: web.WebSocketResponse, hello: m.Hello, peer: str,
+    async def _connected(self, request: web.BaseRequest, response: web.WebSocketResponse, hello: m.Hello,
                          task: asyncio.Task[Any]) -> None:
-        connection = Connection(response, hello, peer)
+        connection = Connection(response, hello, _peer(request), await self._owner(request))
         connection.send(m.Welcome(m.PROTOCOL, _version(), self.viewer, connection.key, MAX_FILE))
         self._serving[task] = connection
         self._arrived.append(connection)
@@ -289,6 +321,11 @@ def _reason(text: str) -> bytes:
     return text.encode()[:120].decode(errors="ignore").encode()
 
 
+def _offered(request: web.BaseRequest) -> list[str]:
+    """Return the subprotocols of a WebSocket's request: of the first header, as aiohttp takes them."""
+    return guard.subprotocols(request.headers.getall("Sec-WebSocket-Protocol", [])[:1])
+
+
 def _peer(request: web.BaseRequest) -> str:
     name = request.transport.get_extra_info("peername") if request.transport is not None else None
     return f"{name[0]}:{name[1]}" if name else "a page that has gone"
@@ -298,19 +335,22 @@ def _text(status: int, text: str, headers: dict[str, str] | None = None) -> web.
     return web.Response(status=status, text=text + "\n", headers={**_headers(""), **(headers or {})})
 
 
-def _headers(host: str) -> dict[str, str]:
-    """What every answer says to the browser. `host`: the Host header, once it is allowed; "" leaves it out."""
+def _headers(host: str, *, framed: bool = True) -> dict[str, str]:
+    """What every answer says to the browser. `host`: the Host header, once it is allowed; "" leaves it out. `framed`:
+    pages of other servers on this machine may show the answer in a frame."""
     name = guard.host_name(host)
     named = bool(name) and ":" not in name  # the grammar of a policy has no IPv6 addresses
     sockets = f" ws://{host.lower()} wss://{host.lower()}" if named else ""
-    # A notebook on the same machine shows the page in a frame, at another port; VS Code does so in a webview.
-    around = " ".join(f"{scheme}://{n}:*" for n in sorted({"localhost", "127.0.0.1"} | ({name} if named else set()))
-                      for scheme in ("http", "https"))
+    # A notebook on the same machine shows the page in a frame, at another port; VS Code does so in a webview. Another
+    # user's server can be at such a port, too, and have clicks land in a frame that is not seen: it has no token.
+    around = "".join(f" {scheme}://{n}:*" for n in sorted({"localhost", "127.0.0.1"} | ({name} if named else set()))
+                     for scheme in ("http", "https") if framed)
     return {
         "Content-Security-Policy": (
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
             f"connect-src 'self'{sockets}; base-uri 'none'; form-action 'none'; "
-            f"frame-ancestors 'self' {around} vscode-webview: vscode-file:"),
+            f"frame-ancestors 'self'{around} vscode-webview: vscode-file:"),
+        "Cross-Origin-Resource-Policy": "same-origin",
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Server": "splatview",

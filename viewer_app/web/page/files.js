@@ -6,12 +6,12 @@ const HELD = 700; // ms within which a browser says again that files are held ov
 const AGAIN = 1000; // ms until a viewer that takes files of others is asked once more
 
 /**
- * @param {{el: Record<string, any>, address: (path: string, scheme: string) => URL["href"], say: (words: string,
- *   ms?: number) => void, welcome: () => {key?: string, most?: number} | null, leave: () => void}} page
- *   What the page lends: its elements by their ids, its addresses and words, what the viewer said at last, and a way to
- *   give the focus back.
+ * @param {{el: Record<string, any>, address: (path: string, scheme: string) => URL["href"], credentials:
+ *   Record<string, string>, say: (words: string, ms?: number) => void, welcome: () => {key?: string, most?: number} | null, leave: () => void}} page
+ *   What the page lends: its elements by their ids, its addresses, the headers of its requests and its words, what the
+ *   viewer said at last, and a way to give the focus back.
  */
-export function makeFiles({el, address, say, welcome, leave}) {
+export function makeFiles({el, address, credentials, say, welcome, leave}) {
   const waiting = [];
   let request = null, running = false, stopped = false, held = 0;
 
@@ -66,6 +66,7 @@ export function makeFiles({el, address, say, welcome, leave}) {
     return new Promise((done) => {
       request = new XMLHttpRequest(); // fetch does not tell how far an upload is
       request.open("POST", url.href);
+      for (const [name, value] of Object.entries(credentials)) request.setRequestHeader(name, value);
       request.setRequestHeader("X-Splatview-Page", key);
       request.setRequestHeader("Content-Type", "application/octet-stream");
       request.upload.onprogress = (e) => show(file, e.loaded / Math.max(file.size, 1));

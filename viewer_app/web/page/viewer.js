@@ -2,6 +2,7 @@
 // The messages are those of viewer_app/web/messages.py. No dependencies, no build step.
 
 import {download, makeFiles} from "./files.js";
+import {framed, store, takeToken} from "./session.js";
 
 /**
  * @typedef {{number: number, format: string, lossless: boolean, width: number, height: number, fullWidth: number,
@@ -35,11 +36,9 @@ const link = {
   refusal: "", ended: false, outdated: false, caption: {title: "", trouble: "", typing: false}, welcome: null,
 };
 
-/** The page's own keepings; a frame inside a foreign page may have none. */
-const store = {
-  get: (key) => { try { return sessionStorage.getItem("splatview." + key) || ""; } catch { return ""; } },
-  set: (key, value) => { try { sessionStorage.setItem("splatview." + key, value); } catch { /* lasts one load */ } },
-};
+const token = takeToken();
+/** Headers of a request that needs the token. */
+const credentials = token ? {"X-Splatview-Token": token} : {};
 
 /**
  * The tab's own id, by which the viewer knows it again after a reload. It lies in the session's storage only while
@@ -50,14 +49,17 @@ store.set("id", "");
 for (const name of ["pagehide", "freeze"]) addEventListener(name, () => store.set("id", id));
 for (const name of ["pageshow", "resume"]) addEventListener(name, () => store.set("id", ""));
 
-/** `path` beside this page, with the token that the page was opened with. */
-const address = (path, scheme) =>
-  new URL(path + location.search, location.href.split(/[?#]/)[0]).href.replace(/^http/, scheme);
+/** `path` beside this page, with the rest of the page's query; a token goes in headers, which no proxy logs. */
+function address(path, scheme) {
+  const url = new URL(path + location.search, location.href.split(/[?#]/)[0]);
+  url.searchParams.delete("token");
+  return url.href.replace(/^http/, scheme);
+}
 
 function connect() {
   clearTimeout(link.timer);
   if (link.socket || link.ended) return;
-  const socket = link.socket = new WebSocket(address("ws", "ws"));
+  const socket = link.socket = new WebSocket(address("ws", "ws"), token ? ["splatview", `token.${token}`] : []);
   socket.binaryType = "arraybuffer";
   socket.onopen = () => {
     measure();
@@ -91,7 +93,7 @@ async function disconnected(event) {
 /** Why the viewer does not let this page in, "" if it is not there: a WebSocket that fails does not tell a page. */
 async function forbidden() {
   try {
-    const answer = await fetch(address("", "http"), {cache: "no-store"}); // the page itself asks for the same token
+    const answer = await fetch(address("", "http"), {cache: "no-store", headers: credentials});
     return answer.status === 403 ? (await answer.text()).trim().slice(0, 400) : "";
   } catch {
     return "";
@@ -658,7 +660,7 @@ const on = (target, names, handler, options) => {
   for (const name of names.split(" ")) target.addEventListener(name, handler, options);
 };
 const prevent = (e) => e.preventDefault();
-const files = makeFiles({el, address, say: toast, welcome: () => link.welcome, leave: focusViewer});
+const files = makeFiles({el, address, credentials, say: toast, welcome: () => link.welcome, leave: focusViewer});
 
 on(canvas, "pointerdown pointermove pointerup pointercancel lostpointercapture", onPointer);
 on(canvas, "pointerrawupdate", onRaw);
@@ -704,7 +706,7 @@ setInterval(() => {
   measure(); // another ratio of pixels is not always told: a page on its way to another monitor, an emulated phone
 }, 250);
 watchSize();
-if (window.top === window) focusViewer(); // inside a notebook the focus is the notebook's
+if (!framed) focusViewer(); // inside a notebook the focus is the notebook's
 showState();
 connect();
 
