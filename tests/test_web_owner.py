@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -108,8 +109,10 @@ def connection(address: str, server: str = "") -> Iterator[tuple[socket.socket, 
             yield client, accepted
 
 
-def owner_of(accepted: socket.socket) -> int | None:
-    return asyncio.run(Owners().of(accepted))
+def owner_of(accepted: socket.socket, owners: Owners | None = None) -> int | None:
+    """Run it in a thread of its own: the browser tests leave a loop running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run((owners or Owners()).of(accepted))).result()
 
 
 KINDS = [("127.0.0.1", ""), ("127.0.0.5", ""), ("::1", ""), ("::ffff:127.0.0.1", "127.0.0.1"), ("127.0.0.1", "::"),
@@ -200,7 +203,7 @@ def test_owner_of_another_users_connection(source: str, processes: Processes) ->
             assert owner_of(accepted) is None, "this number stands for users without a name in a user namespace, too"
             owners = Owners()
             owners._unmapped = -1
-            assert asyncio.run(owners.of(accepted)) == OTHER
+            assert owner_of(accepted, owners) == OTHER
 
 
 # -- other network namespaces ------------------------------------------------------------------------------------------

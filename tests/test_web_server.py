@@ -250,6 +250,30 @@ def test_a_taken_port() -> None:
             second.close()
 
 
+def test_a_token_of_before_stays_with_its_port(server: WebServer) -> None:
+    """A viewer that starts anew: another program at the port is sent the token by pages that come back."""
+    from splatview.viewer_app.web.guests import _serve
+
+    moved = _serve(None, server.port, "of-before", lambda: None)
+    try:
+        assert moved.moved_from == server.port != moved.port
+        assert moved.token != "of-before" and len(moved.token) >= 22
+        assert get(moved.port)[0].status == 200
+    finally:
+        moved.close()
+    again = _serve(None, moved.port, "of-before", lambda: None)
+    try:
+        assert (again.port, again.token, again.moved_from) == (moved.port, "of-before", None)
+        assert get(again.port)[0].status == 200, "it knows its own user as before"
+    finally:
+        again.close()
+    strict = _serve("127.0.0.1", 0, None, lambda: None)
+    try:
+        assert get(strict.port)[0].status == 403
+    finally:
+        strict.close()
+
+
 def test_the_port_is_free_again_at_once(server: WebServer) -> None:
     with Page(server.port) as page:
         page.connect().greet()

@@ -66,7 +66,7 @@ def test_token_leaves_the_address(start: Callable[..., Viewer], open_page: Open)
         sent.append({"url": route.request.url, **route.request.all_headers()})
         route.continue_()
 
-    page, client = connected(viewer, open_page, expected="403", routes={"**/*": note})
+    page, client = connected(viewer, open_page, expected="403|ERR_", routes={"**/*": note})
     assert page.url == viewer.bare
     assert page.evaluate("location.href") == viewer.bare
     for _ in range(2):
@@ -127,7 +127,7 @@ def test_frame_of_another_site_has_the_token(start: Callable[..., Viewer], open_
     viewer = start(token=TOKEN)
     with elsewhere(f"<iframe src='{viewer.url}' width=640 height=400></iframe>"
                    f"<a href='{viewer.url}' target=_blank rel=noopener>open</a>", "localhost") as notebook:
-        page = open_page(notebook.url, expected="403")
+        page = open_page(notebook.url, expected="403|ERR_")
         client = viewer.client()
         client.shows(drawn(client.hello.width, client.hello.height))
         frame = page.frames[1]
@@ -145,14 +145,14 @@ def test_frame_of_another_site_has_the_token(start: Callable[..., Viewer], open_
 def test_frame_without_the_token_shows_nothing(viewer: Viewer, open_page: Open) -> None:
     """A page of another user's server, in whose frame this user's clicks would land."""
     with elsewhere(f"<iframe src='{viewer.bare}' width=640 height=400></iframe>") as other:
-        page = open_page(other.url, expected="frame")
+        page = open_page(other.url, expected="frame|ERR_")
         end = time.monotonic() + PATIENCE
         while page.frames[1].url != "chrome-error://chromewebdata/":
             assert time.monotonic() < end, f"the frame shows {page.frames[1].url}"
             page.wait_for_timeout(20)
         assert viewer.server.arrivals() == []
     with elsewhere(f"<iframe src='{viewer.bare}?token={viewer.server.token}' width=640 height=400></iframe>") as own:
-        open_page(own.url)
+        open_page(own.url, expected="ERR_")
         viewer.client()
 
 

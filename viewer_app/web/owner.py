@@ -11,6 +11,10 @@ Both ends have to match. An entry counts only for an established connection with
 socket (TIME_WAIT, orphans) read as uid 0. This process's own end has to be found in the same place with its own inode;
 otherwise the place belongs to another network namespace, or is not there.
 
+The owner of a forwarded connection is the program that forwards. An ssh tunnel ends in a process of sshd that runs as
+the user who logged in. Relays of root (docker-proxy) carry connections of others, and are the user's own only where the
+viewer is root's.
+
 A port that is used again cannot lend its new owner to an old connection. The connection is checked after its peer was
 looked up: while this end is established, the kernel lets no other socket establish the same pair of addresses.
 """
