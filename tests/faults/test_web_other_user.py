@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
@@ -12,6 +13,7 @@ import aiohttp
 import pytest
 import torch
 from other_users import OTHER, ask_as, needs_root, relay_as, request, upgrade
+from patience import PATIENCE
 from web_clients import Page, address
 from web_visitors import Receiver, ask, folder_fixture  # noqa: F401
 
@@ -227,3 +229,28 @@ def test_whole_viewer_shows_nothing_to_other_user(runtime_dir: Path, processes: 
 def test_other_is_another_user() -> None:
     """So that the tests above fail for what is wrong."""
     assert os.getuid() != OTHER
+
+
+def test_other_user_is_known_without_netlink(viewer: WebServer, processes: Processes,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the tables in /proc, as on kernels and in sandboxes that have no SOCK_DIAG."""
+    monkeypatch.setattr(owner, "_SOCK_DIAG", 31)
+    asked = [("127.0.0.1", one) for one in (request(viewer.port, "/"), upgrade(viewer.port))]
+    assert statuses(ask_as(processes, viewer.port, asked)) == [403, 403]
+    assert statuses(ask_as(processes, viewer.port, asked, uid=0)) == [200, 101]
+
+
+def test_status_of_root_prints_no_token_of_another_user(processes: Processes, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0o700)
+    told = theirs / "viewer-1-00000000.json"
+    told.write_text('{"pid": 1, "url": "http://127.0.0.1:7007/?token=secret", "host": "127.0.0.1", "port": 7007}')
+    os.chown(theirs, OTHER, OTHER)
+    os.chown(told, OTHER, OTHER)
+    with told.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # as the viewer holds it
+        for options in ((), ("--json",)):
+            program = processes.splatview("status", *options, SPLATVIEW_RUNTIME_DIR=str(theirs))
+            said, errors = program.communicate(timeout=PATIENCE)
+            assert program.returncode == 2 and "belongs to you" in errors
+            assert "secret" not in said + errors
