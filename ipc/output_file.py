@@ -36,6 +36,7 @@ _MOST_NAMES = 10_000
 """Numbered names tried for a file that replaces none."""
 _WITHOUT_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.ENOSYS)
 """Errors of O_TMPFILE on file systems and kernels without it."""
+_TOO_MANY = f"it and {_MOST_NAMES - 2:,} more like it exist; remove some"
 _STICKY = stat.S_ISVTX | stat.S_IWOTH
 
 _parts: dict[str, tuple[int, int]] = {}
@@ -76,7 +77,7 @@ def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:
         at, name, info = _follow(path)
         if info is None:
             os.mkdir(name, dir_fd=at)
-            return [Path(path), *made]
+            return [Path(os.path.realpath(path)), *made]
         if not stat.S_ISDIR(info.st_mode):
             raise OutputError(path, f"it is {_KINDS.get(stat.S_IFMT(info.st_mode), 'not a folder')}; expected a folder "
                                     "or a new name", errno.ENOTDIR)
@@ -86,6 +87,20 @@ def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:
     finally:
         if at >= 0:
             os.close(at)
+
+
+def make_new_folder(path: Path) -> Path:
+    """Make a folder for output that did not exist: `path`, or the next free numbered name. Raises OutputError."""
+    for i in range(1, _MOST_NAMES):
+        made = path if i == 1 else path.with_name(f"{path.name}-{i}")
+        try:
+            made.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as e:
+            raise output_error(path, e) from e
+        return made
+    raise OutputError(path, _TOO_MANY, errno.EEXIST)
 
 
 def safe_name(text: str, default: str = "splatview") -> str:
@@ -214,7 +229,7 @@ class OutputFile:
             self.path = path
             return
         raise OutputError(self.path, "it exists already; choose another name" if self._existing == "refuse" else
-                          f"it and {_MOST_NAMES - 2:,} more like it exist; remove some", errno.EEXIST)
+                          _TOO_MANY, errno.EEXIST)
 
     def _link(self, name: str) -> None:
         """Give the file a name that nothing has. Raises FileExistsError where something has it."""

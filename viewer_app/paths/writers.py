@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from splatview.ipc.output_file import OutputError, OutputFile, make_output_folder, output_error
+from splatview.ipc.output_file import OutputError, OutputFile, make_new_folder, make_output_folder, output_error
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.pictures import check_writable, save_png
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _QUALITY = "18"
 """Of x264 (its CRF): nothing is seen of the loss."""
-_MOST_FOLDERS = 1000
-"""Numbered names tried for a folder."""
 
 
 class Writer(Protocol):
@@ -74,12 +72,11 @@ class PngFolder:
         if out.suffix and not numbered and not out.is_dir():
             raise FileError(f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither")
         try:
-            self._made = make_output_folder(out)
-            for number in range(2, _MOST_FOLDERS):
-                if self._made or not numbered:
-                    break
-                self.out = out.with_name(f"{out.name}-{number}")
-                self._made = [] if os.path.lexists(self.out) else make_output_folder(self.out)
+            if numbered:
+                self.out = make_new_folder(out)
+                self._made = [self.out]
+            else:
+                self._made = make_output_folder(out)
             taken = next(self.out.glob("[0-9]*.png"), None)
             if not os.access(self.out, os.W_OK | os.X_OK):
                 raise OutputError(self.out, "permission denied; choose a folder that you can write")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview.viewer_app.errors import FileError, RendererError
+from splatview.viewer_app.pictures import output_path
 from splatview.viewer_app.selecting import HIDDEN
 from splatview.viewer_app.selecting.aside import Aside
 
@@ -68,7 +69,7 @@ class Export:
         name = re.sub(r"[^\w.-]+", "-", Path(self._view.desk.name).name.split(".")[0]).strip("-.") or "scene"
         step = next((n[5:].replace(",", "") for n in (facts.notes if facts else ()) if re.fullmatch(r"step [\d,]+", n)),
                     "")
-        return Path.cwd() / f"{name[:80]}{f'-step{step}' if step else ''}.ply"
+        return output_path(f"{name[:80]}{f'-step{step}' if step else ''}", ".ply")
 
     def _went(self, what: str, fraction: float) -> None:
         self.progress = fraction
