@@ -62,3 +62,27 @@ def test_files_are_opened_as_ever(tmp_path: Path) -> None:
         open_regular(tmp_path / "c")
     with pytest.raises(IsADirectoryError):
         open_regular(tmp_path)
+
+
+def test_data_of_the_demo_and_cameras_for_grab_are_refused(tmp_path: Path) -> None:
+    """Each would wait without end for a writer to open the FIFO."""
+    import splatview
+    from splatview.demo import datasets, ply
+    from splatview.demo.errors import DemoError
+
+    for name in ("a.npz", "a.json", "a.ply", "camera"):
+        os.mkfifo(tmp_path / name)
+    for name in ("a.npz", "a.json"):
+        with pytest.raises(DemoError, match="not a regular file"):
+            datasets.load(tmp_path / name, pixels=100, max_points=10)
+    with pytest.raises(DemoError, match="not a regular file"):
+        ply.read_points(tmp_path / "a.ply")
+    with pytest.raises(ValueError, match="not a regular file"):
+        splatview.grab("nothing", camera=str(tmp_path / "camera"))
+
+
+def test_downloads_are_refused(special: Path) -> None:
+    from splatview.viewer_app.web.files import _open
+
+    with pytest.raises(OSError, match=f"{WORDS}|No such device or address"):
+        _open(special)
