@@ -56,7 +56,8 @@ class DeviceMemory(Protocol):
 
 @dataclass(frozen=True)
 class RemoteTensor:
-    """A tensor in another process's memory on the host, read-only."""
+    """A tensor in another process's memory on the host: read-only, or, where a reader asked for it, writable in pages
+    that become this process's own (`splatview.ipc.ways.private_slots`)."""
 
     dtype: str
     """"uint8", "int32", "float16", "bfloat16", "float32" or "float64"."""

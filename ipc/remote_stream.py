@@ -46,6 +46,9 @@ class RemoteStream:
         self.holds = 1
         """How many frames are to be kept from being overwritten until they are closed, at most MAX_HELD. To be set
         before `open`."""
+        self.writable = False
+        """Whether tensors in host memory may be written to, in private copies of the pages written. To be set before
+        `open`."""
         self._opened = False
         self._way = ""
         """The way that was asked for."""
@@ -217,7 +220,8 @@ class RemoteStream:
             return
         try:
             if self._reader is None or self._reader_way != self._way or not self._reader.follow(ref):
-                reader = WAYS[self._way].reader(ref, self.run._source, partial(self.run._lease, index))
+                reader = WAYS[self._way].reader(ref, self.run._source, partial(self.run._lease, index),
+                                                self.writable)
                 if self.holds > 1:
                     reader.hold_several(self.holds)
                 if self._reader is not None and self._reader_way == self._way:

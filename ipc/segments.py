@@ -8,11 +8,14 @@ lets a peer grow the file: neither is used.)
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
+import resource
 import secrets
+import weakref
 from typing import TYPE_CHECKING
 
 from splatview.ipc import descriptors, limits
@@ -28,6 +31,17 @@ PAGE = 64 * 1024
 _F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
 _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 0x1, 0x2, 0x4
 _PREFIX = "/memfd:splatview-"
+_MAP_NORESERVE = 0x4000
+_MAP_FAILED = ctypes.c_void_p(-1).value
+_PAGEMAP = "/proc/self/pagemap"
+_PRESENT, _SWAPPED, _OF_FILE = 0x80, 0x40, 0x20
+"""In the highest byte of a page's entry there. A page of a file that was copied counts as anonymous memory."""
+_COPIED = bytes(b for b in range(256) if b & (_PRESENT | _SWAPPED) and not b & _OF_FILE)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *3 * (ctypes.c_int,), ctypes.c_long)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
 def round_up(n: int, to: int) -> int:
@@ -125,6 +139,50 @@ def map_segment(fd: int, size: int, prot: int) -> mmap.mmap:
         lacking = isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE)
         what_to_do = ". Raise the viewer's limit of open files (ulimit -n), or show fewer streams" if lacking else ""
         raise SharingError(f"cannot map {size} bytes: {e}{what_to_do}") from None
+
+
+def map_private(fd: int, size: int, offset: int) -> ctypes.Array[ctypes.c_char]:
+    """Map a part of a segment copy-on-write: a write makes a private copy of its page, which the segment never shows.
+
+    offset: bytes, a multiple of PAGE. The memory is unmapped when the array and all buffers over it are gone. Python's
+    mmap keeps a descriptor for each mapping: a program that keeps many frames would have none left.
+    Raises SharingError.
+    """
+    mapping = _libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_NORESERVE, fd, offset)
+    if mapping == _MAP_FAILED:
+        raise SharingError(f"cannot map {size} bytes copy-on-write: {os.strerror(ctypes.get_errno())}")
+    array = (ctypes.c_char * size).from_address(mapping)
+    weakref.finalize(array, _libc.munmap, mapping, size).atexit = False  # other exit handlers may still read it
+    return array
+
+
+def has_private_pages(address: int, size: int) -> bool:
+    """Return whether a private mapping has copies of its own of any page between two addresses.
+
+    True as well where the kernel does not tell (no /proc, no access to it). Linux: admin-guide/mm/pagemap.
+    """
+    first, end = address // mmap.PAGESIZE, (address + size - 1) // mmap.PAGESIZE + 1
+    wanted = 8 * (end - first)
+    try:
+        fd = os.open(_PAGEMAP, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return True
+    try:
+        entries = os.pread(fd, wanted, 8 * first)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    if len(entries) != wanted:
+        return True
+    flags = entries[7::8]
+    return len(flags.translate(None, _COPIED)) != len(flags)
+
+
+def page_faults() -> int:
+    """Return the number of page faults of this process, all threads; 0 where the system does not count them."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_minflt + usage.ru_majflt
 
 
 def close_map(mapping: mmap.mmap) -> None:

@@ -219,7 +219,7 @@ class Follower:
             before.release()
         self._last, self._naps, self._came, self._told = 0, Naps(), None, (0, 0.0)
         self._check_in_place(self.stream)
-        self.stream.order, self.stream.holds = self._order, 1 + _PENDING
+        self.stream.order, self.stream.holds, self.stream.writable = self._order, 1 + _PENDING, True
         self.stream.open()
 
     def _order(self, info: StreamInfo) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,6 @@ _CPU, _CUDA = 1, 2
 """DLPack's numbers of devices."""
 _LEGACY_STREAM = 1
 """DLPack's number, and CUDA's, of the legacy default stream."""
-_VERSIONED = (1, 0)
-"""The first version of DLPack that can say that memory is read-only."""
 
 
 class Held:
@@ -81,9 +78,14 @@ class Frame:
     not written, unless more readers hold frames than a ring has slots (16): `intact()` says so afterwards. Tensors
     that are shared in place (`Frames.path` is "in-place") change when the publisher changes them.
 
-    **Only read it.** CPU memory is mapped for reading: to write through `tensor` ends this process with a segmentation
-    fault (NumPy's arrays refuse to be written to). To write into a GPU's memory is a CUDA error, or changes the
-    publisher's own tensors.
+    **Tensors of a CPU stream may be written to**, through torch, NumPy, OpenCV or DLPack. A write copies the page of
+    memory that it touches (4 KiB as a rule): only this process sees it, in this frame alone. The publisher, other
+    readers, viewers and later frames show what was published.
+
+    **Only read tensors on a GPU** (`on_gpu`), and write into a copy: `frame.tensor.clone()`. GPU memory has no
+    copy-on-write pages. A write is a CUDA error, which as a rule ends this process's use of the GPU, or, where the
+    memory cannot be mapped for reading only, changes what the publisher and all readers have: by the path "in-place"
+    the very tensors that it trains.
     """
 
     def __init__(self, held: Held, give_back: Callable[[Held], None]):
@@ -152,8 +154,8 @@ class Frame:
         return self.tensors[self._only()]
 
     def numpy(self) -> np.ndarray:
-        """The image, or the only tensor there is, as an array: of a CPU stream a read-only view, valid as long as the
-        frame; of a CUDA stream a copy, which waits for the GPU.
+        """The image, or the only tensor there is, as an array: of a CPU stream a view of the memory of `tensor`, which
+        may be written to and is valid as long as the frame; of a CUDA stream a copy, which waits for the GPU.
 
         Raises TypeError for bfloat16, which NumPy lacks, ValueError as `tensor` does.
         """
@@ -189,7 +191,7 @@ class Frame:
 
         stream: the consumer's CUDA stream, which is made to wait for the data; None and 1: the legacy default stream,
             2: the thread's own, -1: the consumer sees to it. CPU: None.
-        max_version: the newest DLPack that the consumer knows; from 1.0 on CPU memory is marked as read-only.
+        max_version: the newest DLPack that the consumer knows.
         dl_device: where the consumer wants it: where it lies, or, of a CUDA frame, (1, 0), a copy on the host.
         copy: True: always a copy, writable; False: never; None: only where there is no other way.
         Raises BufferError where that cannot be.
@@ -207,13 +209,6 @@ class Frame:
             raise BufferError(f"stream is {stream!r}; there are none on the CPU: leave it out")
         if to_host or copy:
             return _capsule(self.tensor.cpu() if to_host else self.tensor.clone(), max_version)
-        if max_version is None or tuple(max_version) < _VERSIONED:
-            raise BufferError("this memory is read-only, which DLPack can say from version 1.0 on (NumPy 2.1, PyTorch "
-                              "2.9): use frame.numpy() or frame.tensor, or copy=True")
-        shared = self._open().tensors[self._only()]
-        assert isinstance(shared, RemoteTensor)
-        if shared.dtype != "bfloat16" and _numpy_says_read_only():
-            return shared.array.__dlpack__(max_version=max_version)  # type: ignore[call-arg]
         return _capsule(self.tensor, max_version)
 
     def _cuda_capsule(self, stream: int | None, max_version: tuple[int, int] | None, copy: bool | None) -> Any:
@@ -269,15 +264,13 @@ def open_memory(shared: Shared) -> None:
 
 
 def _on_cpu(shared: RemoteTensor) -> torch.Tensor:
-    """A tensor over shared memory, which torch cannot know to be read-only (it would warn each time)."""
+    """Return a tensor over the memory of an array."""
     import torch
 
     array, dtype = shared.array, getattr(torch, shared.dtype)
     if not array.size:
         return torch.empty(array.shape, dtype=dtype)
-    buffer = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
-    buffer._keeps = array  # type: ignore[attr-defined]
-    return torch.frombuffer(buffer, dtype=dtype).view(array.shape)
+    return torch.frombuffer(array, dtype=dtype).view(array.shape)
 
 
 def _capsule(tensor: torch.Tensor, max_version: tuple[int, int] | None, stream: int | None = None) -> Any:
@@ -289,7 +282,3 @@ def _capsule(tensor: torch.Tensor, max_version: tuple[int, int] | None, stream: 
         except TypeError:  # torch before 2.9
             pass
     return tensor.__dlpack__(**options)
-
-
-def _numpy_says_read_only() -> bool:
-    return tuple(map(int, np.__version__.split(".")[:2])) >= (2, 1)

@@ -27,7 +27,8 @@ def frames(name: str, *, run: str | None = None, timeout: float | None = None,
         they lie, everything else by the ring. Only a publisher's `copy=False` decides against that: `Frames.path`.
 
     Each frame is the newest at the time; those that came in between are passed over and counted. Nothing is copied
-    here, and neither the publisher nor other readers notice how fast this one is. A publisher that ends and starts
+    here, and neither the publisher nor other readers notice how fast this one is. Frames of CPU streams may be written
+    to: only pages that are written are copied, and only this process sees them. A publisher that ends and starts
     again is gone on with. Raises TypeError, ValueError for arguments that cannot be meant.
     """
     return Frames(name, run=run, timeout=timeout, in_place=in_place)

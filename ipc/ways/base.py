@@ -156,9 +156,10 @@ class Way:
     writer: Callable[[dict[str, torch.Tensor], float, Callable[[], bytes]], FrameWriter]
     """From tensors like those to come, how many times their size to make room for, and what tells which slots are
     being read: one byte per reader, slot + 1, or 0. Raises SharingError."""
-    reader: Callable[[Ref, Source, Callable[..., None]], FrameReader]
+    reader: Callable[..., FrameReader]
     """From what the trainer announced, where to get it, and what tells it which slot is being read (-1: none), called
-    with the slot, and of frames that are held beside the one of cell 0 with the cell.
+    with the slot, and of frames that are held beside the one of cell 0 with the cell; and, False if left out, whether
+    tensors in host memory are to be writable: what is written stays in this process and is gone with the frame.
     Raises SharingError when what was announced cannot be trusted or opened, NotYet when it has not come yet."""
     words: str
     """What it does, for people."""

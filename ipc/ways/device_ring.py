@@ -179,8 +179,8 @@ class DeviceRingReader(SlotReader):
     in_segment = False
 
     @classmethod
-    def make(cls, ref: Ref, source: Source, lease: Callable[[int], None]) -> DeviceRingReader:
-        """As `Way.reader`."""
+    def make(cls, ref: Ref, source: Source, lease: Callable[[int], None], writable: bool = False) -> DeviceRingReader:
+        """As `Way.reader`. `writable` has no effect: GPU memory cannot be mapped copy-on-write."""
         if not isinstance(ref, DeviceRingRef):
             raise SharingError(f"a ring in GPU memory was announced as {type(ref).__name__}")
         return cls(ref, source, lease)

@@ -65,7 +65,8 @@ class InPlaceReader(SlotReader):
     in_segment = False
 
     @classmethod
-    def make(cls, ref: Ref, source: Source, lease: Callable[[int], None]) -> InPlaceReader:
+    def make(cls, ref: Ref, source: Source, lease: Callable[[int], None], writable: bool = False) -> InPlaceReader:
+        """As `Way.reader`. `writable` has no effect: GPU memory cannot be mapped copy-on-write."""
         if not isinstance(ref, InPlaceRef):
             raise SharingError(f"tensors in place were announced as {type(ref).__name__}")
         return cls(ref, source, lease)

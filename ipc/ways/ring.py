@@ -5,16 +5,18 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from splatview.ipc.errors import SharingError
 from splatview.ipc.frames import RemoteTensor
 from splatview.ipc.messages import RingRef
 from splatview.ipc.ways.base import NotYet
 from splatview.ipc.ways.layout import as_published, data_bytes, header_with
-from splatview.ipc.ways.slot_reader import SlotReader
+from splatview.ipc.ways.slot_reader import SlotReader, end_of
 from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import torch
 
@@ -116,10 +118,20 @@ class RingReader(SlotReader):
     """A viewer's side."""
 
     @classmethod
-    def make(cls, ref: Ref, source: Source, lease: Callable[[int], None]) -> RingReader:
+    def make(cls, ref: Ref, source: Source, lease: Callable[..., None], writable: bool = False) -> RingReader:
         if not isinstance(ref, RingRef):
             raise SharingError(f"a ring was announced as {type(ref).__name__}")
-        return cls(ref.segment, source, lease)
+        return cls(ref.segment, source, lease, writable)
+
+    def _views(self, slot: int, headers: tuple[TensorHeader, ...]) -> Mapping[str, RemoteTensor]:
+        size = max(map(end_of, headers), default=0)
+        if self._private is None or not size:
+            return {t.name: self._tensor(slot, t) for t in headers}
+        start = self.data_offset(slot)
+        data = self._private.data(slot, start, self.capacity, size)
+        if data is None:  # no memory for another mapping: `Frame.intact` tells whether the copy is whole
+            data = np.frombuffer(self._map, np.uint8, size, start).copy()
+        return {t.name: RemoteTensor.view(data, t.dtype, t.shape, t.offset) for t in headers}
 
     def _tensor(self, slot: int, header: TensorHeader) -> RemoteTensor:
         return RemoteTensor.view(self._map, header.dtype, header.shape, self.data_offset(slot) + header.offset)

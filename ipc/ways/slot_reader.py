@@ -1,12 +1,14 @@
 """A viewer's side of slots (`splatview.ipc.ways.slots`): the newest whole frame, read where it lies.
 
-What this side adds to the invariants there: it maps the segment for reading only; it trusts no word of it further than
+What this side adds to the invariants there: it maps the segment for reading only, and slots' data copy-on-write for
+readers that may write into their frames (`splatview.ipc.ways.private_slots`); it trusts no word of it further than
 it has checked (sizes, offsets, kinds); what `newest` and `stamp` gave counts only together with an `unchanged` that
 comes after; and its own leases are stored by the thread that reads, one byte each.
 """
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import time
@@ -35,9 +37,10 @@ from splatview.ipc.ways.layout import (
     WORDS_PER_SLOT,
     full_fence,
 )
+from splatview.ipc.ways.private_slots import PrivateSlots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from splatview.ipc.frames import DeviceTensor, RemoteTensor
     from splatview.ipc.messages import Ref, SegmentRef
@@ -65,9 +68,9 @@ class SlotReader:
     taken = 0
     asks = False
 
-    def __init__(self, ref: SegmentRef, source: Source, lease: Callable[..., None]):
+    def __init__(self, ref: SegmentRef, source: Source, lease: Callable[..., None], writable: bool = False):
         """`lease(slot)` tells the writer which slot is being read, -1: none; `lease(slot, cell)` of those that are held
-        beside it (`hold_several`).
+        beside it (`hold_several`). `writable`: as for `Way.reader`, of data in the segment.
 
         Raises SharingError when the segment is not what was announced, NotYet when it has not come.
         """
@@ -76,6 +79,7 @@ class SlotReader:
         fd = source.segment(ref)
         try:
             self._map = map_segment(fd, ref.size, mmap.PROT_READ)
+            self._private = PrivateSlots(fd) if writable else None
         finally:
             os.close(fd)
         self._held: list[Lease | None] = [None]
@@ -194,7 +198,7 @@ class SlotReader:
             self.garbled += self.unchanged(lease)
             return None
         header = self._header
-        tensors = {t.name: self._tensor(lease.slot, t) for t in header.tensors}
+        tensors = self._views(lease.slot, header.tensors)
 
         def intact() -> bool:
             ok = self.unchanged(lease)
@@ -204,12 +208,12 @@ class SlotReader:
         return Frame(kind=header.kind, version=version, time_ns=time_ns, meta=dict(header.meta), tensors=tensors,
                      intact=intact, release=lambda: self._release(cell, lease))
 
+    def _views(self, slot: int, headers: tuple[TensorHeader, ...]) -> Mapping[str, RemoteTensor | DeviceTensor]:
+        return {t.name: self._tensor(slot, t) for t in headers}
+
     def _check(self, header: FrameHeader) -> None:
         for t in header.tensors:
-            count = 1
-            for extent in t.shape:
-                count *= extent
-            if t.offset % ALIGN or t.offset + count * limits.ITEM_SIZE[t.dtype] > self.capacity:
+            if t.offset % ALIGN or end_of(t) > self.capacity:
                 raise ValueError(f"{t.name} {t.shape} lies outside its slot")
         specs = {t.name: (t.dtype, t.shape) for t in header.tensors}
         if len(specs) != len(header.tensors):
@@ -227,6 +231,8 @@ class SlotReader:
     def _release(self, cell: int, lease: Lease) -> None:
         if self._held[cell] is lease:  # else a newer frame has it by now
             self._take_lease(cell, None)
+        if self._private is not None:
+            self._private.tidy()
 
     def settle(self) -> None:
         """As `FrameReader.settle`."""
@@ -237,5 +243,12 @@ class SlotReader:
         for cell, lease in enumerate(self._held):
             if lease is not None:
                 self._take_lease(cell, None)
+        if self._private is not None:
+            self._private.close()
         self._words.release()
         close_map(self._map)
+
+
+def end_of(tensor: TensorHeader) -> int:
+    """Return the offset of a tensor's end from the start of its slot's data, bytes."""
+    return tensor.offset + math.prod(tensor.shape) * limits.ITEM_SIZE[tensor.dtype]
