@@ -39,7 +39,7 @@ class _Mapping:
         """Return an array over the mapping, of which `size` bytes are to be used."""
         array = None if self.array is None else self.array()
         if array is None:
-            array, self.size = np.frombuffer(self.buffer, np.uint8), 0
+            array, self.size = np.frombuffer(memoryview(self.buffer), np.uint8), 0
             self.array = weakref.ref(array)
         self.size, self.clean = max(self.size, size), False
         return array

@@ -16,10 +16,11 @@ from splatview.ipc.ways.slot_reader import SlotReader, end_of
 from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     import torch
 
+    from splatview.ipc.frames import DeviceTensor
     from splatview.ipc.messages import Ref, TensorHeader
     from splatview.ipc.ways.base import Source
 
@@ -123,7 +124,7 @@ class RingReader(SlotReader):
             raise SharingError(f"a ring was announced as {type(ref).__name__}")
         return cls(ref.segment, source, lease, writable)
 
-    def _views(self, slot: int, headers: tuple[TensorHeader, ...]) -> Mapping[str, RemoteTensor]:
+    def _views(self, slot: int, headers: tuple[TensorHeader, ...]) -> dict[str, RemoteTensor | DeviceTensor]:
         size = max(map(end_of, headers), default=0)
         if self._private is None or not size:
             return {t.name: self._tensor(slot, t) for t in headers}

@@ -40,7 +40,7 @@ from splatview.ipc.ways.layout import (
 from splatview.ipc.ways.private_slots import PrivateSlots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from splatview.ipc.frames import DeviceTensor, RemoteTensor
     from splatview.ipc.messages import Ref, SegmentRef
@@ -208,7 +208,7 @@ class SlotReader:
         return Frame(kind=header.kind, version=version, time_ns=time_ns, meta=dict(header.meta), tensors=tensors,
                      intact=intact, release=lambda: self._release(cell, lease))
 
-    def _views(self, slot: int, headers: tuple[TensorHeader, ...]) -> Mapping[str, RemoteTensor | DeviceTensor]:
+    def _views(self, slot: int, headers: tuple[TensorHeader, ...]) -> dict[str, RemoteTensor | DeviceTensor]:
         return {t.name: self._tensor(slot, t) for t in headers}
 
     def _check(self, header: FrameHeader) -> None:
