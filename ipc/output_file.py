@@ -5,9 +5,9 @@
     print(out.path)                     # the new content has it
 
 The content is written to a file without a name (O_TMPFILE) in the folder of the target, and gets its name when it is
-complete: an exception, a signal, or the end of the process at any moment before leaves nothing. To replace a file it
-has a temporary name for the time between two system calls, since the kernel links only to new names; on file systems
-without O_TMPFILE it has that name all the time, `.splatview-<16 digits>.part`, and exceptions and exits remove it.
+complete: an exception, a signal, or the end of the process at any moment before leaves nothing. To replace a file the
+content has a temporary name between two system calls, since the kernel links only to new names. On file systems without
+O_TMPFILE it has this name all the time: `.splatview-<16 digits>.part`, which exceptions and exits remove.
 
 Links are followed: writing to a link replaces the file to which it leads, and the link stays. A replaced file passes
 its permissions and, where allowed, its group on to the new one; its other hard links keep the old content.
@@ -210,7 +210,7 @@ class OutputFile:
         _refuse_special(self.path, now)
         self._inherit(now or self._before)
         if now is None:
-            with contextlib.suppress(FileExistsError):  # made meanwhile by another process, which has to give way
+            with contextlib.suppress(FileExistsError):  # made meanwhile by another process: replace it
                 self._link(self._name)
                 return
         if not self._part:
@@ -365,14 +365,16 @@ def _refuse_special(path: str | os.PathLike[str], info: os.stat_result | None) -
 
 
 def _refuse_untrusted(path: str | os.PathLike[str], info: os.stat_result, folder: os.stat_result) -> None:
-    """Refuse another user's link or file in a folder where everybody may make some, such as /tmp.
+    """Refuse another user's link or file in a sticky folder that all users can write, such as /tmp.
 
     The kernel has the same rule (fs.protected_symlinks, fs.protected_regular), where it is switched on.
     """
     if folder.st_mode & _STICKY != _STICKY or info.st_uid in (os.geteuid(), folder.st_uid):
         return
+    if stat.S_ISDIR(info.st_mode):  # its own permissions decide
+        return
     kind = _KINDS.get(stat.S_IFMT(info.st_mode), "a file")
-    raise OutputError(path, f"it is {kind} of another user (uid {info.st_uid}) in a folder that everybody can write; "
+    raise OutputError(path, f"it is {kind} of another user (uid {info.st_uid}) in a folder that all users can write; "
                             "choose another folder", errno.EACCES)
 
 

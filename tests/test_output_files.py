@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from output_cases import COMMANDS, NUMBERED, REASONS, REPLACING, listing, make_device, make_target
+from output_cases import COMMANDS, NUMBERED, OTHER_USER, REASONS, REPLACING, listing, make_device, make_target
 from patience import PATIENCE
 from programs import ROOT
 
@@ -159,6 +159,17 @@ def test_recordings_refuse_special_targets(kind: str, tmp_path: Path, capsys: py
     told = capsys.readouterr().err
     assert "--record" in told and "Traceback" not in told and len(told.splitlines()) == 1, told
     assert listing(tmp_path) == before
+
+
+def test_a_folder_of_another_user_in_a_shared_folder_is_used(tmp_path: Path) -> None:
+    from splatview.ipc.output_file import make_output_folder
+
+    if os.geteuid() != 0:
+        pytest.skip("only root makes folders of other users")
+    (tmp_path / "shared" / "theirs").mkdir(parents=True)
+    (tmp_path / "shared").chmod(0o1777)
+    os.chown(tmp_path / "shared" / "theirs", OTHER_USER, OTHER_USER)
+    assert make_output_folder(tmp_path / "shared" / "theirs") == []
 
 
 @pytest.mark.parametrize("name", ["../../escape", "a/b", "\x1b]0;owned\x07", "..", "", "\u202egnp", "\u732b" * 300,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def save_png(pixels: np.ndarray, path: Path, existing: Literal["replace", "number", "refuse"] = "replace") -> Path:
-    """Write (H, W, 3) uint8, or (H, W, 4) with alpha, as a PNG. Whoever opens the file sees the old picture or the new
-    one, never a part.
+    """Write (H, W, 3) uint8, or (H, W, 4) with alpha, as a PNG. Readers see the old picture or the new one,
+    never a part.
 
     `existing` as for `OutputFile`. Returns the file's path. Raises FileError when it cannot be written.
     """
