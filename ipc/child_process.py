@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # commands import this before anything else
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -30,6 +30,7 @@ from msgspec import Meta
 
 from splatview.ipc import limits
 from splatview.ipc.errors import RuntimeFolderError
+from splatview.ipc.terminal import without_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,8 +44,12 @@ _LOCK, _DESCRIPTION = "lock", "run.json"
 _CONTENTS = re.compile(r"lock|run\.json|socket|descriptors|inbox-[0-9a-f]{16}")
 """All that a run's folder may hold, the last where viewers take what they are told: what lies beside it is not ours."""
 _FOLDER = re.compile(r"\.?[A-Za-z0-9._-]{1,40}-[0-9]{1,10}-[0-9a-f]{4}")
+_ANNOUNCEMENT = re.compile(r"\.?viewer-[0-9]{1,10}-[0-9a-f]{8}\.json")
+"""Files by which viewers say where they serve (`splatview.ipc.viewers`)."""
 _TAKEN = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.EAGAIN)
 """What comes of a name that is taken, or of a folder that was cleared away while it was made."""
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What keeps this process from opening anything now; it tells nothing of a lock."""
 _MOST = 1000
 """Folders that are looked at for live runs: each look takes some ten microseconds."""
 _TRIES = 5
@@ -202,6 +207,7 @@ def create_run(name: str, pid: int, started: float, hidden: bool = False) -> Own
     Raises RuntimeFolderError.
     """
     remove_stale(runtime_folder())
+    name = without_surrogates(name)  # bytes of the environment, or of the script's name, that are not UTF-8
     for left in reversed(range(_TRIES)):
         root = runtime_folder()
         run_id = f"{_slug(name)}-{pid}-{secrets.token_hex(2)}"
@@ -263,23 +269,57 @@ def list_runs(root: Path) -> list[RunFolder]:
 
 
 def remove_stale(root: Path) -> int:
-    """Remove the folders of dead runs; how many there were. Folders that are no runs' stay as they are."""
-    return sum(_remove(path) for path in _folders(root, hidden=True)
+    """Remove what dead runs and dead viewers have left; how many there were. What is not theirs stays as it is."""
+    runs = sum(_remove(path) for path in _folders(root, hidden=True)
                if _FOLDER.fullmatch(path.name) and not being_made(path) and not held(path / _LOCK))
+    return runs + sum(remove_announcement(path) for path in announcements(root))
+
+
+def announcements(root: Path) -> list[Path]:
+    """The files of viewers, dead ones and those that are being made included."""
+    try:
+        with os.scandir(root) as entries:
+            return [Path(e.path) for e in islice(entries, _MOST)
+                    if _ANNOUNCEMENT.fullmatch(e.name) and e.is_file(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def remove_announcement(path: Path) -> bool:
+    """Remove a viewer's file unless the viewer lives or has just begun to make it; whether it was removed."""
+    if being_made(path) or held(path):
+        return False
+    try:
+        path.unlink()  # names are never used again, so this is the dead one's
+    except OSError:
+        return False
+    return True
 
 
 def _remove(path: Path, dead: bool = True) -> bool:
-    """Remove a run's folder; whether it is gone. What holds anything else is none. `dead`: not if somebody holds its
-    lock meanwhile."""
+    """Remove a run's folder; whether it is gone. What holds anything else is none.
+
+    `dead`: not if its lock is held. The lock is held for reading meanwhile: who makes a folder of this name cannot
+    take it then and chooses another name, and others that look find nothing alive.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
+    lock = -1
     try:
         with os.scandir(fd) as entries:
             names = [entry.name for entry in islice(entries, 1000)]
-        if not all(map(_CONTENTS.fullmatch, names)) or (dead and held(path / _LOCK)):
+        if not all(map(_CONTENTS.fullmatch, names)):
             return False
+        if dead and _LOCK in names:
+            try:
+                lock = os.open(_LOCK, _READ_LOCK, dir_fd=fd)
+            except OSError as e:
+                if e.errno in _SHORT:
+                    return False
+            else:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # others clear away as well
                 os.unlink(name, dir_fd=fd)
@@ -289,6 +329,8 @@ def _remove(path: Path, dead: bool = True) -> bool:
         return False
     finally:
         os.close(fd)
+        if lock >= 0:
+            os.close(lock)
 
 
 def _folders(root: Path, hidden: bool = False) -> list[Path]:
@@ -329,15 +371,18 @@ def held(lock: Path) -> bool:
     try:
         fd = _open(lock)
     except OSError as e:
-        return e.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+        return e.errno in _SHORT
     try:
         return _is_locked(fd)
     finally:
         os.close(fd)
 
 
+_READ_LOCK = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
 def _open(lock: Path) -> int:
-    return os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return os.open(lock, _READ_LOCK)
 
 
 def _is_locked(fd: int) -> bool:

@@ -43,6 +43,8 @@ class Subscriber:
         self._mailroom = Mailroom()
         self._runs: dict[str, RemoteRun] = {}
         self._next_scan = 0.0
+        self._tidied = False
+        """Whether what dead programs left has been removed since this began to look."""
         self._seen: dict[tuple[str, int], int] = {}
         self.fault: str | None = None
         """Why runs cannot be found at all, for people."""
@@ -124,7 +126,8 @@ class Subscriber:
         for run in gone:
             run._end()
             changed = True
-        if gone:
+        if gone or not self._tidied:
+            self._tidied = True
             remove_stale(root)
         ended = sorted((r for r in self._runs.values() if not r.alive), key=lambda r: r.ended_at)
         for run in ended[: max(0, len(ended) - _KEEP_ENDED)]:

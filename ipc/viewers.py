@@ -16,8 +16,6 @@ import re
 import secrets
 import shlex
 import time
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -25,19 +23,17 @@ from msgspec import Meta
 
 from splatview.ipc import limits
 from splatview.ipc.errors import RuntimeFolderError
-from splatview.ipc.runs import being_made, held, read_description, runtime_folder
+from splatview.ipc.runs import announcements, held, read_description, remove_announcement, runtime_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 __all__ = ["Announcement", "ViewerInfo", "announce", "ssh_line", "viewers"]
 
 _log = logging.getLogger("splatview")
-_NAME = re.compile(r"\.?viewer-[0-9]{1,10}-[0-9a-f]{8}\.json")
 _URL = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9._-]+):([0-9]{1,5})"
                   r"(?:/(?:\?[A-Za-z0-9._~=&%-]*)?)?")
-_MOST = 1000
-"""Entries of the runtime folder that are looked at."""
 PERIOD = 5.0
 """Seconds between two looks whether a viewer's entry is still there."""
 
@@ -154,14 +150,10 @@ def viewers() -> list[ViewerInfo]:
     What cannot be read or understood is left out. Raises RuntimeFolderError when the runtime folder cannot be used.
     """
     found = []
-    for path in _entries(runtime_folder()):
-        if being_made(path):
+    for path in announcements(runtime_folder()):
+        if remove_announcement(path) or path.name.startswith(".") or not held(path):
             continue
-        if not held(path):
-            with contextlib.suppress(OSError):  # names are never used again, so this is the dead one's
-                path.unlink()
-            continue
-        info = None if path.name.startswith(".") else read_description(path, ViewerInfo)
+        info = read_description(path, ViewerInfo)
         if info is not None:
             found.append(info)
     return sorted(found, key=lambda v: (v.started, v.pid), reverse=True)
@@ -187,12 +179,3 @@ def _user(environ: Mapping[str, str]) -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container without an entry for this user
         return ""
-
-
-def _entries(root: Path) -> list[Path]:
-    try:
-        with os.scandir(root) as entries:
-            return [Path(e.path) for e in islice(entries, _MOST)
-                    if _NAME.fullmatch(e.name) and e.is_file(follow_symlinks=False)]
-    except OSError:
-        return []

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing takes milliseconds, in which Ctrl-C would be told of by Python
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -45,11 +45,16 @@ SPLATVIEW_NAME (what a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATV
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. 2 means that what was asked for cannot be done, and stderr says why."""
-    if argv is None:
-        from splatview.ipc.child_process import forget_current_folder
+    if argv is not None:
+        return _main(list(argv))
+    from splatview.ipc.child_process import forget_current_folder
+    from splatview.ipc.entry import run
 
-        forget_current_folder()
-    args = list(sys.argv[1:] if argv is None else argv)
+    forget_current_folder()
+    return run(lambda: _main(sys.argv[1:]))
+
+
+def _main(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
         print(_usage())
         return 0 if args else 2
@@ -61,10 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     command, rest = args[0], args[1:]
     if command in _VIEWER:
         from splatview.ipc import child_process
+        from splatview.ipc.entry import hold_interrupt
 
-        sys.stdout.flush()
         program = child_process.command("splatview.viewer_app", command, *rest)
-        os.execve(program[0], program, child_process.environment())
+        environment = child_process.environment()
+        sys.stdout.flush()
+        hold_interrupt()
+        os.execve(program[0], program, environment)
     if command not in _OWN:
         print(f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}", file=sys.stderr)
         return 2
@@ -75,8 +83,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except IpcError as e:
         print(f"splatview {command}: {e}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
 
 
 def _run(command: str) -> Callable[[list[str]], int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview.frame import Held, open_memory
 from splatview.ipc import IpcError, Subscriber
+from splatview.ipc.terminal import printable
 from splatview.naps import Naps, be_punctual, sleep, while_busy
 
 if TYPE_CHECKING:
@@ -100,10 +101,10 @@ class Follower:
         while True:
             now = time.monotonic()
             if now >= over:
-                raise TimeoutError(self._why(now - begun))
+                raise TimeoutError(printable(self._why(now - begun)))
             if not told and now > begun + _SILENCE:
                 told = True
-                _log.warning("%s", self._why(now - begun))
+                _log.warning("%s", printable(self._why(now - begun)))
             sleep(min(self._nap(now), over - now))
             if (frame := take()) is not None:
                 return frame

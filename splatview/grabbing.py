@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from splatview import publishing
+from splatview.ipc.terminal import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -243,6 +244,7 @@ def _run(run: Any) -> str | None:
         return None
     if isinstance(run, bool) or not isinstance(run, (str, int)) or not 1 <= len(str(run)) <= 200:
         raise ValueError(f"run {run!r} is not a run's id, name or process id; `splatview status` lists them")
+    check_text(str(run), "run")
     return str(run)
 
 

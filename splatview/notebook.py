@@ -14,6 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from splatview import programs
+from splatview.ipc.terminal import check_text
 
 if TYPE_CHECKING:
     from typing import IO
@@ -83,6 +84,7 @@ def show(width: int | str = "100%", height: int | str = 600, *, run: str | int |
     lengths = _length("width", width), _length("height", height)
     if run is not None and (isinstance(run, bool) or not isinstance(run, (str, int)) or not str(run)):
         raise ValueError(f"run {run!r} is not a run's id, name or process id; `splatview status` lists them")
+    check_text(str(run), "run")
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise ValueError(f"port {port!r} is not a whole number from 1 to 65535, or 0 for any that is free")
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 3600:

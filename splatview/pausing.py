@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from splatview import publishing
+from splatview.ipc.terminal import printable
 
 if TYPE_CHECKING:
     from splatview.ipc import Publisher
@@ -60,7 +61,7 @@ def _wait(publisher: Publisher, timeout: float | None) -> bool:
     if board.noted is None:
         board.noted = time.monotonic()
         _log.warning("splatview: the run is paused by %s; to go on, press Resume in a viewer, or close that one",
-                     board.paused_by or "a viewer")
+                     printable(board.paused_by or "a viewer"))
     end = None if timeout is None else time.monotonic() + timeout
     try:
         board.waits = 2

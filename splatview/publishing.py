@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview.adapt.meta import checked
 from splatview.ipc.errors import IpcError
+from splatview.ipc.terminal import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,8 +101,11 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     entry = _entries.get(name)
     if entry is not None:
         tally = entry.tally
-        if tally.steady is not None and type(value) is entry.type and tally.pass_over(value, meta):
-            return
+        if tally.steady is not None and type(value) is entry.type:
+            if meta and str in map(type, meta.values()):
+                meta = checked(meta)
+            if tally.pass_over(value, meta):
+                return
     wishes = ((kind, copy, live, shard, meta.get("activated"), meta.get("layout")) if meta
               else (kind, copy, live, shard, None, None))
     if entry is not None and entry.wishes == wishes:
@@ -302,7 +306,7 @@ def fault(error: BaseException) -> None:
     """A fault of the surroundings: said once, raised only on request."""
     if os.environ.get("SPLATVIEW_STRICT", "") not in ("", "0"):
         raise error
-    text = f"{type(error).__name__}: {error}"
+    text = printable_lines(f"{type(error).__name__}: {error}")
     if text not in _said and len(_said) < 100:
         _said.add(text)
         _log.warning("splatview met a fault, training goes on: %s", text)

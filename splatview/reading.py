@@ -7,6 +7,7 @@ import weakref
 
 from splatview.follower import Follower, seen
 from splatview.frame import Frame, Held
+from splatview.ipc.terminal import check_text
 
 __all__ = ["Frame", "Frames", "frames", "newest_seen"]
 
@@ -56,6 +57,7 @@ class Frames:
             raise TypeError(f"run is a {type(run).__name__}, not a str: a run's id, its name or its process's number")
         if run == "":
             raise ValueError("run is ''; legal are a run's id, the beginning of one, its name or its process's number")
+        check_text(run or "", "run")
         if in_place not in (None, True, False):
             raise ValueError(f"in_place is {in_place!r}, not True, False or None")
         self._timeout = _checked(timeout)

@@ -244,8 +244,16 @@ def test_notes() -> None:
     assert texts(tensors["notes"]) == ["a", "b"]
 
 
-def test_texts_that_are_no_unicode_do_no_harm() -> None:
-    assert texts(made(boxes=BOXES, labels=["\ud800", "ok"])[0]["labels"]) == ["?", "ok"]
+@pytest.mark.parametrize(("given", "words"), [
+    ({"boxes": BOXES, "labels": ["ok", "a\ud800"]}, r"labels\[1\] is 'a\\ud800'.* UTF-8"),
+    ({"boxes": BOXES, "labels": "\udfff"}, "labels"),
+    ({"boxes": BOXES, "classes": [0, 0], "names": ["\ud800"]}, "names"),
+    ({"notes": "\ud800"}, "notes"), ({"notes": [(0, 0, "\ud800")]}, "notes"),
+    ({"by": "\ud800"}, "by is"), ({"trouble": "x\udc80"}, "trouble is"),
+])
+def test_annotate_refuses_half_of_a_surrogate_pair(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        made(**given)
 
 
 # -- what is said of the whole -----------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from conftest import Processes
+
 
 def kept(folder: Path) -> list[Path]:
     """Files that were sent and are there."""
@@ -242,7 +244,8 @@ def test_the_viewer_ends_meanwhile(folder: Path, wait_until: Callable[..., Any])
 
 
 def test_what_a_killed_viewer_has_left_is_removed(visitor: Visitor, folder: Path) -> None:
-    left, used, young, foreign = (folder / f"splatview-files-{name}" for name in ("left", "used", "young", "foreign"))
+    left, used, foreign = (folder / f"splatview-files-{name}" for name in ("left", "used", "foreign"))
+    young = folder / ".splatview-files-young"
     for path in (left, used, young, foreign):
         (path / "1").mkdir(parents=True)
         (path / "1" / "scene.ply").write_bytes(b"x")
@@ -258,3 +261,50 @@ def test_what_a_killed_viewer_has_left_is_removed(visitor: Visitor, folder: Path
     assert not left.exists() and used.exists() and young.exists() and foreign.exists()
     for path in (used, young, foreign):
         os.rename(path, folder / path.name.replace("splatview", "other"))
+
+
+def test_uploads_of_a_killed_viewer_go_when_the_next_one_begins(
+        folder: Path, processes: Processes, wait_until: Callable[..., Any]) -> None:
+    process = processes.code("""
+import sys, tempfile
+from pathlib import Path
+from splatview.viewer_app.web import uploads
+folder, held = uploads._make_folder(Path(sys.argv[1]))
+(folder / "1").mkdir()
+(folder / "1" / "scene.ply").write_bytes(bytes(1000))
+print(folder, flush=True)
+sys.stdin.read()
+""", str(folder))
+    assert process.stdout is not None
+    left = Path(process.stdout.readline().strip())
+    assert left.is_dir()
+    uploads._sweep(folder)
+    assert left.is_dir(), "its viewer lives"
+    process.kill()
+    process.wait()
+    server = WebServer(port=0, token="secret", wake=lambda: None)
+    try:
+        wait_until(lambda: not left.exists(), what="it is removed although no file comes")
+    finally:
+        server.close()
+
+
+def test_uploads_of_many_killed_viewers_are_removed_without_links(folder: Path, tmp_path_factory: Any) -> None:
+    """What a hostile user could put there is not followed, and what has been begun lately stays."""
+    other = tmp_path_factory.mktemp("other")
+    (other / "lock").touch()
+    (folder / "splatview-files-link").symlink_to(other)
+    empty, begun = folder / ".splatview-files-empty", folder / ".splatview-files-begun"
+    empty.mkdir()
+    begun.mkdir()
+    os.utime(empty, (time.time() - 3600,) * 2)
+    for number in range(uploads._MOST_LEFT + 5):
+        path = folder / f"splatview-files-{number}"
+        path.mkdir()
+        (path / "lock").touch()
+    uploads._sweep(folder)
+    assert len(list(folder.glob("splatview-files-[0-9]*"))) == 5, "in steps"
+    uploads._sweep(folder)
+    assert {path.name for path in folder.iterdir()} == {"splatview-files-link", begun.name}
+    assert (other / "lock").exists()
+    (folder / "splatview-files-link").unlink()

@@ -6,15 +6,7 @@ And the programs that `splatview` starts for itself (`_PROGRAMS`), which nobody 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from contextlib import contextmanager
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PROGRAMS: dict[str, str] = {"grab": "splatview.viewer_app.grab", "window": "splatview.viewer_app.window_program"}
 """By name, the module whose `main(args)` it is."""
@@ -22,25 +14,27 @@ _PROGRAMS: dict[str, str] = {"grab": "splatview.viewer_app.grab", "window": "spl
 
 def main(args: list[str] | None = None) -> int:
     """The exit status: 0 when all went well, 2 for anything that a message can explain."""
-    args = sys.argv[1:] if args is None else args
+    if args is None:
+        from splatview.ipc.entry import run
+
+        return run(lambda: main(sys.argv[1:]))
+    from importlib import import_module
+
     from splatview.viewer_app.errors import ViewerError, of_opengl, words_of
 
     try:
         if args and args[0] in _PROGRAMS:
             _allow_descriptors()
             return import_module(_PROGRAMS[args[0]]).main(args[1:])
-        with _unwound_on_signals():
-            begin(args)
-            from splatview.viewer_app.commands import parse
+        begin(args)
+        from splatview.viewer_app.commands import parse
 
-            command = parse(args)
-            _allow_descriptors()
-            command.execute()
+        command = parse(args)
+        _allow_descriptors()
+        command.execute()
     except ViewerError as e:
         print(f"splatview: {e}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
     except Exception as e:
         if not of_opengl(e):
             raise
@@ -49,23 +43,11 @@ def main(args: list[str] | None = None) -> int:
     return 0
 
 
-@contextmanager
-def _unwound_on_signals() -> Iterator[None]:
-    """End by an exception where a signal by default ends the process at once: what is half written is removed."""
-    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}  # SIGHUP is ignored below nohup
-    taken = [n for n, handler in before.items() if handler is signal.SIG_DFL]
-    for number in taken:
-        signal.signal(number, lambda n, _: sys.exit(128 + n))
-    try:
-        yield
-    finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
-
-
 def begin(args: list[str]) -> None:
     """Begin with what takes longest before the options are read, which takes long as well."""
     if args[:1] in (["serve"], ["memory"]) and "--sql" not in args:
+        from pathlib import Path
+
         from splatview.viewer_app.memory import expect
 
         for path in args[1:]:

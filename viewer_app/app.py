@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import moderngl
 
+from splatview.ipc.entry import ending
 from splatview.viewer_app.catalogue import Catalogue
 from splatview.viewer_app.errors import FileError, GpuLostError, ViewerError, words_of
 from splatview.viewer_app.garbage import Garbage
@@ -24,7 +23,7 @@ from splatview.viewer_app.seat import Seat
 from splatview.viewer_app.sources import make_subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from splatview.ipc import Subscriber
@@ -146,7 +145,7 @@ class App:
         lost for this process.
         """
         garbage = Garbage()
-        with self._signals(), garbage.held_back(time.monotonic()):
+        with ending(lambda *_: self.stop()), garbage.held_back(time.monotonic()):
             try:
                 while not (self.screen.closed or self._stopping):
                     drew = self.turn()
@@ -192,18 +191,6 @@ class App:
         """End `serve` after this turn. May be called from any thread."""
         self._stopping = True
         self.screen.wake()
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        ends = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as below nohup
-            ends.append(signal.SIGHUP)
-        before = {s: signal.signal(s, lambda *_: self.stop()) for s in ends}
-        try:
-            yield
-        finally:
-            for s, handler in before.items():
-                signal.signal(s, handler)
 
     def turn(self) -> bool:
         """One turn: wait for something to happen, take it in, draw if need be. True when a picture was drawn."""

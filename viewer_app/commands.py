@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (tyro reads the annotations)
 from typing import TYPE_CHECKING, Annotated, Union
 
 import tyro
+
+from splatview.ipc import entry
 
 if TYPE_CHECKING:
     from splatview.viewer_app.guests import Guests
@@ -61,11 +63,18 @@ class _Viewer:
         size, restart = parse_size(self.size), Restart(Resumed.take())
         begun = tuple(file_source(path) for path in entries_of(files))  # they are read while the screen is being opened
         screen = self._open_screen(size)
-        guests = self._open_doors(screen, run, restart)
-        options = AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
-                             watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
-                             memo=Memo(memo_file()), record=record, notice=restart.before.notice, lost=restart.expect)
-        app = App(screen, options, guests=guests)
+        self._load(screen)
+        entry.defer()
+        with ExitStack() as opened:
+            guests = self._open_doors(screen, run, restart)
+            if guests is not None:
+                opened.callback(guests.close)
+            options = AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
+                                 watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
+                                 memo=Memo(memo_file()), record=record, notice=restart.before.notice,
+                                 lost=restart.expect)
+            app = App(screen, options, guests=guests)
+            opened.pop_all()
         try:
             app.serve()
         except GpuLostError as e:
@@ -111,11 +120,24 @@ class _Viewer:
             print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
         return OffscreenScreen(*size)
 
+    def _load(self, screen: Screen) -> None:
+        """Import what is needed next, while Ctrl-C still ends the program at once."""
+        import splatview.ipc.subscriber
+
+        if self._serves_browsers(screen):
+            import splatview.viewer_app.web.guests
+        if self.out is not None or not self._serves_browsers(screen):
+            import splatview.viewer_app.interface.panel  # noqa: F401
+
+    def _serves_browsers(self, screen: Screen) -> bool:
+        """Whether pictures are not seen on `screen` alone."""
+        return not (self.offscreen or screen.name == "window")
+
     def _open_doors(self, screen: Screen, run: str | None, restart: Restart) -> Guests | None:
         """Serve browsers, unless pictures are seen on `screen` alone; where the viewer served them before."""
         import os
 
-        if self.offscreen or screen.name == "window":
+        if not self._serves_browsers(screen):
             return None
         from splatview.viewer_app.web.guests import Browsers
 
@@ -166,7 +188,7 @@ class Serve(_Viewer):
 
         record = RecordOptions(self.record, self.record_every, self.record_memory, self.record_disk)
         record.check("serve")
-        _leave_on_signals()
+        entry.quit_at_once()
         self._serve("serve", self.files, self.run, record)
 
 
@@ -230,19 +252,13 @@ class Memory(_Viewer, _Asked):
             raise ViewerError(f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well")
         check_paths(self.file, self.other)
         if self.sql is not None:
+            entry.unwind()
             answer(self.file, self.sql, as_csv=self.csv, out=sys.stdout)
         elif self.png is not None:
             Shot(self.png, self.file, size=self.size).execute()
         else:
-            _leave_on_signals()
+            entry.quit_at_once()
             self._serve("memory", tuple(f for f in (self.file, self.other) if f is not None), None)
-
-
-def _leave_on_signals() -> None:
-    """Until the loop takes them over; loading takes a moment."""
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(s) is not signal.SIG_IGN or s != signal.SIGHUP:  # ignored below nohup
-            signal.signal(s, lambda *_: sys.exit(0))
 
 
 def _check_environment(command: str) -> None:
@@ -300,6 +316,7 @@ class Shot:
         from splatview.viewer_app.screens.base import parse_size
         from splatview.viewer_app.shot import ShotOptions, parse_background, shoot
 
+        entry.unwind()
         _check_environment("shot")
         width, height = shoot(ShotOptions(
             self.out, self.file, self.stream, self.run,
@@ -348,6 +365,7 @@ class Video:
         from splatview.viewer_app.shot import parse_background
         from splatview.viewer_app.video import VideoOptions, film
 
+        entry.unwind()
         _check_environment("video")
         for name, value, most in (("fps", self.fps, 1000), ("seconds", self.seconds, 3600)):
             if value is not None and not 0 < value <= most:

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import sys
 
+from splatview.ipc.terminal import printable_lines
+
 _MOST = 3000
 """Characters of a message: it may repeat what a damaged file says, and stands in a panel."""
 
 
 class ViewerError(Exception):
     """Base of everything the viewer reports. The message says what to do next; no traceback is needed. It can be shown:
-    what is no text in it (half a surrogate) is replaced, and the middle of a very long one left out."""
+    what a terminal would obey in it is escaped, and the middle of a very long one left out."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(_showable(a) if isinstance(a, str) else a for a in args))
@@ -29,7 +31,7 @@ class ViewerError(Exception):
 def _showable(text: str) -> str:
     if len(text) > _MOST:
         text = f"{text[:_MOST * 2 // 3]} ... {text[-_MOST // 4:]}"
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return printable_lines(text)
 
 
 class FileError(ViewerError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from splatview.ipc.terminal import printable
 from splatview.viewer_app.errors import LateError, NotFoundError, ViewerError
 from splatview.viewer_app.shards.grouping import Shards
 from splatview.viewer_app.views import KINDS
@@ -85,13 +86,13 @@ class Finder:
                 f"{who}: there is no run {run!r}; splatview status lists those there are" if run is not None else
                 f"{who}: no run is publishing. Start one (splatview.publish(tensor) in a training script, or splatview "
                 f"demo){', or name a file' if who == 'shot' else ''}")
-        if refused := [f"{r.name} ({r.id}): {r.refused}" for r in runs if r.refused]:
+        if refused := [printable(f"{r.name} ({r.id}): {r.refused}") for r in runs if r.refused]:
             return NotFoundError(f"{who}: " + "; ".join(refused))
-        listing = [f"{s.name} ({s.kind}, run {s.run.id})" for r in runs for s in r.streams.values()]
+        listing = [f"{printable(s.name)} ({s.kind}, run {s.run.id})" for r in runs for s in r.streams.values()]
         if name is not None and listing:
             return NotFoundError(f"{who}: there is no stream {name!r} that can be drawn; there are: "
                                  f"{', '.join(listing)}")
-        named = ", ".join(f"{r.name} ({r.id})" for r in runs)
+        named = ", ".join(f"{printable(r.name)} ({r.id})" for r in runs)
         if not any(r.welcomed for r in runs):
             return LateError(f"{who}: {named} did not answer: its process is stopped, very busy or out of open files")
         return NotFoundError(f"{who}: no stream is published yet by {named}")

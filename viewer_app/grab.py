@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from splatview.ipc import grabs
+from splatview.ipc import entry, grabs
 from splatview.ipc.errors import IpcError
 from splatview.viewer_app.errors import CameraError, LateError, NotFoundError, ViewerError
 
@@ -30,13 +29,18 @@ _REASON = 4000
 
 def main(args: list[str]) -> int:
     """The exit status. `args`: the UUID of the GPU that is best drawn on, or nothing."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    entry.quit_at_once()
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
     from splatview.viewer_app.grabber import Grabber
 
+    with entry.ending(lambda *_: sys.exit(0)):
+        return _draw(args, answers, Grabber)
+
+
+def _draw(args: list[str], answers: int, make: type[Grabber]) -> int:
     try:
-        grabber = Grabber(args[0] if args else None)
+        grabber = make(args[0] if args else None)
     except (ViewerError, IpcError) as e:
         _answer(answers, grabs.Failed(0, "fault", str(e)[:_REASON]))
         return 2

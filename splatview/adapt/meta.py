@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from splatview.ipc.terminal import check_text
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
 
 def checked(meta: dict[str, Any]) -> dict[str, Any]:
     """Metadata with every value of a type that travels. Raises TypeError or ValueError."""
     for key, value in meta.items():
+        if _KEY.fullmatch(key) is None:
+            raise ValueError(f"metadata is called {key[:60]!r}; legal are up to 40 letters from a to z, digits and "
+                             "'_', the first no digit")
         kind = type(value)
         if kind is int:
             if not -(2**63) < value < 2**63:
                 raise ValueError(f"{key}={value} does not fit 64 bits")
             continue
-        if kind is float or kind is bool or (kind is str and len(value) <= 1024):
+        if kind is float or kind is bool:
+            continue
+        if kind is str and len(value) <= 1024:
+            check_text(value, key)
             continue
         meta = {**meta, key: _converted(key, value)}
     if "sh_degree" in meta and meta["sh_degree"] not in (0, 1, 2, 3):

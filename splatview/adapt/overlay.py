@@ -24,6 +24,7 @@ from splatview.adapt.overlay_values import (
 )
 from splatview.ipc.kinds import OVERLAY_MOST
 from splatview.ipc.segments import round_up
+from splatview.ipc.terminal import check_text
 from splatview.ipc.ways.layout import ALIGN
 
 if TYPE_CHECKING:
@@ -279,6 +280,7 @@ def _add_words(meta: Meta, get: Any) -> None:
             continue
         if not isinstance(text, str):
             raise TypeError(f"{what} is a {type(text).__name__}, not a text")
+        check_text(text, what)
         meta[what] = text if len(text) <= most else text[: most - 3] + "..."
     for what in ("rate_hz", "work_ms", "skipped"):
         value = get(what)

@@ -16,6 +16,7 @@ import torch
 
 from splatview.adapt.arrays import as_tensor, shape_text
 from splatview.ipc.limits import MAX_META_TEXT
+from splatview.ipc.terminal import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +123,10 @@ def texts(value: Sequence[str], what: str) -> torch.Tensor:
                 raise ValueError(f"{what}[{i}] has {len(text)} characters; at most {MAX_META_TEXT} are shown")
             if "\0" in text:
                 raise ValueError(f"{what}[{i}] is {shown(text)}: a text holds no zero character")
-    raw = bytearray(whole, "utf-8", "replace")
+    if not whole.isascii():
+        for i, text in enumerate(value):
+            check_text(text, f"{what}[{i}]")
+    raw = bytearray(whole, "utf-8")
     return torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
 
 
@@ -152,6 +156,7 @@ class Names:
         for number, text in self.by_number.items():
             if not isinstance(text, str):
                 raise TypeError(f"names[{number}] is a {type(text).__name__}, not a text")
+            check_text(text, f"names[{number}]")
             if not 0 <= number < MOST_CLASSES:
                 raise ValueError(f"names has the class {number}; legal are 0 to {MOST_CLASSES - 1}")
             self._numbers.setdefault(text, number)

@@ -8,8 +8,12 @@ from __future__ import annotations
 import sys
 
 
-def main(args: list[str]) -> int:
+def main(args: list[str] | None = None) -> int:
     """The exit status; 2 for what cannot be done, and stderr says why."""
+    if args is None:
+        from splatview.ipc.entry import run
+
+        return run(lambda: main(sys.argv[1:]), "splatview camera")
     if len(args) == 2 and args[0] == "capture":
         from splatview.camera.capture import main as program
     elif len(args) == 2 and args[0] == "infer":
@@ -17,11 +21,8 @@ def main(args: list[str]) -> int:
     else:
         print("usage: python -m splatview.camera capture | infer SETTINGS", file=sys.stderr)
         return 2
-    try:
-        return program(args[1])
-    except KeyboardInterrupt:
-        return 130
+    return program(args[1])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

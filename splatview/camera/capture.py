@@ -6,8 +6,8 @@ publishing, and what a source does, or fails to do, is told whether or not it co
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -17,6 +17,7 @@ import msgspec
 import splatview
 from splatview.camera.reading import Reading
 from splatview.camera.sources import HopelessError, SourceSettings, source_for
+from splatview.ipc import entry
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +61,11 @@ def main(settings: str) -> int:
     except HopelessError as e:
         print(e, file=sys.stderr)
         return 2
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: reading.stop())
+    with entry.ending(lambda *_: reading.stop()):
+        return _publish(reading, decoded)
+
+
+def _publish(reading: Reading, decoded: CaptureSettings) -> int:
     reading.start()
     try:
         code = _Capture(reading, decoded).run()
@@ -77,8 +81,9 @@ def _leave(code: int) -> NoReturn:
     """End although a thread is inside a library: an interpreter that ends beside it would break it."""
     if (publishing := sys.modules.get("splatview.publishing")) is not None:
         publishing.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # the parent is gone
+            stream.flush()
     os._exit(code)
 
 

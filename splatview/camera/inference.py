@@ -19,6 +19,7 @@ import msgspec
 
 from splatview.camera.detectors.base import DetectorError, printable
 from splatview.camera.detectors.choice import DetectorSettings, open_detector
+from splatview.ipc import entry
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -51,11 +52,10 @@ class InferenceSettings(DetectorSettings, frozen=True, kw_only=True, forbid_unkn
 
 def main(settings_json: str) -> int:
     """Look until SIGTERM or SIGINT. The exit status: 0; 2 for what cannot be done, and stderr says why."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)
     try:
-        return _main(settings_json)
-    except _EndedBySignalError:
+        with entry.ending(_end):
+            return _main(settings_json)
+    except entry.EndedBySignalError:
         return 0
 
 
@@ -78,7 +78,7 @@ def _main(settings_json: str) -> int:
     try:
         Inference(settings, detector).run()
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):  # nothing interrupts the cleaning up
+        for number in entry.SIGNALS:  # nothing interrupts the cleaning up
             signal.signal(number, signal.SIG_IGN)
         splatview.close()
         detector.close()
@@ -202,8 +202,4 @@ def _place(error: BaseException) -> str:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    raise _EndedBySignalError
-
-
-class _EndedBySignalError(BaseException):
-    """Not an Exception: no function of the user's is to catch it."""
+    raise entry.EndedBySignalError(number)

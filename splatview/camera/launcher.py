@@ -20,6 +20,8 @@ import msgspec
 
 from splatview import programs
 from splatview.camera.sources import SourceSettings, device_path, kind_of
+from splatview.ipc import entry
+from splatview.ipc.terminal import printable, without_surrogates
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -117,7 +119,8 @@ class _Session:
 
     def __init__(self, plan: Plan):
         self.plan = plan
-        self.run_name = _free_name(os.environ.get("SPLATVIEW_NAME") or f"camera {_short(plan.source.source)}")
+        self.run_name = _free_name(without_surrogates(
+            os.environ.get("SPLATVIEW_NAME") or f"camera {_short(plan.source.source)}"))
         environment = {**os.environ, "SPLATVIEW_NAME": self.run_name}
         environment.pop("SPLATVIEW_DISABLE", None)
         settings = {**msgspec.structs.asdict(plan.source), "stream": plan.stream, "loop": plan.loop}
@@ -137,8 +140,10 @@ class _Session:
         """The exit status, once it is over."""
 
     def run(self) -> int:
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        previous = {n: signal.signal(n, self._ended) for n in numbers}
+        with entry.ending(self._ended):
+            return self._run()
+
+    def _run(self) -> int:
         try:
             self.capture.start(self.said)
             while self.code is None:
@@ -148,14 +153,12 @@ class _Session:
         except _EndedBySignalError:
             return 0  # how it is meant to end
         finally:
-            for number in previous:  # nothing interrupts the cleaning up
+            for number in entry.SIGNALS:  # nothing interrupts the cleaning up
                 signal.signal(number, signal.SIG_IGN)
             for program in (self.viewer, self.inference, self.capture):  # the viewer keeps its last picture
                 if program is not None:
                     program.end()
             self._listen(0.0)
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def _ended(self, number: int, frame: FrameType | None) -> None:
         raise _EndedBySignalError
@@ -232,7 +235,7 @@ class _Session:
 
 
 def _tell(title: str, text: str) -> None:
-    print(f"{title}: {text}", file=sys.stderr, flush=True)
+    print(f"{title}: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def _how(code: int) -> str:

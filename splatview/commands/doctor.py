@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
-from splatview.ipc import child_process
+from splatview.ipc import child_process, entry
+from splatview.ipc.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,13 +51,15 @@ def main(args: list[str]) -> int:
     findings = []
     color = sys.stdout.isatty()
     for check in CHECKS:
+        if check not in _BEFORE:
+            entry.unwind()
         finding = _safely(check)
         findings.append(finding)
         if not options.json:
             mark, code = _MARKS[finding.state]
             mark = f"\x1b[{code}m{mark:<6}\x1b[0m" if color else f"{mark:<6}"
-            print(f"{mark} {finding.name:<15} {finding.detail}" + (f" -> {finding.mend}" if finding.mend else ""),
-                  flush=True)
+            mend = f" -> {finding.mend}" if finding.mend else ""
+            print(f"{mark} {finding.name:<15} {printable(finding.detail + mend)}", flush=True)
     if options.json:
         print(json.dumps([vars(f) for f in findings], indent=2))
     return int(any(f.state == "broken" for f in findings))
@@ -331,7 +334,7 @@ def check_runtime_folder() -> Finding:
     import tempfile
 
     from splatview.ipc.errors import RuntimeFolderError
-    from splatview.ipc.runs import list_runs, runtime_folder
+    from splatview.ipc.runs import list_runs, remove_stale, runtime_folder
 
     try:
         folder = runtime_folder()
@@ -343,6 +346,7 @@ def check_runtime_folder() -> Finding:
     except OSError as e:
         return Finding("runtime folder", "broken", f"{folder}: no run can begin there: {e.strerror}",
                        "make room there, or set SPLATVIEW_RUNTIME_DIR to another folder")
+    remove_stale(folder)
     n = len(list_runs(folder))
     return Finding("runtime folder", "ok", f"{folder}, {n} run{'s' * (n != 1)}")
 
@@ -350,6 +354,10 @@ def check_runtime_folder() -> Finding:
 CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python, check_torch, check_cuda, check_ipc, check_cuda_ipc, check_gsplat, check_gl, check_interop,
     check_display, check_browser, check_memory, check_camera, check_port, check_runtime_folder)
+
+
+_BEFORE = (check_python, check_torch, check_cuda)
+"""Checks that open nothing: Ctrl-C ends them at once. To import torch hides exceptions, KeyboardInterrupt too."""
 
 
 def _safely(check: Callable[[], Finding]) -> Finding:

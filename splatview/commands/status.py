@@ -8,7 +8,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from splatview.ipc import entry
 from splatview.ipc.runs import runtime_folder
+from splatview.ipc.terminal import printable
 
 if TYPE_CHECKING:
     from splatview.ipc import RemoteRun, RemoteStream
@@ -37,9 +39,11 @@ class Status:
 def main(args: list[str]) -> int:
     import tyro
 
+    import splatview.ipc.subscriber  # noqa: F401 - what takes longest, before anything is opened
     from splatview.ipc.viewers import viewers
 
     options = tyro.cli(Status, args=args, prog="splatview status", description=Status.__doc__)
+    entry.unwind()
     folder = runtime_folder()  # raises when runs cannot be found at all
     runs = collect(options.run)
     pages = viewers()
@@ -47,12 +51,13 @@ def main(args: list[str]) -> int:
         print(json.dumps({"runs": runs, "viewers": [_page(v) for v in pages]}, indent=2))
         return 2 if options.run and not runs else 0
     if runs:
-        print("\n".join(line for run in runs for line in _lines(run)))
+        print("\n".join(line for run in runs for line in _lines(_tame(run))))
     else:
         which = f" that {options.run!r} names" if options.run else ""
-        print(f"No run{which} in {folder}.\nIn a training script: import splatview; splatview.publish(tensor)")
+        print(f"No run{which} in {printable(folder)}.\n"
+              "In a training script: import splatview; splatview.publish(tensor)")
     for v in pages:
-        print(f"viewer at {v.url}  pid {v.pid}  shows {'all runs' if v.run is None else f'run {v.run}'}")
+        print(f"viewer at {v.url}  pid {v.pid}  shows {'all runs' if v.run is None else f'run {printable(v.run)}'}")
     return 2 if options.run and not runs else 0
 
 
@@ -95,6 +100,15 @@ def _stream(stream: RemoteStream) -> dict[str, Any]:
             **({"over": stream.info.over, "over_run": stream.info.over_run} if stream.kind == "overlay" else {})}
 
 
+def _tame(value: Any) -> Any:
+    """Replace every text in a tree, keys included, by what can be printed of it."""
+    if isinstance(value, dict):
+        return {_tame(k): _tame(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_tame(v) for v in value]
+    return printable(value) if isinstance(value, str) else value
+
+
 def _lines(run: dict[str, Any]) -> list[str]:
     bold, dim, end = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
     viewers = ", ".join(f"{v['client']} ({v['pid']})" for v in run["viewers"]) or "none"
@@ -118,5 +132,3 @@ def _lines(run: dict[str, Any]) -> list[str]:
     if "note" in run:
         lines.append(f"  {run['note']}")
     return lines
-
-

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from splatview import programs
 from splatview.demo.errors import DemoError
 from splatview.demo.progress import Progress, style_for
+from splatview.ipc import entry
 from splatview.ipc.output_file import check_output
+from splatview.ipc.terminal import printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -127,7 +129,10 @@ class _Session:
         self.trained = False
 
     def run(self) -> int:
-        previous = {n: signal.signal(n, self._ended) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        with entry.ending(self._ended):
+            return self._run()
+
+    def _run(self) -> int:
         try:
             self._start()
             code = self._follow()
@@ -136,12 +141,10 @@ class _Session:
             self._stop_early()
             return 128 + e.number
         finally:
-            for number in previous:  # nothing interrupts the cleaning up
+            for number in entry.SIGNALS:  # nothing interrupts the cleaning up
                 signal.signal(number, signal.SIG_IGN)
             for process in (self.shot, self.viewer, self.trainer):
                 programs.end(process)
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def _ended(self, number: int, frame: FrameType | None) -> None:
         raise _EndedBySignalError(number)
@@ -240,7 +243,7 @@ class _Session:
         except subprocess.TimeoutExpired:
             code, said = 1, f"not drawn within {SHOT_TIMEOUT:.0f} s"
         if code:
-            print(f"splatview demo: no picture: {said.strip()}", file=sys.stderr, flush=True)
+            print(f"splatview demo: no picture: {printable(said.strip())}", file=sys.stderr, flush=True)
         else:
             print(f"what the viewer shows: {self.options.out.absolute()}", flush=True)
         if self.viewer is not None and self.viewer.poll() is None:

@@ -8,6 +8,8 @@ import sys
 import time
 from typing import IO, Any, Literal
 
+from splatview.ipc.terminal import printable
+
 Style = Literal["bar", "lines", "json"]
 
 
@@ -67,7 +69,7 @@ def describe(event: str, values: dict[str, Any]) -> str:
         quality = "no held-out views" if values["psnr"] is None else f"PSNR {values['psnr']:.2f} dB on held-out views"
         return (f"{quality} after {values['steps']} of {values['of']} steps, {values['gaussians']:,} Gaussians, "
                 f"{values['seconds']:.0f} s")
-    return str(values.get("text", ""))
+    return printable(values.get("text", ""))
 
 
 def _bar_line(share: float, text: str, seconds: float) -> str:

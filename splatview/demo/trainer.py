@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from splatview.demo.errors import DemoError
 from splatview.demo.progress import Progress, style_for
+from splatview.ipc import entry
 from splatview.ipc.output_file import check_output
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ class _Stop:
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._asked)
+        entry.handle(self._asked)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:  # the second time, at once
@@ -212,4 +212,4 @@ def _wait_for_end_of_input(stop: _Stop) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(entry.run(main, "splatview demo"))

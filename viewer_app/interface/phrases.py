@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from splatview.ipc.terminal import printable
 from splatview.viewer_app.screens.base import Caption
 from splatview.viewer_app.state import ENDED
 
@@ -63,4 +64,5 @@ def caption_of(entry: Entry | None, typing: bool) -> Caption:
     """What the surroundings of a picture of this entry say."""
     if entry is None:
         return Caption(typing=typing)
-    return Caption(f"{entry.name} \u00b7 {entry.group} \u2013 splatview", "" if entry.alive else ENDED, typing)
+    title = f"{printable(entry.name)} \u00b7 {printable(entry.group)} \u2013 splatview"
+    return Caption(title, "" if entry.alive else ENDED, typing)

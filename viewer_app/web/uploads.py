@@ -8,11 +8,14 @@ import fcntl
 import logging
 import os
 import shutil
+import stat
 import tempfile
-import threading
 import time
 import unicodedata
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +40,9 @@ _BLOCK = 1024**2
 _PREFIX = "splatview-files-"
 _LOCK = "lock"
 _YOUNG = 60.0
-"""Seconds in which another viewer has locked a folder that it made."""
+"""Seconds in which another viewer has locked a hidden folder that it made."""
+_MOST_LEFT = 100
+"""Folders that are removed at a time."""
 _MOST_NAME = 200
 
 _log = logging.getLogger(__name__)
@@ -54,10 +59,12 @@ class Refused(Exception):  # noqa: N818  (it is no error here: it is what the pa
 
 class Uploads:
     """The folder is made with the first file, only its owner may look into it, and it goes with `close`. What a viewer
-    that was killed has left is removed by the next one that takes a file."""
+    that was killed has left is removed by the next one that begins, in a thread since gigabytes take a while, or takes
+    a file."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        Thread(target=_sweep, args=(Path(tempfile.gettempdir()),), name="sweep", daemon=True).start()
+        self._lock = Lock()
         self._folder: Path | None = None
         self._held: int | None = None
         """The lock that says that somebody uses the folder."""
@@ -154,11 +161,9 @@ class Uploads:
 
     def _own_folder(self) -> Path:
         if self._folder is None:
-            _sweep(Path(tempfile.gettempdir()))
-            folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            self._held = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._folder = folder
+            around = Path(tempfile.gettempdir())
+            _sweep(around)
+            self._folder, self._held = _make_folder(around)
         return self._folder
 
     def remove(self, path: Path) -> None:
@@ -167,7 +172,7 @@ class Uploads:
             if self._kept.pop(path, None) is None:
                 return
         # Gigabytes are not removed in no time, and who asks may be drawing.
-        threading.Thread(target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True).start()
+        Thread(target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True).start()
 
     def close(self) -> None:
         """Remove all of it, and take nothing any more. Idempotent."""
@@ -179,7 +184,7 @@ class Uploads:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         if held is not None:
-            os.close(held)
+            os.close(held)  # not before: another viewer would remove the same
 
 
 async def _finished(work: asyncio.Future[int]) -> None:
@@ -191,14 +196,33 @@ async def _finished(work: asyncio.Future[int]) -> None:
         raise
 
 
+def _make_folder(around: Path) -> tuple[Path, int]:
+    """Make a folder, and lock it before it has the name by which others know it. Raises OSError."""
+    hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=around))
+    lock = -1
+    try:
+        lock = os.open(hidden / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder = around / hidden.name[1:]
+        hidden.rename(folder)
+        return folder, lock
+    except OSError:
+        shutil.rmtree(hidden, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
+        raise
+
+
 def _sweep(around: Path) -> None:
-    """Remove what viewers have left here that did not end by themselves: nobody holds their locks."""
-    for folder in around.glob(f"{_PREFIX}*"):
+    """Remove what viewers of this user have left here that did not end by themselves: nobody holds their locks."""
+    left = (f for pattern in (f"{_PREFIX}*", f".{_PREFIX}*") for f in around.glob(pattern) if _is_ours(f))
+    for folder in islice(left, _MOST_LEFT):
         try:
-            found = folder.stat(follow_symlinks=False)
-            if found.st_uid != os.getuid() or time.time() - found.st_mtime < _YOUNG or folder.is_symlink():
-                continue
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            with suppress(OSError):  # it ended before it had a lock, and so before there was anything to keep
+                folder.rmdir()
+            continue
         except OSError:
             continue
         try:
@@ -208,6 +232,16 @@ def _sweep(around: Path) -> None:
             pass
         finally:
             os.close(lock)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether this user made a folder, and not only now: a hidden one may get its lock the next moment."""
+    try:
+        found = folder.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    young = folder.name.startswith(".") and time.time() - found.st_mtime < _YOUNG
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not young
 
 
 def safe_name(given: str) -> str:

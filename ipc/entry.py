@@ -1,0 +1,190 @@
+"""How a program begins and ends: its standard streams, the signals that end it, its exit status.
+
+`run` surrounds the main function of every program. Signals have three phases in it. While modules are imported there is
+nothing to clean up, and Ctrl-C ends the program at once and without a word: an exception could be met by any line of
+any library. `unwind` begins the second phase, in which signals raise. Programs with a loop of their own take them over
+with `ending`, after `defer` where something has been opened that the loop closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+
+from splatview.ipc.terminal import Output, open_if_closed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+    from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that ask a program to end: Ctrl-C, `kill`, and the end of the terminal or the ssh session."""
+_CANNOT = 2
+"""The exit status of what cannot be done; a line on stderr tells why."""
+_active = False
+_deferred: list[int] = []
+
+
+class EndedBySignalError(BaseException):
+    """SIGTERM or SIGHUP ends the program. Not an Exception: no library is to catch it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def run(program: Callable[[], int | None], name: str = "splatview") -> int:
+    """Run the main function of this process, and return the exit status.
+
+    What befalls standard output, and a working folder that no longer exists, ends the program with one line that begins
+    with `name`; a broken pipe ends it without any, with 128 + SIGPIPE. 128 + the signal's number when a signal ended
+    it. Standard error never fails. Call it once, in the main thread.
+    """
+    global _active
+    output = _take_streams()
+    _active = True
+    _while_importing()
+    unexpected: BaseException | None = None
+    try:
+        code = _status(program)
+    except BaseException as e:
+        code, unexpected = _CANNOT, e
+    with contextlib.suppress(OSError):
+        output.flush()
+    if output.fault is not None:  # whatever else it led to
+        return _lost(output.fault, code, name)
+    if isinstance(unexpected, FileNotFoundError) and unexpected.filename is None and not _has_folder():
+        _explain(name, "the working folder no longer exists; change to another one")
+    elif unexpected is not None:
+        raise unexpected
+    return code
+
+
+def _status(program: Callable[[], int | None]) -> int:
+    try:
+        return program() or 0
+    except SystemExit as e:
+        if e.code is None or isinstance(e.code, int):
+            return e.code or 0
+        print(e.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except EndedBySignalError as e:
+        return 128 + e.number
+
+
+def _take_streams() -> Output:
+    """Replace the standard streams; return standard output."""
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):  # standard output fails, as for others
+        open_if_closed(number, mode)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.flush()
+    output = sys.stdout = Output(1, sys.stdout, tame=False, silent=False)
+    sys.stderr = Output(2, sys.stderr, tame=True, silent=True)
+    return output
+
+
+def _lost(fault: OSError, code: int, name: str) -> int:
+    """End what standard output cannot take; the exit status."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)  # what is left is written once more when Python ends
+    os.close(null)
+    if fault.errno == errno.EPIPE:
+        return 128 + signal.SIGPIPE
+    why = "it is closed" if fault.errno == errno.EBADF else fault.strerror or fault
+    _explain(name, f"standard output cannot be written: {why}")
+    return code or _CANNOT
+
+
+def _explain(name: str, what: str) -> None:
+    print(f"{name}: {what}", file=sys.stderr, flush=True)
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
+# -- signals -------------------------------------------------------------------------------------------------------
+
+
+def hold_interrupt() -> None:
+    """Keep Ctrl-C for the program that this process becomes with `os.exec*`: until `run`, Python would tell of it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+
+
+def _while_importing() -> None:
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _quit)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+def quit_at_once(status: int = 0) -> None:
+    """End at once and with this status on SIGTERM and SIGHUP too, until something is opened that must be closed."""
+    handle(lambda *_: os._exit(status), (signal.SIGTERM, signal.SIGHUP))
+
+
+def unwind() -> None:
+    """Have signals raise from now on, KeyboardInterrupt or EndedBySignalError, so that what is open is closed.
+
+    Without effect in a process that has not called `run`.
+    """
+    if _active:
+        if signal.getsignal(signal.SIGINT) == _quit:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        handle(_raise, (signal.SIGTERM, signal.SIGHUP))
+
+
+def defer() -> None:
+    """Keep signals for the loop that is about to begin: `ending` hands them on. As `unwind`, only after `run`."""
+    if _active:
+        handle(_remember)
+
+
+@contextlib.contextmanager
+def ending(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Call `handler` for each signal that asks to end, and for those that were deferred.
+
+    A SIGHUP that is ignored, as after nohup, stays so.
+    """
+    before = handle(handler)
+    while _deferred:
+        handler(_deferred.pop(0), None)
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, _quit if previous is _remember else previous)
+
+
+def handle(handler: Callable[[int, FrameType | None], Any],
+            numbers: tuple[signal.Signals, ...] = SIGNALS) -> dict[signal.Signals, Any]:
+    """Install a handler, except for an ignored SIGHUP; return what was there before."""
+    return {n: signal.signal(n, handler) for n in numbers
+            if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN}
+
+
+def _quit(number: int, frame: FrameType | None) -> None:
+    os._exit(128 + number)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    handle(lambda *_: None, (signal.SIGTERM, signal.SIGHUP))  # nothing interrupts the cleaning up
+    raise EndedBySignalError(number)
+
+
+def _remember(number: int, frame: FrameType | None) -> None:
+    _deferred.append(number)
