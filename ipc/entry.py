@@ -52,6 +52,9 @@ def run(program: Callable[[], int | None], name: str = "splatview") -> int:
     unexpected: BaseException | None = None
     try:
         code = _status(program)
+        if isinstance(output.fault, BrokenPipeError):  # it knew, and went on
+            _discard_output()
+            return code
     except BaseException as e:
         code, unexpected = _CANNOT, e
     with contextlib.suppress(OSError):
@@ -95,15 +98,20 @@ def _take_streams() -> Output:
 
 
 def _lost(fault: OSError, code: int, name: str) -> int:
-    """End what standard output cannot take; the exit status."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)  # what is left is written once more when Python ends
-    os.close(null)
+    """Tell why standard output cannot be written; the exit status."""
+    _discard_output()
     if fault.errno == errno.EPIPE:
         return 128 + signal.SIGPIPE
     why = "it is closed" if fault.errno == errno.EBADF else fault.strerror or fault
     _explain(name, f"standard output cannot be written: {why}")
     return code or _CANNOT
+
+
+def _discard_output() -> None:
+    """Let what is left in the buffer of standard output go where it does no harm when Python ends."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def _explain(name: str, what: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -48,11 +47,8 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
                 out.write(table(result))
                 _say(_summary(result))
         out.flush()
-    except BrokenPipeError:  # `| head` has seen enough; what is left would fail once more when the program ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except OSError as e:  # a full disk, for instance
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise ViewerError(f"cannot write to the standard output: {e.strerror or e}") from e
+    except BrokenPipeError:  # `| head` has seen enough
+        pass
 
 
 def read(path: Path) -> Snapshot:

@@ -33,11 +33,11 @@ class Export:
         if facts is None or self.progress is not None:
             return
         try:
-            scene = view.content.renderer.scene()
-        except RendererError as e:
+            scene, path = view.content.renderer.scene(), self._path()
+        except (RendererError, FileError) as e:
             view.desk.say(str(e))
             return
-        selection, antialiased, path = view.settings.selection, facts.antialiased, self._path()
+        selection, antialiased = view.settings.selection, facts.antialiased
         scene = scene.to_host()
         self.progress = 0.0
 

@@ -164,7 +164,7 @@ class SqlPane:
             _pane.beside(_pane.button_width("Save CSVCopy"), 16 * scale)
             if imgui.button("Save CSV"):
                 self._save(content)
-            imgui.set_item_tooltip(f"All rows, as a file in {self.folder or Path.cwd()}")
+            imgui.set_item_tooltip(f"All rows, as a file in {self.folder or 'the working folder'}")
             imgui.same_line()
             if imgui.button("Copy"):
                 imgui.set_clipboard_text(tabbed(result))

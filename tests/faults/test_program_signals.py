@@ -1,0 +1,280 @@
+"""Signals that end programs: at any moment, without a word, and nothing is left."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from forking import environment
+from patience import PATIENCE
+from scene_files import ply_columns, truth, write_ply
+from web_clients import Page
+
+import splatview
+from splatview.ipc.runs import list_runs
+from splatview.ipc.viewers import viewers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from programs import Processes
+
+PRESS = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+class Press(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r} and {where!r} in " ".join(sys.orig_argv):
+            sys.meta_path.remove(self)
+            if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.write(int(os.environ["PRESSED"]), b"x")
+            os.kill(os.getpid(), signal.SIGINT)
+        return None
+sys.meta_path.insert(0, Press())
+"""
+"""A `sitecustomize`: Ctrl-C is pressed when a module begins to be imported, in the program whose command line has
+certain words."""
+MOMENTS = [
+    ("splatview.commands.status", "status"), ("tyro", "status"), ("msgspec", "status"), ("zmq", "status"),
+    ("splatview.commands.doctor", "doctor"), ("torch", "doctor"), ("numpy", "doctor"), ("torch._C", "doctor"),
+    ("splatview.commands.camera", "camera test --no-viewer"), ("tyro", "camera test --no-viewer"),
+    ("splatview.demo.command", "demo"), ("tyro", "demo"),
+    ("splatview.viewer_app.errors", "serve --offscreen"), ("splatview.viewer_app.commands", "serve --offscreen"),
+    ("tyro", "serve --offscreen"), ("numpy", "serve --offscreen"), ("moderngl", "serve --offscreen"),
+    ("splatview.viewer_app.app", "serve --offscreen"), ("zmq", "serve --offscreen"),
+    ("imgui_bundle", "serve --offscreen"), ("aiohttp", "serve --web"),
+    ("splatview.viewer_app.commands", "shot x.png"), ("numpy", "shot x.png"),
+    ("splatview.viewer_app.video", "video x.mp4"), ("splatview.viewer_app.memory_command", "memory x --sql FROM"),
+]
+
+
+def pressed(name: str, where: str, command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python with `command`; Ctrl-C is pressed when `name` is imported."""
+    (folder / "sitecustomize.py").write_text(PRESS.format(name=name, where=where))
+    read, write = os.pipe()
+    try:
+        env = environment(PRESSED=str(write))
+        env["PYTHONPATH"] = os.pathsep.join([str(folder), env["PYTHONPATH"]])
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=env, pass_fds=[write],
+                              stdin=subprocess.DEVNULL, cwd=folder, timeout=PATIENCE, check=False)
+    finally:
+        os.close(write)
+        count = os.read(read, 10)
+        os.close(read)
+    assert count == b"x", f"{name} is not imported: {done}"
+    return done
+
+
+@pytest.mark.parametrize(("name", "command"), MOMENTS)
+def test_ctrl_c_during_imports_prints_nothing(name: str, command: str, tmp_path: Path, runtime_dir: Path) -> None:
+    done = pressed(name, command.split()[0], ["-m", "splatview", *command.split()], tmp_path)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr and "Interrupt" not in done.stderr
+    assert not done.stderr.replace("splatview: take a picture at any time with: splatview shot picture.png\n", "")
+    assert command == "doctor" or not done.stdout
+    assert not runtime_dir.exists() or not list(runtime_dir.iterdir())
+
+
+@pytest.mark.parametrize(("name", "command"), [
+    ("splatview.viewer_app.grab", "-m splatview.viewer_app grab"), ("moderngl", "-m splatview.viewer_app grab"),
+    ("splatview.viewer_app.window_program", "-m splatview.viewer_app window {}"),
+    ("moderngl", "-m splatview.viewer_app window {}"),
+    ("splatview.camera.capture", "-m splatview.camera capture {}"),
+    ("msgspec", "-m splatview.camera infer {}"), ("tyro", "-m splatview.demo.trainer --steps 1"),
+])
+def test_ctrl_c_during_imports_of_a_child_program_prints_nothing(name: str, command: str, tmp_path: Path) -> None:
+    done = pressed(name, command.split()[2], command.split(), tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_that_came_before_a_program_was_replaced_is_taken_by_the_next(processes: Processes) -> None:
+    """Between the two, Python itself would tell of it."""
+    process = processes.python("-c", """
+import os, signal, sys
+from splatview.ipc.entry import hold_interrupt
+signal.signal(signal.SIGINT, signal.default_int_handler)
+hold_interrupt()
+os.kill(os.getpid(), signal.SIGINT)
+os.execv(sys.executable, [sys.executable, "-m", "splatview.viewer_app", "serve", "--offscreen"])
+""")
+    said, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, said, errors) == (130, "", "")
+
+
+# -- the end of a terminal -----------------------------------------------------------------------------------------
+
+
+def upload(port: int) -> Page:
+    """A page that has sent a file to a viewer; it stays connected."""
+    page = Page(port).connect()
+    welcome = page.greet()
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    client.request("POST", "/upload?name=scene.ply", b"content", {
+        "Origin": f"http://127.0.0.1:{port}", "X-Splatview-Page": welcome.key})
+    assert client.getresponse().status == 200
+    client.close()
+    return page
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    return folder
+
+
+def serving(processes: Processes, kept: Path, wait_until: Callable[..., Any], *before: str) -> subprocess.Popen[str]:
+    process = processes.python(*(before or ("-m", "splatview")), "serve", "--web", "--port", "0", DISPLAY="",
+                               WAYLAND_DISPLAY="", TMPDIR=str(kept))
+    wait_until(lambda: process.poll() is not None or [v for v in viewers() if v.pid == process.pid])
+    assert process.poll() is None, process.communicate()
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_serve_and_nothing_is_left(number: int, processes: Processes, kept: Path, runtime_dir: Path,
+                                                 wait_until: Callable[..., Any]) -> None:
+    process = serving(processes, kept, wait_until)
+    page = upload(viewers()[0].port)
+    try:
+        assert list(kept.glob("splatview-files-*/*/scene.ply"))
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=PATIENCE)
+    finally:
+        page.end()
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+    assert list(kept.glob("*splatview-*")) == [] and list(runtime_dir.iterdir()) == []
+
+
+def test_nohup_keeps_serve_alive(processes: Processes, kept: Path, wait_until: Callable[..., Any]) -> None:
+    process = serving(processes, kept, wait_until, "-c", """
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, "-m", "splatview", *sys.argv[1:]])
+""")
+    process.send_signal(signal.SIGHUP)
+    page = upload(viewers()[0].port)  # it answers after the signal
+    page.end()
+    assert process.poll() is None
+    process.terminate()
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+
+
+def test_what_a_killed_viewer_has_left_goes_with_the_next(processes: Processes, kept: Path, runtime_dir: Path,
+                                                          wait_until: Callable[..., Any]) -> None:
+    process = serving(processes, kept, wait_until)
+    page = upload(viewers()[0].port)
+    process.kill()
+    process.communicate()
+    page.end()
+    assert len(list(kept.glob("splatview-files-*"))) == 1 and len(list(runtime_dir.glob("viewer-*.json"))) == 1
+    serving(processes, kept, wait_until)
+    wait_until(lambda: not list(kept.glob("splatview-files-*")), what="files are removed without a page")
+    assert len(list(runtime_dir.glob("viewer-*.json"))) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_film_and_nothing_is_left(number: int, processes: Processes, tmp_path: Path,
+                                                  wait_until: Callable[..., Any]) -> None:
+    write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
+    process = processes.splatview("video", "film.mp4", "scene.ply", "--seconds", "3600", "--size", "640x480")
+    wait_until(lambda: process.poll() is not None or list(tmp_path.glob(".film.mp4.*")))
+    process.send_signal(number)
+    said, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, said) == (128 + number, ""), errors
+    assert "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["scene.ply"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_signal_ends_the_program_that_grabs_and_its_run(number: int, processes: Processes, runtime_dir: Path,
+                                                          wait_until: Callable[..., Any]) -> None:
+    process = processes.python("-m", "splatview.viewer_app", "grab")
+    wait_until(lambda: process.poll() is not None or (runtime_dir.exists() and list_runs(runtime_dir)))
+    assert process.stdout is not None
+    assert process.stdout.readline(), "it is ready"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, errors) == (0, "")
+    assert list(runtime_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [["camera", "test", "--no-viewer"], ["demo", "--offscreen", "--device", "cpu"]])
+def test_nohup_keeps_programs_with_children_alive(command: list[str], processes: Processes, runtime_dir: Path,
+                                                  wait_until: Callable[..., Any]) -> None:
+    process = processes.python("-c", """
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+os.execv(sys.executable, [sys.executable, "-m", "splatview", *sys.argv[1:]])
+""", *command)
+    wait_until(lambda: process.poll() is not None or (runtime_dir.exists() and list_runs(runtime_dir)))
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    ignored = int(next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn")), 16)
+    assert ignored & 1 << (signal.SIGHUP - 1)
+    assert process.poll() is None
+    process.terminate()
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode in (0, 128 + signal.SIGTERM)
+
+
+def test_a_signal_while_a_viewer_begins_leaves_nothing(processes: Processes, runtime_dir: Path) -> None:
+    """After its announcement, before its loop: it is handed to the loop."""
+    process = processes.python("-c", """
+import os, signal, sys
+from splatview.ipc import entry
+from splatview.viewer_app import __main__ as program
+from splatview.viewer_app.web import guests
+before = guests.Browsers.__init__
+def begun(self, *args, **kwargs):
+    before(self, *args, **kwargs)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        os.kill(os.getpid(), number)
+guests.Browsers.__init__ = begun
+sys.argv[1:] = ["serve", "--web", "--port", "0"]
+sys.exit(entry.run(lambda: program.main(sys.argv[1:])))
+""", DISPLAY="", WAYLAND_DISPLAY="")
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors and list(runtime_dir.iterdir()) == []
+
+
+# -- what is left in the runtime folder ----------------------------------------------------------------------------
+
+LEFT = """
+import os, torch, splatview
+from splatview.ipc.viewers import announce
+splatview.publish(torch.zeros(4, 4))
+announce("http://127.0.0.1:7010/", host="127.0.0.1", port=7010)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("who", ["status", "status of another run", "shot", "publish", "frames", "doctor"])
+def test_what_dead_programs_have_left_goes_with_the_next_that_looks(who: str, processes: Processes, tmp_path: Path,
+                                                                    runtime_dir: Path) -> None:
+    processes.code(LEFT).communicate(timeout=PATIENCE)
+    assert len(list(runtime_dir.iterdir())) == 2
+    if who == "publish":
+        import torch
+
+        splatview.publish(torch.zeros(4, 4))
+        splatview.close()
+    elif who == "frames":
+        with splatview.frames("image") as frames, pytest.raises(TimeoutError):
+            frames.latest(0.01)
+    else:
+        args = {"status": ["status"], "status of another run": ["status", "--run", "other"], "doctor": ["doctor"],
+                "shot": ["shot", str(tmp_path / "x.png")]}[who]
+        processes.splatview(*args).communicate(timeout=PATIENCE)
+    assert list(runtime_dir.iterdir()) == []
