@@ -41,14 +41,14 @@ class EndedBySignalError(BaseException):
 def run(program: Callable[[], int | None], name: str = "splatview") -> int:
     """Run the main function of this process, and return the exit status.
 
-    What befalls standard output, and a working folder that no longer exists, ends the program with one line that begins
-    with `name`; a broken pipe ends it without any, with 128 + SIGPIPE. 128 + the signal's number when a signal ended
-    it. Standard error never fails. Call it once, in the main thread.
+    A fault of standard output, or a working folder that no longer exists, ends the program with one line that begins
+    with `name`, and status 2; a broken pipe without any, and 128 + SIGPIPE unless `program` returns in spite of it. The
+    status is 128 + the signal's number after a signal. Standard error never fails. Call it once, in the main thread.
     """
     global _active
+    _while_importing()
     output = _take_streams()
     _active = True
-    _while_importing()
     unexpected: BaseException | None = None
     try:
         code = _status(program)

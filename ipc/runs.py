@@ -299,8 +299,8 @@ def remove_announcement(path: Path) -> bool:
 def _remove(path: Path, dead: bool = True) -> bool:
     """Remove a run's folder; whether it is gone. What holds anything else is none.
 
-    `dead`: not if its lock is held. The lock is held for reading meanwhile: who makes a folder of this name cannot
-    take it then and chooses another name, and others that look find nothing alive.
+    `dead`: not if its lock is held. A shared lock is held meanwhile: a process that makes a folder of this name
+    cannot lock it then and chooses another name, and for others that look the run stays dead.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -83,8 +83,7 @@ class Output(io.TextIOWrapper):
         self._raw = _Descriptor(number, "w", closefd=False)
         self._raw.silent = silent
         super().__init__(io.BufferedWriter(self._raw), getattr(like, "encoding", "utf-8"), "backslashreplace",
-                         line_buffering=getattr(like, "line_buffering", silent),
-                         write_through=getattr(like, "write_through", False))
+                         line_buffering=getattr(like, "line_buffering", silent) or getattr(like, "write_through", False))
         self._styled = self.isatty()
         self._tame = tame or self._styled
 

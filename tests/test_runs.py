@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -9,8 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from patience import PATIENCE
 
-from splatview.ipc import RuntimeFolderError
+from splatview.ipc import RuntimeFolderError, runs
 from splatview.ipc.runs import create_run, list_runs, remove_stale, runtime_folder
 
 if TYPE_CHECKING:
@@ -49,9 +51,9 @@ def test_only_the_owner_may_enter(runtime_dir: Path) -> None:
 
 
 def test_two_runs_of_one_name_are_two(runtime_dir: Path) -> None:
-    runs = [create_run("same", os.getpid(), t) for t in (1.0, 2.0)]
+    same = [create_run("same", os.getpid(), t) for t in (1.0, 2.0)]
     assert len(list_runs(runtime_dir)) == 2
-    for run in runs:
+    for run in same:
         run.remove()
 
 
@@ -142,3 +144,69 @@ def test_a_missing_xdg_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.Mo
     assert str(runtime_folder()) == f"/tmp/splatview-{os.getuid()}"
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert runtime_folder() == tmp_path / "splatview"
+
+
+def test_a_folder_that_is_locked_after_the_look_is_not_removed(runtime_dir: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a look at a lock and the removal its owner may take it."""
+    run = create_run("begun", os.getpid(), 0)
+    monkeypatch.setattr(runs, "held", lambda lock: False)
+    assert remove_stale(runtime_dir) == 0
+    assert sorted(p.name for p in run.path.iterdir()) == ["lock", "run.json"]
+    run.remove()
+
+
+def test_a_lock_cannot_be_taken_while_its_folder_is_removed(runtime_dir: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is made meanwhile chooses another name, and whoever looks at the same moment finds it dead."""
+    path = runtime_folder() / "left-1234-abcd"
+    path.mkdir()
+    (path / "lock").touch()
+    found: list[bool] = []
+    unlink = os.unlink
+
+    def look(name: str, **options: Any) -> None:
+        with (path / "lock").open("rb") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found.append(runs.held(path / "lock"))
+        unlink(name, **options)
+
+    monkeypatch.setattr(os, "unlink", look)
+    assert remove_stale(runtime_dir) == 1
+    assert found == [False] and not path.exists()
+
+
+def test_two_programs_remove_what_is_left_at_once(runtime_dir: Path, processes: Processes) -> None:
+    """While others begin and end: none of them loses its folder, and nothing of the dead stays."""
+    runtime_folder()
+    for number in range(200):
+        path = runtime_dir / f"left-{number + 1}-abcd"
+        path.mkdir()
+        (path / "lock").touch()
+        (path / "run.json").write_text("{}")
+    source = """
+import os, sys, time
+from splatview.ipc.runs import create_run, remove_stale, runtime_folder
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(100):
+    run = create_run(f"run {number}", os.getpid(), time.time())
+    remove_stale(runtime_folder())
+    assert (run.path / "run.json").exists() and (run.path / "lock").exists(), number
+    run.remove()
+"""
+    started = [processes.code(source) for _ in range(3)]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        _, errors = process.communicate("\n", timeout=PATIENCE)
+        assert process.returncode == 0, errors
+    assert list(runtime_dir.iterdir()) == []
+
+
+def test_the_name_of_a_run_can_be_any_text_of_the_environment(runtime_dir: Path) -> None:
+    run = create_run("a\udcffb\ud800", os.getpid(), 0)
+    (found,) = list_runs(runtime_dir)
+    assert found.description.name == "a\ufffdb\ufffd"
+    run.remove()

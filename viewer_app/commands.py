@@ -130,7 +130,7 @@ class _Viewer:
             import splatview.viewer_app.interface.panel  # noqa: F401
 
     def _serves_browsers(self, screen: Screen) -> bool:
-        """Whether pictures are not seen on `screen` alone."""
+        """Return whether browsers are served; otherwise pictures are on `screen` alone."""
         return not (self.offscreen or screen.name == "window")
 
     def _open_doors(self, screen: Screen, run: str | None, restart: Restart) -> Guests | None:

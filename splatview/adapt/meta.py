@@ -8,14 +8,16 @@ from typing import Any
 from splatview.ipc.terminal import check_text
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+_legal: set[str] = set()
+"""Keys that were found legal: a set is faster than the expression."""
+_MOST_KEYS = 1000
 
 
 def checked(meta: dict[str, Any]) -> dict[str, Any]:
     """Metadata with every value of a type that travels. Raises TypeError or ValueError."""
     for key, value in meta.items():
-        if _KEY.fullmatch(key) is None:
-            raise ValueError(f"metadata is called {key[:60]!r}; legal are up to 40 letters from a to z, digits and "
-                             "'_', the first no digit")
+        if key not in _legal:
+            _check_key(key)
         kind = type(value)
         if kind is int:
             if not -(2**63) < value < 2**63:
@@ -32,6 +34,15 @@ def checked(meta: dict[str, Any]) -> dict[str, Any]:
     if len(meta) > 24 or "color" in meta:
         raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
     return meta
+
+
+def _check_key(key: str) -> None:
+    """Raise ValueError for a key that viewers do not accept."""
+    if _KEY.fullmatch(key) is None:
+        raise ValueError(f"metadata is called {key[:60]!r}; legal are up to 40 letters from a to z, digits and '_', "
+                         "the first no digit")
+    if len(_legal) < _MOST_KEYS:
+        _legal.add(key)
 
 
 def _converted(key: str, value: Any) -> Any:

@@ -199,7 +199,7 @@ def test_surrogates_are_replaced_or_refused() -> None:
         check_text("a\ud800", "this")
 
 
-def publish_evil(processes: Processes, **env: str) -> subprocess.Popen[str]:
+def publish_evil(processes: Processes) -> subprocess.Popen[str]:
     """A trainer whose run, a stream of it and the values beside it have hostile names."""
     process = processes.python("-c", f"""
 import time, torch, splatview
@@ -208,7 +208,7 @@ publishing.check_name = lambda name: None  # as a trainer that is not ours
 splatview.publish(torch.zeros(4, 4), {EVIL!r})
 print("ready", flush=True)
 time.sleep(600)
-""", SPLATVIEW_NAME=EVIL, **env)
+""", SPLATVIEW_NAME=EVIL)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process

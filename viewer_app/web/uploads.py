@@ -235,7 +235,7 @@ def _sweep(around: Path) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether this user made a folder, and not only now: a hidden one may get its lock the next moment."""
+    """Return whether this user made a folder, and not only now: a hidden one may get its lock the next moment."""
     try:
         found = folder.stat(follow_symlinks=False)
     except OSError:
