@@ -82,8 +82,9 @@ class Output(io.TextIOWrapper):
     def __init__(self, number: int, like: Any, *, tame: bool, silent: bool) -> None:
         self._raw = _Descriptor(number, "w", closefd=False)
         self._raw.silent = silent
+        at_once = getattr(like, "line_buffering", silent) or getattr(like, "write_through", False)
         super().__init__(io.BufferedWriter(self._raw), getattr(like, "encoding", "utf-8"), "backslashreplace",
-                         line_buffering=getattr(like, "line_buffering", silent) or getattr(like, "write_through", False))
+                         line_buffering=at_once)
         self._styled = self.isatty()
         self._tame = tame or self._styled
 
