@@ -257,13 +257,13 @@ def test_who_has_seen_enough_may_close_the_pipe(small: Path, cache: Path) -> Non
 def test_a_full_disk_below_the_standard_output_is_told(small: Path, cache: Path, tmp_path: Path) -> None:
     """The kernel's limit on the size of files refuses a write as a full disk does."""
     program = ("import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4, 4)); "
-               "from splatview.viewer_app.__main__ import main; sys.exit(main(sys.argv[1:]))")
+               "from splatview.viewer_app.__main__ import main; sys.exit(main())")
     with (tmp_path / "out.csv").open("wb") as out:
         done = subprocess.run([sys.executable, "-c", program, "memory", str(small), "--sql",
                                "SELECT 'something longer' AS name", "--csv"], stdout=out, stderr=subprocess.PIPE,
                               text=True, env={**os.environ, "XDG_CACHE_HOME": str(cache)}, timeout=PATIENCE)
     assert done.returncode == 2, done.stderr
-    assert done.stderr == "splatview: cannot write to the standard output: File too large\n"
+    assert done.stderr == "splatview: standard output cannot be written: File too large\n"
 
 
 def test_cells() -> None:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 ENDS = {signal.SIGINT: 130, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGHUP: 128 + signal.SIGHUP}
 COMMAND = """
 import os, sys
-if sys.argv[1] == "named":  # as on file systems without O_TMPFILE: the kernel answers EISDIR to this flag alone
+if sys.argv.pop(1) == "named":  # as on file systems without O_TMPFILE: the kernel answers EISDIR to this flag alone
     os.O_TMPFILE = os.O_DIRECTORY
 from splatview.viewer_app.__main__ import main
-sys.exit(main(sys.argv[2:]))
+sys.exit(main())
 """
 
 

@@ -143,7 +143,7 @@ def test_a_relative_output_without_a_working_folder_names_the_cause(tmp_path: Pa
                            "os.execv(sys.executable, [sys.executable, '-m', 'splatview', *sys.argv[1:]])", "shot",
                            "x.png", str(scene)], cwd=gone, env=environment(), capture_output=True, text=True,
                           timeout=PATIENCE, check=False)
-    told_once(done, "the working folder no longer exists")
+    told_once(done, "cannot write to 'x.png': its folder was removed; choose another")
 
 
 # -- trainers ------------------------------------------------------------------------------------------------------
