@@ -4,23 +4,28 @@
     picture = load_image("render.png")
     either = open_file(path)          # tells the format from the content
 
-Every reader raises FileError for anything wrong with a file, and allocates only what the file's size allows.
+Every reader raises FileError for anything wrong with a file, and allocates only what the file's size and the free
+memory allow (`bounds`).
 """
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files.common import BOMB_BYTES, BOMB_RATIO, Progress, silent
+from splatview.viewer_app.files.bounds import BOMB_BYTES, BOMB_RATIO
+from splatview.viewer_app.files.common import Progress, silent
 from splatview.viewer_app.files.formats import FORMATS, Format, formats_text, recognise
 from splatview.viewer_app.scene import GaussianScene
 
 if TYPE_CHECKING:
     from splatview.viewer_app.memory.model import Snapshot
+
+log = logging.getLogger("splatview")
 
 __all__ = ["BOMB_BYTES", "BOMB_RATIO", "FORMATS", "Format", "Progress", "formats_text", "load_image", "load_scene",
            "open_file", "recognise", "silent"]
@@ -37,16 +42,48 @@ def open_file(path: str | Path, progress: Progress | None = None) -> GaussianSce
         FileError: missing, damaged, of no known format; the message starts with the path.
     """
     path = Path(path)
+    reported = _Reported(progress or silent)
     try:
         # Values that overflow or are no numbers stay as they are: the scene says how many, the renderer skips them.
         with np.errstate(all="ignore"):
-            return _read(path, recognise(path), progress or silent)
-    except FileError as e:
-        raise FileError(f"{path}: {e}") from e.__cause__
-    except OSError as e:
-        raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
-    except MemoryError as e:
-        raise FileError(f"{path}: not enough memory to load it") from e
+            return _read(path, recognise(path), reported)
+    except Exception as e:
+        if reported.raised is not None:
+            raise reported.raised from None
+        raise _refused(path, e) from (e.__cause__ if isinstance(e, FileError) else e)
+
+
+class _Reported:
+    """The caller's progress report. What it raises ends the reading and is not taken for a fault of the file."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.raised: Exception | None = None
+
+    def __call__(self, what: str, fraction: float) -> None:
+        try:
+            self._progress(what, fraction)
+        except Exception as e:
+            self.raised = e
+            raise
+
+
+def _refused(path: Path, error: Exception) -> FileError:
+    """Return the error that a reader's fault becomes: no other exception leaves a reader.
+
+    Readers name what they know to be wrong. This is the net below them: a damaged file can make zipfile, json, numpy,
+    Pillow and torch raise nearly anything.
+    """
+    if isinstance(error, FileError):
+        return FileError(f"{path}: {error}")
+    if isinstance(error, OSError):
+        return FileError(f"{path}: cannot be read: {error.strerror or error}")
+    if isinstance(error, MemoryError):
+        return FileError(f"{path}: not enough memory to load it")
+    log.debug("%s: an exception that its reader does not name", path, exc_info=error)
+    if isinstance(error, RecursionError):
+        return FileError(f"{path}: damaged: it is nested too deeply")
+    return FileError(f"{path}: damaged, or not what its content claims ({type(error).__name__}: {str(error)[:200]})")
 
 
 def load_scene(path: str | Path, progress: Progress | None = None) -> GaussianScene:

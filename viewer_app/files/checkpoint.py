@@ -7,6 +7,7 @@ with ...gauss_params.*. Besides these any mapping that holds means, scales, quat
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.bounds import check_memory
 from splatview.viewer_app.files.common import SH_C0, Fields, Progress
 from splatview.viewer_app.files.tensors import is_tensor, load_checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from splatview.viewer_app.scene import GaussianScene
@@ -36,8 +39,8 @@ INRIA = ("means", "sh0", "shN", "scales", "quats", "opacities")
 """The order of the tensors in what inria's `GaussianModel.capture` returns, after the active degree."""
 NESTED = ("splats", "pipeline", "gauss_params", "gaussians", "state_dict", "model", "params")
 """Keys under which trainers keep the mapping."""
-RANK = re.compile(r"(?P<stem>.*)_rank(?P<rank>\d+)(?P<suffix>\.\w+)")
-STEP = re.compile(r"(\d+)$")
+RANK = re.compile(r"(?P<stem>.*)_rank(?P<rank>[0-9]{1,18})(?P<suffix>\.\w+)")
+STEP = re.compile(r"([0-9]{1,18})$")
 
 
 @dataclass
@@ -51,6 +54,8 @@ class _Found:
 def read_checkpoint(path: Path, progress: Progress) -> GaussianScene:
     """The Gaussians of a checkpoint file or a folder of them; the ranks of one step are put together."""
     files, notes = _ranks(path)
+    # torch reads all entries of a file, the optimizer's too; several ranks are there once more when they are joined.
+    check_memory(sum(f.stat().st_size for f in files) * min(len(files), 2), f"the tensors of {path.name}")
     parts: list[Fields] = []
     degree = None
     for i, file in enumerate(files):
@@ -86,8 +91,10 @@ def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
     ranks = {int(m["rank"]): f for f in path.parent.iterdir()
              if (m := RANK.fullmatch(f.name)) and (m["stem"], m["suffix"]) == (match["stem"], match["suffix"])}
     notes = (f"{len(ranks)} ranks of {match['stem']} put together",) if len(ranks) > 1 else ()
-    if absent := [r for r in range(max(ranks)) if r not in ranks]:
-        notes += (f"rank {', '.join(map(str, absent[:8]))} of {match['stem']} is missing: the scene has holes",)
+    # A file may be called rank 10^18: the ranks before it are not counted through.
+    absent = list(itertools.islice((r for r in range(max(ranks)) if r not in ranks), 8))
+    if absent:
+        notes += (f"rank {', '.join(map(str, absent))} of {match['stem']} is missing: the scene has holes",)
     return [ranks[r] for r in sorted(ranks)], notes
 
 
@@ -109,9 +116,7 @@ def _find(root: Any) -> _Found:
         raise FileError(f"checkpoint: it holds a {_kind(root)}, not a mapping of tensors nor inria's "
                         "(capture, iteration)")
     for mapping in (root, *(root[key] for key in NESTED if isinstance(root.get(key), dict))):
-        names = [k for k in mapping if isinstance(k, str)]
-        for prefix in {k.rpartition(".")[0] for k in names if k.rpartition(".")[2] in NAMES["means"]}:
-            inside = {k.rpartition(".")[2]: mapping[k] for k in names if k.rpartition(".")[0] == prefix}
+        for inside in _groups(mapping):
             tensors = {field: inside[alias] for field, aliases in NAMES.items() for alias in aliases
                        if is_tensor(inside.get(alias))}
             missing = {"means", "scales", "quats", "opacities"} - tensors.keys()
@@ -122,6 +127,16 @@ def _find(root: Any) -> _Found:
         f"{', '.join(NESTED)} or at the top; it has {_listing(root)}")
 
 
+def _groups(mapping: dict[Any, Any]) -> Iterable[dict[str, Any]]:
+    """Return the entries of each prefix (`model.gauss_params.`) by their last names, found in one pass."""
+    groups: dict[str, dict[str, Any]] = {}
+    for key, value in mapping.items():
+        if isinstance(key, str):
+            prefix, _, last = key.rpartition(".")
+            groups.setdefault(prefix, {})[last] = value
+    return groups.values()
+
+
 def _kind(value: Any) -> str:
     return "tensor" if is_tensor(value) else type(value).__name__
 
@@ -130,9 +145,16 @@ def _listing(mapping: dict[Any, Any]) -> str:
     """Some keys of a mapping and of the mappings in it."""
     keys: list[str] = []
     for key, value in mapping.items():
-        inner = [f"{key}.{k}" for k in list(value)[:8]] if isinstance(value, dict) and value else [str(key)]
-        keys += inner
+        inside = itertools.islice(value, 8) if isinstance(value, dict) else ()
+        keys += [f"{_short(key)}.{_short(k)}" for k in inside] or [_short(key)]
+        if len(keys) > 16:
+            break
     return ", ".join(k[:60] for k in keys[:16]) + (" ..." if len(keys) > 16 else "") if keys else "nothing"
+
+
+def _short(key: Any) -> str:
+    """Return a key for a message. One that is a tuple of tuples of tuples is not written out."""
+    return str(key)[:60] if isinstance(key, (str, int, float)) else type(key).__name__
 
 
 def _fields(arrays: dict[str, np.ndarray]) -> Fields:

@@ -8,11 +8,13 @@ bits, colour and alpha 8 bits each, and an optional element `sh` with one byte p
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.bounds import check_scene, clipped
 from splatview.viewer_app.files.common import (
     LOGIT_OF_BYTE,
     SH_REST,
@@ -39,7 +41,7 @@ _SH_OF_BYTE = (np.where(_byte == 0, 0, np.where(_byte == 255, 1, (_byte + 0.5) /
 def is_compressed(header: Header) -> bool:
     """Whether the header is of this format."""
     vertex = header.element("vertex")
-    return vertex is not None and "packed_position" in vertex.names
+    return vertex is not None and "packed_position" in vertex.types
 
 
 def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
@@ -54,16 +56,17 @@ def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> Gaus
         raise FileError(f"compressed PLY: {chunk.count:,} chunks of {CHUNK} cannot hold {n:,} Gaussians")
     _need(chunk, _POSITION + _SCALE, "f4")
     _need(vertex, PACKED, "u4")
-    colored = "min_r" in chunk.names  # files before SuperSplat 0.23 leave the colour bounds out: 0 to 1
+    colored = "min_r" in chunk.types  # files before SuperSplat 0.23 leave the colour bounds out: 0 to 1
     if colored:
         _need(chunk, _COLOR, "f4")
     k = 0
     if sh is not None:
-        if sh.count != n or len(sh.dtype) not in SH_REST:
-            raise FileError(f"compressed PLY: element 'sh' has {sh.count:,} times {len(sh.dtype)} "
+        if sh.count != n or len(sh.types) not in SH_REST:
+            raise FileError(f"compressed PLY: element 'sh' has {sh.count:,} times {len(sh.types)} "
                             f"properties; {n:,} times 9, 24 or 45 is needed")
-        _need(sh, tuple(f"f_rest_{i}" for i in range(len(sh.dtype))), "u1")
-        k = len(sh.dtype) // 3
+        _need(sh, tuple(f"f_rest_{i}" for i in range(len(sh.types))), "u1")
+        k = len(sh.types) // 3
+    check_scene(n, k, os.fstat(f.fileno()).st_size)
     chunks, records = (_records(f, header, e) for e in (chunk, vertex))
     progress("unpacking Gaussians", 0.3)
     of = np.arange(n) // CHUNK
@@ -86,17 +89,16 @@ def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> Gaus
 
 
 def _need(element: Element, names: tuple[str, ...], kind: str) -> None:
-    types = dict(element.dtype)
     for name in names:
-        if types.get(name, "")[1:] != kind:
+        if element.types.get(name, "")[1:] != kind:
             raise FileError(f"compressed PLY: element {element.name!r} has no property {name!r} of type "
-                            f"{kind}; it has {', '.join(element.names[:20]) or 'none'}")
+                            f"{kind}; it has {', '.join(map(clipped, element.names[:20])) or 'none'}")
 
 
 def _records(f: BinaryIO, header: Header, element: Element) -> np.ndarray:
-    f.seek(header.offset(element.name))
+    header.seek(f, element.name)
     data = read_exact(f, element.nbytes, f"compressed PLY: element {element.name!r}")
-    return np.frombuffer(data, np.dtype(element.dtype))
+    return np.frombuffer(data, element.dtype)
 
 
 def _unpack_11_10_11(v: np.ndarray) -> np.ndarray:

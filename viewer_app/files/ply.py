@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.bounds import check_memory, check_scene, clipped, whole_number
 from splatview.viewer_app.files.common import SH_REST, Fields, Progress, remaining
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 HEADER_LIMIT = 1 << 20
 """No real header comes near a mebibyte."""
+MOST_LINES, MOST_ELEMENTS, MOST_PROPERTIES = 20_000, 100, 4096
+"""Of a header; of an element. A Gaussian has up to 62 properties, and trainers of features add some hundred."""
 BLOCK_BYTES = 4 << 20
 """Records are taken apart in blocks that stay in the processor's cache."""
 
@@ -39,18 +42,23 @@ class Element:
 
     name: str
     count: int
-    dtype: list[tuple[str, str]]
-    """Name and numpy type, byte order included."""
+    types: dict[str, str]
+    """The numpy type of each property, byte order included, in their order."""
     list_property: str = ""
     """The first property of variable length, if there is one: its size is not known from the header."""
 
     @property
     def names(self) -> list[str]:
-        return [name for name, _ in self.dtype]
+        return list(self.types)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of a record."""
+        return np.dtype(list(self.types.items()))
 
     @property
     def itemsize(self) -> int:
-        return sum(int(t[-1]) for _, t in self.dtype)
+        return sum(int(t[-1]) for t in self.types.values())
 
     @property
     def nbytes(self) -> int:
@@ -81,6 +89,17 @@ class Header:
             at += e.nbytes
         raise FileError(f"PLY: no element {name!r}; the file has {', '.join(x.name for x in self.elements)}")
 
+    def seek(self, f: BinaryIO, name: str) -> None:
+        """Go to the records of an element.
+
+        Raises:
+            FileError: the elements before them are larger than the file, or of unknown size.
+        """
+        at, size = self.offset(name), f.seek(0, os.SEEK_END)
+        if at > size:
+            raise FileError(f"PLY: truncated: element {name!r} starts at byte {at:,}, the file has {size:,}")
+        f.seek(at)
+
     @property
     def antialiased(self) -> bool:
         """Whether a comment says `SplatRenderMode: mip`."""
@@ -99,6 +118,8 @@ def read_header(f: BinaryIO) -> Header:
             f" within {HEADER_LIMIT:,} bytes" if len(text) == HEADER_LIMIT else "; the file is truncated"))
     try:
         lines = text[:end].decode("ascii", errors="replace").splitlines()[1:]
+        if len(lines) > MOST_LINES:
+            raise FileError(f"PLY: a header of {len(lines):,} lines; at most {MOST_LINES:,} are read")
         return _parse(lines, stop + 1)
     except (ValueError, IndexError) as e:
         raise FileError(f"PLY: damaged header ({e})") from None
@@ -116,30 +137,42 @@ def _parse(lines: list[str], size: int) -> Header:
         elif words[0] == "format":
             header.format = words[1]
             if header.format not in ("ascii", "binary_little_endian", "binary_big_endian"):
-                raise FileError(f"PLY: format {words[1]!r} is not ascii, binary_little_endian or "
+                raise FileError(f"PLY: format {clipped(words[1])!r} is not ascii, binary_little_endian or "
                                 "binary_big_endian")
             order = ">" if header.format == "binary_big_endian" else "<"
         elif words[0] == "element":
-            count = int(words[2])
-            if count < 0:
-                raise FileError(f"PLY: element {words[1]!r} has a count of {count}")
-            header.elements.append(Element(words[1], count, []))
+            _add_element(header, words)
         elif words[0] == "property" and header.elements:
-            element = header.elements[-1]
-            if words[1] == "list":
-                element.list_property = element.list_property or words[-1]
-            elif words[1] not in TYPES:
-                raise FileError(f"PLY: property {words[-1]!r} has type {words[1]!r}; legal are "
-                                f"{', '.join(TYPES)} and list")
-            elif words[2] in element.names:
-                raise FileError(f"PLY: element {element.name!r} has property {words[2]!r} twice")
-            else:
-                element.dtype.append((words[2], order + TYPES[words[1]]))
+            _add_property(header.elements[-1], words, order)
         else:
             raise FileError(f"PLY: header line {line[:60]!r} is not understood")
     if not header.format:
         raise FileError("PLY: the header has no 'format' line")
     return header
+
+
+def _add_element(header: Header, words: list[str]) -> None:
+    name = clipped(words[1])
+    if header.element(words[1]) is not None:
+        raise FileError(f"PLY: element {name!r} twice")
+    if len(header.elements) == MOST_ELEMENTS:
+        raise FileError(f"PLY: more than {MOST_ELEMENTS} elements; at most {MOST_ELEMENTS} are read")
+    header.elements.append(Element(words[1], whole_number(words[2], f"element {name!r} has a count"), {}))
+
+
+def _add_property(element: Element, words: list[str], order: str) -> None:
+    name = clipped(words[-1])
+    if words[1] == "list":
+        element.list_property = element.list_property or name
+    elif words[1] not in TYPES:
+        raise FileError(f"PLY: property {name!r} has type {clipped(words[1])!r}; legal are {', '.join(TYPES)} and list")
+    elif words[2] in element.types:
+        raise FileError(f"PLY: element {clipped(element.name)!r} has property {clipped(words[2])!r} twice")
+    elif len(element.types) == MOST_PROPERTIES:
+        raise FileError(f"PLY: element {clipped(element.name)!r} has more than {MOST_PROPERTIES:,} properties; at most "
+                        f"{MOST_PROPERTIES:,} are read")
+    else:
+        element.types[words[2]] = order + TYPES[words[1]]
 
 
 def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
@@ -148,20 +181,22 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
     if vertex is None:
         raise FileError("PLY: no element 'vertex'; the file has "
                         f"{', '.join(e.name for e in header.elements) or 'no elements'}")
-    if missing := [p for p in REQUIRED if p not in vertex.names]:
+    names = vertex.names
+    if missing := [p for p in REQUIRED if p not in vertex.types]:
         raise FileError(
             f"PLY: no Gaussians in it: {', '.join(missing)} missing; vertex has "
-            f"{', '.join(vertex.names[:20]) or 'no properties'}{' ...' if len(vertex.names) > 20 else ''}")
-    rest = [p for p in vertex.names if p.startswith("f_rest_")]
+            f"{', '.join(map(clipped, names[:20])) or 'no properties'}{' ...' if len(names) > 20 else ''}")
+    rest = [p for p in names if p.startswith("f_rest_")]
     if len(rest) not in SH_REST or set(rest) != {f"f_rest_{i}" for i in range(len(rest))}:
         raise FileError(f"PLY: {len(rest)} properties f_rest_*; legal are 0, 9, 24 or 45, numbered from 0")
-    offset = header.offset("vertex")
+    header.offset("vertex")  # names a list that is in the way
     n, k = vertex.count, len(rest) // 3
     blocks = _ascii_blocks if header.format == "ascii" else _binary_blocks
-    source = blocks(f, header, vertex, offset)
+    source = blocks(f, header, vertex)
     first = next(source)  # checks the count against the size of the file: only then is anything allocated
+    check_scene(n, k, os.fstat(f.fileno()).st_size, growth=1.5)
     fields = Fields(*(np.empty((n, *s), np.float32) for s in ((3,), (4,), (3,), (), (3,), (k, 3))))
-    at = vertex.names.index
+    at = {name: i for i, name in enumerate(names)}.__getitem__
     columns = {"means": [at(c) for c in "xyz"], "quats": [at(f"rot_{i}") for i in range(4)],
                "scales": [at(f"scale_{i}") for i in range(3)], "sh0": [at(f"f_dc_{i}") for i in range(3)]}
     take = {name: _as_slice(c) for name, c in columns.items()}
@@ -189,17 +224,17 @@ def _as_slice(columns: list[int]) -> slice | list[int]:
     return columns
 
 
-def _binary_blocks(f: BinaryIO, header: Header, vertex: Element, offset: int):
+def _binary_blocks(f: BinaryIO, header: Header, vertex: Element):
     """Blocks (rows, properties) of float32, valid until the next is asked for.
 
     Read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
     """
-    f.seek(offset)
-    left = remaining(f) if offset <= os.fstat(f.fileno()).st_size else 0
+    header.seek(f, "vertex")
+    left = remaining(f)
     if vertex.nbytes > left:
         raise FileError(f"PLY: truncated: {vertex.count:,} Gaussians of {vertex.itemsize} bytes take "
                         f"{vertex.nbytes:,} bytes, the file has {left:,} after its header")
-    types = {t for _, t in vertex.dtype}
+    types = set(vertex.types.values())
     per_block = max(1, BLOCK_BYTES // vertex.itemsize)
     buffer = bytearray(min(per_block, vertex.count) * vertex.itemsize)
     done = 0
@@ -209,11 +244,11 @@ def _binary_blocks(f: BinaryIO, header: Header, vertex: Element, offset: int):
         if f.readinto(view) != len(view):  # type: ignore[attr-defined]
             raise FileError("PLY: the file became shorter while it was read")
         if len(types) == 1:
-            block = np.frombuffer(view, types.copy().pop()).reshape(rows, len(vertex.dtype))
+            block = np.frombuffer(view, types.copy().pop()).reshape(rows, len(vertex.types))
             yield block.astype(np.float32, copy=False)
         else:
-            records = np.frombuffer(view, np.dtype(vertex.dtype))
-            block = np.empty((rows, len(vertex.dtype)), np.float32)
+            records = np.frombuffer(view, vertex.dtype)
+            block = np.empty((rows, len(vertex.types)), np.float32)
             for i, name in enumerate(vertex.names):
                 block[:, i] = records[name]
             yield block
@@ -222,19 +257,20 @@ def _binary_blocks(f: BinaryIO, header: Header, vertex: Element, offset: int):
             return
 
 
-def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element, offset: int):
+def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element):
     """The whole text as one block. A number takes two bytes at least, which bounds what a count may claim."""
     before = 0
     for e in header.elements:
         if e is vertex:
             break
-        before += e.count * len(e.dtype)
-    wanted = before + vertex.count * len(vertex.dtype)
+        before += e.count * len(e.types)
+    wanted = before + vertex.count * len(vertex.types)
     f.seek(header.size)
     left = remaining(f)
     if wanted > (left + 1) // 2:
         raise FileError(f"PLY: truncated: {vertex.count:,} Gaussians need {wanted:,} numbers, the file has "
                         f"{left:,} bytes after its header")
+    check_memory(3 * left, f"{left:,} bytes of text")  # the text, and a float32 for each two bytes of it
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -244,4 +280,4 @@ def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element, offset: int):
         raise FileError(f"PLY: the text holds something that is not a number ({e})") from None
     if len(values) < wanted:
         raise FileError(f"PLY: truncated: {wanted:,} numbers are needed, the text has {len(values):,}")
-    yield values[before:wanted].reshape(vertex.count, len(vertex.dtype))
+    yield values[before:wanted].reshape(vertex.count, len(vertex.types))

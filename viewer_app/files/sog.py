@@ -13,22 +13,23 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.bounds import check_json, check_memory, check_ratio, check_scene, clipped
 from splatview.viewer_app.files.common import (
     LOGIT_OF_BYTE,
     SH_COEFFICIENTS,
     Fields,
     Progress,
-    check_ratio,
     open_zip,
     quats_from_smallest_three,
 )
+from splatview.viewer_app.files.image import open_picture
 from splatview.viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
@@ -38,80 +39,143 @@ if TYPE_CHECKING:
 
 META_LIMIT = 4 << 20
 PLANE_LIMIT = 1 << 30
+UNPACK_SPARE, UNPACK_RATIO = 1 << 20, 4
+"""Bytes that a plane in a zip may unpack to: so many, or this multiple of the zip. WebP is packed already."""
+POSITIONS_SPARE = 1 << 20
+"""Bytes of positions that any plane may hold, see `_Planes.check`."""
 COUNT_LIMIT = 1 << 26
 """Gaussians that a file may hold; WebP's largest picture, 16383 squared, has four times as many pixels."""
 PIXELS_BESIDES = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest palette."""
 
-Load = Callable[[str, int], bytes]
+
+class _Files(Protocol):
+    """The files of a SOG, in a folder or a zip."""
+
+    def load(self, name: str, limit: int) -> bytes:
+        """Return a file's content. Raises FileError if it is missing, damaged or has more than `limit` bytes."""
+        ...
+
+    def size(self, names: set[str]) -> int:
+        """Return the bytes that these files have on disk, those that are missing not counted."""
+        ...
 
 
 def read_sog(path: Path, progress: Progress) -> GaussianScene:
     """The Gaussians of a SOG: a zip, a folder with meta.json, or the path of that meta.json."""
     if path.is_dir():
-        return _read(_folder_loader(path), progress)
+        return _read(_Folder(path), progress)
     with open(path, "rb") as f:
         if f.read(2) != b"PK":
-            return _read(_folder_loader(path.parent, path.name), progress)
+            return _read(_Folder(path.parent, path.name), progress)
     with open_zip(path) as archive:
-        return _read(_zip_loader(archive), progress)
+        return _read(_Zip(archive, path.stat().st_size), progress)
 
 
-def _folder_loader(folder: Path, meta: str = "meta.json") -> Load:
-    def load(name: str, limit: int) -> bytes:
+class _Folder:
+    def __init__(self, folder: Path, meta: str = "meta.json") -> None:
+        self._folder, self._meta = folder, meta
+
+    def load(self, name: str, limit: int) -> bytes:
         if name != Path(name).name or name in ("", ".", ".."):
-            raise FileError(f"SOG: {name!r} is not the plain name of a file beside meta.json")
+            raise FileError(f"SOG: {clipped(name)!r} is not the plain name of a file beside meta.json")
         try:
-            with open_regular(folder / (meta if name == "meta.json" else name)) as f:
+            with open_regular(self._folder / (self._meta if name == "meta.json" else name)) as f:
+                held = os.fstat(f.fileno()).st_size
+                check_memory(min(held, limit), f"{held:,} bytes of {name!r}")
                 data = f.read(limit + 1)
         except (OSError, ValueError) as e:
             raise FileError(f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}") from None
         if len(data) > limit:
             raise FileError(f"SOG: {name!r} is larger than {limit:,} bytes")
         return data
-    return load
+
+    def size(self, names: set[str]) -> int:
+        total = 0
+        for name in names:
+            try:
+                total += (self._folder / name).stat().st_size if name == Path(name).name else 0
+            except (OSError, ValueError):
+                pass  # `load` has the words for it
+        return total
 
 
-def _zip_loader(archive: zipfile.ZipFile) -> Load:
-    root = next((i.filename[:-len("meta.json")] for i in archive.infolist()
-                 if i.filename.rpartition("/")[2] == "meta.json"), "")
+class _Zip:
+    def __init__(self, archive: zipfile.ZipFile, length: int) -> None:
+        self._archive, self._length = archive, length
+        self._root = next((i.filename[:-len("meta.json")] for i in archive.infolist()
+                           if i.filename.rpartition("/")[2] == "meta.json"), "")
 
-    def load(name: str, limit: int) -> bytes:
+    def load(self, name: str, limit: int) -> bytes:
+        limit = min(limit, max(UNPACK_SPARE, UNPACK_RATIO * self._length))
         try:
-            with archive.open(root + name) as member:
+            with self._archive.open(self._root + name) as member:
                 data = member.read(limit + 1)
         except KeyError:
-            raise FileError(f"SOG: the zip has no {name!r}; it has "
-                            f"{', '.join(archive.namelist()[:12]) or 'nothing'}") from None
+            raise FileError(f"SOG: the zip has no {clipped(name)!r}; it has "
+                            f"{', '.join(map(clipped, self._archive.namelist()[:12])) or 'nothing'}") from None
+        except MemoryError:
+            raise
         except Exception as e:  # zipfile lets zlib.error, EOFError, RuntimeError and more through
-            raise FileError(f"SOG: {name!r} in the zip is damaged: {e}") from None
+            raise FileError(f"SOG: {clipped(name)!r} in the zip is damaged: {e}") from None
         if len(data) > limit:
-            raise FileError(f"SOG: {name!r} unpacks to more than {limit:,} bytes")
+            raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes")
         return data
-    return load
+
+    def size(self, names: set[str]) -> int:
+        return self._length
 
 
-def _read(load: Load, progress: Progress) -> GaussianScene:
+def _read(files: _Files, progress: Progress) -> GaussianScene:
     try:
-        meta = json.loads(load("meta.json", META_LIMIT))
+        text = files.load("meta.json", META_LIMIT)
+        check_json(len(text), "the numbers of meta.json")
+        meta = json.loads(text)
         if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
             raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
         version = meta.get("version")
         if version not in (None, 1, 2):
-            raise FileError(f"SOG: meta.json has version {version!r}; legal are 1 and 2")
+            raise FileError(f"SOG: meta.json has version {version!r:.40}; legal are 1 and 2")
         count = meta["means"]["shape"][0] if "count" not in meta else meta["count"]
-        if not isinstance(count, int) or not 0 <= count <= COUNT_LIMIT:
-            raise FileError(f"SOG: a count of {count!r}; legal are 0 to {COUNT_LIMIT:,}")
-        return _decode(_Planes(load, meta, count, progress), version == 2)
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= COUNT_LIMIT:
+            raise FileError(f"SOG: a count of {count!r:.40}; legal are 0 to {COUNT_LIMIT:,}")
+        planes = _Planes(files, meta, count, progress)
+        planes.check()
+        return _decode(planes, version == 2)
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError) as e:
-        raise FileError(f"SOG: meta.json is damaged or incomplete ({type(e).__name__}: {e})") from None
+        raise FileError(f"SOG: meta.json is damaged or incomplete ({type(e).__name__}: {e!s:.200})") from None
 
 
 class _Planes:
     """The pictures named in a meta.json, decoded when asked for."""
 
-    def __init__(self, load: Load, meta: dict[str, Any], count: int, progress: Progress):
-        self.load, self.meta, self.count, self.progress, self.done = load, meta, count, progress, 0
+    def __init__(self, files: _Files, meta: dict[str, Any], count: int, progress: Progress):
+        self.files, self.meta, self.count, self.progress, self.done = files, meta, count, progress, 0
+
+    def check(self) -> None:
+        """Check the count before anything is decoded: against the positions, the files' size, the free memory.
+
+        The low bytes of positions are noise, which no encoder makes small: 3 bytes for each Gaussian of a trained
+        scene. One byte for 16 Gaussians leaves room for points on a grid, and 2^18 Gaussians are taken at any size.
+        """
+        data = self.files.load(self._name("means", 0), PLANE_LIMIT)
+        check_ratio(4 * self.count, len(data), f"the positions of {self.count:,} Gaussians", spare=POSITIONS_SPARE)
+        names = {name for field in self.meta.values() if isinstance(field, dict)
+                 and isinstance(field.get("files"), list) for name in field["files"][:8] if isinstance(name, str)}
+        check_scene(self.count, self._coefficients(), self.files.size(names), growth=2.1)
+
+    def _coefficients(self) -> int:
+        """Return how many each Gaussian gets, the most there can be if the file does not have their number."""
+        if "shN" not in self.meta:
+            return 0
+        bands = self.meta["shN"].get("bands") if isinstance(self.meta["shN"], dict) else None
+        return SH_COEFFICIENTS.get(bands, 15) if isinstance(bands, int) else 15
+
+    def _name(self, field: str, index: int) -> str:
+        name = self.meta[field]["files"][index]
+        if not isinstance(name, str):
+            raise FileError(f"SOG: a file of {field!r} is {name!r:.40}, not a name")
+        return name
 
     def pixels(self, field: str, index: int = 0) -> np.ndarray:
         """(count, 4) uint8: RGBA of each Gaussian."""
@@ -123,24 +187,13 @@ class _Planes:
 
     def picture(self, field: str, index: int) -> np.ndarray:
         """(H, W, 4) uint8. A picture far larger than the count needs is refused before it is decoded."""
-        from PIL import Image
-
-        name = self.meta[field]["files"][index]
-        if not isinstance(name, str):
-            raise FileError(f"SOG: a file of {field!r} is {name!r}, not a name")
-        data = self.load(name, PLANE_LIMIT)
-        if (field, index) == ("means", 0):  # the low bytes of positions are noise, which no encoder makes small
-            check_ratio(4 * self.count, len(data), f"the positions of {self.count:,} Gaussians")
-        try:
-            with Image.open(io.BytesIO(data), formats=["WEBP", "PNG"]) as image:
-                if image.size[0] * image.size[1] > max(4 * self.count, PIXELS_BESIDES):
-                    raise FileError(f"SOG: {name!r} is {image.size[0]}x{image.size[1]} pixels for {self.count:,} "
-                                    "Gaussians")
-                pixels = np.array(image.convert("RGBA"))
-        except FileError:
-            raise
-        except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error, ValueError and more
-            raise FileError(f"SOG: {name!r} is not a readable picture: {e}") from None
+        name = self._name(field, index)
+        data = self.files.load(name, PLANE_LIMIT)
+        most = PIXELS_BESIDES if (field, index) == ("shN", 0) else max(4 * self.count, PIXELS_BESIDES)
+        with open_picture(io.BytesIO(data), ("WEBP", "PNG"), None, repr(name), 1 << 28) as image:
+            if image.size[0] * image.size[1] > most:
+                raise FileError(f"SOG: {name!r} is {image.size[0]}x{image.size[1]} pixels for {self.count:,} Gaussians")
+            pixels = np.array(image.convert("RGBA"))
         self.done += 1
         self.progress("decoding planes", min(self.done / (7 if "shN" in self.meta else 5), 1.0))
         return pixels

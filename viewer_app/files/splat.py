@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.bounds import check_scene
 from splatview.viewer_app.files.common import LOGIT_OF_BYTE, SH0_OF_BYTE, Fields, Progress, read_exact, remaining
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def read_splat(f: BinaryIO, progress: Progress) -> GaussianScene:
     if size == 0 or size % RECORD.itemsize:
         raise FileError(f".splat: {size:,} bytes are not a multiple of {RECORD.itemsize}, "
                         "which a Gaussian takes")
+    check_scene(size // RECORD.itemsize, 0, size)
     records = np.frombuffer(read_exact(f, size, "the Gaussians"), RECORD)
     progress("unpacking Gaussians", 0.5)
     # A scale of 0 is legal (a flat Gaussian): the smallest normal number keeps its logarithm finite.

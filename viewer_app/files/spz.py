@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files.common import LOGIT_OF_BYTE, Fields, Progress, check_ratio, quats_from_smallest_three
+from splatview.viewer_app.files.bounds import check_scene
+from splatview.viewer_app.files.common import (
+    LOGIT_OF_BYTE,
+    Fields,
+    Progress,
+    quats_from_smallest_three,
+    read_exact,
+    remaining,
+)
 
 if TYPE_CHECKING:
     from splatview.viewer_app.scene import GaussianScene
@@ -34,7 +42,7 @@ SH_OF_BYTE = ((np.arange(256) - 128) / 128).astype(np.float32)
 
 def read_spz(f: BinaryIO, progress: Progress) -> GaussianScene:
     """The Gaussians of an SPZ file, positioned at its start."""
-    raw = f.read()
+    raw = read_exact(f, remaining(f), "the file")
     return (_read_gzip if raw[:2] == b"\x1f\x8b" else _read_zstd)(raw, progress)
 
 
@@ -64,7 +72,7 @@ def _read_gzip(raw: bytes, progress: Progress) -> GaussianScene:
         _check(version, degree, bits, (1, 2, 3))
         sizes = _sections(n, COEFFICIENTS[degree], version)
         total = sum(sizes.values())
-        check_ratio(total, len(raw), f"{n:,} Gaussians")
+        check_scene(n, min(COEFFICIENTS[degree], 15), len(raw))
         progress("unpacking", 0.1)
         # A max_length of 0 would mean no limit.
         data = unpacker.decompress(unpacker.unconsumed_tail, total) if total else b""
@@ -88,7 +96,7 @@ def _read_zstd(raw: bytes, progress: Progress) -> GaussianScene:
     if count != len(sizes) or at < 32 or at + 16 * count > len(raw):
         raise FileError(f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within {len(raw):,} bytes "
                         "are needed")
-    check_ratio(sum(sizes.values()), len(raw), f"{n:,} Gaussians")
+    check_scene(n, min(COEFFICIENTS[degree], 15), len(raw))
     parts = {"sh": np.empty(0, np.uint8)}
     start = at + 16 * count
     for i, (name, size) in enumerate(sizes.items()):

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.bounds import check_memory
 from splatview.viewer_app.files.common import open_zip
+from splatview.viewer_app.files.pickled import check_pickle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-PICKLE_LIMIT = 64 << 20
-"""Bytes of data.pkl, which holds no tensor's data; real ones have kilobytes."""
+PICKLE_LIMIT = 4 << 20
+"""Bytes of data.pkl, which holds no tensor's data: 250 for each tensor. A byte may become 70 in memory."""
 PROTOCOL = 2
 """The pickle protocol of `torch.save`; the reader behind `weights_only` knows no other."""
 HARMLESS = (
@@ -105,6 +107,8 @@ class Checkpoint:
             if tensor.numel() * item > held:  # by a stride of 0: a few bytes that would become gigabytes
                 raise FileError(f"checkpoint: tensor {name!r} of shape {tuple(tensor.shape)} claims more than the "
                                 f"{held:,} bytes that the file holds for it")
+            if tensor.dtype != torch.float32:
+                check_memory(4 * tensor.numel(), f"the {tensor.numel():,} numbers of tensor {name!r}")
             return tensor.detach().to(torch.float32).numpy()
         except (RuntimeError, TypeError, ValueError, AttributeError, OverflowError) as e:
             raise FileError(f"checkpoint: tensor {name!r} cannot be read ({_first_line(e)})") from None
@@ -132,7 +136,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
     with _allowed(), open(path, "rb") as f:
         try:
             root = torch.load(f, map_location="cpu", weights_only=True, mmap=False)
-        except OSError:
+        except (OSError, MemoryError):
             raise
         except Exception as e:  # a damaged file makes torch's reader raise nearly anything
             raise FileError(f"checkpoint: {_reason(e)}") from None
@@ -157,15 +161,15 @@ def _check(path: Path) -> frozenset[int]:
         if packed := next((i for i in entries if i.compress_type), None):
             raise FileError(f"checkpoint: {packed.filename[:60]!r} is compressed; torch.save writes entries not "
                             "compressed, and only such are read")
-        if pickles[0].file_size > PICKLE_LIMIT:
-            raise FileError(f"checkpoint: data.pkl has {pickles[0].file_size:,} bytes; at most {PICKLE_LIMIT:,} are "
-                            "read")
         if (claimed := sum(i.file_size for i in entries)) > length:
             raise FileError(f"checkpoint: damaged, or made to exhaust memory: the entries claim {claimed:,} bytes in "
                             f"a file of {length:,}")
+        if pickles[0].file_size > PICKLE_LIMIT:
+            raise FileError(f"checkpoint: data.pkl has {pickles[0].file_size:,} bytes; at most {PICKLE_LIMIT:,} are "
+                            "read")
         try:
             text = archive.read(pickles[0])
-        except OSError:
+        except (OSError, MemoryError):
             raise
         except Exception as e:  # zipfile lets EOFError, RuntimeError, struct.error and more through
             raise FileError(f"checkpoint: damaged zip: {_first_line(e)}") from None
@@ -176,6 +180,10 @@ def _check(path: Path) -> frozenset[int]:
     if b"\nbytearray\n" in text:  # torch would let it be made in any size, and it is zeros at once
         raise FileError("checkpoint: it holds a bytearray, which a mapping of tensors does not need. Save tensors "
                         "alone: torch.save({'splats': module.state_dict()}, path).")
+    try:
+        check_pickle(text)
+    except FileError as e:
+        raise FileError(f"checkpoint: {e}") from None
     return frozenset(i.file_size for i in entries)
 
 
@@ -197,7 +205,7 @@ def _allowed() -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     """What torch had to say, without its advice to load the file unsafely."""
-    if refused := REFUSED.search(str(error)):
+    if refused := REFUSED.search(str(error)[:4000]):
         return (f"it holds a Python object, {refused[1][:120]!r}, that only unpickling could bring back, and "
                 "unpickling runs code from the file. Save tensors alone: torch.save({'splats': "
                 "module.state_dict()}, path).")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-import warnings
 from collections import OrderedDict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -230,15 +230,15 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
     to so many pixels in width and height. Reads PNG, JPEG and WebP. Raises OSError, ValueError."""
     from PIL import Image, ImageOps
 
-    from splatview.viewer_app.files.image import PIXEL_LIMIT
+    from splatview.viewer_app.errors import FileError
+    from splatview.viewer_app.files.image import open_picture
+    from splatview.viewer_app.regular import open_regular
 
     if not path.is_file():
         raise OSError("there is no such file" if not path.exists() else "not a file")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns of large pictures; see the limit below
-        with Image.open(path, formats=["PNG", "JPEG", "WEBP"]) as image:
-            if image.size[0] * image.size[1] > PIXEL_LIMIT:
-                raise ValueError(f"{image.size[0]}x{image.size[1]} pixels; at most {PIXEL_LIMIT:,} are read")
+    try:
+        with open_regular(path) as file, open_picture(file, ("PNG", "JPEG", "WEBP"), os.fstat(file.fileno()).st_size,
+                                                      "the picture") as image:
             if side:
                 image.draft("RGB", (2 * side, 2 * side))
             upright = ImageOps.exif_transpose(image)
@@ -246,6 +246,8 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
                 wide = np.clip(np.asarray(upright), 0, 65535) >> 8
                 upright = Image.fromarray(wide.astype(np.uint8))
             rgb = upright.convert("RGB")
+    except FileError as e:
+        raise ValueError(str(e)) from None
     if side:
         rgb = rgb.resize((side, side), Image.Resampling.BOX, reducing_gap=2.0)
     elif rgb.size[0] > size[0] or rgb.size[1] > size[1]:
