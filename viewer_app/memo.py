@@ -73,7 +73,11 @@ class Memo:
     def _write(self) -> None:
         if self._file is None:
             return
-        text = json.dumps(self._held, indent=1)
+        try:
+            text = json.dumps(self._held, indent=1)
+        except RecursionError as e:  # what the file held is nested more deeply than can be written
+            self._trouble(e)
+            return
         if len(text) > MOST_BYTES:
             self._trouble(ValueError("more than fits"))
             return

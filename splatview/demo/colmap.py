@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from splatview.demo.bounds import read_bytes
 from splatview.demo.errors import DemoError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_GROWTH = 12
+"""Memory for each byte of a model: lines of text become lists of words and numbers."""
 _MODELS = ((0, "SIMPLE_PINHOLE", 3), (1, "PINHOLE", 4), (2, "SIMPLE_RADIAL", 4), (3, "RADIAL", 5), (4, "OPENCV", 8),
            (5, "OPENCV_FISHEYE", 8), (6, "FULL_OPENCV", 12), (7, "FOV", 5), (8, "SIMPLE_RADIAL_FISHEYE", 4),
            (9, "RADIAL_FISHEYE", 5), (10, "THIN_PRISM_FISHEYE", 12))
@@ -66,10 +69,10 @@ def read_model(folder: Path) -> Model:
         points, colors = reader.points(where)
     except OSError as e:
         raise DemoError(f"{where}: {e.strerror}") from None
-    except (struct.error, ValueError, IndexError) as e:
-        raise DemoError(f"{where}: damaged or cut short ({e})") from None
+    except (struct.error, ValueError, IndexError, OverflowError) as e:
+        raise DemoError(f"{where}: damaged or cut short ({e!s:.200})") from None
     if missing := {camera for _, _, camera, _ in images} - set(cameras):
-        raise DemoError(f"{paths[1]}: camera {min(missing)} is not in {paths[0].name}")
+        raise DemoError(f"{paths[1]}: camera {min(missing)!s:.40} is not in {paths[0].name}")
     return Model([image[3] for image in images], np.array([_viewmat(q, t) for q, t, _, _ in images]).reshape(-1, 4, 4),
                  [cameras[camera] for _, _, camera, _ in images], points, colors)
 
@@ -81,10 +84,11 @@ def _camera(model: str, width: int, height: int, values: tuple[float, ...]) -> C
     elif model in _TWO_FOCALS:
         (fx, fy, cx, cy), lens = values[:4], values[4:]
     else:
-        raise DemoError(f"COLMAP camera model {model} is not one of {', '.join(_ONE_FOCAL + _TWO_FOCALS)}; "
+        raise DemoError(f"COLMAP camera model {model:.40} is not one of {', '.join(_ONE_FOCAL + _TWO_FOCALS)}; "
                         "run `colmap image_undistorter` and use its output")
     if width <= 0 or height <= 0 or not (fx > 0 and fy > 0):
-        raise DemoError(f"COLMAP camera of {width}x{height} pixels with focal lengths {fx}, {fy}: all must be positive")
+        raise DemoError(f"COLMAP camera of {width!s:.40}x{height!s:.40} pixels with focal lengths {fx}, {fy}: all must "
+                        "be positive")
     return Camera(width, height, np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1.0]]), any(abs(k) > 1e-6 for k in lens))
 
 
@@ -109,7 +113,7 @@ _Lens = tuple[str, int, int, tuple[float, ...]]
 class _Binary:
     @staticmethod
     def cameras(path: Path) -> Iterator[tuple[int, _Lens]]:
-        data, at = path.read_bytes(), 8
+        data, at = read_bytes(path, _GROWTH), 8
         by_number = {number: (name, n) for number, name, n in _MODELS}
         for _ in range(_count(data)):
             key, number, width, height = struct.unpack_from("<iiQQ", data, at)
@@ -121,7 +125,7 @@ class _Binary:
 
     @staticmethod
     def images(path: Path) -> Iterator[tuple[tuple[float, ...], tuple[float, ...], int, str]]:
-        data, at = path.read_bytes(), 8
+        data, at = read_bytes(path, _GROWTH), 8
         for _ in range(_count(data)):
             _, *pose, camera = struct.unpack_from("<i7di", data, at)
             end = data.index(b"\0", at + 64)
@@ -132,7 +136,7 @@ class _Binary:
 
     @staticmethod
     def points(path: Path) -> tuple[np.ndarray, np.ndarray]:
-        data, at = path.read_bytes(), 8
+        data, at = read_bytes(path, _GROWTH), 8
         n = _count(data)
         if n * 51 > len(data):
             raise ValueError(f"{n} points do not fit {len(data)} bytes")
@@ -169,7 +173,7 @@ class _Text:
 
 
 def _lines(path: Path) -> list[str]:
-    return [line.strip() for line in path.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return [line.strip() for line in read_bytes(path, _GROWTH).decode("utf-8").splitlines() if not line.startswith("#")]
 
 
 def _count(data: bytes) -> int:

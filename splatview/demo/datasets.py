@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-import zipfile
+from collections import ChainMap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from splatview.demo import colmap, ply, rasterizer
+from splatview.demo.bounds import check_memory, open_picture, read_bytes, read_npz
 from splatview.demo.capture import Capture, View, fitted, hold_out
 from splatview.demo.errors import DemoError
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+_JSON_GROWTH = 40
+"""Bytes of Python objects for each byte of JSON, at most."""
 _BETWEEN = 9
 """Poses drawn between two cameras when an .npz has no pictures."""
 _DRAWN_POINTS = 40_000
@@ -36,6 +39,17 @@ def load(source: Path, *, pixels: int, max_points: int, seed: int = 0,
     made of more. Raises DemoError, naming what is wrong and where.
     """
     shape = _Wanted(pixels, max_points, seed, progress)
+    try:
+        return _load(source, shape)
+    except (DemoError, BrokenPipeError):
+        raise
+    except MemoryError:
+        raise DemoError(f"--data {source}: not enough memory to load it") from None
+    except Exception as e:  # the net below the readers: a damaged file can make any library raise nearly anything
+        raise DemoError(f"--data {source}: damaged, or not what its name says ({type(e).__name__}: {e!s:.200})") from e
+
+
+def _load(source: Path, shape: _Wanted) -> Capture:
     if not source.exists():
         raise DemoError(f"--data {source}: no such file or folder")
     if source.suffix in (".npz", ".json") and not source.is_file():  # opening a FIFO would wait without end
@@ -86,20 +100,19 @@ class _Wanted:
         points = self.rng.uniform(low - margin, high + margin, (self.max_points, 3))
         return points, self.rng.integers(64, 192, (self.max_points, 3))
 
+    def check(self, views: int, where: Path) -> None:
+        """Check the pictures of so many views against the free memory, before any is read. Raises DemoError."""
+        check_memory(views * self.pixels * 12, f"{where}: {views:,} views of {self.pixels:,} pixels")
+
     def view(self, viewmat: np.ndarray, K: np.ndarray, size: tuple[int, int], picture: Path) -> View:
         """A view with the picture of a file; K belongs to a picture of `size`."""
         from PIL import Image
 
-        if not picture.is_file():
-            raise DemoError(f"{picture}: no such picture")
-        try:
-            with Image.open(picture) as opened:
-                width, height = fitted(opened.width, opened.height, self.pixels)
-                opened.draft("RGB", (width, height))  # JPEG decodes to half or a quarter by itself
-                rgba = opened.convert("RGBA" if "A" in opened.getbands() or "transparency" in opened.info else "RGB")
-                array = np.asarray(rgba.resize((width, height), Image.Resampling.BOX), np.float32) / 255
-        except (OSError, ValueError, Image.DecompressionBombError) as e:
-            raise DemoError(f"{picture}: cannot be read as a picture ({e})") from None
+        with open_picture(picture) as opened:
+            width, height = fitted(opened.width, opened.height, self.pixels)
+            opened.draft("RGB", (width, height))  # JPEG decodes to half or a quarter by itself
+            rgba = opened.convert("RGBA" if "A" in opened.getbands() or "transparency" in opened.info else "RGB")
+            array = np.asarray(rgba.resize((width, height), Image.Resampling.BOX), np.float32) / 255
         rgb = array[..., :3] * array[..., 3:] if array.shape[2] == 4 else array  # the background is black
         view = _pinhole(viewmat, K, size[0], size[1]).resized(width, height)
         return View(view.viewmat, view.K, width, height, torch.from_numpy(np.ascontiguousarray(rgb)))
@@ -115,6 +128,7 @@ def _read_colmap(root: Path, sparse: Path, wanted: _Wanted) -> Capture:
     folder = root / "images"
     if not folder.is_dir():
         raise DemoError(f"{folder}: no such folder; COLMAP's pictures belong there")
+    wanted.check(len(model.names), sparse)
     views = []
     for i, (name, viewmat, camera) in enumerate(zip(model.names, model.viewmats, model.cameras, strict=True)):
         views.append(wanted.view(viewmat, camera.K, (camera.width, camera.height), folder / name))
@@ -127,15 +141,21 @@ def _read_colmap(root: Path, sparse: Path, wanted: _Wanted) -> Capture:
 def _read_transforms(path: Path, wanted: _Wanted) -> Capture:
     """nerfstudio's format (docs.nerf.studio/quickstart/data_conventions.html), of which Blender's NeRF sets are one."""
     try:
-        meta = json.loads(path.read_text("utf-8"))
-        frames = list(meta["frames"])
-    except (OSError, ValueError, KeyError, TypeError) as e:
-        raise DemoError(f"{path}: not a transforms.json with a list of frames ({type(e).__name__}: {e})") from None
+        meta = json.loads(read_bytes(path, _JSON_GROWTH).decode("utf-8"))
+        frames = meta["frames"]
+        if not isinstance(frames, list) or not all(isinstance(f, dict) for f in frames):
+            raise TypeError("frames is not a list of mappings")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
+        raise DemoError(f"{path}: not a transforms.json with a list of frames ({type(e).__name__}: {e!s:.200})"
+                        ) from None
+    if not all(isinstance(f.get("file_path"), str) for f in frames):
+        raise DemoError(f"{path}: a frame has no file_path")
+    wanted.check(len(frames), path)
     views, distorted = [], False
-    for i, frame in enumerate(sorted(frames, key=lambda f: str(f.get("file_path")))):
-        values = {**meta, **frame}
+    for i, frame in enumerate(sorted(frames, key=lambda f: f["file_path"])):
+        values = ChainMap(frame, meta)  # not a copy for each frame
         if (model := values.get("camera_model", "OPENCV")) not in ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE"):
-            raise DemoError(f"{path}: camera_model {model!r} is not 'OPENCV', 'PINHOLE' or 'SIMPLE_PINHOLE'")
+            raise DemoError(f"{path}: camera_model {model!r:.60} is not 'OPENCV', 'PINHOLE' or 'SIMPLE_PINHOLE'")
         distorted |= any(values.get(k) for k in ("k1", "k2", "k3", "p1", "p2"))
         picture = _picture_of(path, frame)
         try:
@@ -143,8 +163,8 @@ def _read_transforms(path: Path, wanted: _Wanted) -> Capture:
             # OpenGL's camera looks along -z with y up.
             viewmat = np.linalg.inv(np.vstack([camera_to_world[:3], [0, 0, 0, 1]]) * [1, -1, -1, 1])
             K, size = _intrinsics(values, picture)
-        except (KeyError, ValueError, TypeError, np.linalg.LinAlgError) as e:
-            raise DemoError(f"{path}: frame {frame.get('file_path')!r}: {e or type(e).__name__}; it needs a 4x4 "
+        except (KeyError, ValueError, TypeError, OverflowError, np.linalg.LinAlgError) as e:
+            raise DemoError(f"{path}: frame {frame['file_path']!r:.200}: {e!s:.200}; it needs a 4x4 "
                             "transform_matrix and fl_x or camera_angle_x, here or for all frames") from None
         views.append(wanted.view(viewmat, K, size, picture))
         wanted.progress(i + 1, len(frames))
@@ -156,8 +176,6 @@ def _read_transforms(path: Path, wanted: _Wanted) -> Capture:
 
 
 def _picture_of(path: Path, frame: dict[str, Any]) -> Path:
-    if not isinstance(frame.get("file_path"), str):
-        raise DemoError(f"{path}: a frame has no file_path")
     found = path.parent / frame["file_path"]
     for candidate in (found, *(found.with_name(found.name + e) for e in (".png", ".jpg", ".jpeg"))):
         if candidate.is_file():
@@ -165,14 +183,12 @@ def _picture_of(path: Path, frame: dict[str, Any]) -> Path:
     raise DemoError(f"{found}: no such picture (named by {path.name})")
 
 
-def _intrinsics(values: dict[str, Any], picture: Path) -> tuple[np.ndarray, tuple[int, int]]:
+def _intrinsics(values: ChainMap[str, Any], picture: Path) -> tuple[np.ndarray, tuple[int, int]]:
     """K and the size that it belongs to. Blender's sets give one angle, and the picture's own size counts."""
     if "w" in values and "h" in values:
         width, height = int(values["w"]), int(values["h"])
     else:
-        from PIL import Image
-
-        with Image.open(picture) as opened:
+        with open_picture(picture) as opened:
             width, height = opened.size
     fx = float(values["fl_x"]) if "fl_x" in values else width / 2 / math.tan(float(values["camera_angle_x"]) / 2)
     fy = float(values.get("fl_y", fx))
@@ -186,10 +202,11 @@ def _read_npz(path: Path, wanted: _Wanted) -> Capture:
     needed = {"means3d": (None, 3), "colors": (None, 3), "viewmats": (None, 4, 4), "Ks": (None, 3, 3),
               "width": (), "height": ()}
     try:
-        with np.load(path, allow_pickle=False) as file:
-            data = {key: file[key] for key in (*needed, "images") if key in file}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
-        raise DemoError(f"{path}: not a readable .npz of plain arrays ({e})") from None
+        data = read_npz(path, (*needed, "images"))
+    except (DemoError, MemoryError):
+        raise
+    except Exception as e:  # zipfile and numpy's parser of headers raise nearly anything
+        raise DemoError(f"{path}: not a readable .npz of plain arrays ({e!s:.200})") from None
     for key, shape in needed.items():
         if key not in data:
             raise DemoError(f"{path}: has no {key!r}; needed are {', '.join(needed)}, and images if there are any")
@@ -201,6 +218,7 @@ def _read_npz(path: Path, wanted: _Wanted) -> Capture:
     if len(data["Ks"]) != n or len(data["colors"]) != len(data["means3d"]) or width <= 0 or height <= 0:
         raise DemoError(f"{path}: {n} viewmats and {len(data['Ks'])} Ks, {len(data['means3d'])} means3d and "
                         f"{len(data['colors'])} colors, {width}x{height} pixels: the counts must match and be positive")
+    wanted.check(n if "images" in data else n * (_BETWEEN + 1), path)
     size = fitted(width, height, wanted.pixels)
     cameras = [_pinhole(m, K, width, height).resized(*size) for m, K in zip(data["viewmats"], data["Ks"], strict=True)]
     points, colors = data["means3d"], data["colors"]

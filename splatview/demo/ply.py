@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from splatview.demo.bounds import read_bytes
 from splatview.demo.errors import DemoError
 from splatview.ipc.output_file import OutputFile, output_error
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from splatview.demo.capture import Gaussians
 
+_GROWTH = 12
+"""Memory for each byte of a file: lines of text become words and doubles."""
+_MOST_HEADER = 1 << 20
 _TYPES = {"char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "i2", "int16": "i2", "ushort": "u2",
           "uint16": "u2", "int": "i4", "int32": "i4", "uint": "u4", "uint32": "u4", "float": "f4", "float32": "f4",
           "double": "f8", "float64": "f8"}
@@ -31,12 +35,12 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if path.exists() and not path.is_file():
         raise DemoError(f"{path}: not a regular file; ply_file_path names the points")
     try:
-        data = path.read_bytes()
-    except OSError as e:
-        raise DemoError(f"{path}: {e.strerror}; ply_file_path names the points") from None
+        data = read_bytes(path, _GROWTH)
+    except (OSError, ValueError) as e:
+        raise DemoError(f"{path}: {getattr(e, 'strerror', None) or e}; ply_file_path names the points") from None
     head, end, body = data.partition(b"end_header\n")
     lines = [line.split() for line in head.decode("ascii", "replace").splitlines()]
-    if not end or lines[0] != ["ply"]:
+    if not end or len(head) > _MOST_HEADER or lines[:1] != [["ply"]]:
         raise DemoError(f"{path}: not a PLY file (no header)")
     fields: list[tuple[str, str]] = []
     order, count, elements = "", 0, []
@@ -46,7 +50,7 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
                 order = _ORDERS[words[1]]
             elif words[:1] == ["element"]:
                 elements.append(words[1])
-                count = int(words[2]) if words[1] == "vertex" else count
+                count = _count(words[2]) if words[1] == "vertex" else count
             elif words[:1] == ["property"] and elements == ["vertex"]:
                 fields.append((words[2], order + _TYPES[words[1]]))
         dtype = np.dtype(fields)
@@ -59,13 +63,20 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
             records = np.frombuffer(body, dtype, count)
             vertices = {name: records[name] for name, _ in fields}
         points = np.stack([vertices[axis] for axis in "xyz"], 1).astype(np.float32)
-    except (KeyError, ValueError, IndexError) as e:
-        raise DemoError(f"{path}: damaged, or its vertices have no x, y, z ({type(e).__name__}: {e})") from None
+    except (KeyError, ValueError, IndexError, OverflowError) as e:
+        raise DemoError(f"{path}: damaged, or its vertices have no x, y, z ({type(e).__name__}: {e!s:.200})") from None
     if all(c in vertices for c in ("red", "green", "blue")):
         colors = np.stack([vertices[c] for c in ("red", "green", "blue")], 1).astype(np.uint8)
     else:
         colors = np.full((len(points), 3), 128, np.uint8)
     return points, colors
+
+
+def _count(text: str) -> int:
+    """A count of vertices. Raises ValueError for all but up to 18 digits: no larger one can be computed with."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ValueError(f"a count of {text:.40}")
+    return int(text)
 
 
 def write_gaussians(path: Path, gaussians: Gaussians) -> None:

@@ -21,6 +21,10 @@ TARGETS: dict[str, Run] = {}
 """What reads, by name. `load` fills it."""
 SEEDS: dict[str, Seeds] = {}
 """Makes a few well-formed inputs for a target, for fuzzing to start from. Made by code: nothing is stored."""
+CRAFTED: dict[str, Callable[[], dict[str, bytes]]] = {}
+"""Makes small inputs, by name, that claim much or are slow to look up. Run within limits of CPU time and memory."""
+FORMAT_OF: dict[str, str] = {}
+"""The format of `viewer_app.files.FORMATS` that a target reads; targets of other files are not in it."""
 
 
 def target(name: str, seeds: Seeds) -> Callable[[Run], Run]:
@@ -31,6 +35,18 @@ def target(name: str, seeds: Seeds) -> Callable[[Run], Run]:
             raise ValueError(f"there are two targets {name!r}")
         TARGETS[name], SEEDS[name] = run, seeds
         return run
+
+    return register
+
+
+def crafted(name: str) -> Callable[[Callable[[], dict[str, bytes]]], Callable[[], dict[str, bytes]]]:
+    """Register a function as the maker of a target's crafted inputs."""
+
+    def register(make: Callable[[], dict[str, bytes]]) -> Callable[[], dict[str, bytes]]:
+        if name in CRAFTED:
+            raise ValueError(f"there are two sets of crafted inputs for {name!r}")
+        CRAFTED[name] = make
+        return make
 
     return register
 

@@ -20,7 +20,7 @@ import numpy as np
 import scene_files as w
 from memory_data import block, event, segment, snapshot
 
-from fuzz import target
+from fuzz import FORMAT_OF, target
 from fuzz.odd_json import odd
 from splatview.viewer_app.cameras import camera_from_json
 from splatview.viewer_app.errors import ViewerError
@@ -79,8 +79,9 @@ def put(name: str, data: bytes) -> Path:
 # -- scenes and pictures -----------------------------------------------------------------------------------------------
 
 
-def _scene(name: str, *writers: Callable[[Path], Path]) -> None:
-    """A target for a kind of file, whose name is part of what it is."""
+def _scene(name: str, kind: str, *writers: Callable[[Path], Path]) -> None:
+    """A target for a format of `viewer_app.files`, whose name is part of what it is."""
+    FORMAT_OF[name.replace(".", "_")] = kind
 
     def seeds() -> list[bytes]:
         return [write(folder()).read_bytes() for write in writers]
@@ -109,18 +110,22 @@ def _array(path: Path) -> Path:
     return path
 
 
-_scene("scene.ply", lambda p: w.write_ply(p / "s.ply", w.ply_columns(T)),
+_scene("scene.ply", "ply", lambda p: w.write_ply(p / "s.ply", w.ply_columns(T)),
        lambda p: w.write_ply(p / "s.ply", w.ply_columns(T), order="a"),
        lambda p: w.write_ply(p / "s.ply", w.ply_columns(T), types={"x": "f8"}, order=">"),
        lambda p: w.write_compressed_ply(p / "s.ply", T))
-_scene("scene.splat", lambda p: w.write_splat(p / "s.splat", T))
-_scene("scene.spz", lambda p: w.write_spz(p / "s.spz", T), lambda p: w.write_spz_4(p / "s.spz", T, lambda data: data))
-_scene("scene.sog", lambda p: w.write_zip(p / "s.sog", w.sog_files(T)))
-_scene("checkpoint.pt", lambda p: w.write_checkpoint(p / "s.pt", T))
-_scene("picture.png", lambda p: _picture(p / "s.png", "PNG"))
-_scene("picture.jpg", lambda p: _picture(p / "s.jpg", "JPEG"))
-_scene("picture.webp", lambda p: _picture(p / "s.webp", "WEBP"))
-_scene("array.npy", lambda p: _array(p / "s.npy"))
+_scene("scene.splat", "splat", lambda p: w.write_splat(p / "s.splat", T))
+_scene("scene.spz", "spz", lambda p: w.write_spz(p / "s.spz", T),
+       lambda p: w.write_spz_4(p / "s.spz", T, lambda data: data))
+_scene("scene.sog", "sog", lambda p: w.write_zip(p / "s.sog", w.sog_files(T)))
+_scene("checkpoint.pt", "checkpoint", lambda p: w.write_checkpoint(p / "s.pt", T))
+_scene("picture.png", "picture", lambda p: _picture(p / "s.png", "PNG"))
+_scene("picture.jpg", "picture", lambda p: _picture(p / "s.jpg", "JPEG"))
+_scene("picture.webp", "picture", lambda p: _picture(p / "s.webp", "WEBP"))
+_scene("array.npy", "npy", lambda p: _array(p / "s.npy"))
+
+
+FORMAT_OF["sog_meta_json"] = "sog"
 
 
 @target("sog_meta_json", lambda: [b"a", b"b"])
@@ -176,6 +181,9 @@ def _recording(data: bytes) -> None:
 def _memory() -> dict[str, Any]:
     events = [event("alloc", 512 * i, 100 + i, time_us=i) for i in range(1, 6)]
     return snapshot([*events, event("free_completed", 512, 101)], [segment(512, [block(512, 512)])])
+
+
+FORMAT_OF["memory_snapshot"] = "snapshot"
 
 
 @target("memory_snapshot", lambda: [pickle.dumps(_memory(), protocol) for protocol in (2, 4, 5)])

@@ -1,7 +1,8 @@
 """Fuzz one target for as long as you like: `python -m fuzz.run TARGET [ARGUMENTS OF ATHERIS]`, from within tests/.
 
 With atheris (`pip install splatview[fuzz]`) the run is guided by what of our code is reached, and what it finds is
-kept in a folder; without it `--plain SECONDS` mutates the seeds blindly.
+kept in a folder; without it `--plain SECONDS` mutates the seeds blindly. `--crafted` runs the crafted inputs alone.
+Each input of `--plain` and `--crafted` has limits of CPU time and memory.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import time
 import traceback
 from pathlib import Path
 
-from fuzz import SEEDS, TARGETS, load
+from fuzz import CRAFTED, SEEDS, TARGETS, load
 from fuzz.damage import mutated
+from fuzz.limits import cpu_limit
 
 _USAGE = """python -m fuzz.run TARGET --plain SECONDS
+python -m fuzz.run TARGET --crafted
 python -m fuzz.run TARGET [CORPUS] [-max_total_time=SECONDS] [...]     with atheris; see its -help=1
 
 targets: {}
@@ -26,7 +29,7 @@ targets: {}
 
 def main(arguments: list[str]) -> int:
     name, rest = (arguments[0] if arguments else ""), arguments[1:]
-    if rest[:1] == ["--plain"]:
+    if rest[:1] in (["--plain"], ["--crafted"]):
         load()
     else:
         try:
@@ -43,6 +46,8 @@ def main(arguments: list[str]) -> int:
         return 2
     if rest[:1] == ["--plain"]:
         return _plain(name, float(rest[1]) if len(rest) > 1 else 60.0)
+    if rest[:1] == ["--crafted"]:
+        return _crafted(name)
     if atheris is None:
         print("atheris is not installed: pip install 'splatview[fuzz]' (CPython 3.11 or newer), or run this with "
               "--plain SECONDS, which does without it", file=sys.stderr)
@@ -59,22 +64,43 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _crafted(name: str) -> int:
+    inputs = CRAFTED[name]() if name in CRAFTED else {}
+    for what, data in inputs.items():
+        print(f"{name}: {what} ({len(data):,} bytes)", flush=True)  # the last one, where the process is ended
+        if not _passes(name, data):
+            return 1
+    print(f"{name}: {len(inputs)} crafted inputs, nothing found")
+    return 0
+
+
 def _plain(name: str, seconds: float) -> int:
+    if _crafted(name):
+        return 1
     seeds, luck, end, count = SEEDS[name](), random.Random(), time.monotonic() + seconds, 0
     while time.monotonic() < end:
-        data = mutated(seeds, luck)
         count += 1
-        try:
-            TARGETS[name](data)
-        except Exception:
-            fd, path = tempfile.mkstemp(prefix=f"crash-{name}-")
-            with os.fdopen(fd, "wb") as f:
-                f.write(data)
-            traceback.print_exc()
-            print(f"after {count} inputs; the one that did it: {path}", file=sys.stderr)
+        if not _passes(name, mutated(seeds, luck)):
+            print(f"after {count} inputs", file=sys.stderr)
             return 1
     print(f"{name}: {count} inputs in {seconds:g} s, nothing found")
     return 0
+
+
+def _passes(name: str, data: bytes) -> bool:
+    """Run one input. One that fails is kept in a file, also where the kernel ends this process for its CPU time."""
+    fd, path = tempfile.mkstemp(prefix=f"crash-{name}-")
+    with os.fdopen(fd, "wb") as f:
+        f.write(data)
+    try:
+        with cpu_limit():
+            TARGETS[name](data)
+    except Exception:
+        traceback.print_exc()
+        print(f"the input that did it: {path}", file=sys.stderr)
+        return False
+    os.unlink(path)
+    return True
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def read_npy(path: Path) -> np.ndarray:
             raise FileError(f".npy: the array has shape {shape}; a picture is (H, W), (H, W, 1 to 4) or "
                             "(1 to 4, H, W)")
         return np.array(a, np.float32 if dtype.kind == "f" else dtype.newbyteorder("="), order="C")
-    except (FileError, MemoryError):
+    except FileError:
         raise
-    except Exception as e:  # numpy parses the header as a Python literal: SyntaxError, tokenize errors, ...
+    except Exception as e:  # numpy parses the header as a Python literal: SyntaxError, MemoryError of its stack, ...
         raise FileError(f".npy: damaged or unreadable: {e}") from None

@@ -45,7 +45,7 @@ class Bookmarks:
         try:
             camera = camera_from_json(json.dumps(value.get("camera")), width, height)
             pivot = np.array(value.get("pivot"), np.float64)
-        except (CameraError, ValueError, TypeError, OverflowError):
+        except (CameraError, ValueError, TypeError, OverflowError, RecursionError):
             return None
         if pivot.shape != (3,) or not np.isfinite(pivot).all():
             return None

@@ -15,7 +15,8 @@ import numpy as np
 
 from splatview.viewer_app import rotations
 from splatview.viewer_app.cameras import field_of_view
-from splatview.viewer_app.errors import CameraError
+from splatview.viewer_app.errors import CameraError, FileError
+from splatview.viewer_app.files.bounds import check_json
 from splatview.viewer_app.paths.path import MOST_KEYS, SECONDS, CameraPath, Key
 from splatview.viewer_app.regular import open_regular
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 FILE_LIMIT = 64 << 20
 """Bytes of a file; an hour of pictures takes 30 MB."""
-MOST_FRAMES = 1_000_000
+MOST_FRAMES = 250_000
+"""Two hours of pictures; a file of FILE_LIMIT, written as nerfstudio writes it, holds so many."""
 _FAR = 1e30
 """No camera lies so far from the middle of the world: what lies between two of them could not be worked out."""
 _MODELS = {"perspective": "pinhole", "fisheye": "fisheye"}
@@ -92,14 +94,25 @@ def parse_path(text: str | bytes) -> Film:
     Raises CameraError for anything else.
     """
     try:
+        check_json(len(text), "the numbers of a camera path")
         d = json.loads(text)
+    except FileError as e:
+        raise CameraError(f"path: {e}") from None
     except (ValueError, RecursionError) as e:
-        raise CameraError(f"path: this is no JSON: {e}") from None
+        raise CameraError(f"path: this is no JSON: {e!s:.200}") from None
+    try:
+        return _film(d)
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, ArithmeticError) as e:
+        raise CameraError(f"path: damaged, or not as nerfstudio writes it ({type(e).__name__}: {e!s:.200})") from e
+
+
+def _film(d: Any) -> Film:
     if not isinstance(d, dict) or not (isinstance(d.get("keyframes"), list) or isinstance(d.get("camera_path"), list)):
         raise CameraError('path: neither "keyframes" nor "camera_path" is there, as nerfstudio writes them')
-    kind = str(d.get("camera_type", "perspective")).lower()
+    kind = d.get("camera_type", "perspective")
+    kind = kind.lower() if isinstance(kind, str) else ""
     if kind not in _MODELS:
-        raise CameraError(f"path: camera_type is {kind!r}; legal are {', '.join(_MODELS)}")
+        raise CameraError(f"path: camera_type is {kind!r:.40}; legal are {', '.join(_MODELS)}")
     width, height = (int(_number(d, name, default, 1, 16384)) for name, default in
                      (("render_width", 1920), ("render_height", 1080)))
     fps = _number(d, "fps", 30.0, 0.01, 1000)

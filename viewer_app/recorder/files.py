@@ -21,6 +21,7 @@ import numpy as np
 
 from splatview.ipc.output_file import OutputFile, make_output_folder, write_output
 from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files.bounds import check_memory, scene_bytes
 from splatview.viewer_app.recorder.packed import Packed, layout, packed_bytes
 from splatview.viewer_app.regular import open_regular
 
@@ -110,14 +111,18 @@ def read_packed(path: Path) -> Packed:
             if size != len(start) + length + needed:
                 raise FileError(f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
                                 f"{len(start) + length + needed:,}")
+            # What is read, and what it becomes to be drawn (`packed.unpack`).
+            check_memory(needed + scene_bytes(header.count, header.coefficients), f"{path}: {header.count:,} Gaussians")
             arrays = {}
             for name, (shape, dtype) in wanted.items():
                 arrays[name] = np.fromfile(f, dtype.newbyteorder("<"), int(np.prod(shape, dtype=np.int64)))
                 arrays[name] = arrays[name].reshape(shape)  # raises if it was cut off meanwhile
     except OSError as e:
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
-    except (msgspec.MsgspecError, ValueError) as e:
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as e:
         raise FileError(f"{path}: damaged: {e}") from e
+    except MemoryError as e:
+        raise FileError(f"{path}: not enough memory to load it") from e
     background = header.background
     if background is not None and not all(0 <= v <= 1 for v in background):
         background = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,9 @@ class Reader:
         code = self._process.wait()
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 400))
         said = self._errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if code == -signal.SIGXCPU:
+            return ("damaged, or made to take a time without end: reading it took more CPU time than a snapshot of its "
+                    "size takes")
         if code in (-9, -11, 137) or "MemoryError" in said:
             return "not enough memory to load it, or it is made to exhaust memory"
         return f"the program that reads it ended with {code}" + (f": {said}" if said else "")

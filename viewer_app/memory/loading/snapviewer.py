@@ -86,6 +86,9 @@ def _stacks(fd: int) -> dict[int, list[dict[str, Any]]]:
             db.execute("PRAGMA trusted_schema = OFF")
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'allocs' AND type = 'table'").fetchone() is None:
                 raise FileError("elements.db: it has no table allocs")
+            # A column that is computed could take any time and memory for a row.
+            if db.execute("SELECT 1 FROM pragma_table_xinfo('allocs') WHERE hidden != 0").fetchone() is not None:
+                raise FileError("elements.db: columns of the table allocs are computed; SnapViewer stores them")
             for number, text in db.execute("SELECT idx, callstack FROM allocs"):
                 if type(number) is not int or type(text) is not str:
                     raise FileError(f"elements.db: callstack {shown(number)} is {shown(text)}, not a text")

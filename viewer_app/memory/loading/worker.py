@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from splatview.ipc.free_memory import available_bytes
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files import BOMB_BYTES, BOMB_RATIO
 
@@ -28,6 +29,12 @@ BASE = 3 << 29
 """Bytes of address space that the program may take in any case."""
 PER_BYTE = 12
 """And for each byte of the pickle that it has read."""
+CPU_BASE, CPU_PER_MB = 60, 2
+"""Seconds of CPU time that the program may take in any case, and for each megabyte that it has read: ten times what
+real snapshots take. Lists that hold each other twice, 60 deep, can be written in 400 bytes; their hash never ends."""
+SHARE, LEAST = 0.9, 512 << 20
+"""The part of the free memory that the program may take, and what it may take in any case: libraries reserve address
+space that they do not use."""
 PERIOD = 0.05
 
 
@@ -35,9 +42,9 @@ def main() -> int:
     job: dict[str, Any] = json.loads(sys.argv[1])
     gc.disable()  # what is read has no cycles, and looking for some takes longer than reading
     threading.Thread(target=_end_with_viewer, daemon=True).start()
-    out = _Out()
+    out, bound = _Out(), _Bound()
     try:
-        snapshot = read_job(job, out, _Bound())
+        snapshot = read_job(job, out, bound)
         from splatview.viewer_app.memory.loading.columns import write
 
         _limit_file(BOMB_BYTES + 8 * snapshot.file_bytes)
@@ -45,7 +52,8 @@ def main() -> int:
     except FileError as e:
         out.say("error", str(e))
     except MemoryError:
-        out.say("error", "damaged, or made to exhaust memory: it asks for more than a snapshot of its size takes")
+        out.say("error", bound.free_text or
+                "damaged, or made to exhaust memory: it asks for more than a snapshot of its size takes")
     except RecursionError:
         out.say("error", "damaged: it is nested too deeply for a snapshot")
     except OSError as e:
@@ -114,16 +122,33 @@ class _Bound:
         import resource
 
         self._set = resource.setrlimit
-        self._kind = resource.RLIMIT_AS
+        self._kind, self._cpu = resource.RLIMIT_AS, resource.RLIMIT_CPU
+        self._cpu_hard = resource.getrlimit(self._cpu)[1]  # negative: there is none
+        self._seconds = 0
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         hard = resource.getrlimit(self._kind)[1]
         self._top = pages if hard == resource.RLIM_INFINITY else min(pages, hard)
         self._hard = hard
+        self.free_text = ""
+        """The error for memory that ran out, where the free memory was the limit, not the size of the file."""
+        self._free = available_bytes()
+        if self._free is not None:
+            with open("/proc/self/statm", encoding="ascii") as f:
+                used = int(f.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            self._top = min(self._top, used + max(int(SHARE * self._free), LEAST))
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         self.at(0)
 
     def at(self, count: int) -> None:
-        self._set(self._kind, (min(BASE + PER_BYTE * count, self._top), self._hard))
+        most = BASE + PER_BYTE * count
+        if most > self._top and self._free is not None:
+            self.free_text = (f"it needs more memory than the {self._free / 1e9:,.1f} GB that are free: end other "
+                              "programs, or record fewer events (max_entries)")
+        self._set(self._kind, (min(most, self._top), self._hard))
+        seconds = CPU_BASE + CPU_PER_MB * count // 1_000_000
+        if seconds != self._seconds:
+            self._seconds = seconds
+            self._set(self._cpu, (seconds if self._cpu_hard < 0 else min(seconds, self._cpu_hard), self._cpu_hard))
 
 
 def _limit_file(size: int) -> None:
