@@ -6,6 +6,7 @@ import gzip
 import os
 import pickle
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
+from fuzz.crafted import tower
 from machine_cases import by_machine
 from memory_data import block, event, segment, snapshot
 from patience import PATIENCE
 
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.memory.loading import from_pickled, load_snapshot
+from splatview.viewer_app.memory.loading import child, from_pickled, load_snapshot
 from splatview.viewer_app.memory.loading.convert import convert
 from splatview.viewer_app.memory.loading.machine import OddError
 from splatview.viewer_app.memory.loading.opening import Opened, unpickle
@@ -261,3 +263,33 @@ def test_modules_of_the_working_folder_are_not_imported(tmp_path: Path, monkeypa
 def test_what_is_no_regular_file_is_refused():
     with pytest.raises(FileError, match="not a regular file"):
         load_snapshot("/dev/zero")
+
+
+def test_the_program_that_reads_has_a_limit_of_cpu_time(tmp_path: Path):
+    """A key of 60 tuples that hold each other twice: its hash takes 2^60 steps, from 400 bytes."""
+    path = tmp_path / "x.pickle"
+    path.write_bytes(b"\x80\x02](" + tower(60, "tuple") + b"}h\x3cK\x01se.")
+    code = ("import sys; from splatview.viewer_app.memory.loading import worker; worker.CPU_BASE = 3; "
+            "sys.exit(worker.main())")
+    with open(path, "rb") as f, open(tmp_path / "out", "wb") as out:
+        job = f'{{"kind": "pickle", "file": {f.fileno()}, "out": {out.fileno()}}}'
+        process = subprocess.Popen([sys.executable, "-c", code, job], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   pass_fds=[f.fileno(), out.fileno()])
+        process.wait(PATIENCE)
+    for stream in (process.stdin, process.stdout):
+        assert stream is not None
+        stream.close()
+    assert process.returncode == -signal.SIGXCPU
+
+
+def test_a_reader_that_was_ended_for_its_time_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(child.sys, "executable", _ended_by_the_kernel(tmp_path))
+    with pytest.raises(FileError, match="more CPU time than a snapshot of its size takes"):
+        load(tmp_path, pickle.dumps(snapshot([event("alloc", 512)])))
+
+
+def _ended_by_the_kernel(folder: Path) -> str:
+    program = folder / "program"
+    program.write_text("#!/bin/sh\nkill -XCPU $$\n")
+    program.chmod(0o700)
+    return str(program)

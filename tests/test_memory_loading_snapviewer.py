@@ -78,3 +78,10 @@ def test_damaged_databases_are_told(tmp_path: Path):
     (folder / "allocations.json").write_text("[" * 100_000)
     with pytest.raises(FileError, match=r"allocations\.json: damaged"):
         open_file(folder)
+
+
+def test_columns_that_are_computed_are_refused(tmp_path: Path):
+    """A row of 10 bytes could make a text of a gigabyte."""
+    schema = "CREATE TABLE allocs (idx INTEGER PRIMARY KEY, callstack TEXT AS (hex(zeroblob(400000000))))"
+    with pytest.raises(FileError, match="columns of the table allocs are computed"):
+        open_file(convert(tmp_path / "converted", ENTRIES, [], schema))

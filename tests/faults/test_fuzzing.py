@@ -5,6 +5,7 @@ The targets are in tests/fuzz/. Longer runs: `python -m fuzz.run TARGET`, from w
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,9 @@ import pytest
 from fuzz.damage import damaged
 from hypothesis import HealthCheck, given, settings
 from meters import many
+from patience import PATIENCE
+
+from splatview.viewer_app.files import FORMATS
 
 TARGETS = fuzz.load()
 
@@ -31,6 +35,48 @@ def test_it_refuses_or_takes_whatever_comes(name: str) -> None:
         TARGETS[name](data)
 
     holds()
+
+
+@pytest.fixture(scope="module")
+def crafted_runs() -> dict[str, str]:
+    """What a run of each target's crafted inputs printed. One process runs them all; after a death, one more."""
+    waiting, printed = list(fuzz.CRAFTED), dict.fromkeys(fuzz.CRAFTED, "not run")
+    while waiting:
+        done = _run("--crafted", *waiting)
+        reached = 0
+        for line in done.stdout.splitlines():
+            name = line.partition(":")[0]
+            if name in waiting:
+                printed[name], reached = line, max(reached, waiting.index(name) + 1)
+        if done.returncode == 0:
+            break
+        printed[waiting[max(reached - 1, 0)]] += f"; ended with {done.returncode}\n{done.stderr[-3000:]}"
+        waiting = waiting[max(reached, 1):]
+    return printed
+
+
+@pytest.mark.parametrize("name", fuzz.CRAFTED)
+def test_readers_take_crafted_inputs_within_limits(name: str, crafted_runs: dict[str, str]) -> None:
+    """Counts of 10^4300, 60,000 properties, 30,000 keys, planes of a hundred bytes that decode to gigabytes."""
+    assert crafted_runs[name].endswith("crafted inputs, nothing found"), crafted_runs[name]
+
+
+def test_every_format_has_crafted_inputs() -> None:
+    assert {f.name for f in FORMATS} == set(fuzz.FORMAT_OF.values())
+    assert set(fuzz.FORMAT_OF) <= set(fuzz.CRAFTED)
+
+
+def test_every_target_that_reads_a_file_has_crafted_inputs() -> None:
+    files = {name for name, run in TARGETS.items() if run.__module__ in ("fuzz.files", "fuzz.demo_files")}
+    assert files - set(fuzz.CRAFTED) == {"page_message", "sent_picture", "upload_name"}  # what a page sends
+    assert set(fuzz.CRAFTED) <= set(TARGETS)
+
+
+def test_limits_end_a_process_that_takes_too_long() -> None:
+    code = ("import sys; sys.path.insert(0, '.')\nfrom fuzz.limits import cpu_limit\n"
+            "with cpu_limit(1): sum(1 for _ in iter(int, 1))")
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(fuzz.__file__).parent.parent, timeout=PATIENCE)
+    assert done.returncode == -signal.SIGXCPU
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -262,7 +262,8 @@ def _checkpoints() -> dict[str, bytes]:
 
 @crafted("memory_snapshot")
 def _snapshots() -> dict[str, bytes]:
-    made = dict(TOWERS)
+    # Values without end as keys are not in it: their reader is ended by its own limit (test_memory_hostile).
+    made = {name: data for name, data in TOWERS.items() if "hash" not in name}
     made["30,000 keys"] = pickle.dumps({"segments": [], "device_traces": [], **_keys()}, 4)
     made["30,000 settings"] = pickle.dumps({"segments": [], "device_traces": [], "allocator_settings": _keys()}, 4)
     for levels in (30, 60):
@@ -273,7 +274,7 @@ def _snapshots() -> dict[str, bytes]:
     for number in (2**63, 10**19, 10**4000):
         made[f"a size of {str(number)[:24]}"] = pickle.dumps(
             {"segments": [], "device_traces": [[{"action": "alloc", "addr": 512, "size": number, "stream": 0}]]}, 4)
-    made["4 million lists"] = b"\x80\x02](" + b"]" * 4_000_000 + b"e."
+    made["a million lists"] = b"\x80\x02](" + b"]" * 1_000_000 + b"e."
     made["nested"] = b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b"."
     return made
 

@@ -20,7 +20,7 @@ from fuzz.damage import mutated
 from fuzz.limits import cpu_limit
 
 _USAGE = """python -m fuzz.run TARGET --plain SECONDS
-python -m fuzz.run TARGET --crafted
+python -m fuzz.run --crafted [TARGET ...]
 python -m fuzz.run TARGET [CORPUS] [-max_total_time=SECONDS] [...]     with atheris; see its -help=1
 
 targets: {}
@@ -29,7 +29,10 @@ targets: {}
 
 def main(arguments: list[str]) -> int:
     name, rest = (arguments[0] if arguments else ""), arguments[1:]
-    if rest[:1] in (["--plain"], ["--crafted"]):
+    if name == "--crafted":
+        load()
+        return _all_crafted(rest or list(CRAFTED))
+    if rest[:1] == ["--plain"]:
         load()
     else:
         try:
@@ -46,8 +49,6 @@ def main(arguments: list[str]) -> int:
         return 2
     if rest[:1] == ["--plain"]:
         return _plain(name, float(rest[1]) if len(rest) > 1 else 60.0)
-    if rest[:1] == ["--crafted"]:
-        return _crafted(name)
     if atheris is None:
         print("atheris is not installed: pip install 'splatview[fuzz]' (CPython 3.11 or newer), or run this with "
               "--plain SECONDS, which does without it", file=sys.stderr)
@@ -64,13 +65,21 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _all_crafted(names: list[str]) -> int:
+    if unknown := [name for name in names if name not in CRAFTED]:
+        print(f"no crafted inputs for {', '.join(unknown)}; there are some for {', '.join(sorted(CRAFTED))}",
+              file=sys.stderr)
+        return 2
+    return max(_crafted(name) for name in names)
+
+
 def _crafted(name: str) -> int:
     inputs = CRAFTED[name]() if name in CRAFTED else {}
     for what, data in inputs.items():
         print(f"{name}: {what} ({len(data):,} bytes)", flush=True)  # the last one, where the process is ended
         if not _passes(name, data):
             return 1
-    print(f"{name}: {len(inputs)} crafted inputs, nothing found")
+    print(f"{name}: {len(inputs)} crafted inputs, nothing found", flush=True)
     return 0
 
 
