@@ -15,7 +15,7 @@ from splatview.viewer_app.files.common import read_exact
 from splatview.viewer_app.regular import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from PIL import Image
@@ -43,7 +43,7 @@ def read_picture(path: Path) -> np.ndarray:
 
 
 @contextmanager
-def open_picture(file: BinaryIO, formats: Sequence[str], packed: int | None, what: str,
+def open_picture(file: BinaryIO, formats: tuple[str, ...], packed: int | None, what: str,
                  most: int | None = None) -> Iterator[Image.Image]:
     """Open a picture whose pixels fit its file and the free memory; nothing is decoded yet.
 
