@@ -110,7 +110,7 @@ def _passes(name: str, data: bytes) -> bool:
         traceback.print_exc()
         print(f"the input that did it: {path}", file=sys.stderr)
         return False
-    os.unlink(path)
+    Path(path).unlink(missing_ok=True)
     return True
 
 
