@@ -180,7 +180,7 @@ def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(points, tmp_path, wait
             more = _read_terminal(ours)
             assert more, said
             said += more
-            at = re.search(rb"stays open at (http://127\.0\.0\.1:(\d+)) until Ctrl-C", said)
+            at = re.search(rb"stays open at (http://127\.0\.0\.1:(\d+)/\?token=\S+) until Ctrl-C", said)
         (found,) = viewers()
         assert (found.url, found.port) == (at[1].decode(), int(at[2]))
         assert found.port != port
