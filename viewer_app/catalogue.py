@@ -118,12 +118,16 @@ class Catalogue:
         """Somebody does not look for now; what they chose stays."""
         if pane in self.panes:
             self.panes.remove(pane)
-            for slot in self.slots.values():
-                if (view := slot.views.get(pane)) is not None:
-                    with self.guard(slot):
-                        view.drop()
+            self.drop_pictures(pane)
             if (slot := self.shown(pane)) is not None:
                 self.let_go(slot)
+
+    def drop_pictures(self, pane: Pane) -> None:
+        """Give back what a pane's views make again when they are drawn."""
+        for slot in self.slots.values():
+            if (view := slot.views.get(pane)) is not None:
+                with self.guard(slot):
+                    view.drop()
 
     def leave(self, pane: Pane) -> None:
         """Somebody will not come back: give back what is theirs alone. Idempotent."""

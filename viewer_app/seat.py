@@ -103,6 +103,7 @@ class Seat(Following):
         self._rates_seen = 0
         self._say_at = 0.0
         self._hover_at = math.inf
+        self._seen = True
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
@@ -161,6 +162,11 @@ class Seat(Following):
 
     def tick(self, now: float) -> None:
         """What time brings, once in each turn of the loop."""
+        if self._far and self._seen != self.screen.visible:
+            self._seen = self.screen.visible
+            if not self._seen:
+                for pane in self.panes:
+                    self.catalogue.drop_pictures(pane)
         for pane in self.panes.seen:
             pane.tick(now)
         if self.panes.restore():

@@ -6,6 +6,7 @@ On a GPU with nvJPEG the pixels stay there (`CudaReader`); on another GPU they c
 
 from __future__ import annotations
 
+import mmap
 import threading
 from typing import TYPE_CHECKING, Protocol, Union
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     Pixels = Union[np.ndarray, torch.Tensor]
 
-_KEPT = 4
-"""Frames that are kept for use again; more are never in use at a time but for a moment."""
+_KEPT = 2
+"""Frames that are kept for use again beside the one that the page shows."""
 
 
 class Frame:
@@ -97,7 +98,9 @@ class Reader(Protocol):
 
 
 def _host_frame(size: tuple[int, int]) -> Frame:
-    return Frame(np.empty((size[1], size[0], 4), np.uint8))
+    # Mapped, so that the memory returns to the system with the frame: malloc keeps what was freed.
+    room = mmap.mmap(-1, size[0] * size[1] * 4, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return Frame(np.frombuffer(room, np.uint8).reshape(size[1], size[0], 4))
 
 
 class _AtOnce:

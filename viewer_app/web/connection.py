@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_PICTURES = 4
 """Pictures that wait to be sent; who sends more does not control the flow."""
+LEAST_WAITING = 1024**2
+"""Bytes of pictures that may wait in any case, beside one picture; also as many as the page has bytes of pixels."""
 MAX_FILES = 4
 MAX_OFFERS = 8
 """Files that wait to be fetched; one more takes the place of the oldest."""
@@ -114,7 +116,11 @@ class Connection:
         self._queue(self._texts, message, MAX_TEXTS, "messages")
 
     def send_picture(self, picture: m.Picture) -> None:
-        """At most MAX_PICTURES wait; to send no more is the caller's business."""
+        """At most MAX_PICTURES wait, in no more bytes than the page has of pixels; the caller sends no more."""
+        width, height = picture.full
+        waiting = sum(len(p.data) for p in tuple(self._pictures))
+        if waiting and waiting + len(picture.data) > max(4 * width * height, LEAST_WAITING):
+            self._end(1008, f"{waiting + len(picture.data):,} bytes of pictures wait to be sent already")
         self._queue(self._pictures, picture, MAX_PICTURES, "pictures")
 
     def send_file(self, name: str, png: bytes) -> None:
@@ -122,6 +128,11 @@ class Connection:
         if not 0 < len(name.encode()) <= 255:
             raise ValueError(f"a file name has 1 to 255 bytes: {name[:40]!r}")
         self._queue(self._files, (name, png), MAX_FILES, "files")
+
+    @property
+    def files_waiting(self) -> int:
+        """Number of pictures to keep that wait to be sent."""
+        return len(self._files)
 
     def offer(self, path: Path, size: int) -> None:
         """A file for the user to keep, which the page fetches if it is there by then."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from splatview.viewer_app.guests import Guest
 from splatview.viewer_app.screens.browser import BrowserScreen
 from splatview.viewer_app.web.address import lines, local_url
+from splatview.viewer_app.web.budget import PageBudget
 from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Browsers:
         self._ctx, self._wake = ctx, wake
         self._encoder: Encoder | None = None if forced_encoder() is None else choose(ctx)
         self._count = 0
+        self._budget = PageBudget()
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
             self.server = _serve(host, port, token, wake)
@@ -64,7 +66,8 @@ class Browsers:
 
                 self._encoder = choose(self._ctx)
             try:
-                screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work)
+                screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work,
+                                       budget=self._budget)
             except Exception as e:  # one browser less, not the end of the viewer
                 log.warning("a browser at %s cannot be served: %s", connection.peer, e)
                 connection.close("no picture can be drawn for it")

@@ -99,6 +99,11 @@ class Pacer:
         return len(self._sent)
 
     @property
+    def waiting_since(self) -> float | None:
+        """When the oldest picture was sent that is not acknowledged; None: all are."""
+        return self._sent[0].at if self._sent else None
+
+    @property
     def ready(self) -> bool:
         """Whether another picture may be sent."""
         return len(self._sent) < IN_FLIGHT

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.web.budget import JPEG_BYTES, LOSSLESS_BYTES, PageBudget
 from splatview.viewer_app.web.encoders.base import host_pixels
 from splatview.viewer_app.web.encoders.lossless import LosslessEncoder
 from splatview.viewer_app.web.messages import Picture
@@ -39,6 +40,8 @@ _REST_OF_TRY = 0.05
 """The same where the last one was worse than it needed to be."""
 _SAMPLE = 32
 """One row in so many is compared first: pictures that differ mostly do there."""
+UNREAD = 10.0
+"""Seconds after which a page that acknowledges no picture gives back the memory for its pictures until it does."""
 _ANSWERED = 0.25
 """Seconds within which another picture may still be the answer to an event."""
 
@@ -53,9 +56,9 @@ class Sender:
     """One page's pictures. `send`, `rest` and `close` belong to the thread that draws, the others to any thread."""
 
     def __init__(self, connection: Connection, encoder: Encoder, frames: Frames, changed: Callable[[], None], *,
-                 pool: Executor | None = None) -> None:
+                 pool: Executor | None = None, budget: PageBudget | None = None) -> None:
         """`frames`: where frames go that are not used any more. `changed` is called in any thread when `ready` may have
-        become true."""
+        become true. `budget`: bounds the memory for encoding; by default one of this page's own."""
         self.took: deque[tuple[tuple[int, int], float]] = deque(maxlen=64)
         """Sizes of pictures that the GPU encoded, and the milliseconds that it took."""
         self._connection = connection
@@ -63,13 +66,14 @@ class Sender:
         self._frames = frames
         self._changed = changed
         self._pool = pool or workers()
+        self._budget = budget or PageBudget()
         self._pacer = Pacer()
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Frame, Level]] = deque()
         """What is to be encoded next. One worker at a time does it, so that pictures go out in their order."""
         self._encoding = 0
         """Pictures that wait or are being encoded."""
-        self._resting = self._closed = self._failed = False
+        self._resting = self._closed = self._failed = self._suspended = False
         self._number = 0
         self._last: Frame | None = None
         """What the page shows, or will when it has drawn all."""
@@ -120,6 +124,20 @@ class Sender:
         """Nobody sees the page from now on."""
         with self._lock:
             self._pacer.pause()
+
+    def unread(self, now: float) -> bool:
+        """Return whether a picture was sent UNREAD seconds ago and is not acknowledged yet."""
+        with self._lock:
+            since = self._pacer.waiting_since
+        return since is not None and now - since > UNREAD
+
+    def suspend(self, on: bool) -> None:
+        """Keep no picture while `on`. The next picture after that is sent even if the page shows it already."""
+        with self._lock:
+            self._suspended = on
+            before, self._last, self._due = self._last, None, math.inf
+            if before is not None:
+                self._release(before)
 
     def send(self, frame: Frame) -> None:
         """Send a picture, if it is not what the page has. The frame is given back in the end. Only when `ready`."""
@@ -209,7 +227,7 @@ class Sender:
         """Encode a picture. Returns what puts it on its way, which the lock must be held for; None if it is what the
         page has."""
         with self._arrived(frame):
-            if self._last is not None and _same(frame, self._last):
+            if self._shows(frame):
                 with self._lock:
                     if frame.at:
                         self._unanswered = frame.at, frame.taken
@@ -223,17 +241,35 @@ class Sender:
         spent = int((now - taken) * 1e6) if at else 0
 
         def put() -> None:
-            self._due = now + (_REST_OF_TRY if self._pacer.trying else REST)
-            before, self._last = self._last, frame
-            self._users[frame] += 1
-            if before is not None:
-                self._release(before)
+            if not self._suspended:
+                self._due = now + (_REST_OF_TRY if self._pacer.trying else REST)
+                before, self._last = self._last, frame
+                self._users[frame] += 1
+                if before is not None:
+                    self._release(before)
             self._put(data, self._encoder.format, size, frame, level, at=at, spent=spent)
 
         return put
 
+    def _shows(self, frame: Frame) -> bool:
+        """Return whether the page has a picture like this one."""
+        with self._lock:
+            last = self._last
+            if last is None:
+                return False
+            self._users[last] += 1  # it may be let go meanwhile
+        try:
+            return _same(frame, last)
+        finally:
+            with self._lock:
+                self._release(last)
+
     def _encode(self, frame: Frame, level: Level) -> tuple[bytes, tuple[int, int]]:
         """The file of a picture, and its size in pixels."""
+        with self._budget.encoding(_pixels(frame) * JPEG_BYTES):
+            return self._encode_now(frame, level)
+
+    def _encode_now(self, frame: Frame, level: Level) -> tuple[bytes, tuple[int, int]]:
         size = scaled(frame.size, level.scale)
         if not self._failed:
             try:
@@ -252,11 +288,14 @@ class Sender:
 
     def _rest(self, frame: Frame) -> None:
         with self._arrived(frame):
-            pixels = host_pixels(frame.pixels)
-            lossless = LosslessEncoder()
-            data, level = lossless.encode(pixels, bottom_up=True), None
-            with self._lock:
-                allowed = self._pacer.lossless_allowed(len(data))
+            lossless, data, level = LosslessEncoder(), b"", None
+            allowed = self._budget.fits_encoding(_pixels(frame) * LOSSLESS_BYTES)
+            if allowed:
+                self._frames.clear()  # the spare ones
+                with self._budget.encoding(_pixels(frame) * LOSSLESS_BYTES):
+                    data = lossless.encode(host_pixels(frame.pixels), bottom_up=True)
+                with self._lock:
+                    allowed = self._pacer.lossless_allowed(len(data))
             if not allowed and self._last is frame:
                 level = Level(RESTING, 1.0)
                 data, _ = self._encode(frame, level)
@@ -303,6 +342,11 @@ def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
     if abs(whole * scale - 1) < 1e-6:
         return -(-size[0] // whole), -(-size[1] // whole)
     return max(round(size[0] * scale), 1), max(round(size[1] * scale), 1)
+
+
+def _pixels(frame: Frame) -> int:
+    width, height = frame.size
+    return width * height
 
 
 def _same(a: Frame, b: Frame) -> bool:
