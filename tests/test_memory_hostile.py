@@ -19,8 +19,9 @@ from machine_cases import by_machine
 from memory_data import block, event, segment, snapshot
 from patience import PATIENCE
 
+from splatview.ipc import child_process
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.memory.loading import child, from_pickled, load_snapshot
+from splatview.viewer_app.memory.loading import from_pickled, load_snapshot
 from splatview.viewer_app.memory.loading.convert import convert
 from splatview.viewer_app.memory.loading.machine import OddError
 from splatview.viewer_app.memory.loading.opening import Opened, unpickle
@@ -283,8 +284,8 @@ def test_the_program_that_reads_has_a_limit_of_cpu_time(tmp_path: Path):
 
 
 def test_a_reader_that_was_ended_for_its_time_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(child.sys, "executable", _ended_by_the_kernel(tmp_path))
-    with pytest.raises(FileError, match="more CPU time than a snapshot of its size takes"):
+    monkeypatch.setattr(child_process.sys, "executable", _ended_by_the_kernel(tmp_path))
+    with pytest.raises(FileError, match="more of the processor's time than any snapshot of its size needs"):
         load(tmp_path, pickle.dumps(snapshot([event("alloc", 512)])))
 
 

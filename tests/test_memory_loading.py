@@ -16,8 +16,8 @@ from memory_data import block, event, frame, segment, snapshot
 from patience import PATIENCE
 
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files import open_file
-from splatview.viewer_app.memory.loading import child, from_pickled, is_snapshot, load_snapshot, worker
+from splatview.viewer_app.files import open_file, program
+from splatview.viewer_app.memory.loading import from_pickled, is_snapshot, load_snapshot, worker
 from splatview.viewer_app.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
 from splatview.viewer_app.sources import FileSource
 from splatview.viewer_app.state import Entry
@@ -209,8 +209,8 @@ def test_a_cancel_ends_the_program_and_leaves_nothing(after: str, tmp_path: Path
     path = tmp_path / "long.pickle"
     path.write_bytes(pickle.dumps(snapshot(events)))
     started: list[Any] = []
-    begin = child.subprocess.Popen
-    monkeypatch.setattr(child.subprocess, "Popen", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
+    begin = program.subprocess.Popen
+    monkeypatch.setattr(program.subprocess, "Popen", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
     said: list[str] = []
 
     def progress(what: str, fraction: float) -> None:

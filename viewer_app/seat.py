@@ -31,7 +31,7 @@ from splatview.viewer_app.interface.phrases import caption_of
 from splatview.viewer_app.keeping import keep_picture
 from splatview.viewer_app.panes import Panes
 from splatview.viewer_app.recorder.source import entries_of
-from splatview.viewer_app.sources import StreamSource
+from splatview.viewer_app.sources import FileSource, StreamSource
 from splatview.viewer_app.state import BACKDROP, State
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from splatview.viewer_app.gpu_work import GpuWork
     from splatview.viewer_app.interface.panel import Asked, Panel
     from splatview.viewer_app.pane import Pane
+    from splatview.viewer_app.paths.arriving import ArrivingFilm
     from splatview.viewer_app.screens.base import Screen
     from splatview.viewer_app.views.base import View
 
@@ -104,6 +105,7 @@ class Seat(Following):
         self._say_at = 0.0
         self._hover_at = math.inf
         self._seen = True
+        self._films: list[ArrivingFilm] = []
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
@@ -123,6 +125,8 @@ class Seat(Following):
     def rise(self) -> None:
         """The screen is gone; what was chosen, cameras included, is kept for who comes back."""
         self.follow_no_more()
+        while self._films:
+            self._films.pop().close()
         self.panes.part()
         if self.panel is not None:
             self.panel.close()
@@ -167,6 +171,7 @@ class Seat(Following):
             if not self._seen:
                 for pane in self.panes:
                     self.catalogue.drop_pictures(pane)
+        self._take_films()
         for pane in self.panes.seen:
             pane.tick(now)
         if self.panes.restore():
@@ -279,16 +284,40 @@ class Seat(Following):
         return shown or gone
 
     def drop(self, paths: Iterable[str], done: Callable[[Path], None] | None = None) -> None:
-        """Open files, and show the last of them; some are for what is shown. `done` is told what is not needed any
-        more."""
+        """Open files, and show the last of them; some are for what is shown. `done`: the files come from a page;
+        called with each that is not needed any more."""
+        if done is not None:
+            for path in map(Path, paths):
+                self._take_in(path, done)
+            return
         for path in entries_of(map(Path, paths)):
             found = self.panes.active.working()
             if found is not None and found[1].dropped(path):
                 self.mark(SETTLE)
-                if done is not None:
-                    done(path)
             else:
-                self.catalogue.open_file(path, self.panes.active).done = done
+                self.catalogue.open_file(path, self.panes.active)
+
+    def _take_in(self, path: Path, done: Callable[[Path], None]) -> None:
+        """Open a file that a page has sent: nothing of it is decoded in this process."""
+        found = self.panes.active.working()
+        if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
+            from splatview.viewer_app.paths.arriving import ArrivingFilm
+
+            self._films.append(ArrivingFilm(path, found[1], self.screen.wake, done))
+            return
+        source = FileSource(path, apart=True)
+        source.done = done
+        self.catalogue.open_file(source, self.panes.active)
+
+    def _take_films(self) -> None:
+        """Hand over camera paths that have been read."""
+        for arrived in [film for film in self._films if film.finished]:
+            self._films.remove(arrived)
+            if arrived.film is None:
+                self.say(arrived.error)
+            elif any(pane.view is arrived.view for pane in self.panes):
+                arrived.view.dropped(arrived.file, arrived.film)
+                self.mark(SETTLE)
 
     def area(self) -> Rect:
         """The part of the screen that the pictures have."""

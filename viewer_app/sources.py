@@ -302,9 +302,11 @@ class FileSource:
     done: Callable[[Path], None] | None = None
     """Called with the file when it is not needed any more, where it is only lent."""
 
-    def __init__(self, path: Path, wake: Callable[[], None] = lambda: None) -> None:
-        """`wake` ends the loop's sleep; it may be given later."""
+    def __init__(self, path: Path, wake: Callable[[], None] = lambda: None, *, apart: bool = False) -> None:
+        """`wake` ends the loop's sleep; it may be given later. `apart`: have the file decoded by a bounded program, as
+        every file that the user of this machine did not name."""
         self.file = path
+        self._apart = apart
         self.wake = wake
         self.time_ns = 0
         self.notes: list[str] = []
@@ -323,9 +325,10 @@ class FileSource:
     def _read(self) -> None:
         try:
             from splatview.viewer_app.files import open_file
+            from splatview.viewer_app.files.apart import read_apart
             from splatview.viewer_app.memory.model import Snapshot
 
-            value: Value = open_file(self.file, self._report)
+            value: Value = (read_apart if self._apart else open_file)(self.file, self._report)
             self.value = value
             self._kind = ("image" if isinstance(value, np.ndarray) else
                           "snapshot" if isinstance(value, Snapshot) else "gaussians")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from splatview.viewer_app.controls import Rect
     from splatview.viewer_app.events import Event
     from splatview.viewer_app.gpu_work import GpuWork
+    from splatview.viewer_app.paths.nerfstudio import Film
     from splatview.viewer_app.state import Entry
     from splatview.viewer_app.views.base import Value, View
 
@@ -236,9 +237,13 @@ class PairView:
                     again |= target.handle(event, rect)
         return again
 
-    def dropped(self, file: Path) -> bool:
+    @property
+    def takes_films(self) -> bool:
+        return self._leads is not None and self._leads.takes_films
+
+    def dropped(self, file: Path, film: Film | None = None) -> bool:
         view = self._leads
-        return view is not None and view.dropped(file)
+        return view is not None and view.dropped(file, film)
 
     def _under(self, x: float, rect: Rect) -> int:
         """The side at a column of the screen."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from splatview.viewer_app.controls import Rect
     from splatview.viewer_app.events import Event
     from splatview.viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.paths.nerfstudio import Film
     from splatview.viewer_app.scene import GaussianScene
 
     Value = Union[Frame, GaussianScene, np.ndarray, Snapshot]
@@ -132,9 +133,14 @@ class View(Protocol):
         """Take a user's event over `rect`; True when the picture has to be drawn again."""
         ...
 
-    def dropped(self, file: Path) -> bool:
+    @property
+    def takes_films(self) -> bool:
+        """Whether `dropped` takes camera paths."""
+        ...
+
+    def dropped(self, file: Path, film: Film | None = None) -> bool:
         """A file was dropped over its picture. True: it is a part of what is shown, a camera path for instance, and is
-        not to be opened by itself."""
+        not to be opened by itself. `film`: the camera path in it, where it has been read already."""
         ...
 
     def tick(self, now: float) -> bool:
@@ -217,12 +223,13 @@ class Simple:
     """For views with one part in the panel, that ask nobody for anything."""
 
     desk = Desk()
+    takes_films = False
 
     @property
     def sections(self) -> Sequence[Section]:
         return ()
 
-    def dropped(self, file: Path) -> bool:
+    def dropped(self, file: Path, film: Film | None = None) -> bool:
         return False
 
 

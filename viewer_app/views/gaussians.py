@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from splatview.viewer_app.cameras import Camera
     from splatview.viewer_app.events import Event
+    from splatview.viewer_app.paths.nerfstudio import Film
     from splatview.viewer_app.renderers.base import Renderer
     from splatview.viewer_app.state import Color
     from splatview.viewer_app.views._gaussians.look import Look
@@ -310,8 +311,10 @@ class GaussianView:
                 return again
         return False
 
-    def dropped(self, file: Path) -> bool:
-        return any(tool.dropped(file) for tool in self.tools.values())
+    takes_films = True
+
+    def dropped(self, file: Path, film: Film | None = None) -> bool:
+        return any(tool.dropped(file, film) for tool in self.tools.values())
 
     def go_on_from_here(self) -> None:
         """Before the camera of somebody who was followed until now is moved: begin where that is."""

@@ -167,14 +167,18 @@ class PathTool(Tool):
     def load(self, file: Path) -> bool:
         """Take a path from a file. False when it holds none, which is told."""
         try:
-            self.film = read_path(file)
+            film = read_path(file)
         except CameraError as e:
             self.view.desk.say(str(e))
             return False
+        self._use(film, file)
+        return True
+
+    def _use(self, film: Film, file: Path) -> None:
+        self.film = film
         self._edited(None)
         self.time, self.shown = 0.0, True
         self.view.desk.say(f"{len(self.path.keys)} key frames from {file.name}")
-        return True
 
     def record(self) -> None:
         """Begin to film it."""
@@ -222,7 +226,10 @@ class PathTool(Tool):
                 return True
         return None
 
-    def dropped(self, file: Path) -> bool:
+    def dropped(self, file: Path, film: Film | None = None) -> bool:
+        if film is not None:
+            self._use(film, file)
+            return True
         return file.suffix.lower() == ".json" and self.load(file)
 
     def tick(self, now: float) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from splatview.viewer_app.controls import Rect
     from splatview.viewer_app.events import Event
+    from splatview.viewer_app.paths.nerfstudio import Film
     from splatview.viewer_app.views.base import KeyHelp, Section
     from splatview.viewer_app.views.gaussians import GaussianView
 
@@ -52,8 +53,9 @@ class Tool:
         has to be drawn again."""
         return None
 
-    def dropped(self, file: Path) -> bool:
-        """A file was dropped over the picture. True: it was for this tool."""
+    def dropped(self, file: Path, film: Film | None = None) -> bool:
+        """A file was dropped over the picture. True: it was for this tool. `film`: the camera path in it, if
+        it was read already."""
         return False
 
     def tick(self, now: float) -> bool:

@@ -1,0 +1,155 @@
+"""Files of pages in a whole viewer: each is shown, none is decoded in the viewer, and hostile ones cost it nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from meters import children
+from test_browser_files import (
+    Guests,
+    guests,  # noqa: F401
+    opened,
+    path_of,
+    scene,  # noqa: F401
+    shown,
+)
+from test_files_apart import FILES
+from web_visitors import folder_fixture  # noqa: F401
+
+from splatview.viewer_app import files
+from splatview.viewer_app.paths import nerfstudio
+
+if TYPE_CHECKING:
+    from web_clients import Page
+
+
+def readers() -> list[int]:
+    """Processes that decode files for this one."""
+    found = []
+    for pid in children(os.getpid()):
+        try:
+            if b"splatview.viewer_app.files.reading" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def no_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process fails where it decodes a file; the programs that it starts do not."""
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("decoded in the viewer")
+
+    for module, name in ((files, "open_file"), (files, "_read"), (files, "recognise"), (nerfstudio, "parse_path"),
+                         (json, "loads"), (np, "load")):
+        monkeypatch.setattr(module, name, refuse)
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.path.read_path", refuse)
+
+
+def long_path(folder: Path) -> Path:
+    """A camera path that takes seconds to decode."""
+    matrix = np.eye(4).ravel().tolist()
+    (folder / "long.json").write_text('{"camera_path": [' + ",".join(
+        [f'{{"camera_to_world": {matrix}}}'] * 400_000) + "]}")
+    return folder / "long.json"
+
+
+@pytest.mark.usefixtures("no_decoding")
+def test_files_of_pages_are_never_decoded_in_the_viewer(guests: Guests, tmp_path: Path) -> None:  # noqa: F811
+    page = guests.page()
+    for kind, make in FILES.items():
+        file = make(tmp_path)
+        guests.send(page, file)
+        wanted = "image" if kind.split()[0] in ("png", "jpeg", "webp", "npy") else "gaussians"
+
+        def come(name: str = file.name, wanted: str = wanted) -> bool:
+            entry = next((e for e in guests.app.catalogue.entries if e.name == name), None)
+            assert entry is None or not entry.fault_of_source, entry.fault_of_source
+            return entry is not None and entry.kind == wanted and guests.seat(page).view is not None
+
+        guests.until(come)
+        assert shown(guests.seat(page)) == file.name
+        for entry in list(guests.app.catalogue.entries):
+            guests.app.catalogue.forget(entry.key)
+    guests.until(lambda: not guests.kept() and not readers())
+
+
+def test_camera_paths_of_pages_are_not_decoded_in_the_viewer(guests: Guests, scene: Path, tmp_path: Path,  # noqa: F811
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    page = guests.page()
+    tool = path_of(opened(guests, page, scene))
+    tool.around()
+    (tmp_path / "path.json").write_text(nerfstudio.write_path(tool.film))
+    before = len(tool.path.keys)
+    tool.path.keys.clear()
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.path.read_path", None)
+    monkeypatch.setattr(nerfstudio, "parse_path", None)
+    guests.send(page, tmp_path / "path.json")
+    guests.until(lambda: len(tool.path.keys) == before)
+    (tmp_path / "bad.json").write_text("[" * 100_000)
+    guests.send(page, tmp_path / "bad.json")
+    guests.until(lambda: any("this is no JSON" in text for _, text in guests.seat(page).state.toasts))
+    guests.until(lambda: guests.kept() == ["fox.ply"])
+    assert len(guests.app.catalogue.entries) == 1
+
+
+def test_the_loop_goes_on_while_a_file_is_decoded(guests: Guests, scene: Path, tmp_path: Path) -> None:  # noqa: F811
+    """A program that does nothing any more is the same to the viewer as one that takes long."""
+    page = guests.page()
+    opened(guests, page, scene)
+    guests.send(page, long_path(tmp_path))
+    guests.until(readers)
+    (pid,) = readers()
+    os.kill(pid, signal.SIGSTOP)
+    for _ in range(20):
+        draws = guests.app.draws
+        guests.seat(page).mark()
+        guests.until(lambda draws=draws: guests.app.draws > draws)
+    assert readers() == [pid]
+    os.kill(pid, signal.SIGSEGV)
+    os.kill(pid, signal.SIGCONT)
+    guests.until(lambda: any("crashed (SIGSEGV)" in text for _, text in guests.seat(page).state.toasts))
+    guests.until(lambda: guests.kept() == ["fox.ply"] and not readers())
+
+
+def test_a_crash_is_the_fault_of_one_entry(guests: Guests, tmp_path: Path) -> None:  # noqa: F811
+    page: Page = guests.page()
+    (tmp_path / "scene.ply").write_bytes(FILES["ply"](tmp_path).read_bytes())
+    guests.send(page, long_path(tmp_path))  # no scene is shown that it could be for: it is an entry
+    guests.until(readers)
+    for pid in readers():
+        os.kill(pid, signal.SIGABRT)
+    guests.until(lambda: any("crashed (SIGABRT)" in entry.fault_of_source for entry in guests.app.catalogue.entries))
+    guests.send(page, tmp_path / "scene.ply")
+    guests.until(lambda: any(entry.kind == "gaussians" for entry in guests.app.catalogue.entries))
+    for entry in list(guests.app.catalogue.entries):
+        guests.app.catalogue.forget(entry.key)
+    guests.until(lambda: not guests.kept() and not readers())
+
+
+def test_a_page_that_leaves_ends_the_decoding_of_its_path(guests: Guests, scene: Path,  # noqa: F811
+                                                          tmp_path: Path) -> None:
+    page = guests.page()
+    opened(guests, page, scene)
+    guests.send(page, long_path(tmp_path))
+    guests.until(readers)
+    os.kill(readers()[0], signal.SIGSTOP)  # it would not end by itself
+    page.drop()
+    guests.until(lambda: not readers() and guests.kept() == ["fox.ply"])
+
+
+def test_an_entry_that_is_closed_ends_its_decoding(guests: Guests, tmp_path: Path) -> None:  # noqa: F811
+    page = guests.page()
+    guests.send(page, long_path(tmp_path))
+    guests.until(readers)
+    os.kill(readers()[0], signal.SIGSTOP)
+    (entry,) = guests.app.catalogue.entries
+    guests.app.catalogue.forget(entry.key)
+    guests.until(lambda: not readers() and not guests.kept())
