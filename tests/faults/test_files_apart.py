@@ -95,7 +95,7 @@ def test_read_apart_returns_what_open_file_does(kind: str, tmp_path: Path) -> No
     got = read_apart(path, lambda what, fraction: said.append(fraction))
     assert same(open_file(path), got)
     assert said and all(0 <= fraction <= 1 for fraction in said)
-    values = got if isinstance(got, np.ndarray) else got.means
+    values = got if isinstance(got, np.ndarray) else got.means  # type: ignore[union-attr]
     assert isinstance(values, np.ndarray) and values.flags.writeable
     del got, values
     gc.collect()
@@ -171,7 +171,7 @@ def png_bomb(path: Path) -> Path:
 def test_a_picture_that_unpacks_to_too_much_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "BASE", 300 << 20)
     bomb, before = png_bomb(tmp_path / "bomb.png"), footprint()
-    with pytest.raises(FileError, match=r"not enough memory|unreadable picture") as e:
+    with pytest.raises(FileError, match=r"not enough memory|unreadable picture|pixels of the picture need") as e:
         read_apart(bomb)
     assert str(e.value).startswith(str(bomb))
     assert not footprint().over(before, rss=32 * MB)
@@ -312,9 +312,9 @@ def test_a_damaged_file_says_what_open_file_says(tmp_path: Path) -> None:
 
 
 def test_many_zip_entries_are_parsed_apart(tmp_path: Path) -> None:
-    """The directory of a zip is a hundred thousand objects, before any of them is looked at."""
+    """The directory of a zip is tens of thousands of objects, before any of them is looked at."""
     with zipfile.ZipFile(tmp_path / "many.sog", "w") as archive:
-        for i in range(20_000):
+        for i in range(15_000):
             archive.writestr(f"{i:0200d}", b"")
     before = footprint()
     with pytest.raises(FileError, match=r"a zip with neither meta\.json"):

@@ -110,7 +110,7 @@ def write_columns(fd: int, arrays: list[np.ndarray]) -> list[Column]:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"
         assert kind in _ITEMS, kind
         columns.append(Column(kind, array.shape, at))  # type: ignore[arg-type]
-        data = memoryview(np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8))
+        data = np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data
         start = at
         while len(data):
             n = os.pwrite(fd, data[:1 << 26], start)

@@ -70,7 +70,7 @@ class ReadingProgram:
                 pass_fds=[v for v in job.values() if type(v) is int],
                 # One thread is enough, and what others reserve counts against the bound.
                 env=child_process.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
-                                              PYTHONWARNINGS="ignore", **env))
+                                              PYTHONWARNINGS="ignore") | env)
         except BaseException:
             self._errors.close()
             raise
@@ -134,7 +134,7 @@ class ReadingProgram:
         if code == -signal.SIGXCPU:
             return f"reading it took more of the processor's time than any {self._subject} of its size needs"
         if code < 0:
-            name = signal.Signals(-code).name if -code in iter(signal.Signals) else str(-code)
+            name = next((s.name for s in signal.Signals if s == -code), str(-code))
             return f"the program that reads the {self._subject} crashed ({name}): it is damaged, or made to do that"
         return f"the program that reads the {self._subject} ended with {code}" + (f": {said}" if said else "")
 
