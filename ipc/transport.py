@@ -81,6 +81,9 @@ class Helper:
         self._changed = threading.Event()
         self._attend = False
         self._closing = False
+        self._end_lock = threading.Lock()
+        self._ended = self._left = False
+        """Whether the thread has ended; whether `close` left the sockets to it. Under the lock."""
         self._deadlines: dict[int, tuple[float, int]] = {}
         """Streams that someone opened: when to look whether they are behind, and their version at the last look."""
         self._ready: list[int] = []
@@ -114,12 +117,16 @@ class Helper:
             self._poke()
 
     def close(self) -> bool:
-        """Whether the thread has ended, as it does unless something holds it up."""
+        """Whether the thread has ended, as it does unless something holds it up. Then it closes its sockets later: a
+        ZeroMQ context whose sockets are open would be waited for without end when it is collected."""
         self._closing = True
         self._poke()
         self._thread.join(timeout=0.5)
-        if self._thread.is_alive():
+        with self._end_lock:
+            self._left = not self._ended
+        if self._left:
             return False
+        self._thread.join()
         self._held.close()
         return True
 
@@ -145,6 +152,10 @@ class Helper:
         for viewer in list(self._viewers.values()):
             if viewer.pidfd >= 0:
                 os.close(viewer.pidfd)
+        with self._end_lock:
+            self._ended, left = True, self._left
+        if left:
+            self._held.close()
 
     def _wait(self) -> None:
         listener, server = self._door.listener, self._door.server
