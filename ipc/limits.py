@@ -2,7 +2,7 @@
 
 VERSION = "0.1.0"
 """The release that this is, for people: what is refused for another protocol is told which releases met."""
-PROTOCOL = 8
+PROTOCOL = 9
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 
 MAX_RUNS = 128
@@ -37,8 +37,8 @@ MAX_PIECES = 4096
 """Physical chunks of one allocation of GPU memory."""
 MAX_HELD = 4
 """Frames of a stream that one viewer can hold at a time."""
-MIN_SLOTS, MAX_SLOTS = 3, 16
-"""Slots of a ring: fewer than three and a reader could be overtaken by one writer."""
+MIN_SLOTS, MAX_SLOTS = 2, 16
+"""Slots of a ring: one to write into beside the newest frame."""
 
 ITEM_SIZE = {"uint8": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4}
 """Bytes per element of the types that can be shared."""

@@ -22,6 +22,8 @@ class Offered:
         self.ways: tuple[str, ...] = CPU_WAYS
         self.failed: dict[str, str] = {}
         """Ways that this run cannot offer, and why."""
+        self.short: dict[str, str] = {}
+        """Ways whose memory is not to be had at present (`splatview.ipc.provision`), and why."""
         self.device = "cpu"
         """As `Form.device`."""
         self.gpu = ""
@@ -32,16 +34,18 @@ class Offered:
     @property
     def why(self) -> str:
         """Why better ways are not offered, for people."""
-        return "; ".join(f"{way}: {reason}" for way, reason in self.failed.items())
+        return "; ".join(f"{way}: {reason}" for way, reason in (self.failed | self.short).items())
 
     def order(self) -> None:
-        """Settle `ways` anew."""
+        """Settle `ways` anew; none are left where memory is short for the last one."""
         ways = CPU_WAYS if self.device == "cpu" else self.preference.ways()
-        self.ways = tuple(w for w in ways if w not in self.failed) or ways[-1:]
+        usable = tuple(w for w in ways if w not in self.failed) or ways[-1:]
+        self.ways = tuple(w for w in usable if w not in self.short)
 
     def settle_on(self, device: str, tally: Tally) -> SharingError | None:
         """Tensors lie on this device from now on; why nothing can be shared within its memory, if so."""
         self.failed.clear()
+        self.short.clear()
         self.device, self.gpu, tally.raw_stream, self.capturing = device, "", None, None
         if device == "cpu":
             return None

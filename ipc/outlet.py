@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from splatview.ipc.ways import WAYS
+from splatview.ipc.ways import WAYS, NotYet
+from splatview.ipc.ways.layout import data_bytes, ring_bytes, room_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     Unpacked = tuple[dict[str, torch.Tensor], dict[str, Any]]
 
 
-_GROWTH = 1.5
-"""Spare room for scenes, which grow."""
 _REST = 0.1
 """Seconds between two generations in place while another way suits the stream better."""
 _SETTLE = 0.01
@@ -83,6 +83,18 @@ class Form(Protocol):
         ...
 
 
+@dataclass
+class Refused:
+    """Memory that is not to be had."""
+
+    looks: object
+    """What the stream's values looked like."""
+    size: int
+    """Bytes that would have to be free."""
+    again_at: float
+    """When (time.monotonic) to look again."""
+
+
 class Outlet:
     """One way in which a stream is being shared."""
 
@@ -103,19 +115,64 @@ class Outlet:
         it by `again`."""
         self.moved = 0.0
         """When it was told of another place."""
+        self.aside = WAYS[way].aside
+        """As `Way.aside`: the writer comes from the helper thread (`splatview.ipc.provision`)."""
+        self.wants = self.aside
+        """Whether the helper thread is to look which memory the newest value needs."""
+        self.making: FrameWriter | None = None
+        """A writer whose memory is being made. The helper thread's alone."""
+        self.growing = False
+        """Whether that one takes the place of a writer for the same frames, whose slots readers hold."""
+        self.roomy_since: float | None = None
+        """Since when (time.monotonic) the values have taken much less memory than the writer has; None: they do not."""
+        self.refused: Refused | None = None
+        """Why there is no writer for the newest value, where memory is short. Written by the helper thread."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the helper thread makes memory now, or found none: versions are not shared meanwhile."""
+        return self.making is not None or self.refused is not None
 
     def fitting(self, kind: str, tensors: dict[str, torch.Tensor], leased: Callable[[], bytes]) -> FrameWriter:
-        """The writer, another one if there is none or these tensors do not fit it. Raises SharingError."""
+        """The writer, another one if there is none or these tensors do not fit it. Raises SharingError, and NotYet
+        where the helper thread makes it."""
         writer = self.writer
         if writer is not None and writer.fits(tensors):
+            if self.aside and not writer.roomy(tensors):
+                self.roomy_since = None
+            elif self.aside and self.roomy_since is None:
+                self.roomy_since = time.monotonic()
             return writer
-        # A scene that outgrew its memory will grow again; an image keeps its size.
-        spare = _GROWTH if writer is not None or kind == "gaussians" else 1.0
-        made = WAYS[self.way].writer(tensors, spare, leased)
+        if self.aside:
+            self.wants = True
+            raise NotYet
+        made = self.made(kind, tensors, leased)
+        while not made.touch():
+            pass
         self.close()
-        made.grows = True
         self.writer = made
         return made
+
+    def needs(self, kind: str, tensors: dict[str, torch.Tensor]) -> int:
+        """Return the bytes of host memory that `made` takes for slots."""
+        room = room_for(data_bytes(tensors), self.writer is not None or kind == "gaussians")
+        return ring_bytes(room)
+
+    def made(self, kind: str, tensors: dict[str, torch.Tensor], leased: Callable[[], bytes]) -> FrameWriter:
+        """Return another writer for these tensors. Raises SharingError."""
+        # A scene that outgrew its memory will grow again; an image keeps its size.
+        size = data_bytes(tensors)
+        room = room_for(size, self.writer is not None or kind == "gaussians")
+        made = WAYS[self.way].writer(tensors, room / size if room > size else 1.0, leased)
+        made.grows = True
+        return made
+
+    def replace(self, made: FrameWriter | None) -> FrameWriter | None:
+        """Have another writer from now on, whose memory is complete; return the one before, to be closed outside of the
+        stream's lock. Under the stream's lock."""
+        before, self.writer = self.writer, made
+        self.version, self.form, self.ready, self.roomy_since = 0, None, -1, None
+        return before
 
     def prepare(self, form: Form, place: Place, tensors: dict[str, torch.Tensor], published: Tensors) -> None:
         """Have the writer prepared for more values like the one that it has just written. Under the stream's lock."""
@@ -141,31 +198,14 @@ class Outlet:
         writer = self.writer
         return writer is not None and writer.crowded
 
-    def enlarge(self) -> None:
-        """Have more slots from now on, where readers hold all. Under the stream's lock. Raises SharingError, after
-        which slots are overwritten that readers hold (`Frame.intact` tells them)."""
-        writer = self.writer
-        if writer is None or not writer.crowded:
-            return
-        writer.crowded = False
-        try:
-            made = writer.larger()
-        except BaseException:
-            writer.grows = False
-            raise
-        made.grows = True
-        self.close()
-        self.writer = made
-
     def rests(self, ways: tuple[str, ...]) -> bool:
         """Whether tensors in place that moved wait a little, since another of the `ways` that suit would be better."""
         return self.in_place and ways[:1] != ("in-place",) and time.monotonic() - self.moved < _REST
 
     def close(self) -> None:
         """Let the writer go; the next version gets a new one."""
-        if self.writer is not None:
-            self.writer.close()
-        self.writer, self.version, self.form, self.ready = None, 0, None, -1
+        if (writer := self.replace(None)) is not None:
+            writer.close()
 
 
 def undo(outlets: Iterable[Outlet], place: Place) -> None:

@@ -190,9 +190,8 @@ class RemoteStream:
         self._note = self._note if way == self._way else ""
         note = self._note and f"{way}: {self._note}"
         self.fallback = "; ".join(filter(None, [self.info.why, *reasons, note]))
-        if not way:
-            self.fault = self.fallback or None
-        elif way != self._way:
+        self.fault = None if way else self.fallback or None
+        if way and way != self._way:
             self._way, self._ref, self._followed = way, None, None
             self.run._send(messages.Open(self.info.index, way))  # type: ignore[arg-type]
 

@@ -37,11 +37,15 @@ _PAGEMAP = "/proc/self/pagemap"
 _PRESENT, _SWAPPED, _OF_FILE = 0x80, 0x40, 0x20
 """In the highest byte of a page's entry there. A page of a file that was copied counts as anonymous memory."""
 _COPIED = bytes(b for b in range(256) if b & (_PRESENT | _SWAPPED) and not b & _OF_FILE)
+_MADV_REMOVE, _MADV_POPULATE_WRITE = 9, 23
+_MAPPED_AT_ONCE = 8 << 20
+"""Bytes whose pages are mapped in one system call: up to 10 ms on a slow machine."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *3 * (ctypes.c_int,), ctypes.c_long)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.madvise.argtypes, _libc.madvise.restype = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int), ctypes.c_int
 
 
 def round_up(n: int, to: int) -> int:
@@ -51,12 +55,15 @@ def round_up(n: int, to: int) -> int:
 class Segment:
     """A segment that this process made and writes."""
 
-    def __init__(self, size: int, label: str):
+    def __init__(self, size: int, label: str, reserved: int | None = None):
         """`size` in bytes, rounded up to whole pages; `label` is a letter or a few, shown in /proc/PID/maps.
+        `reserved`: the bytes at its start that get memory now, all by default; `reserve` allocates the rest.
 
         Raises SharingError when the memory is not to be had.
         """
         self.size = round_up(size, PAGE)
+        self.reserved = self.size if reserved is None else round_up(reserved, PAGE)
+        """Bytes at the start that have memory. A write behind them may raise SIGBUS."""
         # Descriptor numbers are used again: the token tells this segment from whatever has its number later.
         self.token = f"{label}-{secrets.token_hex(8)}"
         if self.size > limits.MAX_SEGMENT:
@@ -68,14 +75,40 @@ class Segment:
         try:
             # Allocated now, with the GIL released: a full machine says so here, not as SIGBUS at a later write.
             os.ftruncate(self.fd, self.size)
-            os.posix_fallocate(self.fd, 0, self.size)
+            os.posix_fallocate(self.fd, 0, self.reserved)
             fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL)
             self.map = mmap.mmap(self.fd, self.size)
             descriptors.offer([self.fd], self.token)
         except (OSError, ValueError) as e:
             os.close(self.fd)
-            raise SharingError(f"no shared memory for {self.size / 1e6:.1f} MB ({e}): "
-                               "free some memory, or publish less at once") from None
+            raise self._lacking(e) from None
+
+    def _lacking(self, error: Exception) -> SharingError:
+        return SharingError(f"no shared memory for {self.size / 1e6:.1f} MB ({error}): "
+                            "free some memory, or publish less at once")
+
+    def reserve(self, count: int) -> bool:
+        """Allocate the next `count` bytes and map them into this process; return whether all are allocated.
+
+        Afterwards the first write to them costs as much as any other. Both steps release the GIL, and the second one
+        holds the lock of the process's address space for a few milliseconds at a time, since it delays allocations in
+        other threads. Not in two threads at once. Raises SharingError when the memory is not to be had.
+        """
+        start, end = self.reserved, min(self.reserved + count, self.size)
+        if start < end:
+            try:
+                os.posix_fallocate(self.fd, start, end - start)
+            except OSError as e:
+                raise self._lacking(e) from None
+            for part in range(start, end, _MAPPED_AT_ONCE):
+                _map_pages(self.map, part, min(_MAPPED_AT_ONCE, end - part))
+            self.reserved = end
+        return end == self.size
+
+    def free(self, start: int, count: int) -> None:
+        """Return the memory of whole pages to the system at once, also where other processes have them mapped, who
+        read zeros there from now on. For data that nothing refers to any more."""
+        _madvise(self.map, start, count, _MADV_REMOVE)
 
     @property
     def ref(self) -> SegmentRef:
@@ -191,3 +224,18 @@ def close_map(mapping: mmap.mmap) -> None:
         mapping.close()
     except BufferError:
         pass
+
+
+def _map_pages(mapping: mmap.mmap, start: int, count: int) -> None:
+    """Map the pages of allocated memory into this process for writing. Nothing may have been written there yet."""
+    if _madvise(mapping, start, count, _MADV_POPULATE_WRITE) == errno.EINVAL:  # Linux before 5.14: write every byte
+        ctypes.memset(_address(mapping) + start, 0, count)
+
+
+def _madvise(mapping: mmap.mmap, start: int, count: int, advice: int) -> int:
+    """`mmap.madvise` with the GIL released; return the error number, 0 on success."""
+    return 0 if not _libc.madvise(_address(mapping) + start, count, advice) else ctypes.get_errno()
+
+
+def _address(mapping: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))

@@ -20,11 +20,14 @@ from splatview.ipc.messages import StreamInfo
 from splatview.ipc.offered import Offered
 from splatview.ipc.outlet import Outlet, at_rest, undo
 from splatview.ipc.preference import Place
+from splatview.ipc.provision import abandon, due, provide
 from splatview.ipc.tally import LOOK, Steady, Tally
 from splatview.ipc.ways import NotYet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import torch
 
     from splatview.ipc.messages import Ref
     from splatview.ipc.outlet import Form, Published, Run, Unpacked
@@ -62,6 +65,8 @@ class Stream:
         self._offered = Offered(kind)
         self._place = Place()
         self._tended = 0.0
+        self._reported: set[str] = set()
+        """Ways whose shortage of memory was logged."""
 
     @property
     def version(self) -> int:
@@ -178,6 +183,8 @@ class Stream:
             if outlet.rests(self._offered.ways):
                 self._is_late()
                 continue
+            if outlet.writer is None and outlet.waits:
+                continue  # the helper thread shares the newest version when the memory is there
             if frame is None:
                 frame = form.unpack(value)
             if not self._write(outlet, form, value, frame, version, None):
@@ -222,7 +229,9 @@ class Stream:
                 outlet.version = version
                 self._words[COPIES] += 1
                 outlet.prepare(form, self._place, tensors, value[0])
-        except NotYet:  # the program ends
+        except NotYet:  # the helper thread makes the memory, or the program ends
+            if outlet.wants:
+                self._run.attend()
             return False
         except SharingError as e:
             self._failed_by(outlet, e)
@@ -295,19 +304,23 @@ class Stream:
             self.readers -= 1
             outlet = self._outlets[way]
             outlet.readers -= 1
-            if outlet.readers == 0:
-                self._outlets = {w: o for w, o in self._outlets.items() if w != way}
-                outlet.close()
-                self.tally.steady = None
-                if not self._outlets:
-                    self._place.forget()  # which keeps the tensors of the last version that was shared
+            if outlet.readers:
+                return
+            self._outlets = {w: o for w, o in self._outlets.items() if w != way}
+            before = outlet.replace(None)
+            self.tally.steady = None
+            if not self._outlets:
+                self._place.forget()  # which keeps the tensors of the last version that was shared
+        abandon(self, outlet)
+        if before is not None:
+            before.close()  # outside of the lock: to give a gigabyte back takes long
 
     def behind(self) -> bool:
         """Whether a reader waits for a version that it has not been given."""
         return self.readers > 0 and self.tally.newest is not None and any(map(self._lacks, self._outlets.values()))
 
     def _lacks(self, outlet: Outlet) -> bool:
-        if outlet.way not in self._offered.ways:
+        if outlet.way not in self._offered.ways or (outlet.writer is None and outlet.waits):
             return False
         if outlet.in_place:
             return outlet.version != self.version and (self.tally.steady is None or self.tally.asked)
@@ -323,11 +336,7 @@ class Stream:
         with self._lock:
             if not self.behind():
                 return  # the trainer came by while we waited for the lock
-            with contextlib.ExitStack() as stack:
-                if self.tally.raw_stream is not None:
-                    from splatview.ipc.cuda.late import behind
-
-                    stack.enter_context(behind(self.tally.device, self.tally.cuda_stream))
+            with self._side_stream():
                 form, value = self._newest()
                 if form is not self._form:
                     self._looks = form.shape, form.dtype, form.device
@@ -339,6 +348,17 @@ class Stream:
                     if self._lacks(outlet):
                         self._catch_up(outlet, form, value, frame)
         self.tally.tell_beside()
+
+    @contextlib.contextmanager
+    def _side_stream(self) -> Iterator[None]:
+        """Within it, work for the GPU is queued behind the trainer's own. Raises NotYet, SharingError."""
+        if self.tally.raw_stream is None:
+            yield
+            return
+        from splatview.ipc.cuda.late import behind
+
+        with behind(self.tally.device, self.tally.cuda_stream):
+            yield
 
     def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked) -> None:
         version = self.version
@@ -354,10 +374,57 @@ class Stream:
 
     def due(self) -> float | None:
         """When (time.monotonic) to call `tend` even if no viewer says anything; None: there is nothing to tend."""
-        if any(outlet.crowded for outlet in self._outlets.values()):
-            return 0.0
-        writer = self._writer("in-place")
-        return None if writer is None else min(writer.due or math.inf, self._tended + _TEND)
+        when = min(map(due, self._outlets.values()), default=math.inf)
+        if (writer := self._writer("in-place")) is not None:
+            when = min(when, writer.due or math.inf, self._tended + _TEND)
+        return when if when < math.inf else None
+
+    # For `splatview.ipc.provision`, on the helper thread.
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held by whoever writes a version. `publish` does not wait for it."""
+        return self._lock
+
+    @property
+    def looks(self) -> tuple[tuple[int, ...], str, str] | None:
+        """Shape, dtype and device of what is published."""
+        return self._looks
+
+    @property
+    def leased(self) -> Callable[[], bytes]:
+        """As `Board.leased`, of this stream."""
+        return self._run.board.leased(self.index)
+
+    def newest_tensors(self) -> dict[str, torch.Tensor]:
+        """Return the tensors of the newest value's frame. Raises as `_newest`, and SharingError."""
+        with self._lock, self._side_stream():
+            form, value = self._newest()
+            return form.unpack(value)[0]
+
+    def forget_leases(self) -> None:
+        """What viewers lease are slots of a ring that was replaced. Under the lock."""
+        if len(self._outlets) == 1:
+            self._run.board.clear_stream(self.index)
+
+    def withhold(self, way: str, reason: str) -> None:
+        """Do not offer a way as long as its memory is short, for this reason; offer it again if that is empty. Under
+        the lock."""
+        self._offered.short.pop(way, None)
+        if reason:
+            self._offered.short[way] = reason
+        self._offered.order()
+        self._run.announce()
+
+    def report_shortage(self, way: str, error: SharingError) -> None:
+        """Count it, and log it once for each way."""
+        if way in self._reported:
+            self._run.board.count_fault()
+            return
+        self._reported.add(way)
+        goes = f"goes by {self._offered.ways[0]} instead of {way}" if self._offered.ways else "is not shown"
+        with contextlib.suppress(Exception):  # raising on request is for the trainer's own thread
+            self._run.fault(SharingError(f"stream {self.name!r} {goes}: {error}"))
 
     def finish(self) -> None:
         """Mark the newest version in place, which no publish follows: viewers read it when this process has ended. For
@@ -372,13 +439,10 @@ class Stream:
 
     def tend(self, generation: int) -> None:
         """Let go of generations in place before this one, which no viewer reads any more, and of tensors that were
-        replaced while nobody asked; make more slots where readers hold all."""
+        replaced while nobody asked; make memory for what is to be shared, step by step."""
         for outlet in self._outlets.values():
-            if outlet.crowded:
-                with self._lock:
-                    outlet.enlarge()
-                    if len(self._outlets) == 1:
-                        self._run.board.clear_stream(self.index)  # what is leased are slots of the smaller ring
+            if due(outlet) <= time.monotonic():
+                provide(self, outlet)
         if (writer := self._writer("in-place")) is not None:
             writer.forget(generation)
         now, tally = time.monotonic(), self.tally
@@ -391,6 +455,11 @@ class Stream:
         tensors = steady.form.collect(newest[1][0]) or ()
         if tensors is not steady.tensors or [*map(self._place.address, tensors)] != steady.addresses:
             tally.steady, self.late = None, True
+
+    def abandon(self) -> None:
+        """Give up memory that is being made: the helper thread ends."""
+        for outlet in self._outlets.values():
+            abandon(self, outlet)
 
     def close(self) -> None:
         with self._lock:

@@ -149,6 +149,8 @@ class Helper:
                     break
                 self._report(e)
                 time.sleep(0.1)
+        for stream in list(self._streams.values()):
+            stream.abandon()
         for viewer in list(self._viewers.values()):
             if viewer.pidfd >= 0:
                 os.close(viewer.pidfd)

@@ -77,7 +77,7 @@ class Moody(RingWriter):
 
 def test_a_version_that_found_no_slot_comes_later(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    offer(monkeypatch, ring=Way(Moody.make, RING.reader, ""))
+    offer(monkeypatch, ring=Way(Moody.make, RING.reader, "", aside=True))
     publish(1)
     with Subscriber() as subscriber:
         shown(subscriber, 1, wait_until)
@@ -196,7 +196,7 @@ def test_a_way_that_fails_in_the_trainer_is_given_up_and_said_once(
 def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
     failing = Way(RING.writer, _no_reader, "")
-    offer(monkeypatch, device_ring=failing, ring=failing, host=Way(RING.writer, RING.reader, ""))
+    offer(monkeypatch, device_ring=failing, ring=failing, host=Way(RING.writer, RING.reader, "", aside=True))
     publish(1)
     with Subscriber(ways=tuple(WAYS)) as subscriber:
         stream = shown(subscriber, 1, wait_until)
@@ -242,7 +242,7 @@ def test_a_way_that_a_viewer_cannot_take_is_not_asked_for(
 
 
 def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    offer(monkeypatch, ring=RING, host=Way(RING.writer, RING.reader, ""))
+    offer(monkeypatch, ring=RING, host=Way(RING.writer, RING.reader, "", aside=True))
     publish(1)
     with Subscriber(ways=("ring",)) as first, Subscriber(ways=("host",)) as second:
         for value in range(1, 20):
@@ -266,7 +266,7 @@ def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_u
 
 def test_the_sum_of_all_viewers_is_kept_when_one_changes_its_way(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    offer(monkeypatch, device_ring=Way(RingWriter.make, RingReader.make, ""), ring=RING)
+    offer(monkeypatch, device_ring=Way(RingWriter.make, RingReader.make, "", aside=True), ring=RING)
     publish(1)
     with Subscriber(ways=("device-ring", "ring")) as subscriber:
         stream = shown(subscriber, 1, wait_until)
@@ -291,8 +291,8 @@ def test_a_viewer_leaves_where_ctrl_c_came_twice_amid_a_publish(wait_until: Call
         wait_until(lambda: not any(v.opened for v in publishing._publisher._helper._viewers.values()))  # type: ignore
         time.sleep(0.05)  # it gets to the lock
         publish(2)
+        wait_until(lambda: stream.readers == 0)
         wait_until(lambda: stream.ref("ring") is None)
-        assert stream.readers == 0
         publish(3)
         shown(subscriber, 3, wait_until)
 

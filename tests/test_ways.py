@@ -47,6 +47,8 @@ class Pair:
 
             self._memory = Allocation(4 << 20, 0)
         self.writer: FrameWriter = WAYS[way].writer(self.scene(1000, 0), 1.0, lambda: self.avoid)
+        while not self.writer.touch():
+            pass
         self.make_reader: Callable[[], FrameReader] = lambda: WAYS[way].reader(
             self.writer.ref, OwnSource(), self.slots_read.append)
         self.reader = self.make_reader()

@@ -31,12 +31,14 @@ def _lazy(module: str, name: str) -> Callable[..., Any]:
 
 
 WAYS: dict[str, Way] = {
-    "ring": Way(_lazy("ring", "RingWriter"), _lazy("ring", "RingReader"), "shared-memory ring"),
+    "ring": Way(_lazy("ring", "RingWriter"), _lazy("ring", "RingReader"), "shared-memory ring",
+                aside=True),
     "device-ring": Way(_lazy("device_ring", "DeviceRingWriter"), _lazy("device_ring", "DeviceRingReader"),
                        "ring in GPU memory"),
     "in-place": Way(_lazy("in_place", "InPlaceWriter"), _lazy("in_place_reader", "InPlaceReader"),
                     "in place (zero-copy)"),
-    "host": Way(_lazy("host", "HostWriter"), _lazy("ring", "RingReader"), "GPU to pinned host memory"),
+    "host": Way(_lazy("host", "HostWriter"), _lazy("ring", "RingReader"), "GPU to pinned host memory",
+                aside=True),
 }
 CPU_WAYS = ("ring",)
 GPU_WAYS = ("in-place", "device-ring", "host")

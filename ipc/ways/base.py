@@ -63,6 +63,23 @@ class FrameWriter(Protocol):
         """Whether `write` can take these tensors; if not, another writer is made for them."""
         ...
 
+    def roomy(self, tensors: dict[str, torch.Tensor]) -> bool:
+        """Return whether a writer made for these tensors would take clearly less memory, and this one takes much."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of host memory that readers share."""
+        ...
+
+    def touch(self) -> bool:
+        """Make some more of the memory, in less than a tenth of a second; return whether all is there.
+
+        `write` takes nothing before that. Called in the helper thread, outside of the stream's lock, so that `publish`
+        never allocates. Raises SharingError.
+        """
+        ...
+
     def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
               still_wanted: Callable[[], bool] | None = None) -> bool:
         """Make these tensors, all of one version, the newest frame, unless `still_wanted` says no in the end.
@@ -94,6 +111,10 @@ class FrameWriter(Protocol):
     def larger(self) -> FrameWriter:
         """Another one like this with more slots, without any frame yet; this one is closed then, and stays as it is.
         Any thread; not waited for by the trainer. Raises SharingError."""
+        ...
+
+    def retire(self) -> None:
+        """`close`, and give memory back that no reader leases even where readers still have it mapped."""
         ...
 
     def close(self) -> None:
@@ -163,3 +184,6 @@ class Way:
     Raises SharingError when what was announced cannot be trusted or opened, NotYet when it has not come yet."""
     words: str
     """What it does, for people."""
+    aside: bool = False
+    """Whether the helper thread makes the writer, since its memory takes long to allocate. Otherwise the first publish
+    that needs one does."""

@@ -31,6 +31,7 @@ from splatview.ipc.ways.layout import (
     data_bytes,
     full_fence,
     header_with,
+    slots_for,
     store_fence,
 )
 from splatview.ipc.ways.slot_reader import Lease, SlotReader
@@ -56,7 +57,9 @@ class DeviceRingWriter(GpuSlotWriter):
         index = next(iter(tensors.values())).get_device()
         if index < 0:
             raise SharingError("a ring in GPU memory takes CUDA tensors")
-        return cls(index, int(data_bytes(tensors) * spare), leased=leased)
+        capacity = int(data_bytes(tensors) * spare)
+        # Copies end later: one slot more than where they end at once, for the copy that is under way.
+        return cls(index, capacity, slots_for(capacity, 3), leased)
 
     def __init__(self, index: int, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes):
         """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""

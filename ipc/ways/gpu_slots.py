@@ -41,9 +41,9 @@ class GpuSlotWriter(SlotWriter):
 
     at_once = False
 
-    def __init__(self, index: int, capacity: int, slots: int, leased: Callable[[], bytes]):
+    def __init__(self, index: int, capacity: int, slots: int, leased: Callable[[], bytes], ready: bool = True):
         """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
-        super().__init__(capacity, slots, leased)
+        super().__init__(capacity, slots, leased, ready=ready)
         self.index = index
         self._pinned = 0
         self._done: list[int] = []

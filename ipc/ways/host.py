@@ -16,7 +16,7 @@ from splatview.ipc.cuda.events import Stopwatch
 from splatview.ipc.errors import SharingError
 from splatview.ipc.messages import RingRef
 from splatview.ipc.ways.gpu_slots import GpuSlotWriter
-from splatview.ipc.ways.layout import data_bytes
+from splatview.ipc.ways.layout import data_bytes, slots_for
 from splatview.ipc.ways.ring import targets_in
 
 if TYPE_CHECKING:
@@ -41,19 +41,23 @@ class HostWriter(GpuSlotWriter):
         index = next(iter(tensors.values())).get_device()
         if index < 0:
             raise SharingError("the way through the host takes CUDA tensors")
-        return cls(index, int(data_bytes(tensors) * spare), leased=leased)
+        capacity = int(data_bytes(tensors) * spare)
+        return cls(index, capacity, slots_for(capacity), leased, ready=False)
 
-    def __init__(self, index: int, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes):
+    def __init__(self, index: int, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes,
+                 ready: bool = True):
         """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
-        super().__init__(index, max(capacity, 1), slots, leased)
+        super().__init__(index, max(capacity, 1), slots, leased, ready)
         self._ref = RingRef(self.segment.ref)
         self._stopwatch: Stopwatch | None = None
         self._copied_at: float | None = None
         self._rests_until = 0.0
         self._said = False
-        # Pinning takes a millisecond per 3 MB: not on the thread that trains.
         self._ready = threading.Event()
-        threading.Thread(target=self._prepare, name="splatview-pinning", daemon=True).start()
+        """Set once the memory is pinned, or cannot be."""
+        self._pinning = ready
+        if ready:
+            self._start_pinning()
 
     @property
     def ref(self) -> RingRef:
@@ -71,8 +75,18 @@ class HostWriter(GpuSlotWriter):
             return False
         return super().write(kind, tensors, meta, version, still_wanted)
 
+    def touch(self) -> bool:
+        if super().touch() and not self._pinning:
+            self._pinning = True
+            self._start_pinning()
+        return self.ready
+
     def larger(self) -> HostWriter:
-        return HostWriter(self.index, self.capacity, self.more(), self.leased)
+        return HostWriter(self.index, self.capacity, self.more(), self.leased, ready=False)
+
+    def _start_pinning(self) -> None:
+        # It takes a millisecond per 3 MB: not on the thread that trains.
+        threading.Thread(target=self._prepare, name="splatview-pinning", daemon=True).start()
 
     def _prepare(self) -> None:
         try:
@@ -114,7 +128,7 @@ class HostWriter(GpuSlotWriter):
             self._copied_at = begun
 
     def _idle(self) -> bool:
-        return self._ready.is_set() and super()._idle()
+        return (self._ready.is_set() or not self._pinning) and super()._idle()
 
     def _give_back(self) -> None:
         super()._give_back()

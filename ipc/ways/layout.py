@@ -33,6 +33,8 @@ CLAIMED = 1 << 63
 HEADER_BYTES = PAGE
 ALIGN = 256
 """Bytes to which tensors in a slot are aligned."""
+LARGE = 976 * PAGE  # whole pages, just below 64 MB
+"""Bytes of a slot above which a ring has as few slots as can be, and never gets more."""
 
 _fence_lock = threading.Lock()
 _STORES_IN_ORDER = ("x86_64", "AMD64", "i686")
@@ -96,6 +98,26 @@ def too_long(header: bytes) -> SharingError:
 def data_bytes(tensors: dict[str, torch.Tensor]) -> int:
     """Bytes of a slot's data that these tensors take, alignment included."""
     return sum(round_up(t.numel() * t.element_size(), ALIGN) for t in tensors.values())
+
+
+def slots_for(capacity: int, large: int = 2) -> int:
+    """Return how many slots a new ring has for frames of up to `capacity` bytes; `large`: of large frames."""
+    return 4 if capacity <= LARGE else large
+
+
+def room_for(frame: int, growing: bool) -> int:
+    """Return the bytes of a slot for frames of `frame` bytes, with spare room where they are `growing`.
+
+    Two slots of a large frame, with its spare room, take less than 2.2 times the frame.
+    """
+    if not growing:
+        return frame
+    return min(frame * 3 // 2, LARGE) if frame <= LARGE else frame * 27 // 25
+
+
+def ring_bytes(capacity: int) -> int:
+    """Return the size of the segment of a new ring for frames of up to `capacity` bytes."""
+    return PAGE + slots_for(capacity) * (HEADER_BYTES + round_up(capacity, PAGE))
 
 
 def as_published(tensors: dict[str, torch.Tensor], published: tuple[torch.Tensor, ...]) -> list[tuple[int, int]] | None:

@@ -11,7 +11,7 @@ from splatview.ipc.errors import SharingError
 from splatview.ipc.frames import RemoteTensor
 from splatview.ipc.messages import RingRef
 from splatview.ipc.ways.base import NotYet
-from splatview.ipc.ways.layout import as_published, data_bytes, header_with
+from splatview.ipc.ways.layout import as_published, data_bytes, header_with, slots_for
 from splatview.ipc.ways.slot_reader import SlotReader, end_of
 from splatview.ipc.ways.slots import SlotWriter
 
@@ -30,14 +30,15 @@ class RingWriter(SlotWriter):
 
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], spare: float, leased: Callable[[], bytes]) -> RingWriter:
-        return cls(int(data_bytes(tensors) * spare), leased=leased)
+        capacity = int(data_bytes(tensors) * spare)
+        return cls(capacity, slots_for(capacity), leased, ready=False)
 
     @property
     def ref(self) -> RingRef:
         return self._ref
 
-    def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes):
-        super().__init__(capacity, slots, leased)
+    def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes, ready: bool = True):
+        super().__init__(capacity, slots, leased, ready=ready)
         self._ref = RingRef(self.segment.ref)
         self._plans: list[list[tuple[int, torch.Tensor]]] = []
         """Per slot: what is copied where, the number of a published tensor and a tensor of its shape."""
@@ -82,7 +83,7 @@ class RingWriter(SlotWriter):
         return all(map(same_bytes, self._slot_targets[self._last], tensors.values()))
 
     def larger(self) -> RingWriter:
-        return RingWriter(self.capacity, self.more(), self.leased)
+        return RingWriter(self.capacity, self.more(), self.leased, ready=False)
 
     def close(self) -> None:
         self._plans = []

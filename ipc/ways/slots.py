@@ -16,7 +16,7 @@ Invariants (tests/faults explores them, with readers, GPUs and deaths, on x86 an
    go back. A look is no single moment: a writer that goes round all slots meanwhile may leave it an older version, or
    none; at rest it finds the newest.
 5. The writer never picks the newest whole slot, nor one whose copy has not ended: rather it skips the version, and
-   whoever called it comes back. So the newest whole frame stays readable whenever the writer dies.
+   whoever called it comes back. So the newest whole frame stays readable whenever the writer dies. One exception: 10.
 6. The writer avoids slots that readers lease while there are others; one that `grows` has others made for it
    (`larger`), up to MAX_SLOTS, so that nobody's frame is ever overwritten, or said to be, while they hold it.
 7. A reader leases a slot, and then (fence) looks whether its number is the same, without the mark CLAIMED. The writer
@@ -26,6 +26,14 @@ Invariants (tests/faults explores them, with readers, GPUs and deaths, on x86 an
 8. A lease that is stale, forged or lost costs a slot or a retry. While a reader with one cell looks for a newer frame,
    its lease is on that one: what it held may be overwritten then, and `intact` says so.
 9. The tensors of one version stand in one slot: no reader can mix versions.
+10. A ring of large frames has two slots and never more (`most`), so that a frame that is held leaves one slot for all
+   newer versions. The writer then writes into the newest slot, provided that no reader leases it: the held frame stays
+   whole, other readers get every version, and meanwhile a whole frame is readable, but an older one. Where all slots
+   are leased, versions are skipped until one is free. A lease on a slot without any frame (version 0) holds nothing,
+   and the slot is written into.
+11. A ring is written into only when all its memory has been allocated and mapped (`ready`), so that no write finds a
+   missing page. `retire` enters each slot that no reader leases and never leaves it: readers see an odd number, as if
+   the writer had died there, and the slot's memory is given back although they have it mapped.
 """
 
 from __future__ import annotations
@@ -46,6 +54,7 @@ from splatview.ipc.ways.layout import (
     FIRST_SLOT,
     HEADER,
     HEADER_BYTES,
+    LARGE,
     MAGIC,
     MAGIC_WORD,
     SEQ,
@@ -66,6 +75,12 @@ if TYPE_CHECKING:
     import torch
 
 
+_UNHELD = 3
+"""Slots that a GPU needs beside those that are held: the newest, one that is being copied into, one to go on with."""
+_TOUCHED_AT_ONCE = 32 << 20
+"""Bytes of memory that are made at a time, some 50 milliseconds: the helper thread answers viewers in between."""
+
+
 class SlotWriter:
     """The trainer's side. Calls must not overlap: the stream's lock sees to that.
 
@@ -82,9 +97,11 @@ class SlotWriter:
     grows = False
     crowded = False
 
-    def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes, label: str = "ring"):
+    def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes, label: str = "ring",
+                 ready: bool = True):
         """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). `leased` is asked before each
-        write which slots to avoid: one byte per reader, slot + 1 that it is reading, or 0.
+        write which slots to avoid: one byte per reader, slot + 1 that it is reading, or 0. `ready`: whether to allocate
+        all memory now; otherwise `touch` does, before the first write.
 
         Raises SharingError when the memory is not to be had.
         """
@@ -94,7 +111,11 @@ class SlotWriter:
         self.leased = leased
         self.capacity = round_up(capacity, PAGE)
         self._stride = HEADER_BYTES + (self.capacity if self.in_segment else 0)
-        self.segment = Segment(PAGE + slots * self._stride, label)
+        self.most = limits.MAX_SLOTS if self.capacity <= LARGE else slots
+        """Slots that a ring for these frames may have."""
+        self.segment = Segment(PAGE + slots * self._stride, label, None if ready else PAGE)
+        self.ready = ready
+        """Whether all memory is there."""
         self._words = memoryview(self.segment.map).cast("Q")
         self._bytes = memoryview(self.segment.map)
         self._words[SLOTS], self._words[CAPACITY] = slots, self.capacity
@@ -150,8 +171,23 @@ class SlotWriter:
     def set_done(self, slot: int, whole: int) -> None:
         self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + DONE] = whole
 
+    def touch(self) -> bool:
+        """As `FrameWriter.touch`."""
+        if not self.ready:
+            self.ready = self.segment.reserve(_TOUCHED_AT_ONCE)
+        return self.ready
+
+    @property
+    def size(self) -> int:
+        """As `FrameWriter.size`."""
+        return self.segment.size
+
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         return data_bytes(tensors) <= self.capacity
+
+    def roomy(self, tensors: dict[str, torch.Tensor]) -> bool:
+        """As `FrameWriter.roomy`."""
+        return self.capacity * 10 > max(data_bytes(tensors), LARGE) * 11 + PAGE * 10
 
     def prepare(self, tensors: dict[str, torch.Tensor], published: tuple[torch.Tensor, ...]) -> bool:
         """As `FrameWriter.prepare`; a way for which it pays adds `again`."""
@@ -166,6 +202,8 @@ class SlotWriter:
               still_wanted: Callable[[], bool] | None = None) -> bool:
         """As `FrameWriter.write`. Raises SharingError when the tensors do not fit (`data_bytes` against
         `capacity`)."""
+        if not self.ready:
+            return False
         layout = (kind, [(name, t.dtype, t.shape) for name, t in tensors.items()])
         if layout != self._layout:
             self._lay_out(tensors)
@@ -229,12 +267,16 @@ class SlotWriter:
             if slot + 1 not in leased:
                 return slot
         # Where the GPU is busy as well, there must be as many slots beside those that are held as do without readers.
-        if (self.grows and self.slots < limits.MAX_SLOTS and free
-                and (not busy or self.slots - len(free) < limits.MIN_SLOTS)):
+        if self.grows and self.slots < self.most and free and (not busy or self.slots - len(free) < _UNHELD):
             self.crowded = True
             return -1
         if busy or not free:
             return -1
+        if self.grows and self.most < limits.MAX_SLOTS:  # invariant 10
+            empty = [slot for slot in free if not self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + VERSION]]
+            if not empty:
+                return newest if newest + 1 not in leased else -1
+            free = empty
         self._robs = True
         return free[0]
 
@@ -278,6 +320,8 @@ class SlotWriter:
         words[base + SEQ] = whole
         if version:
             self._last = slot
+        elif slot == self._last:  # an unwanted copy replaced the newest frame (invariant 10)
+            self._last = max(range(self.slots), key=lambda i: words[self._bases[i] + VERSION])
 
     def _lay_out(self, tensors: dict[str, torch.Tensor]) -> None:
         if not self.fits(tensors):
@@ -291,7 +335,20 @@ class SlotWriter:
 
     def more(self) -> int:
         """How many slots a larger ring than this one has."""
-        return min(limits.MAX_SLOTS, self.slots * 3 // 2)
+        return min(self.most, self.slots * 3 // 2)
+
+    def retire(self) -> None:
+        """As `FrameWriter.retire`."""
+        if self.in_segment and self.at_once and self.segment.fd >= 0:
+            for slot in range(self.slots):
+                if self._claim(slot):
+                    self.begin(slot)
+                    self._drop(slot)
+        self.close()
+
+    def _drop(self, slot: int) -> None:
+        """Give a slot's memory back that no reader looks at any more."""
+        self.segment.free(self.data_offset(slot), self.capacity)
 
     def close(self) -> None:
         self._slot_targets = []

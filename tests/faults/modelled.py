@@ -101,9 +101,10 @@ class Region:
 class Segment:
     """In place of `splatview.ipc.segments.Segment`."""
 
-    def __init__(self, size: int, label: str):
+    def __init__(self, size: int, label: str, reserved: int | None = None):
         self.map = Region("ring" if label == "inplace" else label)
         self.ref = SimpleNamespace(size=max(size, 1 << 30), label=self.map.label)
+        self.fd = 0
 
     def close(self) -> None:
         pass
@@ -190,7 +191,7 @@ def _rig(module: ModuleType, weak: bool) -> None:
         "Segment": Segment, "memoryview": lambda region: region, "full_fence": _fence,
         "store_fence": _fence if weak else _nothing, "load_fence": _fence if weak else _nothing,
         "close_map": lambda region: None, "map_segment": lambda label, *_: Region(label),
-        "time_ns": clock, "time": SimpleNamespace(time_ns=clock, monotonic=lambda: 0.0),
+        "time_ns": clock, "time": SimpleNamespace(time_ns=clock, monotonic=lambda: 0.0, monotonic_ns=lambda: 1),
         "mmap": SimpleNamespace(mmap=lambda label, *_, **__: Region(label), PROT_READ=1, PROT_WRITE=2),
         "os": SimpleNamespace(close=lambda fd: None),
         "driver": SimpleNamespace(stream_object=lambda stream: stream, is_capturing=lambda: False),

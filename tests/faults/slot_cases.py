@@ -12,7 +12,7 @@ from explorer import TSO, WEAK, Explorer, Found, Port, Process, Wrong
 from modelled import MOST_CELLS, Source, Target, code, initial, lease_address, now, remembered, run
 
 from splatview.ipc.tally import Tally
-from splatview.ipc.ways.layout import FIRST_SLOT, WORDS_PER_SLOT
+from splatview.ipc.ways.layout import CLOSED, FIRST_SLOT, WORDS_PER_SLOT
 from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ SEEN = "seen"
 WAYS = "ring", "gpu"
 _TENSORS = [torch.full((1, MOST_CELLS), version, dtype=torch.uint8) for version in range(16)]
 _EPOCH = 1000
+_GONE = 99
+"""What memory holds that was given back."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,12 @@ class Case:
     slots: int = 3
     grows: bool = False
     """Whether the writer rather skips a version than overwrite what is held (`FrameWriter.grows`)."""
+    bounded: bool = False
+    """Whether there may never be more slots, as of large frames."""
+    unwanted: int = 0
+    """A version that is not wanted any more when it has been copied; 0: none."""
+    retires: bool = False
+    """Whether the writer gives its memory back in the end, but for what is held."""
     gpu: bool = False
     """Whether a GPU makes the copies, some time after they were queued."""
     again: bool = False
@@ -72,6 +80,7 @@ def explore(case: Case, most: int = 2_000_000) -> Found:
     other = lease_address(len(case.reads) + 1)
     headers = [("header", start, half) for start in _headers(modules, case) for half in range(case.cells)]
     words = [("ring", FIRST_SLOT + slot * WORDS_PER_SLOT + word) for slot in range(case.slots) for word in range(5)]
+    words.append(("ring", CLOSED))
     data = [("data", slot, cell) for slot in range(case.slots) for cell in range(case.cells)]
     done = {("ring", SlotWriter.done_offset(slot) // 8) for slot in range(case.slots)}
     memory = initial(writer, *cells, *([forger] if case.forged else []), *headers, *words, *data, PUBLISHED, other,
@@ -101,6 +110,10 @@ def _ring(modules: SimpleNamespace, case: Case, leased: Any) -> Any:
     class Ring(modules.ring.RingWriter):
         def _targets(self, slot: int, headers: Any) -> list[Target]:
             return [Target(slot)]
+
+        def _drop(self, slot: int) -> None:
+            for cell in range(modelled.cells):
+                now().store(("data", slot, cell), _GONE)
 
     return Ring(MOST_CELLS, case.slots, leased)
 
@@ -156,7 +169,7 @@ def _publish(case: Case, ring: Any, version: int, prepared: bool) -> bool:
     if prepared:
         source: Any = (_TENSORS[version],)
         return ring.again(source, [version], meta, version, 0)
-    return ring.write("image", tensors, meta, version)
+    return ring.write("image", tensors, meta, version, (lambda: False) if version == case.unwanted else None)
 
 
 def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
@@ -164,6 +177,8 @@ def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
     board = modules.board.Board()
     ring = _ring(modules, case, board.leased(0))
     ring.grows = case.grows
+    if case.bounded:
+        ring.most = case.slots
     tally = Tally(board, 0)
     newest = 0
     for version in range(1, case.filled + 1):
@@ -186,12 +201,16 @@ def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
         if _publish(case, ring, version, case.again):
             newest = version
             port.ghost(PUBLISHED, newest)
-        elif not (case.grows or case.gpu or case.forged):
+        elif not (case.grows or case.gpu or case.forged or version == case.unwanted):
             raise Wrong(f"version {version} was skipped, although nothing is held and no GPU is busy")
         if case.told:
             tally.version = version
             tally.tell()
-        port.boundary((version, newest, remembered(ring)))
+        # The numbers as well: a version that was skipped and one that was written may leave the same behind otherwise.
+        numbers = tuple(port.memory["ring", FIRST_SLOT + slot * WORDS_PER_SLOT] for slot in range(case.slots))
+        port.boundary((version, newest, numbers, remembered(ring)))
+    if case.retires:
+        ring.retire()
 
 
 def _reader(case: Case, modules: SimpleNamespace, number: int, port: Port) -> None:
@@ -270,12 +289,14 @@ def _audit(case: Case, modules: SimpleNamespace, memory: dict[Any, Any]) -> None
     seen = max(memory[SEEN, n] for n in range(len(case.reads)))
     # Of copies that a GPU was to make when the writer died, those are to be there that somebody has seen.
     published = memory[PUBLISHED] if not (case.gpu and case.dies == "writer") else max(seen, case.filled)
-    if frame is None and not published:
+    if case.retires or (frame is None and not published):
         return
     if frame is None:
         raise Wrong(f"nothing can be read in the end, and version {published} was published")
     if not _look(case, frame):
         raise Wrong("a frame is not whole although nobody writes")
+    if case.bounded and (case.dies == "writer" or case.unwanted):
+        return  # the newest slot may have been written into: an older frame is there
     if frame.version < max(seen, published) or (not case.dies and frame.version != published):
         raise Wrong(f"version {frame.version} is read in the end, and {published} was published, {seen} read before")
     assert port.memory == memory

@@ -26,6 +26,19 @@ HELD = {  # the writer grows: rather than overwrite what is held it has more slo
     "weak memory": Case(grows=True, attempts=1, cells=1, memory=WEAK, stuck=2),
     "weak memory, a GPU copies": Case(publishes=1, grows=True, attempts=1, cells=1, memory=WEAK, gpu=True, again=True),
 }
+TWO = {"slots": 2, "filled": 2, "grows": True, "bounded": True, "cells": 1}
+HELD |= {  # large frames: the newest slot is written into, or the version is skipped, so that what is held stays
+    "two slots, one reader": Case(**{**TWO, "cells": 2}, publishes=3, reads=(2,)),
+    "two slots, one stays leased": Case(**TWO, publishes=3, reads=(2,), stuck=1),
+    "two slots, two readers": Case(**TWO, publishes=2, reads=(1, 1), attempts=1),
+    "two slots, two frames are held": Case(**TWO, publishes=2, reads=(2,), keeps=2),
+    "two slots, the writer may die": Case(**TWO, publishes=3, reads=(1,), stuck=1, dies="writer"),
+    "two slots, one is empty and leased": Case(**{**TWO, "filled": 1}, publishes=2, stuck=2, dies="writer"),
+    "two slots, a version is unwanted": Case(**TWO, publishes=2, forged=(1, 0), unwanted=3, attempts=1),
+    "two slots, weak memory": Case(**TWO, attempts=1, memory=WEAK, stuck=1),
+    "two slots, the ring is replaced": Case(**TWO, publishes=1, reads=(2,), retires=True),
+    "three slots, a GPU copies": Case(**{**TWO, "slots": 3, "filled": 3}, gpu=True, again=True, stuck=2),
+}
 LEFT = {  # the writer does not grow: slots that are leased are overwritten in the end, and readers see it
     "a reader is killed": Case(publishes=1, reads=(1, 1), attempts=1, dies="reader", cells=1),
     "a reader is killed, its slot is overwritten": Case(publishes=2, reads=(1,), dies="reader", stuck=1),
@@ -49,8 +62,8 @@ def test_a_lease_that_is_left_behind_or_forged_costs_a_slot_at_most(case: Case) 
 
 
 def broken(module: str, old: str, new: str, *more: tuple[str, str, str], **case: object) -> Case:
-    given = {"stuck": 2, **case}
-    return Case(changes=((module, old, new), *more), grows=True, **given)  # type: ignore[arg-type]
+    given = {"stuck": 2, "grows": True, **case}
+    return Case(changes=((module, old, new), *more), **given)  # type: ignore[arg-type]
 
 
 BROKEN = {
@@ -70,6 +83,12 @@ BROKEN = {
     "no look at the leases, as prepared": broken(
         DEVICE, "entered = slot + 1 not in self.leased()", "entered = True", gpu=True, again=True,
         publishes=3, stuck=0, cells=1, attempts=1),
+    "what is held of two slots is written into": broken(
+        SLOTS, "        if self.grows and self.most < limits.MAX_SLOTS:  # invariant 10\n", "        if False:\n",
+        **TWO, reads=(2,), publishes=2, stuck=0),
+    "a ring that is replaced forgets what is held": broken(
+        SLOTS, "                if self._claim(slot):\n", "                if True:\n", **TWO, publishes=1, stuck=0,
+        retires=True),
     "no fence behind the claim, as prepared": broken(
         DEVICE, "            words[base + SEQ] = before | CLAIMED\n            full_fence()\n",
         "            words[base + SEQ] = before | CLAIMED\n", gpu=True, again=True, publishes=3, stuck=0, cells=1,
@@ -81,3 +100,18 @@ BROKEN = {
 def test_what_is_broken_on_purpose_is_found(case: Case) -> None:
     found = explore(case)
     assert "was overwritten while it was held" in found.wrong and found.trace, found
+
+
+LOST = {
+    "a leased slot without a frame counts as held": broken(
+        SLOTS, "            if not empty:\n", "            if True:\n", **{**TWO, "filled": 1}, dies="writer"),
+    "an unwanted copy counts as the newest": broken(
+        SLOTS, "        elif slot == self._last:", "        elif False:", **TWO, publishes=3, forged=(1, 0),
+        unwanted=3, dies="writer", stuck=0),
+}
+
+
+@pytest.mark.parametrize("case", LOST.values(), ids=LOST)
+def test_two_slots_without_a_whole_frame_are_found(case: Case) -> None:
+    found = explore(case)
+    assert "nothing can be read" in found.wrong and found.trace, found

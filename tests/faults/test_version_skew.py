@@ -25,6 +25,9 @@ from splatview.ipc.runs import Description, list_runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+NEXT = limits.PROTOCOL + 1
+"""The protocol of a later release."""
+
 
 @pytest.fixture
 def link(runtime_dir: Path) -> Iterator[Link]:
@@ -52,15 +55,15 @@ def test_there_is_one_version() -> None:
 
 
 @pytest.mark.parametrize("hello", [
-    {"type": "Hello", "protocol": 9, "pid": 1, "client": "viewer", "namespace": 0, "version": "0.2.0"},
-    {"type": "Hello", "protocol": 9, "version": "0.2.0", "what": {"later": ["ones", "add"]}},
+    {"type": "Hello", "protocol": NEXT, "pid": 1, "client": "viewer", "namespace": 0, "version": "0.2.0"},
+    {"type": "Hello", "protocol": NEXT, "version": "0.2.0", "what": {"later": ["ones", "add"]}},
 ])
 def test_a_viewer_of_another_protocol_is_told_both(
         link: Link, hello: dict[str, Any], wait_until: Callable[..., Any]) -> None:
     assert link.send(messages.encode(hello))
     assert answer(link, wait_until) == messages.Refused(
-        f"the viewer is splatview 0.2.0 (protocol 9), the run {limits.VERSION} (protocol {limits.PROTOCOL}): install "
-        "the same version of splatview on both sides")
+        f"the viewer is splatview 0.2.0 (protocol {NEXT}), the run {limits.VERSION} (protocol {limits.PROTOCOL}): "
+        "install the same version of splatview on both sides")
     wait_until(lambda: (link.receive(), not link.up)[-1], what="the trainer has no more to say")
 
 
@@ -70,7 +73,7 @@ def test_a_viewer_from_before_versions_were_said(link: Link, wait_until: Callabl
 
 
 @pytest.mark.parametrize(("said", "words"), [
-    ({"protocol": 9, "version": "0.2.0"}, "the run 0.2.0 (protocol 9)"),
+    ({"protocol": NEXT, "version": "0.2.0"}, f"the run 0.2.0 (protocol {NEXT})"),
     ({"protocol": 1}, "the run of an unknown version (protocol 1)"),
     ({"protocol": 10**6, "version": "x" * limits.MAX_VERSION, "more": [1, {"a": None}]}, "(protocol 1000000)"),
 ])
