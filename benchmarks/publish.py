@@ -1,12 +1,14 @@
-"""What `publish` costs the trainer: no viewer, a viewer, a stopped viewer; against a bare copy of the frame."""
+"""What `publish` costs the trainer: no viewer, a viewer, a stopped one, one that attaches; against a bare copy."""
 
 from __future__ import annotations
 
+import os
 import signal
 import statistics
 import subprocess
 import sys
 import time
+import zlib
 from typing import TYPE_CHECKING
 
 import torch
@@ -38,9 +40,35 @@ while True:
                 print(frame.version, flush=True)
     time.sleep(1 / 60)
 """
+ATTACHED = 0.1, 0.4, 0.6
+"""GB of the frames beside which a viewer attaches."""
+AFTER = 2.0
+"""Seconds for which calls are still measured when the viewer has its first frame."""
+_ATTACHING = """
+import sys, time, zlib
+from splatview.ipc import Subscriber
+input()
+sub, seen = Subscriber(), 0
+while True:
+    sub.poll()
+    for s in sub.streams:
+        s.open()
+        frame = s.read(seen)
+        if frame is None: continue
+        with frame:
+            found = zlib.crc32(frame.tensors["image"].array)
+            if frame.intact():
+                seen = frame.version
+                print(frame.meta["step"], found, flush=True)
+    time.sleep(1 / 60)
+"""
 
 
 def run() -> list[dict[str, str]]:
+    return [*_beside_a_viewer(), *map(_attached, ATTACHED)]
+
+
+def _beside_a_viewer() -> list[dict[str, str]]:
     rows = [*_without_viewer()]
     viewer = subprocess.Popen([sys.executable, "-c", _VIEWER], stdout=subprocess.PIPE, text=True)
     try:
@@ -116,3 +144,66 @@ def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
     return {"publish of": "a 1080p RGBA8 frame", "viewer": viewer, "median us": f"{ours:.0f}",
             "bare copy, us": f"{bare:.0f}", "ratio": f"{ours / bare:.2f}", "ratio of p99": f"{p99:.2f}",
             "limit": "ratio 1.3"}
+
+
+def _attached(gigabytes: float) -> dict[str, str]:
+    """Publish while a viewer attaches, until it has read frames for a while. Each frame is numbered in its first byte,
+    and the viewer reports a checksum of all bytes that it reads."""
+    side = int((gigabytes * 1e9 / 4) ** 0.5)
+    frame = torch.randint(256, (side, side, 4), dtype=torch.uint8)
+    target = torch.zeros_like(frame)
+    first, numbers = frame.view(-1)[:1], frame.view(-1).numpy()
+    splatview.publish(frame, "frame", step=0)
+    viewer = subprocess.Popen([sys.executable, "-c", _ATTACHING], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    calls, copies, peak, step, end = [], [], 0, 0, 0.0
+    try:
+        assert viewer.stdin is not None
+        assert viewer.stdout is not None
+        os.set_blocking(viewer.stdout.fileno(), False)
+        for _ in range(3):
+            target.copy_(frame)
+        viewer.stdin.write(b"\n")
+        viewer.stdin.flush()
+        reports = b""
+        while not end or time.monotonic() < end:
+            step += 1
+            first.fill_(step % 256)
+            begin = time.perf_counter()
+            splatview.publish(frame, "frame", step=step)
+            calls.append(time.perf_counter() - begin)
+            peak = max(peak, _shared())
+            begin = time.perf_counter()
+            target.copy_(frame)
+            copies.append(time.perf_counter() - begin)
+            reports += viewer.stdout.read() or b""
+            if reports and not end:
+                end = time.monotonic() + AFTER
+            time.sleep(0.01)
+    finally:
+        viewer.kill()
+        viewer.wait()
+        splatview.close()
+    read = [tuple(map(int, line.split())) for line in reports.splitlines(keepends=True) if line.endswith(b"\n")]
+    for number, found in read[:3] + read[-1:]:
+        first.fill_(number % 256)
+        assert zlib.crc32(numbers) == found, f"frame {number} did not arrive as it was published"
+    copy = statistics.median(copies)
+    return {"publish of": f"a {gigabytes} GB frame", "viewer": f"attaches, reads {len(read)} frames",
+            "bare copy, us": f"{copy * 1e6:.0f}", "worst call, us": f"{max(calls) * 1e6:.0f}",
+            "worst copy, us": f"{max(copies) * 1e6:.0f}",
+            "ratio": f"{max(calls) / copy:.2f}", "shared memory": f"{peak / frame.nbytes:.2f} frames",
+            "limit": "ratio of the worst call 1.5, 2.2 frames"}
+
+
+def _shared() -> int:
+    """Bytes of shared memory that this process has allocated."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        path = f"/proc/self/fd/{name}"
+        try:
+            if os.readlink(path).startswith("/memfd:splatview-"):
+                info = os.stat(path)
+                found[info.st_ino] = info.st_blocks * 512
+        except OSError:  # the listing's own
+            continue
+    return sum(found.values())
