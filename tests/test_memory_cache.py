@@ -12,7 +12,7 @@ import pytest
 from memory_data import block, event, segment, snapshot
 
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.memory.loading import cache, child, columns, from_pickled, load_snapshot
+from splatview.viewer_app.memory.loading import cache, columns, from_pickled, load_snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The programs that were started to read."""
     out: list[Any] = []
     begin = subprocess.Popen
-    monkeypatch.setattr(child.subprocess, "Popen", lambda *a, **k: out.append(begin(*a, **k)) or out[-1])
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: out.append(begin(*a, **k)) or out[-1])
     return out
 
 

@@ -29,6 +29,7 @@ from splatview.viewer_app.screens.base import Caption
 from splatview.viewer_app.web import messages as m
 from splatview.viewer_app.web import sender
 from splatview.viewer_app.web.budget import LEAST, LOSSLESS_BYTES, MOST, PER_PIXEL, PageBudget
+from splatview.viewer_app.web.connection import LEAST_WAITING
 from splatview.viewer_app.web.pacing import RESTING
 
 if TYPE_CHECKING:
@@ -260,14 +261,14 @@ def test_connection_bounds_the_bytes_of_pictures_that_wait(rig: Rig) -> None:
     """A page that acknowledges pictures without reading them cannot have the viewer queue them."""
     screen = rig.open(100, 100, reading=False)
     connection = screen._connection
-    stalled, number = bytes(900_000), 0
+    stalled, number = bytes(1_900_000), 0
     while not connection.closed:
         number += 1
         assert number < 200, "nothing stopped it"
         while connection._pictures and number <= 4:  # what the sockets take in
             spend(screen, 0.01)
         connection.send_picture(m.Picture(number, "jpeg", (100, 100), (100, 100), 0.0, 0, 80, False, stalled))
-    assert sum(len(p.data) for p in connection._pictures) <= 1_000_000 + 900_000
+    assert sum(len(p.data) for p in connection._pictures) <= LEAST_WAITING
     assert "bytes of pictures wait to be sent already" in connection.farewell[1]
 
 

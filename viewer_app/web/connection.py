@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_PICTURES = 4
 """Pictures that wait to be sent; who sends more does not control the flow."""
-LEAST_WAITING = 1024**2
+LEAST_WAITING = 4 * 1024**2
 """Bytes of pictures that may wait in any case, beside one picture; also as many as the page has bytes of pixels."""
 MAX_FILES = 4
 MAX_OFFERS = 8
