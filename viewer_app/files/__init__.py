@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files.bounds import BOMB_BYTES, BOMB_RATIO
+from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.files.bounds import BOMB_BYTES, BOMB_RATIO, check_json, check_memory, scene_bytes
 from splatview.viewer_app.files.common import Progress, silent
 from splatview.viewer_app.files.formats import FORMATS, Format, formats_text, recognise
 from splatview.viewer_app.scene import GaussianScene
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
-__all__ = ["BOMB_BYTES", "BOMB_RATIO", "FORMATS", "Format", "Progress", "formats_text", "load_image", "load_scene",
-           "open_file", "recognise", "silent"]
+__all__ = ["BOMB_BYTES", "BOMB_RATIO", "FORMATS", "Format", "Progress", "check_json", "check_memory", "fault_text",
+           "formats_text", "load_image", "load_scene", "open_file", "recognise", "scene_bytes", "silent"]
 
 
 def open_file(path: str | Path, progress: Progress | None = None) -> GaussianScene | np.ndarray | Snapshot:
@@ -50,7 +50,7 @@ def open_file(path: str | Path, progress: Progress | None = None) -> GaussianSce
     except Exception as e:
         if reported.raised is not None:
             raise reported.raised from None
-        raise _refused(path, e) from (e.__cause__ if isinstance(e, FileError) else e)
+        raise FileError(f"{path}: {fault_text(e)}") from (e.__cause__ if isinstance(e, FileError) else e)
 
 
 class _Reported:
@@ -68,22 +68,22 @@ class _Reported:
             raise
 
 
-def _refused(path: Path, error: Exception) -> FileError:
-    """Return the error that a reader's fault becomes: no other exception leaves a reader.
+def fault_text(error: Exception) -> str:
+    """Return what a reader's fault is reported as: no exception but FileError leaves a reader.
 
     Readers name what they know to be wrong. This is the net below them: a damaged file can make zipfile, json, numpy,
     Pillow and torch raise nearly anything.
     """
-    if isinstance(error, FileError):
-        return FileError(f"{path}: {error}")
+    if isinstance(error, ViewerError):
+        return str(error)
     if isinstance(error, OSError):
-        return FileError(f"{path}: cannot be read: {error.strerror or error}")
+        return f"cannot be read: {error.strerror or error}"
     if isinstance(error, MemoryError):
-        return FileError(f"{path}: not enough memory to load it")
-    log.debug("%s: an exception that its reader does not name", path, exc_info=error)
+        return "not enough memory to load it"
+    log.debug("an exception that its reader does not name", exc_info=error)
     if isinstance(error, RecursionError):
-        return FileError(f"{path}: damaged: it is nested too deeply")
-    return FileError(f"{path}: damaged, or not what its content claims ({type(error).__name__}: {str(error)[:200]})")
+        return "damaged: it is nested too deeply"
+    return f"damaged, or not what its content claims ({type(error).__name__}: {str(error)[:200]})"
 
 
 def load_scene(path: str | Path, progress: Progress | None = None) -> GaussianScene:

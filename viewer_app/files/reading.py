@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from splatview.viewer_app.errors import CameraError, FileError
-from splatview.viewer_app.files import apart
+from splatview.viewer_app.files import apart, fault_text
 from splatview.viewer_app.files.program_limits import Out, bound_for_good, end_with_viewer
 from splatview.viewer_app.scene import FIELDS, GaussianScene
 
@@ -72,14 +72,8 @@ def main() -> int:
             _import_all(path)
             bound_for_good(int(job["memory"]), int(job["seconds"]))
             header = _any(path, job["out"], out)
-    except (FileError, CameraError) as e:
-        out.say("error", str(e))
-    except MemoryError:
-        out.say("error", "not enough memory to load it, or it is made to exhaust memory")
-    except RecursionError:
-        out.say("error", "damaged: it is nested too deeply")
-    except OSError as e:
-        out.say("error", f"cannot be read: {e.strerror or e}")
+    except Exception as e:
+        out.say("error", fault_text(e))
     else:
         out.say("done", msgspec.to_builtins(header))
     sys.stdout.flush()

@@ -16,7 +16,7 @@ import numpy as np
 from splatview.viewer_app import rotations
 from splatview.viewer_app.cameras import field_of_view
 from splatview.viewer_app.errors import CameraError, FileError
-from splatview.viewer_app.files.bounds import check_json
+from splatview.viewer_app.files import check_json
 from splatview.viewer_app.paths.path import MOST_KEYS, SECONDS, CameraPath, Key
 from splatview.viewer_app.regular import open_regular
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from splatview.ipc.output_file import OutputFile, make_output_folder, write_output
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files.bounds import check_memory, scene_bytes
+from splatview.viewer_app.files import check_memory, scene_bytes
 from splatview.viewer_app.recorder.packed import Packed, layout, packed_bytes
 from splatview.viewer_app.regular import open_regular
 
