@@ -168,7 +168,7 @@ def test_while_it_is_read_everything_changes(ring: tuple[RingWriter, RingReader]
 
 @pytest.mark.parametrize(("slots", "capacity", "size"), [
     (4, 2**64 - 1, 0), (4, 2**63, 0), (4, PAGE + 1, 0), (4, 2**40, 0), (3, 0, PAGE), (16, 4096, 0), (2**32, 0, 0),
-    (4, 64, 0), (2, PAGE, 0), (17, PAGE, 0), (4, PAGE, PAGE)])
+    (4, 64, 0), (1, PAGE, 0), (17, PAGE, 0), (4, PAGE, PAGE)])
 def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) -> None:
     segment = Segment(size or PAGE * 9, "ring")
     words = memoryview(segment.map).cast("Q")
