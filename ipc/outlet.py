@@ -147,7 +147,7 @@ class Outlet:
             self.wants = True
             raise NotYet
         made = self.made(kind, tensors, leased)
-        while not made.touch():
+        while not made.populate():
             pass
         self.close()
         self.writer = made
@@ -167,7 +167,7 @@ class Outlet:
         made.grows = True
         return made
 
-    def replace(self, made: FrameWriter | None) -> FrameWriter | None:
+    def install(self, made: FrameWriter | None) -> FrameWriter | None:
         """Have another writer from now on, whose memory is complete; return the one before, to be closed outside of the
         stream's lock. Under the stream's lock."""
         before, self.writer = self.writer, made
@@ -204,7 +204,7 @@ class Outlet:
 
     def close(self) -> None:
         """Let the writer go; the next version gets a new one."""
-        if (writer := self.replace(None)) is not None:
+        if (writer := self.install(None)) is not None:
             writer.close()
 
 

@@ -116,7 +116,7 @@ def _begin(stream: Stream, outlet: Outlet) -> None:
     if outlet.making is None:
         if writer is not None and writer.size > 2 * LARGE:
             with stream.lock:
-                outlet.replace(None)
+                outlet.install(None)
             writer.retire()
             available = free_memory.available_bytes()
         check(outlet.needs(stream.kind, tensors), available)
@@ -131,11 +131,11 @@ def _go_on(stream: Stream, outlet: Outlet, made: FrameWriter) -> None:
     available = free_memory.available_bytes()
     if available is not None and available < margin(made.size) // 2:  # something else has taken it meanwhile
         raise ShortageError(made.size, available)
-    if not made.touch():
+    if not made.populate():
         return
     with stream.lock:
         outlet.making = None
-        before = outlet.replace(made)
+        before = outlet.install(made)
         stream.forget_leases()
         _restore(stream, outlet)
     if before is not None:

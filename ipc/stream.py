@@ -307,7 +307,7 @@ class Stream:
             if outlet.readers:
                 return
             self._outlets = {w: o for w, o in self._outlets.items() if w != way}
-            before = outlet.replace(None)
+            before = outlet.install(None)
             self.tally.steady = None
             if not self._outlets:
                 self._place.forget()  # which keeps the tensors of the last version that was shared

@@ -114,7 +114,7 @@ class Asking(RingReader):
     """As those that read in place: it says when it would take a version, not what it reads."""
 
     @classmethod
-    def make(cls, ref: Any, source: Any, lease: Callable[[int], None]) -> Asking:
+    def make(cls, ref: Any, source: Any, lease: Callable[[int], None], writable: bool = False) -> Asking:
         return cls(ref, source, lease)
 
     def __init__(self, ref: Any, source: Any, lease: Callable[[int], None]):

@@ -47,7 +47,7 @@ class Pair:
 
             self._memory = Allocation(4 << 20, 0)
         self.writer: FrameWriter = WAYS[way].writer(self.scene(1000, 0), 1.0, lambda: self.avoid)
-        while not self.writer.touch():
+        while not self.writer.populate():
             pass
         self.make_reader: Callable[[], FrameReader] = lambda: WAYS[way].reader(
             self.writer.ref, OwnSource(), self.slots_read.append)

@@ -72,7 +72,7 @@ class FrameWriter(Protocol):
         """Bytes of host memory that readers share."""
         ...
 
-    def touch(self) -> bool:
+    def populate(self) -> bool:
         """Make some more of the memory, in less than a tenth of a second; return whether all is there.
 
         `write` takes nothing before that. Called in the helper thread, outside of the stream's lock, so that `publish`

@@ -75,8 +75,8 @@ class HostWriter(GpuSlotWriter):
             return False
         return super().write(kind, tensors, meta, version, still_wanted)
 
-    def touch(self) -> bool:
-        if super().touch() and not self._pinning:
+    def populate(self) -> bool:
+        if super().populate() and not self._pinning:
             self._pinning = True
             self._start_pinning()
         return self.ready

@@ -101,7 +101,7 @@ class SlotWriter:
                  ready: bool = True):
         """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). `leased` is asked before each
         write which slots to avoid: one byte per reader, slot + 1 that it is reading, or 0. `ready`: whether to allocate
-        all memory now; otherwise `touch` does, before the first write.
+        all memory now; otherwise `populate` does, before the first write.
 
         Raises SharingError when the memory is not to be had.
         """
@@ -171,8 +171,8 @@ class SlotWriter:
     def set_done(self, slot: int, whole: int) -> None:
         self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + DONE] = whole
 
-    def touch(self) -> bool:
-        """As `FrameWriter.touch`."""
+    def populate(self) -> bool:
+        """As `FrameWriter.populate`."""
         if not self.ready:
             self.ready = self.segment.reserve(_TOUCHED_AT_ONCE)
         return self.ready
