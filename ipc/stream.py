@@ -374,7 +374,7 @@ class Stream:
 
     def due(self) -> float | None:
         """When (time.monotonic) to call `tend` even if no viewer says anything; None: there is nothing to tend."""
-        when = min(map(due, self._outlets.values()), default=math.inf)
+        when = min(map(due, self._outlets_to_provide()), default=math.inf)
         if (writer := self._writer("in-place")) is not None:
             when = min(when, writer.due or math.inf, self._tended + _TEND)
         return when if when < math.inf else None
@@ -426,6 +426,11 @@ class Stream:
         with contextlib.suppress(Exception):  # raising on request is for the trainer's own thread
             self._run.fault(SharingError(f"stream {self.name!r} {goes}: {error}"))
 
+    def _outlets_to_provide(self) -> list[Outlet]:
+        """Viewers may have opened ways that are not offered: no memory is made for these."""
+        return [o for o in self._outlets.values()
+                if o.way in self._offered.ways or o.making is not None or o.refused is not None]
+
     def finish(self) -> None:
         """Mark the newest version in place, which no publish follows: viewers read it when this process has ended. For
         when the helper thread has."""
@@ -440,7 +445,7 @@ class Stream:
     def tend(self, generation: int) -> None:
         """Let go of generations in place before this one, which no viewer reads any more, and of tensors that were
         replaced while nobody asked; make memory for what is to be shared, step by step."""
-        for outlet in self._outlets.values():
+        for outlet in self._outlets_to_provide():
             if due(outlet) <= time.monotonic():
                 provide(self, outlet)
         if (writer := self._writer("in-place")) is not None:
