@@ -48,9 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is not None:
         return _main(list(argv))
     from splatview.ipc.child_process import forget_current_folder
+
+    forget_current_folder()  # before anything else is imported
     from splatview.ipc.entry import run
 
-    forget_current_folder()
     return run(lambda: _main(sys.argv[1:]))
 
 
