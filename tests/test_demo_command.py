@@ -129,7 +129,7 @@ def test_the_trainer_holds_until_its_input_ends(points):
 @pytest.mark.parametrize(("args", "message"), [
     (["--data", "absent"], "no such file or folder"),
     (["--steps", "0"], "--steps 0 must be at least 1"),
-    (["--save", "absent/a.ply"], "no folder absent"),
+    (["--save", "absent/a.ply"], "there is no folder"),
 ])
 def test_bad_options_end_with_2_and_a_line(processes, args, message):
     process = trainer(processes, *args)

@@ -54,7 +54,7 @@ def test_a_file_is_read_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
                   zstandard.ZstdCompressor().compress(pickle.dumps(value, 3))):
         path.write_bytes(plain)
         with open(path, "rb", buffering=0) as f:
-            snap = worker.read_job({"kind": "pickle", "file": f.fileno()}, worker._Out(), FreeBound())  # type: ignore
+            snap = worker.read_job({"kind": "pickle", "file": f.fileno()}, worker.Out(), FreeBound())  # type: ignore
         assert listing(snap) == listing(from_pickled(value))
         assert snap.file_bytes >= len(plain)
 
@@ -251,7 +251,7 @@ def test_what_it_leaves_is_read_in_the_general_way(pack: Any, tmp_path: Path, mo
     path = tmp_path / "twice.pickle"
     path.write_bytes(pack(pickle.dumps(value, 4)))
     with open(path, "rb", buffering=0) as f:
-        snap = worker.read_job({"kind": "pickle", "file": f.fileno()}, worker._Out(), FreeBound())  # type: ignore
+        snap = worker.read_job({"kind": "pickle", "file": f.fileno()}, worker.Out(), FreeBound())  # type: ignore
     assert listing(snap) == listing(from_pickled(value))
 
 

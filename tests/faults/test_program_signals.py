@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from forking import environment
 from patience import PATIENCE
-from scene_files import ply_columns, truth, write_ply
 from web_clients import Page
 
 import splatview
@@ -180,19 +179,6 @@ def test_what_a_killed_viewer_has_left_goes_with_the_next(processes: Processes, 
     serving(processes, kept, wait_until)
     wait_until(lambda: not list(kept.glob("splatview-files-*")), what="files are removed without a page")
     assert len(list(runtime_dir.glob("viewer-*.json"))) == 1
-
-
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_film_and_nothing_is_left(number: int, processes: Processes, tmp_path: Path,
-                                                  wait_until: Callable[..., Any]) -> None:
-    write_ply(tmp_path / "scene.ply", ply_columns(truth(200)))
-    process = processes.splatview("video", "film.mp4", "scene.ply", "--seconds", "3600", "--size", "640x480")
-    wait_until(lambda: process.poll() is not None or list(tmp_path.glob(".film.mp4.*")))
-    process.send_signal(number)
-    said, errors = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, said) == (128 + number, ""), errors
-    assert "Traceback" not in errors
-    assert [path.name for path in tmp_path.iterdir()] == ["scene.ply"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
