@@ -3,7 +3,7 @@
 It wakes for a hello, an open, a release, a pause, a viewer's death, a request for descriptors, a version that is asked
 for while the trainer is at something else, or a change of the streams; every few seconds to look at the run's folder
 and at tensors that are shared in place; never per frame. For a live stream whose tensors have to be copied it looks at
-them `LIVE_PERIOD` apart.
+them `LIVE_PERIOD` apart. It also makes the memory of rings, a part at each turn (`splatview.ipc.provision`).
 """
 
 from __future__ import annotations

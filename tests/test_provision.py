@@ -197,6 +197,7 @@ def test_slots_of_large_frames_take_less_than_2_2_frames(frame: int, growing: bo
     capacity = room_for(frame, growing)
     assert capacity >= frame
     slots = slots_for(capacity)
+    assert (slots, slots_for(capacity, 3)) == (2, 3), "a GPU that copies has one more"
     assert 2 * PAGE + slots * (capacity + 2 * PAGE) <= 2.2 * frame
 
 

@@ -40,6 +40,8 @@ class RingWriter(SlotWriter):
     def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes, ready: bool = True):
         super().__init__(capacity, slots, leased, ready=ready)
         self._ref = RingRef(self.segment.ref)
+        self._in_pieces = False
+        """Whether the helper thread copies (`copy_in_pieces`)."""
         self._plans: list[list[tuple[int, torch.Tensor]]] = []
         """Per slot: what is copied where, the number of a published tensor and a tensor of its shape."""
 
@@ -89,9 +91,17 @@ class RingWriter(SlotWriter):
         self._plans = []
         super().close()
 
+    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
+              still_wanted: Callable[[], bool] | None = None) -> bool:
+        self._in_pieces = still_wanted is not None
+        return super().write(kind, tensors, meta, version, still_wanted)
+
     def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
         for target, source in zip(targets, sources, strict=True):
-            copy_in_pieces(target, source)
+            if self._in_pieces:
+                copy_in_pieces(target, source)
+            else:  # a third of the time: copies of this size go past the caches, and pieces do not
+                target.copy_(source)
         self.set_done(slot, whole)
 
 
