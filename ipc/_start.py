@@ -1,8 +1,8 @@
 """The first code of every program that splatview starts: `python .../ipc/_start.py MODULE [ARGUMENTS]`.
 
 Python puts the folder of a script, and with `-m` or `-c` the current folder, before the standard library. Modules that
-other users leave in such a folder would then run as whoever types `splatview shot` there. This file removes its own
-folder before it imports anything, and the current folder is never added. `child_process.environment` removes the
+other users leave in such a folder would then run as the user who types `splatview shot` there. This file removes its
+own folder before it imports anything, and the current folder is never added. `child_process.environment` removes the
 entries of PYTHONPATH that depend on the current folder, since Python reads those before any file.
 
 `splatview` is taken from where this file belongs to, also where it is not installed or another version is: a program
