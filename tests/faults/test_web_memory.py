@@ -76,7 +76,9 @@ def test_many_large_pages_stay_within_one_budget(viewer: Viewer, acks: bool, wai
     sizes = {page.newest().full for page in pages}
     assert all(width * 2 <= SIZE[0] and height * 2 <= SIZE[1] for width, height in sizes), sizes
     viewer.leave()
-    wait_until(lambda: viewer.memory < base + MARGIN, what="the memory returned to the system")
+    # What threads of drivers and encoders keep in arenas of their own differs from run to run: 30 to 140 MB here, where
+    # a viewer that returns nothing keeps 500 and more.
+    wait_until(lambda: viewer.memory < base + 2 * MARGIN, what="the memory returned to the system")
 
 
 def test_hidden_pages_cost_no_pictures(viewer: Viewer, wait_until: Callable[..., Any]) -> None:

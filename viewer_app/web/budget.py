@@ -31,6 +31,8 @@ JPEG_BYTES, LOSSLESS_BYTES = 9, 16
 """Bytes for each pixel that encoding takes in addition, the encoded file included; measured with noise. Without loss
 it is 28, but then nothing else of the page's is drawn, encoded or sent: 12 of its PER_PIXEL are free."""
 _NO_LIMIT = 1 << 62
+_TRIMS = 3
+"""How many times memory is returned after a release: threads of drivers and encoders free theirs a little later."""
 _TRIM_AFTER = 0.3
 """Seconds from a release of memory to its return to the system: pages often leave together."""
 
@@ -48,7 +50,8 @@ class PageBudget:
         self._level = _NO_LIMIT
         self._encoding = 0
         self._changed = threading.Condition()
-        self._trimming = False
+        self._trims = 0
+        """How many times freed memory is still to be returned; `_trim_later` has been called for the next."""
 
     @property
     def reserved(self) -> int:
@@ -125,19 +128,27 @@ class PageBudget:
         OpenGL's software rasteriser and the encoders allocate with malloc. glibc keeps freed blocks of up to 32 MB for
         later allocations unless it is told to give them back.
         """
-        trim = _malloc_trim()
+        if _malloc_trim() is None:
+            return
         with self._changed:
-            if trim is None or self._trimming:
-                return
-            self._trimming = True
-        timer = threading.Timer(_TRIM_AFTER, self._trim, (trim,))
+            waiting, self._trims = self._trims > 0, _TRIMS
+        if not waiting:
+            self._trim_later()
+
+    def _trim_later(self) -> None:
+        timer = threading.Timer(_TRIM_AFTER, self._trim)
         timer.daemon = True
         timer.start()
 
-    def _trim(self, trim: Callable[[int], int]) -> None:
+    def _trim(self) -> None:
+        trim = _malloc_trim()
+        if trim is not None:
+            trim(0)
         with self._changed:
-            self._trimming = False
-        trim(0)
+            self._trims -= 1
+            again = self._trims > 0
+        if again:
+            self._trim_later()
 
 
 def _default_total(reserved: int) -> int:
