@@ -73,8 +73,11 @@ def test_many_large_pages_stay_within_one_budget(viewer: Viewer, acks: bool, wai
 
     wait_until(all_have_pictures)
     assert most - base < MOST + MARGIN
-    sizes = {page.newest().full for page in pages}
-    assert all(width * 2 <= SIZE[0] and height * 2 <= SIZE[1] for width, height in sizes), sizes
+
+    # A page that acknowledges nothing gets no other picture than it had before others shared the budget.
+    for page in pages if acks else pages[-1:]:
+        while any(side * 2 > whole for side, whole in zip(page.newest().full, SIZE, strict=True)):
+            pass  # until the next picture
     viewer.leave()
     # What threads of drivers and encoders keep in arenas of their own differs from run to run: 30 to 140 MB here, where
     # a viewer that returns nothing keeps 500 and more.
