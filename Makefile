@@ -1,13 +1,17 @@
 # `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine with Python 3.10 or newer.
-.PHONY: demo test faults check bench clean
+.PHONY: demo test test-all faults check bench clean
 
 demo:
 	@bash .ci/setup
 	@.venv/bin/splatview demo --out splatview-demo.png
 
-test:
+test:  # minutes: without the tests that repeat for long what others show once
 	@bash .ci/setup test
-	@.venv/bin/python -m pytest -n 2 --dist loadfile  # most of the time they wait for programs to start
+	@.venv/bin/python -m pytest -n 2 --dist loadfile -m "not exhaustive"
+
+test-all:
+	@bash .ci/setup test
+	@.venv/bin/python -m pytest -n 2 --dist loadfile
 
 faults:  # what may happen beside a training, alone and with all figures: kills, floods, full disks, hostile input
 	@bash .ci/setup test
