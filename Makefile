@@ -1,5 +1,8 @@
-# `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine with Python 3.10 or newer.
+# `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine with Python 3.11 or newer.
 .PHONY: demo test test-all faults check bench clean
+
+WORKERS ?= 2
+PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile
 
 demo:
 	@bash .ci/setup
@@ -7,20 +10,20 @@ demo:
 
 test:  # minutes: without the tests that repeat for long what others show once
 	@bash .ci/setup test
-	@.venv/bin/python -m pytest -n 2 --dist loadfile -m "not exhaustive"
+	@$(PYTEST) -m "not exhaustive"
 
 test-all:
 	@bash .ci/setup test
-	@.venv/bin/python -m pytest -n 2 --dist loadfile
+	@$(PYTEST)
 
-faults:  # what may happen beside a training, alone and with all figures: kills, floods, full disks, hostile input
+faults:  # kills, floods, full disks and hostile input, those on a GPU included
 	@bash .ci/setup test
-	@.venv/bin/python -m pytest -n 2 --dist loadfile tests/faults tests/cuda/test_fault_*.py  # the latter on a GPU
+	@$(PYTEST) tests/faults tests/cuda/test_fault_*.py
 
-check:  # what a change is held to beside the tests
+check:  # lint, and the types of product, examples, benchmarks and tests
 	@bash .ci/setup dev
 	@.venv/bin/ruff check .
-	@.venv/bin/pyright
+	@.venv/bin/pyright --threads
 
 bench:
 	@bash .ci/setup test
