@@ -58,8 +58,8 @@ class Preference:
         self.wishes: tuple[bool | None, bool] = (None, False)
         """The caller's `copy` and `live`."""
         self._in_place = kind == "gaussians"
-        self.place = -1
-        """Where the newest tensors lay."""
+        self.place: int | None = -1
+        """Where the newest tensors lay; None: not known any more."""
         self.expected: bool | None = None
         """Whether the next tensors stay where they are, if they are like the last. If so, it is enough to say where
         they lie, in `place`; `saw` need not be called."""
@@ -71,7 +71,9 @@ class Preference:
         Only a row of publishes that all speak against the present choice changes it: a densification every hundred
         steps does not, nor does one tensor that happens to come twice.
         """
-        stayed, self.place = place == self.place, place
+        known, stayed, self.place = self.place is not None, place == self.place, place
+        if not known:
+            return False
         if stayed == self._in_place:
             self._against = 0
             self.expected = stayed
@@ -82,6 +84,10 @@ class Preference:
             return False
         self._in_place, self._against, self.expected = stayed, 0, stayed
         return self.wishes == (None, False)
+
+    def forget(self) -> None:
+        """Draw no conclusion from the next place: it differs from the last because `Place.forget` was called."""
+        self.place = None
 
     def ways(self) -> tuple[str, ...]:
         """The ways for CUDA tensors, the best first."""

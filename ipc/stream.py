@@ -115,6 +115,7 @@ class Stream:
         if self._is_mine():
             self.tally.steady = None
             undo(self._outlets.values(), self._place)
+            self._offered.preference.forget()
             self._lock.release()
         self._broken_off = False
 
@@ -311,6 +312,7 @@ class Stream:
             self.tally.steady = None
             if not self._outlets:
                 self._place.forget()  # which keeps the tensors of the last version that was shared
+                self._offered.preference.forget()
         abandon(self, outlet)
         if before is not None:
             before.close()  # outside of the lock: to give a gigabyte back takes long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from gpu_on_cpu import installed, moved, picture, running, scene
 
 from splatview.ipc.preference import Place, Preference
 
@@ -77,3 +78,24 @@ def test_a_place_is_where_and_how_tensors_lie() -> None:
     assert not place.same((parameter,))
     place.forget()
     assert not place.same((parameter,))
+
+
+@pytest.mark.parametrize(("kind", "way"), [("gaussians", "in-place"), ("image", "device-ring")])
+def test_short_visits_do_not_change_the_way(monkeypatch: pytest.MonkeyPatch, kind: str, way: str) -> None:
+    """The first publish after the last viewer has left does not show whether its tensors have moved."""
+    installed(monkeypatch)
+    with running(kind, way) as run:
+        value = scene() if kind == "gaussians" else picture(4, 5, 3)
+        run.publish(value)
+        stream = run.stream
+        assert stream._offered.ways[0] == way
+        for _ in range(5):
+            stream.release(way)
+            stream.open(way)
+            run.publish(value if kind == "gaussians" else picture(4, 5, 3))
+            assert stream._offered.ways[0] == way
+        for _ in range(4):  # while it is watched, three in a row do; the first image is a new one
+            value = moved(value, "densified") if kind == "gaussians" else value
+            run.publish(value)
+        other = {"in-place": "device-ring", "device-ring": "in-place"}[way]
+        assert stream._offered.ways[0] == other
