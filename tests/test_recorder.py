@@ -14,8 +14,12 @@ from frames import cloud, gaussian_frame
 
 from splatview.viewer_app.cameras import frame_points
 from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.governor import Governor
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.recorder.options import RecordOptions
 from splatview.viewer_app.recorder.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
 from splatview.viewer_app.recorder.player import AHEAD, Decoder, Player
+from splatview.viewer_app.recorder.recorder import Recorder, _Taking
 from splatview.viewer_app.recorder.recording import Recording, Snapshot
 from splatview.viewer_app.renderers.activation import activate
 from splatview.viewer_app.renderers.base import RenderOptions
@@ -180,6 +184,22 @@ def test_where_one_stands_that_was_dropped() -> None:
     recording.fit()
     assert [s.number for s in recording.snapshots] == [1, 3, 5, 7, 8]
     assert [recording.place(s) for s in every] == [0, 1, 1, 2, 2, 3, 3, 4]
+
+
+def test_the_pause_after_a_snapshot_counts_no_work_of_others(ctx: moderngl.Context) -> None:
+    """One that took long since another process had the GPU meanwhile costs what one of about that size cost before."""
+    recorder = Recorder(RecordOptions(every=20), GpuWork(ctx, Governor(0.1)), lambda: None)
+    tape = recorder.begin("run", "splats")
+    pauses = []
+    for ms in (2.0, 300.0):
+        tape._taking = taking = _Taking(gaussian_frame(cloud(30)), 1, 10, None)
+        taking.work, taking.gpu_ms, before = ("record", 9), ms, time.monotonic()
+        tape._take_in()
+        assert tape._not_before - time.monotonic() <= 2e-3 / (0.05 * 0.1)
+        pauses.append(tape._not_before - before)
+    assert min(pauses) >= 2e-3 / (0.05 * 0.1)
+    tape.close()
+    recorder.close()
 
 
 # -- going back ------------------------------------------------------------------------------------------------------

@@ -68,9 +68,11 @@ def test_what_is_written_after_it_began_is_waited_for() -> None:
 
 
 def test_a_training_on_a_gpu_is_recorded_and_seen_again(processes: Processes) -> None:
-    viewer = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=500, record=RecordOptions(every=20)))
+    # A large share: a snapshot that took long, since others had the GPU as well, is followed by the next one soon.
+    viewer = Viewer(OffscreenScreen(900, 520),
+                    AppOptions(max_fps=500, gpu_budget=1.0, record=RecordOptions(every=20)))
     try:
-        program = processes.code(ON_GPU, "0", "4000", "0.01")
+        program = processes.code(ON_GPU, "0", "4000", "0.06")  # it publishes for as long as the test may take
 
         def source() -> StreamSource | None:
             assert program.poll() is None, program.communicate()
@@ -81,7 +83,11 @@ def test_a_training_on_a_gpu_is_recorded_and_seen_again(processes: Processes) ->
             there = source()
             return there is not None and there.tape is not None and len(there.tape.recording) >= count
 
-        viewer.until(lambda: recorded(6))
+        try:
+            viewer.until(lambda: recorded(6))
+        except AssertionError as e:
+            made = (there := source()) and there.tape
+            raise AssertionError(f"{made and (len(made.recording), made.trouble)} snapshots and trouble; {e}") from e
         there = source()
         assert there is not None and there.tape is not None
         tape = there.tape

@@ -307,7 +307,7 @@ class Tape:
             taking.scene, ready = device_scene_of(frame)
             taking.stream = self._recorder.gpu_stream(taking.scene.gpu)
             ready(taking.stream.cuda_stream)
-            taking.work = "record", count
+            taking.work = "record", count.bit_length()  # alike enough that the next ones are measured by the last
             self._recorder.governor.gives(taking.work, "cuda")
         return taking
 
@@ -321,7 +321,8 @@ class Tape:
         if taking.gpu_ms:
             governor = self._recorder.governor
             governor.took(taking.work, taking.gpu_ms)
-            rest = max(rest, taking.gpu_ms * 1e-3 / (_SHARE * governor.share))
+            cost = governor.cost(taking.work) or taking.gpu_ms  # without what other processes did in between
+            rest = max(rest, cost * 1e-3 / (_SHARE * governor.share))
         gap = _GAP if self._wanted_every is None else 0.0
         self._not_before = max(self._taken_at + gap, now + rest)
         if taking.fault:
