@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hatchling.builders.sdist import SdistBuilder
-from hatchling.builders.wheel import WheelBuilder
 from patience import PATIENCE
 from PIL import Image
 from programs import ROOT
@@ -50,6 +48,9 @@ def _sources() -> set[str]:
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """A wheel built in the checkout, and one built from the source distribution."""
+    from hatchling.builders.sdist import SdistBuilder  # here: collecting tests of other things must not need it
+    from hatchling.builders.wheel import WheelBuilder
+
     folder = tmp_path_factory.mktemp("dist")
     (source,) = SdistBuilder(str(ROOT)).build(directory=str(folder))
     with tarfile.open(source) as archive:

@@ -38,7 +38,7 @@ def own() -> Iterator[tuple[DeviceRingWriter, DeviceRingReader]]:
     yield writer, reader
     reader.close()
     writer.close()
-    assert retiring.settle(20)
+    assert retiring.settle(PATIENCE)
 
 
 def newest(reader: DeviceRingReader, after: int = 0) -> Any:
@@ -71,14 +71,13 @@ def test_work_is_ordered_on_the_stream_that_is_current(own: tuple[DeviceRingWrit
     b = a @ a
     side = torch.cuda.Stream()
     torch.cuda.synchronize()
-    begun = time.monotonic()
     with torch.cuda.stream(side):
         image = torch.zeros(100, 100, 3, device="cuda")
         for _ in range(20):
             torch.mm(a, a, out=b)
         image.fill_(0.5)
         assert writer.write("image", {"image": image}, META, 1)
-    assert time.monotonic() - begun < 0.15, "publishing does not wait for the GPU"
+    assert not side.query(), "publishing does not wait for the GPU"
     assert reader.read() is None, "the frame is not there before the work in front of it has ended"
     torch.cuda.current_stream().synchronize()  # another stream: nothing to wait for
     with newest(reader) as frame:
@@ -133,7 +132,7 @@ def test_a_thread_that_retires_memory_does_not_spoil_a_capture() -> None:
     with torch.cuda.graph(graph):
         y = x * 3
         writer.close()
-        assert retiring.settle(20)
+        assert retiring.settle(PATIENCE)
         y = y + 1
     graph.replay()
     torch.cuda.synchronize()
@@ -151,10 +150,9 @@ def test_everything_is_given_back_also_in_the_midst_of_work() -> None:
         for _ in range(work):
             torch.mm(a, a, out=b)
         assert writer.write("image", {"image": image}, META, 1)
-        begun = time.monotonic()
         writer.close()
-        assert time.monotonic() - begun < 0.05, "closing does not wait for the GPU"
-        assert retiring.settle(20)
+        assert not work or not torch.cuda.current_stream().query(), "closing does not wait for the GPU"
+        assert retiring.settle(PATIENCE)
         torch.cuda.synchronize()
         frame = reader.read()
         assert frame is not None
@@ -169,7 +167,7 @@ def test_everything_is_given_back_also_in_the_midst_of_work() -> None:
     torch.cuda.synchronize()
     fds, before = open_files(), used()
     for i in range(20):
-        cycle(5 if i % 5 == 0 else 0)
+        cycle(20 if i % 5 == 0 else 0)
     assert open_files() <= fds
     assert used() < before + 8 * MB
 
@@ -233,7 +231,7 @@ def test_nothing_is_torn_while_the_trainer_hurries(monkeypatch: pytest.MonkeyPat
     assert shown == 1000
     reader.close()
     writer.close()
-    assert retiring.settle(20)
+    assert retiring.settle(PATIENCE)
 
 
 def test_what_does_not_fit(own: tuple[DeviceRingWriter, DeviceRingReader]) -> None:
@@ -287,4 +285,4 @@ def test_a_ring_on_another_gpu_than_the_current_one() -> None:
             assert torch.equal(t.torch(), image)
     reader.close()
     writer.close()
-    assert retiring.settle(20)
+    assert retiring.settle(PATIENCE)

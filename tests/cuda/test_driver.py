@@ -182,15 +182,16 @@ def test_a_stopwatch_does_not_wait() -> None:
     torch.cuda.synchronize()
     watch = Stopwatch(0)
     stream = driver.current_stream(0)
+    begun = time.monotonic()
     watch.start(stream)
     for _ in range(20):
         torch.mm(a, a, out=b)
     watch.stop(stream)
-    begun = time.monotonic()
     assert watch.seconds() is None
-    assert time.monotonic() - begun < 0.1
+    assert not torch.cuda.current_stream().query(), "it waited for what it measures"
     torch.cuda.synchronize()
+    longest = time.monotonic() - begun
     seconds = watch.seconds()
     assert seconds is not None
-    assert 0.005 < seconds < 10
+    assert 0.005 < seconds < 1.01 * longest
     watch.close()

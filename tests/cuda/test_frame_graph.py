@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
@@ -290,13 +289,11 @@ def test_rendering_is_queued_behind_other_work(graph: FrameGraph) -> None:
     for _ in range(DRAWS):  # and their memory is there to be used again
         [draw(graph, camera, options) for camera in cameras]
     torch.cuda.synchronize()
-    torch.cuda._sleep(200_000_000)  # a tenth of a second
-    begin = time.perf_counter()
+    torch.cuda._sleep(2_000_000_000)  # a second
     frames = [graph.render(camera, options) for camera in cameras]
-    took = time.perf_counter() - begin
     busy = not torch.cuda.current_stream().query()
     torch.cuda.synchronize()
-    assert busy, f"the host waited: {took * 1e3:.1f} ms"
+    assert busy, "the host waited"
     for camera, frame in zip(cameras, frames, strict=True):
         assert_gsplat_s(graph, frame, gsplat_draws(t, camera, options))
 

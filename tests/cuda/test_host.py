@@ -41,7 +41,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[HostWriter, RingRead
     yield writer, reader
     reader.close()
     writer.close()
-    assert retiring.settle(20)
+    assert retiring.settle(PATIENCE)
 
 
 def made(capacity: int) -> tuple[HostWriter, RingReader]:
@@ -114,16 +114,12 @@ def test_the_call_returns_before_the_copy_and_the_frame_comes_after_it(host: tup
         assert int(frame.tensors["image"].array.max()) == 0
     busy(0.5)
     image.fill_(9)
-    begun = time.monotonic()
     assert writer.write("image", {"image": image}, META, 2)
-    took = time.monotonic() - begun
     assert reader.read(1) is None, "not there yet: the GPU has not come to it"
     assert not writer.write("image", {"image": image}, META, 3), "one copy is under way at a time"
     with newest(reader, 1) as frame:
         assert frame.version == 2
         assert (frame.tensors["image"].array == 9).all()
-    print(f"publishing 4 MB through the host took the caller {took * 1e6:.0f} us")
-    assert took < 0.1
 
 
 def test_copies_are_ordered_on_the_stream_that_is_current(host: tuple[HostWriter, RingReader]) -> None:
@@ -152,33 +148,42 @@ def test_a_late_copy_is_waited_for(host: tuple[HostWriter, RingReader]) -> None:
     assert reader.read(1) is None
 
 
-def test_copies_take_a_tenth_of_the_time_at_most() -> None:
+def test_copies_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each copy nothing is copied for nine times as long as it took, and then whatever comes."""
     writer, reader = made(64 * MB)
     assert writer._ready.wait(PATIENCE)
     image = torch.zeros(4096, 4096, 4, dtype=torch.uint8, device="cuda")
-    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    pinned = torch.empty(image.shape, dtype=torch.uint8, pin_memory=True)
-    for _ in range(3):
-        start.record()
-        pinned.copy_(image, non_blocking=True)
-        stop.record()
-        torch.cuda.synchronize()
-    one = start.elapsed_time(stop) / 1e3
-    written, begun, end = 0, time.monotonic(), time.monotonic() + 2.0
-    calls = version = 0
-    while time.monotonic() < end:
-        version += 1
-        calls += 1
-        written += writer.write("image", {"image": image}, META, version)
+    stopwatch, copies = writer._stopwatch, list[float]()
+    assert stopwatch is not None
+    measure = stopwatch.seconds
+
+    def measured() -> float | None:
+        if (seconds := measure()) is not None:
+            copies.append(seconds)
+        return seconds
+
+    monkeypatch.setattr(stopwatch, "seconds", measured)
+    written = calls = 0
+    earliest = latest = 0.0  # when the next copy may begin, as far as is told from outside
+    begun = time.monotonic()
+    while (time.monotonic() < begun + 2 or written < 3) and time.monotonic() < begun + PATIENCE:
+        calls, known, before = calls + 1, len(copies), time.monotonic()
+        if writer.write("image", {"image": image}, META, calls):
+            after = time.monotonic()
+            if written:
+                assert len(copies) == written
+                assert after >= earliest + copies[-1] / host_module.SHARE
+            earliest, latest, written = before, after, written + 1
+        elif written and known == written:  # the last copy had ended, and its time was known
+            assert before < latest + copies[-1] / host_module.SHARE, "it is spaced more than it has to be"
         time.sleep(2e-4)
-    share = written * one / (time.monotonic() - begun)
-    print(f"{written} of {calls} written; a copy takes {one * 1e3:.2f} ms; share {share:.3f}")
+    print(f"{written} of {calls} written; copies took {min(copies) * 1e3:.2f} to {max(copies) * 1e3:.2f} ms")
     assert written >= 3
-    assert share < 0.15
-    assert share > 0.02, "it is spaced much more than it has to be"
+    assert min(copies) > image.nbytes / 1e12, "no memory is as fast"
+    assert sum(copies) < time.monotonic() - begun
     reader.close()
     writer.close()
-    assert retiring.settle(20)
+    assert retiring.settle(PATIENCE)
 
 
 def test_pinning_is_not_waited_for() -> None:
@@ -189,13 +194,13 @@ def test_pinning_is_not_waited_for() -> None:
     image = torch.zeros(100, 100, 3, device="cuda")
     begun = time.monotonic()
     while not writer.write("image", {"image": image}, META, 1):
-        assert time.monotonic() - begun < 30
+        assert time.monotonic() - begun < PATIENCE
         time.sleep(1e-3)
     print(f"pinned after {time.monotonic() - begun:.3f} s")
     newest(reader).close()
     reader.close()
     writer.close()
-    assert retiring.settle(20)
+    assert retiring.settle(PATIENCE)
 
 
 def test_where_memory_cannot_be_pinned_copies_wait_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +219,7 @@ def test_where_memory_cannot_be_pinned_copies_wait_and_it_is_said(monkeypatch: p
     assert "cuMemHostRegister: CUDA_ERROR_NOT_SUPPORTED" in writer.note
     reader.close()
     writer.close()
-    assert retiring.settle(20)
+    assert retiring.settle(PATIENCE)
 
 
 def test_the_viewer_is_told(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
@@ -255,7 +260,7 @@ def test_a_gpu_that_writes_half_a_word_at_a_time(monkeypatch: pytest.MonkeyPatch
     hurry(writer, reader, 200)
     reader.close()
     writer.close()
-    assert retiring.settle(20)
+    assert retiring.settle(PATIENCE)
 
 
 def test_a_capture_is_left_alone(host: tuple[HostWriter, RingReader]) -> None:
@@ -290,14 +295,13 @@ def test_everything_is_given_back_also_in_the_midst_of_copies(monkeypatch: pytes
         assert writer._ready.wait(PATIENCE)
         assert writer.note == ""
         if work:
-            busy()
+            busy(0.6)
         assert writer.write("image", {"image": image}, META, 1)
-        begun = time.monotonic()
         writer.close()
-        assert time.monotonic() - begun < 0.05, "closing does not wait for the GPU"
         if work:
+            assert not torch.cuda.current_stream().query(), "closing does not wait for the GPU"
             assert not retiring.settle(0.02), "the memory stays while the GPU writes into it"
-        assert retiring.settle(20)
+        assert retiring.settle(PATIENCE)
         frame = reader.read()
         assert frame is not None
         with frame:
@@ -315,7 +319,7 @@ def test_everything_is_given_back_also_in_the_midst_of_copies(monkeypatch: pytes
         HostWriter(0, 1 << 60)
     for _ in range(5):
         HostWriter(0, 16 * MB).close()  # before its memory has been pinned
-    assert retiring.settle(20)
+    assert retiring.settle(PATIENCE)
     gc.collect()
     torch.cuda.synchronize()
     assert open_files() <= fds

@@ -11,6 +11,7 @@ import torch
 from conftest import Processes
 from gpu_memory import used
 from open_files import open_files
+from patience import PATIENCE
 from trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
 
 from splatview.ipc import DeviceTensor, Subscriber
@@ -174,7 +175,13 @@ def test_no_two_generations_are_ever_mixed(
     trainer.start("scene = run(1400, 14)")
     seen: dict[int, int] = {}
     last, given_up = published, 0  # what was published so far does not say its n
-    while not trainer.finished():
+    end = time.monotonic() + PATIENCE
+    while True:
+        if trainer.finished():
+            trainer.finish()
+            if (sum(seen.values()) >= 30 and len(seen) >= 4) or time.monotonic() > end:
+                break
+            trainer.start("scene = run(1400, 14)")  # a reader on a busy machine sees few versions of so many
         subscriber.poll()
         frame = stream.read(last)
         if frame is None:
@@ -190,14 +197,13 @@ def test_no_two_generations_are_ever_mixed(
             seen[n] = seen.get(n, 0) + 1
             assert all(len(v) == n for v in got.values()), {k: v.shape for k, v in got.items()}
             assert all((v == n).all() for v in got.values()), f"not all of version {last} is {n}"
-    trainer.finish()
     assert stream.sharing == "in-place", (stream.sharing, stream.fallback)
     assert sum(seen.values()) >= 30, (seen, given_up)
     assert len(seen) >= 4, seen
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
     next_frame(subscriber, stream, last).close()
     # If the frame that came was one before, nobody asks for the last, and what it replaced is found after a while.
-    wait_until(lambda: (subscriber.poll(), trainer.do("answer = memory()") == before)[-1], 8,
+    wait_until(lambda: (subscriber.poll(), trainer.do("answer = memory()") == before)[-1],
                what=f"torch has as much allocated as before, {before}")
     assert trainer.do("answer = len(writer()._generations)") == 1
     files_after = trainer.do("answer = open_files()")

@@ -37,7 +37,7 @@ def needs(library: str) -> pytest.MarkDecorator:
 @pytest.fixture
 def trainer(processes: Processes) -> Trainer:
     made = Trainer(processes, XLA_PYTHON_CLIENT_PREALLOCATE="false", SPLATVIEW_STRICT="1")
-    made.do(_HOLD, timeout=120)
+    made.do(_HOLD)
     return made
 
 
@@ -77,7 +77,7 @@ def test_a_picture_of_cupy(trainer: Trainer, subscriber: Subscriber, wait_until:
 {CUPY}
 image = (cp.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(cp.{dtype})
 splatview.publish(image, "image")
-""", timeout=120)
+""")
     expected = (np.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(np.float32)
     reader = Reader(subscriber, wait_until, "image")
     assert np.array_equal(reader.next()["image"], expected)
@@ -108,7 +108,7 @@ def turn(i):
         image.fill(255)
 cp.cuda.Device().synchronize()
 splatview.publish(image, "image", copy=True)
-""", timeout=120)
+""")
     reader = Reader(subscriber, wait_until, "image")
     reader.next()
     for i in range(1, 9):
@@ -125,7 +125,7 @@ def test_gaussians_of_cupy_are_shared_where_they_lie(
 {CUPY}
 scene = {{name: cp.zeros((1000, *shape), cp.float32) for name, shape in SHAPES.items()}}
 splatview.publish(scene, "scene")
-""", timeout=120)
+""")
     reader = Reader(subscriber, wait_until, "scene")
     reader.next()
     for i in range(1, 6):
@@ -146,7 +146,7 @@ def test_managed_memory_of_cupy(trainer: Trainer, subscriber: Subscriber, wait_u
 cp.cuda.set_allocator(cp.cuda.MemoryPool(cp.cuda.malloc_managed).malloc)
 image = cp.full((40, 50), 0.25, cp.float32)
 splatview.publish(image, "image", copy=True)
-""", timeout=120)
+""")
     assert (Reader(subscriber, wait_until, "image").next()["image"] == 0.25).all()
 
 
@@ -157,7 +157,7 @@ def test_a_capture_lives_on_when_an_array_is_published_within(
 {CUPY}
 image = cp.full((40, 50), 7, cp.uint8)
 splatview.publish(image, "image", copy=True)
-""", timeout=120)
+""")
     reader = Reader(subscriber, wait_until, "image")
     reader.next()
     answer = trainer.do("""
@@ -229,7 +229,7 @@ with warnings.catch_warnings():
     image = cuda.to_device(picture, stream=side)
     splatview.publish(image, "image", copy=True)
     side.synchronize()
-""", timeout=120)
+""")
     expected = (np.arange(60) / 60).astype(np.float32).reshape(4, 5, 3)
     assert np.array_equal(Reader(subscriber, wait_until, "image").next()["image"], expected)
 
@@ -283,7 +283,12 @@ answer = waiting, held()
 """)
     assert waiting >= 2
     assert done <= 1
-    assert (reader.next()["image"] == 3).all()
+    values_seen = []  # a reader may find one that was copied before the last is
+    while 3 not in values_seen:
+        image = reader.next()["image"]
+        values_seen.append(int(image.flat[0]))
+        assert (image == values_seen[-1]).all()
+    assert values_seen in ([3], [1, 3], [2, 3], [1, 2, 3])
 
 
 @needs("jax")

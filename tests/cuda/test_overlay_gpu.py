@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 from test_viewer import Viewer
 
 from splatview.ipc.runs import list_runs, runtime_folder
@@ -89,6 +90,6 @@ def test_a_single_picture_has_them(processes: Processes, tmp_path: Path, wait_un
     processes.code(TRAINER, "cuda")
     wait_until(lambda: list_runs(runtime_folder()))  # shot does not wait for a run to begin
     shot = processes.splatview("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "320x240")
-    assert shot.wait(120) == 0, shot.stderr.read()
+    assert shot.wait(PATIENCE) == 0, shot.stderr.read()
     pixels = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
     assert (np.abs(pixels - PALETTE[0].astype(int)) <= 2).all(-1).sum() > 50

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import json
+import re
 import subprocess
 import sys
 import time
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from patience import PATIENCE
 from viewer_cases import (
     H,
     Trainer,
@@ -32,9 +36,11 @@ from splatview.viewer_app.views.base import BRIDGE_WORDS
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Processes
+    from test_viewer import Viewer
 
 pytestmark = pytest.mark.cuda
 
@@ -88,48 +94,111 @@ def test_offscreen_pictures_with_the_panel(trainers: dict[str, Trainer], open_vi
 # -- etiquette -----------------------------------------------------------------------------------------------
 
 
+class Watched:
+    """What a viewer spends and draws while `during` goes on, beside what the GPU has time for.
+
+    How fast a picture comes depends on what else the GPU does. A turn of it to CUDA and on to OpenGL, with next to
+    nothing to do, is the measure: `turns` of these a second, made between the periods that are watched.
+    """
+
+    def __init__(self, viewer: Viewer, during: Callable[[], object]):
+        self.viewer, self._during = viewer, during
+        self.seconds = self.spent = 0.0
+        """Watched so far; of those, the GPU's seconds that the governor counted as the viewer's."""
+        self.pictures = 0
+        self._turns, self._turning = 0, 0.0
+        self._small = viewer.screen.ctx.simple_framebuffer((16, 16))
+        self._on_cuda = torch.zeros(1, device="cuda")
+
+    def watch(self, seconds: float) -> None:
+        viewer, draws, pay = self.viewer, self.viewer.draws, self.viewer.governor._pay
+
+        def counted(ms: float, heavy: bool) -> None:
+            self.spent += ms * 1e-3
+            pay(ms, heavy)
+
+        viewer.governor._pay = counted  # type: ignore[method-assign]
+        begin = time.monotonic()
+        while time.monotonic() < begin + seconds:
+            self._during()
+            viewer.turn()
+        self.seconds += time.monotonic() - begin
+        self.pictures += viewer.draws - draws
+        viewer.governor._pay = pay  # type: ignore[method-assign]
+
+    def measure(self, seconds: float = 0.25) -> None:
+        begin = time.monotonic()
+        while time.monotonic() < begin + seconds:
+            self._on_cuda.add_(1)
+            torch.cuda.synchronize()
+            self._small.clear()
+            self.viewer.screen.ctx.finish()
+            self._turns += 1
+        self._turning += time.monotonic() - begin
+
+    @property
+    def rate(self) -> float:
+        return self.pictures / self.seconds
+
+    @property
+    def share(self) -> float:
+        return self.spent / self.seconds
+
+    @property
+    def turns(self) -> float:
+        return self._turns / self._turning
+
+    def fluent(self, rate: float, of_turns: float) -> bool:
+        """Whether so many pictures a second came. Where the GPU makes fewer than `rate` times `of_turns` turns: one
+        picture in so many turns, or as many as the share allows, since what is measured there is others' work too."""
+        if self.turns >= rate * of_turns:
+            return self.rate >= rate
+        return self.rate >= self.turns / of_turns or self.share >= 0.8 * self.viewer.governor.share
+
+    def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """Watch for so long at least, and until all that was watched, taken together, is so."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            self.watch(2.0)
+            self.measure()
+            if self.seconds >= seconds and condition():
+                break
+            assert time.monotonic() < end, f"{what}: {self}, {about(self.viewer)}"
+        print(f"{what}: {self}; {self.viewer.work.ms}; {about(self.viewer)}")
+
+    def __str__(self) -> str:
+        rate_hz = None if (slot := self.viewer.seat.shown) is None else slot.entry.rate_hz
+        return (f"{self.rate:.0f} pictures/s of {rate_hz} versions/s, {self.share:.1%} of the GPU, "
+                f"in {self.seconds:.0f} s; {self.turns:.0f} turns/s")
+
+
 def test_the_share_of_the_gpu_holds_beside_a_training(open_viewer: Any, processes: Processes,
                                                       runtime_dir: Path) -> None:
     trainer = processes.code(BUSY, SPLATVIEW_RUNTIME_DIR=str(runtime_dir))
     beside = type("Beside", (), {"runtime": runtime_dir})()
     viewer = open_viewer(beside, OffscreenScreen(1920, 1080), gpu_budget=0.1)
     viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.view is not None
-                 and not viewer.seat.shown.view.empty, 60)
-
-    def drag(seconds: float) -> tuple[float, float]:
-        """Pictures a second and share of the GPU, on average."""
-        shares, draws, begin, x = [], viewer.draws, time.monotonic(), 0
-        while time.monotonic() < begin + seconds:
-            x += 1
-            viewer.screen.push(PointerMove(400 + x % 700, 300))
-            viewer.turn()
-            time.sleep(0.002)
-            shares.append((time.monotonic(), viewer.governor.used))
-        late = [s for at, s in shares if at > begin + 1]
-        return (viewer.draws - draws) / seconds, float(np.mean(late))
-
-    viewer.screen.push(PointerPress(400, 300))
-    drag(2.0)
-    rate, share = drag(4.0)
+                 and not viewer.seat.shown.view.empty)
     slot = viewer.seat.shown
     assert slot is not None
     assert isinstance(slot.view, GaussianView)
-    scale = slot.view._scale
-    print(f"dragging: {rate:.0f} pictures/s at {scale:.0%}, {share:.1%} of the GPU; {viewer.work.ms}; {about(viewer)}")
+    steps = itertools.count()
+
+    def move() -> None:
+        viewer.screen.push(PointerMove(400 + next(steps) % 700, 300))
+        time.sleep(0.002)
+
+    viewer.screen.push(PointerPress(400, 300))
+    Watched(viewer, move).watch(2.0)
+    dragging = Watched(viewer, move)
+    dragging.until(lambda: viewer.governor.limited and dragging.share <= 0.12 and dragging.fluent(40, of_turns=2),
+                   4.0, "dragging")
     assert trainer.poll() is None
-    assert viewer.governor.limited
-    assert share <= 0.12
-    assert rate >= 40
     viewer.screen.push(PointerRelease(400, 300))
-    begin, draws = time.monotonic(), viewer.draws
-    while time.monotonic() < begin + 3:
-        viewer.turn()
-    rate, published = (viewer.draws - draws) / 3, slot.entry.rate_hz
-    print(f"at rest: {rate:.0f} pictures/s of {published:.0f} versions/s, {viewer.governor.used:.1%} of the GPU")
-    assert slot.view._scale == 1.0
-    assert published > 45, "this trainer publishes too slowly for what is tested"
-    assert 9 <= rate <= 22  # 10 to 15 versions a second, and what the end of the drag still draws
-    assert viewer.governor.used <= 0.12
+    resting = Watched(viewer, lambda: None)
+    resting.until(lambda: viewer.governor.limited and resting.share <= 0.12 and resting.fluent(9, of_turns=4)
+                  and slot.view._scale == 1.0 and slot.entry.rate_hz > 45, 3.0, "at rest")
+    assert resting.rate <= 22  # 10 to 15 versions a second, and what the end of the drag still draws
 
 
 def test_doctor_on_a_gpu(processes: Processes) -> None:
@@ -139,6 +208,13 @@ def test_doctor_on_a_gpu(processes: Processes) -> None:
     for name in ("cuda", "cuda sharing", "gsplat", "opengl", "cuda to opengl", "display"):
         print(name, findings[name]["state"], findings[name]["detail"])
     assert done.returncode == 0, done.stdout
+    memory = findings["memory"]
+    if any(importlib.util.find_spec(name) is None for name in ("duckdb", "numba")):  # which are an extra
+        assert memory["state"] == "absent", memory
+        assert "not installed" in memory["detail"], memory
+        assert re.search(r"""pip install (['"])splatview\[memory\]\1""", memory["detail"] + memory["mend"]), memory
+    else:
+        assert memory["state"] == "ok", memory
     assert findings["cuda sharing"]["state"] == "ok", findings["cuda sharing"]
     assert findings["cuda to opengl"]["state"] == "ok", findings["cuda to opengl"]
     assert torch.cuda.get_device_name(0) in findings["cuda"]["detail"]

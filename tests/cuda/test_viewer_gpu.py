@@ -147,7 +147,7 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
     wait_for_scene(viewer, trainer, after)
     if renderer == "gsplat":  # where the Gaussians are is looked at anew now and then, without waiting
         view.content.looked_at, before = -1e9, view.content.sight
-        viewer.until(lambda: view.content.sight is not before, 20)
+        viewer.until(lambda: view.content.sight is not before)
         assert view.content.sight is not None
         sample = np.sort(view.content.sight.means[:, 0])
         assert np.allclose(sample, np.sort(NAMES["scene"](trainer.k)["means"][:, 0].numpy()), atol=1e-6)

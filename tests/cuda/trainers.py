@@ -45,7 +45,7 @@ def memory():
     return torch.cuda.memory_allocated()
 def open_files():
     return len(os.listdir("/proc/self/fd"))
-def until(condition, seconds=10):
+def until(condition, seconds=240):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "not in time"
@@ -74,9 +74,9 @@ class Trainer:
         self.process = processes.code(_LOOP, **env)
         self._rest = b""
         self._busy = False
-        assert self._line(120) == "ready"
+        assert self._line(PATIENCE) == "ready"
 
-    def do(self, code: str, timeout: float = 60.0) -> Any:
+    def do(self, code: str, timeout: float = PATIENCE) -> Any:
         """Run it and wait; what it left in `answer`."""
         self.start(code)
         return self.finish(timeout)
@@ -88,7 +88,7 @@ class Trainer:
         self.process.stdin.write(json.dumps(code) + "\n")
         self.process.stdin.flush()
 
-    def finish(self, timeout: float = 60.0) -> Any:
+    def finish(self, timeout: float = PATIENCE) -> Any:
         found = self._line(timeout)
         self._busy = False
         assert "error" not in found, f"in the trainer:\n{found['error']}"
@@ -142,7 +142,7 @@ def stream_of(subscriber: Subscriber, wait_until: Callable[..., Any], name: str 
         subscriber.poll()
         return next((s for s in subscriber.streams if s.name == name and s.run.alive), None)
 
-    stream = wait_until(find, 30, what=f"stream {name}")
+    stream = wait_until(find, what=f"stream {name}")
     stream.open()
     return stream
 
