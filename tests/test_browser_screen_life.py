@@ -64,17 +64,13 @@ def test_events_come_in_order_and_once(rig: Rig, screen: BrowserScreen, page: Pa
     assert rig.woken > woken
 
 
-def test_moves_in_a_row_are_one(rig: Rig, screen: BrowserScreen, page: Page) -> None:
+def test_moves_in_a_row_are_one(rig: Rig, screen: BrowserScreen, page: Page, wait_until: Callable[..., Any]) -> None:
     for k in range(300):
         page.send(m.Move(k, k))
     page.send(m.Press(299, 299))
     page.send(m.Move(300, 300))
-    time.sleep(0.1)
-    events = heard(screen, PointerPress)
-    poll(screen, lambda: events[-1] == PointerMove(300, 300), events=events)
-    assert len(events) < 100
-    press = next(k for k, e in enumerate(events) if isinstance(e, PointerPress))
-    assert events[press - 1] == PointerMove(299, 299)
+    wait_until(lambda: [event for event, *_ in screen._mailbox._items][-1:] == [PointerMove(300, 300)])
+    assert screen.poll(0) == [PointerMove(299, 299), PointerPress(299, 299), PointerMove(300, 300)]
 
 
 def test_a_viewer_that_is_too_far_behind_says_so(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +90,7 @@ def test_pictures_name_the_newest_event_that_they_reflect(screen: BrowserScreen,
     draw(screen, RED)
     assert page.picture().at == 0
     restful(screen, page)
+    begin = time.monotonic()
     page.send(m.Move(1, 1, at=1000.0))
     page.send(m.Press(1, 1, at=1234.5))
     heard(screen, PointerPress)
@@ -101,7 +98,7 @@ def test_pictures_name_the_newest_event_that_they_reflect(screen: BrowserScreen,
     draw(screen, GREEN)
     answer = page.picture()
     assert answer.at == 1234.5
-    assert 50_000 <= answer.spent_us < 10_000_000
+    assert 50_000 <= answer.spent_us < (time.monotonic() - begin) * 1e6
     assert restful(screen, page).at == 0
     draw(screen, BLUE)
     assert page.picture().at == 0

@@ -196,7 +196,7 @@ def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(points, tmp_path, wait
         for words in (f"open {found.url}", f"ssh -L {found.port}:127.0.0.1:{found.port} ", "what the viewer shows"):
             assert words.encode() in said, "what the viewer says is passed on"
         assert b"Traceback" not in said
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 20)
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
     finally:
         demo.kill()
         demo.wait()
@@ -252,7 +252,7 @@ def test_ctrl_c_ends_both_processes_and_says_how_far_it_came(processes, points, 
     out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "of 1000000 steps" in out and "the last picture" in out
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 20)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
 def test_a_demo_that_is_killed_takes_its_processes_along(processes, points, tmp_path, wait_until):
@@ -262,7 +262,7 @@ def test_a_demo_that_is_killed_takes_its_processes_along(processes, points, tmp_
     time.sleep(0.5)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 40)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
 @pytest.mark.parametrize(("options", "message"), [

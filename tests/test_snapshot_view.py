@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -203,11 +204,16 @@ def test_what_is_selected_is_lifted_and_nothing_else(view: SnapshotView, screen:
 def test_while_it_is_painted_what_was_there_is_stretched(view: SnapshotView, screen: OffscreenScreen,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     before, w = shown(view, screen), window(view)
-    monkeypatch.setattr("splatview.viewer_app.views._snapshot.painting.Painting._plan", lambda self: time.sleep(0.3))
+    looked_at = threading.Event()
+    monkeypatch.setattr("splatview.viewer_app.views._snapshot.painting.Painting._plan",
+                        lambda self: looked_at.wait(PATIENCE) and None)
     view.look.x, view.look.y = (30.0, 90.0), (0.0, w.y1)
-    view.draw(screen.framebuffer, RECT)
-    assert not view.complete
-    stretched = screen.pixels()[..., :3].astype(int)
+    try:
+        view.draw(screen.framebuffer, RECT)
+        assert not view.complete
+        stretched = screen.pixels()[..., :3].astype(int)
+    finally:
+        looked_at.set()
     columns = [int((30 + (x + 0.5) / RECT.width * 60) / w.step) for x in range(RECT.width)]
     np.testing.assert_array_equal(stretched, before[:, columns])
 
