@@ -87,7 +87,7 @@ def test_ones_own_scene(processes: Processes, tmp_path: Path,
     camera = json.dumps({name: values.tolist() for name, values in PLACE.items()})
     done = processes.splatview("shot", str(tmp_path / "out.png"), "--size", "160x120", "--camera", camera,
                                "--background", color)
-    assert done.wait(PATIENCE) == 0
+    assert done.wait(PATIENCE) == 0, done.stderr and done.stderr.read()
     by_shot = torch.from_numpy(np.asarray(Image.open(tmp_path / "out.png")).copy()).cuda()
     assert psnr(drawn, by_shot) > 50  # as good as the same: OpenGL and CUDA may round differently
     assert grab().shape == (720, 1280, 3)
