@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from gpu_on_cpu import installed, moved, picture, running, scene
@@ -85,7 +87,7 @@ def test_short_visits_do_not_change_the_way(monkeypatch: pytest.MonkeyPatch, kin
     """The first publish after the last viewer has left does not show whether its tensors have moved."""
     installed(monkeypatch)
     with running(kind, way) as run:
-        value = scene() if kind == "gaussians" else picture(4, 5, 3)
+        value: Any = scene() if kind == "gaussians" else picture(4, 5, 3)
         run.publish(value)
         stream = run.stream
         assert stream._offered.ways[0] == way

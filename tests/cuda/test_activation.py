@@ -185,6 +185,7 @@ def test_loads_are_timed_without_the_waiting(renderer: GsplatRenderer) -> None:
             end.record()
 
     asked: list[Any] = []
+    waited = 0.0
     for _ in range(3):
         renderer.load(s, ready)
         renderer.read()
