@@ -134,7 +134,8 @@ def wait_until() -> Callable[..., Any]:
     return wait
 
 
-LONG = "test_viewer_stopped.py", "test_many_viewers.py", "test_distributed.py"
+LONG = ("test_viewer_stopped.py", "test_many_viewers.py", "test_distributed.py", "test_fault_deaths_gpu.py",
+        "test_grab_gpu.py", "test_recorder_gpu.py")
 """Files that take long with few tests: what comes last keeps one worker waiting for the other."""
 
 
