@@ -118,7 +118,7 @@ def test_doctor_says_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
     less = doctor.check_camera()
     assert less.state == "absent" and "no PyAV" in less.detail and "OpenCV 4." in less.detail
-    assert less.mend == 'pip install "splatview[camera]"'
+    assert less.mend == "pip install 'splatview[camera]'"
 
 
 def test_the_programs_of_the_camera_load_nothing_they_do_not_need(processes: Processes) -> None:

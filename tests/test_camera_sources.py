@@ -27,6 +27,7 @@ from splatview.camera.sources import (
     shown,
     source_for,
 )
+from splatview.ipc import extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,9 +192,9 @@ def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: py
         source = source_for(SourceSettings(source=str(tmp_path / "a.mp4"), reader=reader))  # type: ignore[arg-type]
         with pytest.raises(HopelessError, match="no video that"):
             source.open()
-    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
     check(SourceSettings(source="test"))
-    with pytest.raises(HopelessError, match=r'needs PyAV or OpenCV.*pip install "splatview\[camera\]"'):
+    with pytest.raises(HopelessError, match=r"needs PyAV or OpenCV.*pip install 'splatview\[camera\]'"):
         check(SourceSettings(source=str(tmp_path / "a.mp4")))
 
 

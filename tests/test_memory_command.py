@@ -139,8 +139,8 @@ def _colors(path: Path, shape: tuple[int, int]) -> int:
 
 
 @pytest.mark.parametrize(("args", "begun"), [
-    (["serve", "--offscreen", "FILE"], ["painter", "kernels"]),
-    (["memory", "FILE", "--offscreen"], ["painter", "kernels"]),
+    (["serve", "--offscreen", "FILE"], ["kernels"]),
+    (["memory", "FILE", "--offscreen"], ["kernels"]),
     (["memory", "FILE", "--sql", "SELECT 1"], []), (["shot", "FILE"], []), (["serve", "absent"], []),
     (["serve", __file__], []),
 ])
@@ -148,8 +148,6 @@ def test_what_timelines_need_is_loaded_while_the_viewer_opens(args: list[str], b
                                                               monkeypatch: pytest.MonkeyPatch,
                                                               capsys: pytest.CaptureFixture[str]) -> None:
     done: list[str] = []
-    monkeypatch.setattr("splatview.viewer_app.memory.timeline.expect_kernels", lambda: None)
-    monkeypatch.setattr("splatview.viewer_app.memory.timeline.start_painter", lambda: done.append("painter"))
     monkeypatch.setattr("splatview.viewer_app.memory.timeline.warm_up",
                         lambda: done.append(threading.current_thread().name))
 

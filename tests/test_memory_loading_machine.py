@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import pickle
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -99,8 +101,11 @@ def test_only_long_files_are_worth_it(size: str, compiled: bool, tmp_path: Path,
 def test_what_was_compiled_is_found_where_numba_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     module = tmp_path / "package" / "module.py"
     name = f"module.run-5.py{sys.version_info[0]}{sys.version_info[1]}.nbi"
-    places = {"NUMBA_CACHE_DIR": (tmp_path / "own", "package_12ab"), "": (module.parent, "__pycache__"),
-              "XDG_CACHE_HOME": (tmp_path / "home", "numba/package_12ab")}
+    below = f"package_{hashlib.sha1(str(module.parent).encode()).hexdigest()}"
+    places = {"NUMBA_CACHE_DIR": (tmp_path / "own", below), "": (module.parent, "__pycache__"),
+              "XDG_CACHE_HOME": (tmp_path / "home", f"numba/{below}")}
+    module.parent.mkdir()
+    module.touch()
     for variable, (folder, inner) in places.items():
         for other in places:
             monkeypatch.delenv(other or "NOTHING", raising=False)
@@ -108,10 +113,13 @@ def test_what_was_compiled_is_found_where_numba_keeps_it(tmp_path: Path, monkeyp
         if variable:
             monkeypatch.setenv(variable, str(folder))
         assert not kept(str(module), "module")
-        (folder / inner).mkdir(parents=True)
+        (folder / inner).mkdir(parents=True, exist_ok=True)
         (folder / inner / name).touch()
         assert kept(str(module), "module")
         assert not kept(str(module), "other")
+        os.utime(module, (time.time() + 10, time.time() + 10))
+        assert not kept(str(module), "module")  # compiled before the module changed
+        os.utime(module, (1, 1))
         (folder / inner / name).unlink()
 
 

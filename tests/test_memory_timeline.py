@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from timeline_cases import any_paint, live_by_hand, random_trace, trace_of, without_kernels
+from timeline_cases import any_paint, live_by_hand, random_trace, trace_of, use_reference
 
 from splatview.viewer_app.memory.loading import load_snapshot
 from splatview.viewer_app.memory.model import BLOCK_STATES
@@ -24,11 +24,11 @@ from splatview.viewer_app.memory.timeline import (
 TRACES = [(0, 400, 20, 60), (1, 3000, 50, 300), (2, 0, 20, 60), (3, 5000, 0, 40), (4, 1, 0, 10)]
 
 
-@pytest.fixture(params=["kernels", "plain"])
+@pytest.fixture(params=["kernels", "reference"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Compiled, and what stands in for it."""
-    if request.param == "plain":
-        without_kernels(monkeypatch)
+    """The compiled kernels, and their reference."""
+    if request.param == "reference":
+        use_reference(monkeypatch)
     return request.param
 
 

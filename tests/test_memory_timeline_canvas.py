@@ -1,4 +1,4 @@
-"""Finished pictures: columns of two canvases in one, as rows; the ground over what is live. By kernels and without."""
+"""Finished pictures: columns of two canvases in one, as rows; the ground over what is live. By kernels and reference."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from timeline_cases import use_reference
 
-from splatview.viewer_app.memory.timeline import Canvas, _ready, assemble, paint_ground
+from splatview.viewer_app.memory.timeline import Canvas, assemble, paint_ground
 
 
-@pytest.fixture(params=["kernels", "plain numpy"], autouse=True)
+@pytest.fixture(params=["kernels", "reference"], autouse=True)
 def worker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "plain numpy":
-        from splatview.viewer_app.memory.timeline import _plain, canvas
-
-        monkeypatch.setattr(canvas, "function", lambda module, name, *more: getattr(_plain, name))
-    else:
-        _ready.warm_up()
+    if request.param == "reference":
+        use_reference(monkeypatch)
 
 
 def painted(rng: np.random.Generator, width: int, height: int) -> Canvas:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from patience import PATIENCE
-from timeline_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of, without_kernels
+from timeline_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of, use_reference
 
 from splatview.viewer_app.memory.timeline import Addresses, Axis, Bands, Canvas, Paint
 
@@ -19,11 +19,11 @@ SUMMARY = 13.0
 """Where 16 bands lie in a fifth of a pixel they may be divided between two pixels as if they were mixed."""
 
 
-@pytest.fixture(params=["kernels", "plain"])
+@pytest.fixture(params=["kernels", "reference"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Compiled, and what stands in for it."""
-    if request.param == "plain":
-        without_kernels(monkeypatch)
+    """The compiled kernels, and their reference."""
+    if request.param == "reference":
+        use_reference(monkeypatch)
     return request.param
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
+import timeline_reference
 
 from splatview.viewer_app.memory.model import Allocations, Blocks, Events, Segments, Spans, Trace
-from splatview.viewer_app.memory.timeline import Paint, _ready
+from splatview.viewer_app.memory.timeline import Paint, addresses, bands, canvas, index, series
 
 if TYPE_CHECKING:
     import pytest
 
 
-def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is while kernels are being compiled, and that takes long."""
-    monkeypatch.setattr(_ready, "_begun", time.monotonic() - 100.0)
-    monkeypatch.setattr(_ready, "_done", threading.Event())
+def use_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace all kernels of the timeline by their references."""
+    for module in (addresses, bands, canvas, index, series):
+        monkeypatch.setattr(module, "kernel", lambda module, name: getattr(timeline_reference, name))
 
 
 def trace_of(events: int, start, end, size, *, addr=None, pool=None, time_us=None, spans=None) -> Trace:

@@ -237,6 +237,7 @@ class Memory(_Viewer, _Asked):
 
     def execute(self) -> None:
         from splatview.viewer_app.errors import ViewerError
+        from splatview.viewer_app.memory.needs import check_sql, check_timeline
         from splatview.viewer_app.memory_command import answer, check_paths
 
         if self.file is None:
@@ -251,6 +252,7 @@ class Memory(_Viewer, _Asked):
         if alone and self.other is not None:
             raise ViewerError(f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well")
         check_paths(self.file, self.other)
+        (check_timeline if self.sql is None else check_sql)()
         if self.sql is not None:
             entry.unwind()
             answer(self.file, self.sql, as_csv=self.csv, out=sys.stdout)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatview.camera.sources import CameraError, DamagedError, HopelessError, device_path, fitted, kind_of, shown
+from splatview.ipc.extras import needed
 
 if TYPE_CHECKING:
     import cv2
@@ -35,7 +36,8 @@ class OpenCVSource:
         self.words = f"{shown(settings.source)} by OpenCV"
 
     def open(self) -> None:
-        import cv2
+        with needed(f"{shown(self._settings.source)}: reading it needs", "cv2", error=HopelessError):
+            import cv2
 
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # our own errors tell it, once
         self.close()

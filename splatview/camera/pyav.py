@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatview.camera.sources import CameraError, HopelessError, fitted, kind_of, shown
+from splatview.ipc.extras import needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +43,10 @@ class PyAVSource:
         self.words = f"{shown(settings.source)} by PyAV"
 
     def open(self) -> None:
-        import av
-        import av.logging
-        from av.error import FFmpegError
+        with needed(f"{shown(self._settings.source)}: reading it needs", "av", error=HopelessError):
+            import av
+            import av.logging
+            from av.error import FFmpegError
 
         self.close()
         av.logging.set_level(None)  # what goes wrong is told by our own errors, once

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
+
+from splatview.ipc.extras import require_one
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 Reader = Literal["auto", "opencv", "pyav"]
-MEND = 'pip install "splatview[camera]"'
 _PACKAGES = {"opencv": "cv2", "pyav": "av"}
 _POOL = 6
 """Buffers that are kept: the picture on show, one on its way there, one being read, and a few more."""
@@ -167,18 +167,12 @@ def _reader(settings: SourceSettings, kind: str) -> str:
         if settings.reader not in able:
             raise HopelessError(f"{shown(settings.source)}: only OpenCV reads {_THINGS[kind]}; leave --reader out")
         able = [settings.reader]
-    for name in able:
-        if find_spec(_PACKAGES[name]) is not None:
-            return name
-    raise HopelessError(f"{shown(settings.source)}: reading {_THINGS[kind]} needs {' or '.join(map(_words, able))}, "
-                        f"which is not installed: {MEND}")
+    modules = {_PACKAGES[name]: name for name in able}
+    return modules[require_one(f"{shown(settings.source)}: reading {_THINGS[kind]} needs", *modules,
+                               error=HopelessError)]
 
 
 _THINGS = {"device": "a camera", "pipeline": "a GStreamer pipeline", "network": "a network stream", "file": "a video"}
-
-
-def _words(reader: str) -> str:
-    return {"opencv": "OpenCV", "pyav": "PyAV"}[reader]
 
 
 def source_for(settings: SourceSettings) -> Source:

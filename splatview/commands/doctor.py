@@ -280,18 +280,38 @@ def check_browser() -> Finding:
 
 
 def check_memory() -> Finding:
+    from splatview.ipc.extras import install_line, installed, missing
+
+    if not installed("numba"):
+        return Finding("memory", "absent", "not installed", install_line("memory"))
     ok, detail, mend = _probe("memory")
+    if ok and missing("memory"):
+        return Finding("memory", "absent", f"{detail}; SQL needs {' and '.join(missing('memory'))}",
+                       install_line("memory"))
     return Finding("memory", "ok" if ok else "broken", detail, mend)
+
+
+def check_video() -> Finding:
+    from splatview.ipc.extras import install_line, missing
+
+    if missing("video"):
+        return Finding("video", "absent", "not installed; films are written as PNGs", install_line("video"))
+    ok, detail, mend = _probe("video")
+    return Finding("video", "ok" if ok else "broken", detail, mend)
 
 
 def check_camera() -> Finding:
     """What `splatview camera` needs beyond the rest: libraries that read pictures, and one that runs networks."""
     from splatview.camera.opencv import has_gstreamer
-    from splatview.camera.sources import MEND
     from splatview.camera.v4l2 import cameras
+    from splatview.ipc.extras import EXTRAS, NAMES, install_line, installed
 
+    modules = (*EXTRAS["camera"], *EXTRAS["video"])
+    if not any(map(installed, modules)):
+        return Finding("camera", "absent", "not installed", install_line("camera"))
     words, missing = [], []
-    for name, module in (("OpenCV", "cv2"), ("PyAV", "av"), ("onnxruntime", "onnxruntime")):
+    for module in modules:
+        name = NAMES.get(module, module)
         try:
             words.append(f"{name} {import_module(module).__version__}")
             if module == "cv2":
@@ -300,7 +320,7 @@ def check_camera() -> Finding:
             missing.append(f"no {name} ({e})")
     words.append(", ".join(cameras()) or "no camera")
     if missing:
-        return Finding("camera", "absent", "; ".join([*missing, *words]), MEND)
+        return Finding("camera", "absent", "; ".join([*missing, *words]), install_line("camera"))
     return Finding("camera", "ok", "; ".join(words))
 
 
@@ -353,7 +373,7 @@ def check_runtime_folder() -> Finding:
 
 CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python, check_torch, check_cuda, check_ipc, check_cuda_ipc, check_gsplat, check_gl, check_interop,
-    check_display, check_browser, check_memory, check_camera, check_port, check_runtime_folder)
+    check_display, check_browser, check_memory, check_video, check_camera, check_port, check_runtime_folder)
 
 
 _BEFORE = (check_python, check_torch, check_cuda)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from splatview.viewer_app.memory.model import Snapshot
 
 __all__ = ["Snapshot", "expect", "load_snapshot"]
-_SHORT = 20 << 20
-"""Bytes of files that hold short traces, mostly: 100,000 events take as many."""
 
 
 def expect(path: Path) -> None:
@@ -27,20 +25,17 @@ def expect(path: Path) -> None:
     as long as reading a short one."""
     from threading import Thread
 
+    from splatview.ipc.extras import installed
     from splatview.viewer_app.errors import FileError
     from splatview.viewer_app.files import recognise
 
     try:
-        if recognise(path) != "snapshot":
+        if recognise(path) != "snapshot" or not installed("numba"):
             return
-        short = path.is_file() and path.stat().st_size <= _SHORT
-    except (FileError, OSError):  # told by whoever reads it
+    except (FileError, OSError):  # the reader reports it
         return
-    from splatview.viewer_app.memory.timeline import expect_kernels, start_painter, warm_up
+    from splatview.viewer_app.memory.timeline import warm_up
 
-    expect_kernels()
-    if short:
-        start_painter()
     Thread(target=warm_up, name="kernels", daemon=True).start()
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from splatview.viewer_app.memory._kept import kept_files, last_change
 from splatview.viewer_app.memory._numba import DefaultOptions, numba, types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+must_keep = False
+"""Raise RuntimeError where kernels cannot be kept on disk, instead of compiling them for this process alone."""
 i32, i64, f64, void, boolean = types.int32, types.int64, types.float64, types.void, types.boolean
 
 
@@ -40,7 +44,7 @@ def kernel(signature: Any, *, counted: bool = True) -> Callable[[Callable[..., A
         try:
             return numba.njit(signature, cache=True, **options)(function)
         except RuntimeError as error:
-            if "cannot cache" not in str(error):
+            if "cannot cache" not in str(error) or must_keep:
                 raise
             # No folder can be written to: compile every time.
             return numba.njit(signature, **options)(function)
@@ -51,11 +55,12 @@ def kernel(signature: Any, *, counted: bool = True) -> Callable[[Callable[..., A
 def _forget_stale(folder: Path) -> None:
     """Remove kernels that were kept before a module of this folder changed: numba looks only at the module that a
     kernel is in, and not at those that its parts and constants come from."""
-    changed = max(path.stat().st_mtime for path in folder.glob("*.py"))
-    for kept in folder.glob("__pycache__/*.nb[ic]"):
-        with contextlib.suppress(OSError):  # another process may be at it too
-            if kept.stat().st_mtime < changed:
-                kept.unlink()
+    changed = last_change(folder)
+    for index in list(kept_files(folder, "*")):
+        for kept in index.parent.glob(f"{glob.escape(index.stem)}.*"):  # the index and what it names
+            with contextlib.suppress(OSError):  # another process may be at it too
+                if kept.stat().st_mtime < changed:
+                    kept.unlink()
 
 
 def inline(function: Callable[..., Any]) -> Callable[..., Any]:

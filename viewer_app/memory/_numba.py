@@ -11,12 +11,17 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-if "numba" not in sys.modules and not TYPE_CHECKING:
+from splatview.ipc.extras import needed
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.memory.needs import TIMELINE
+
+if sys.modules.get("numba") is None and not TYPE_CHECKING:
     warnings.filterwarnings("ignore", message="A Numba config file is found")  # it is, and stays unread
     present = {name: module for name, module in sys.modules.items() if name == "yaml"}
     sys.modules["yaml"] = None  # an import of it fails
     try:
-        import numba
+        with needed(TIMELINE, "numba", error=ViewerError):
+            import numba
     finally:
         del sys.modules["yaml"]
         sys.modules.update(present)

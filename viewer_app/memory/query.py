@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
+from splatview.ipc.extras import needed
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.memory._query_check import LEGAL, QueryError, check, guard, wrap
 from splatview.viewer_app.memory._query_tables import CALLS, COLUMNS, TABLES, Tables
+from splatview.viewer_app.memory.needs import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -311,10 +313,8 @@ def _listing(sql: str) -> Result | None:
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
-    try:
+    with needed(SQL, "duckdb", error=ViewerError):
         import duckdb
-    except ImportError as e:
-        raise ViewerError(f"SQL needs DuckDB, which cannot be loaded ({e}): pip install duckdb") from None
     con = duckdb.connect(":memory:", config={
         "enable_external_access": "false",  # files, ATTACH, COPY, extensions
         "python_enable_replacements": "false",  # variables of this program

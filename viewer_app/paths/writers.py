@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from splatview.ipc.extras import needed, require
 from splatview.ipc.output_file import OutputError, OutputFile, make_new_folder, make_output_folder, output_error
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.pictures import check_writable, save_png
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+NEEDED = "an mp4, unlike a folder of PNGs, needs"
+"""What needs PyAV, and its verb, for `splatview.ipc.extras`."""
 _QUALITY = "18"
 """Of x264 (its CRF): nothing is seen of the loss."""
 
@@ -44,6 +47,7 @@ def is_mp4(out: Path) -> bool:
 def check_film(out: Path) -> None:
     """Raise FileError for a film that cannot be written: before the scene is read and drawn."""
     if is_mp4(out):
+        require(f"{out}: {NEEDED}", "av", error=FileError)
         check_writable(out)
     else:
         PngFolder(out).abort()
@@ -104,10 +108,8 @@ class Mp4:
     """H.264, by PyAV. Sides are made even by leaving out a row or column."""
 
     def __init__(self, out: Path, width: int, height: int, fps: float, numbered: bool = False) -> None:
-        try:
+        with needed(f"{out}: {NEEDED}", "av", error=FileError):
             import av
-        except ImportError:
-            raise FileError(f"{out}: an mp4 needs PyAV: pip install av. Or name a folder, for PNGs") from None
         self.out = out
         self._av: Any = av
         self._size = width // 2 * 2, height // 2 * 2

@@ -13,6 +13,7 @@ from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.gpu_work import GpuWork
 from splatview.viewer_app.memory.model import Snapshot
+from splatview.viewer_app.memory.needs import check_timeline
 from splatview.viewer_app.state import SnapshotSettings
 from splatview.viewer_app.views._snapshot import world
 from splatview.viewer_app.views._snapshot.content import Content
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
+PROGRESS_PERIOD = 0.5
+"""Seconds between two pictures of how far compiling is."""
 _PANES = {"segments": "SegmentsPane", "events": "EventsPane", "stacks": "StacksPane", "compare": "ComparePane",
           "leaks": "LeaksPane", "oom": "OomPane", "sql": "SqlPane", "about": "AboutPane", "details": "DetailsPane"}
 
@@ -106,6 +109,8 @@ class SnapshotView(Steady, Simple):
         self._pointed_in: tuple[object, ...] = ()
         """Where the hands last told what lies under the pointer, and in which picture."""
         self._wait_for_oom = True
+        self._told_progress = 0.0
+        """When a picture was last wanted because compiling went on."""
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
@@ -127,6 +132,7 @@ class SnapshotView(Steady, Simple):
         if not isinstance(value, Snapshot):
             raise ViewerError(f"snapshot: {type(value).__name__} is not a memory snapshot; open a file that "
                               "torch.cuda.memory._dump_snapshot wrote")
+        check_timeline()
         if not value.traces:
             raise ViewerError("snapshot: it holds no events and no segments of any device; was memory recorded "
                               "(torch.cuda.memory._record_memory_history) before it was taken?")
@@ -228,6 +234,8 @@ class SnapshotView(Steady, Simple):
         needs = world.needs(self.look)
         if self._plot.shown is not None and not self._missing:
             return "", 1.0
+        if (compiling := content.compiling) is not None:
+            return compiling
         done = sum(content.peek(key) is not None for key in needs) / (len(needs) + 1)
         working = content.working
         if working:
@@ -252,6 +260,9 @@ class SnapshotView(Steady, Simple):
             return False
         if self._missing and content.changes != self._answers:
             self._answers = content.changes
+            return True
+        if self._missing and now >= self._told_progress + PROGRESS_PERIOD and content.compiling is not None:
+            self._told_progress = now
             return True
         return self._plot.tick(now)
 

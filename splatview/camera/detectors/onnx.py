@@ -14,6 +14,7 @@ from splatview.camera.detectors.feed import Feed
 from splatview.camera.detectors.nms import apart, surest
 from splatview.camera.detectors.providers import session
 from splatview.camera.detectors.recognise import Network, recognised
+from splatview.ipc.extras import EXTRAS, require
 
 if TYPE_CHECKING:
     from splatview.camera.detectors.choice import DetectorSettings
@@ -34,6 +35,8 @@ class OnnxDetector:
         path = Path(settings.detect).expanduser()
         if not path.is_file():
             raise DetectorError(f"no file {str(path)!r}; give a model.onnx, people, or module:function")
+        for module in ("onnxruntime", "cv2"):
+            require(f"{printable(str(path))} needs", module, *EXTRAS["camera"], error=DetectorError)
         self._threshold = THRESHOLD if settings.threshold is None else settings.threshold
         self._overlap = settings.nms
         self._session, provider = session(path, settings.provider)

@@ -7,6 +7,7 @@ import numpy as np
 from splatview.camera.detectors.base import MOST_FOUND, Detections, DetectorError
 from splatview.camera.detectors.nms import apart
 from splatview.camera.detectors.providers import threads
+from splatview.ipc.extras import install_line, needed
 
 THRESHOLD = 0.7
 _LONGEST = 800
@@ -21,13 +22,13 @@ class PeopleDetector:
     def __init__(self, threshold: float | None = None, overlap: float = 0.45) -> None:
         """`threshold`: of the score in 0..1, the logistic function of twice the distance from the machine's margin:
         0.5 on the margin. `overlap`: as for `nms.apart`. Raises DetectorError."""
-        try:
+        with needed("detecting people needs", "cv2", error=DetectorError):
             import cv2
-
+        try:
             people = getattr(cv2, "HOGDescriptor_getDefaultPeopleDetector")()  # noqa: B009, type stubs lack it
-        except (ImportError, AttributeError) as e:
-            raise DetectorError(f"people are found by OpenCV 4, which is not to be had ({e}): "
-                                "pip install 'splatview[camera]'") from e
+        except AttributeError:
+            raise DetectorError(f"detecting people needs OpenCV 4, this is {cv2.__version__}: {install_line('camera')}"
+                                ) from None
         cv2.setNumThreads(threads())
         self._threshold = THRESHOLD if threshold is None else threshold
         self._overlap = overlap

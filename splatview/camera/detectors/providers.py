@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from splatview.camera.detectors.base import DetectorError
+from splatview.ipc.extras import install_line, needed
 from splatview.ipc.private import make_private
 
 PROVIDERS = {"tensorrt": "TensorrtExecutionProvider", "cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
@@ -25,16 +26,13 @@ def session(path: Path, provider: str = "") -> tuple[Any, str]:
     """
     if provider and provider not in PROVIDERS:
         raise DetectorError(f"provider is {provider!r}, not one of {', '.join(PROVIDERS)}")
-    try:
+    with needed(f"{path} needs", "onnxruntime", error=DetectorError):
         import onnxruntime
-    except ImportError as e:
-        raise DetectorError(f"networks are run by onnxruntime, which cannot be loaded ({e}): "
-                            "pip install 'splatview[camera]', or 'splatview[camera-gpu]' for a GPU") from e
     there = onnxruntime.get_available_providers()
     wanted = [provider] if provider else [name for name, full in PROVIDERS.items() if full in there]
     if provider and PROVIDERS[provider] not in there:
         raise DetectorError(f"this onnxruntime has no provider {provider}, only {', '.join(there)}: "
-                            "pip install 'splatview[camera-gpu]' in place of onnxruntime")
+                            f"{install_line('camera-gpu')} in place of onnxruntime")
     # It writes a page of its own about each provider that does not load; what matters of that is said below.
     onnxruntime.set_default_logger_severity(4)
     if wanted != ["cpu"]:

@@ -6,12 +6,12 @@
     moments = bands.peaks(axis.edges(0, axis.extent[1], canvas.width))
     bands.paint(canvas, slice(0, 960), moments, 0.0, bands.live.max() / canvas.height, paint)
 
-Importing this does not import numba; `warm_up` does, and compiles the kernels or loads what was compiled before.
+Importing this does not import numba; `warm_up` does, and loads the kernels or has them compiled.
 """
 
 from __future__ import annotations
 
-from splatview.viewer_app.memory.timeline._ready import expect_kernels, painter_is_used, start_painter, warm_up
+from splatview.viewer_app.memory.timeline._kernels import compiling, warm_up
 from splatview.viewer_app.memory.timeline.addresses import Addresses
 from splatview.viewer_app.memory.timeline.axis import Axis
 from splatview.viewer_app.memory.timeline.bands import Bands
@@ -32,11 +32,9 @@ __all__ = [
            "active",
            "allocated",
            "assemble",
-           "expect_kernels",
+           "compiling",
            "lanes",
            "paint_ground",
-           "painter_is_used",
            "reserved",
-           "start_painter",
            "warm_up",
 ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview.viewer_app.memory.timeline._ready import function
+from splatview.viewer_app.memory.timeline._kernels import kernel
 from splatview.viewer_app.memory.timeline.bands import prepared
 from splatview.viewer_app.memory.timeline.index import LiveIndex, frozen, never, stop
 
@@ -33,7 +33,7 @@ class Addresses:
         """Raises CancelledError when `cancelled` says so, ValueError for allocations that are not in order."""
         a, s = trace.allocations, trace.spans
         events = len(trace.events)
-        place = function("_addresses_kernels", "place", events)
+        place = kernel("_addresses_kernels", "place")
         addr, size = frozen(a.addr, np.int64), frozen(a.size, np.int64)
         self._ranges(*_union(np.asarray(s.addr), np.asarray(s.addr) + np.asarray(s.size)))
         places = np.empty(len(a), np.int64)
@@ -101,7 +101,7 @@ class Addresses:
         """Paints columns of a canvas, as `Bands.paint` does; what is reserved then is painted as `paint.reserved`."""
         first, last, inks, where = prepared(canvas, columns, moments, low, per_pixel, paint,
                                             (len(self._size), self._index.events))
-        paint_addresses = function("_addresses_kernels", "paint_addresses", self._index.events)
+        paint_addresses = kernel("_addresses_kernels", "paint_addresses")
         paint_addresses((self._index.kernel, self._places, self._size), self._spans, inks,
                     (where, frozen((), np.int64), float(low), float(per_pixel)), (first, last),
                     (canvas.packed, canvas.ids), np.empty((2, canvas.height + 2, SUMS)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splatview.viewer_app.memory.timeline._ready import function
+from splatview.viewer_app.memory.timeline._kernels import kernel
 
 Color = tuple[int, int, int]
 MAX_PIXELS = 1 << 27
@@ -45,22 +45,21 @@ class Canvas:
 
 
 def assemble(before: Canvas | None, fresh: Canvas, origin: tuple[np.ndarray, np.ndarray], canvas: Canvas,
-             rows: np.ndarray, part: tuple[int, int], grain: int = 1, events: int = 0) -> None:
+             rows: np.ndarray, part: tuple[int, int], grain: int = 1) -> None:
     """Puts columns of two canvases into one, and as rows into a picture; without the GIL.
 
     origin: int64 (W,) twice: which column of `before` each is, or -1; which one of `fresh` otherwise. rows: uint32
-    (H * grain, W * grain) or cut there, the lowest row first. part: first and last column (exclusive). events: of the
-    trace (see `_ready.function`)."""
-    work = function("_canvas_kernels", "assemble", events)
+    (H * grain, W * grain) or cut there, the lowest row first. part: first and last column (exclusive)."""
+    work = kernel("_canvas_kernels", "assemble")
     old = fresh if before is None else before
     work((old.packed, old.ids), (fresh.packed, fresh.ids), origin, (canvas.packed, canvas.ids), rows, part, grain)
 
 
-def paint_ground(rgba: np.ndarray, top: np.ndarray, bottom: np.ndarray, shades: tuple[Color, Color], line: int,
-                 events: int = 0) -> None:
+def paint_ground(rgba: np.ndarray, top: np.ndarray, bottom: np.ndarray, shades: tuple[Color, Color], line: int
+                 ) -> None:
     """Paints the rows from top to bottom of each column in a colour, the highest `line` of them in another unless they
     are the picture's highest. rgba: uint8 (W, H, 4), contiguous; top, bottom: int64 (W,), within 0..H."""
-    work = function("_canvas_kernels", "paint_ground", events)
+    work = kernel("_canvas_kernels", "paint_ground")
     pixels = rgba.view("<u4").reshape(rgba.shape[:2])
     ground, edge = (np.array([*shade, 255], np.uint8).view(np.uint32)[0] for shade in shades)
     work(pixels, top, bottom, (ground, edge), line)

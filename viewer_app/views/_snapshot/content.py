@@ -143,6 +143,13 @@ class Content:
         with self._lock:
             return [(job.words, now - since) for job, since in self._running.values() if job.words]
 
+    @property
+    def compiling(self) -> tuple[str, float] | None:
+        """What to show while kernels are being compiled, once on a machine, and how much is done, 0 to 1."""
+        from splatview.viewer_app.memory.timeline import compiling
+
+        return compiling()
+
     def wait(self, timeout: float) -> bool:
         """Wait until nothing is worked on any more, at most so many seconds: for a picture that is written to a file,
         and for tests. Returns whether that is so."""
@@ -220,11 +227,9 @@ class Content:
 
     def prepare(self) -> None:
         """Begin with what every view needs. Called once, before anybody asks."""
-        from splatview.viewer_app.memory.timeline import expect_kernels, painter_is_used, warm_up
+        from splatview.viewer_app.memory.timeline import warm_up
 
-        expect_kernels()  # a short trace is laid out beside it, and not behind it
-        if not painter_is_used():
-            self.ask(("warm",), warm_up, lane="kernels", words="Starting")
+        self.ask(("warm",), warm_up, lane="kernels", words="Loading kernels")
         self.bands(self.busiest)
 
     # -- what is said of it ----------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ class Painting:
         live = layer.painter.live[at]  # type: ignore[union-attr]
         bottom, top = (np.clip(np.round(height - (b - low) / per_row), 0, height).astype(np.int64)
                        for b in (live, layer.reserved[at]))
-        paint_ground(rgba, np.where(moments >= 0, top, bottom), bottom, (m.ground, m.edge), m.line, self._events)
+        paint_ground(rgba, np.where(moments >= 0, top, bottom), bottom, (m.ground, m.edge), m.line)
 
     def _put_together(self) -> None:
         """What was painted and what was there, in one canvas; and as rows."""
@@ -296,8 +296,4 @@ class Painting:
         before = self._before.canvas if self._before is not None else None
         assert self.canvas is not None
         assert self._fresh is not None
-        assemble(before, self._fresh, self._from, self.canvas, self.rows, (first, last), self.sheet.grain, self._events)
-
-    @property
-    def _events(self) -> int:
-        return len(self._material.bands.live) - 1
+        assemble(before, self._fresh, self._from, self.canvas, self.rows, (first, last), self.sheet.grain)

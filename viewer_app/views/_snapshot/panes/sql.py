@@ -190,13 +190,14 @@ class SqlPane:
     # -- the answer --------------------------------------------------------------------------------------------------
 
     def _answer(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        if self._asked is None:
+        if self._asked is None and not content.fault(("database",)):
             _pane.centered("Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline")
             return False
         database = content.database()
         if database is None:
             _common.trouble(content, ("database",), "Opening the database\u2026")
             return False
+        assert self._asked is not None
         key, text, stop = self._key(), self._asked[0], self._stop
         if self._told != key:
             content.forget(self._told)

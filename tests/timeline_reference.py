@@ -1,7 +1,4 @@
-"""What the kernels do, in plain numpy: for short traces, as long as the kernels are being compiled.
-
-Functions have the names and arguments of the kernels that they stand in for; see there.
-"""
+"""A readable reference of the timeline's kernels, in numpy. Functions have the kernels' names and arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 from splatview.viewer_app.memory.timeline.index import APART
 from splatview.viewer_app.memory.timeline.series import PYRAMID as BLOCK
 
-SHADE, TALL = 0.62, 3.0  # of `_bands_kernel`
+SHADE, TALL = 0.62, 3.0  # what the view is specified to look like, not what the kernel's module says
 _TURNED = 64
 """Columns that are turned over in one go."""
 

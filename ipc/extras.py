@@ -1,0 +1,72 @@
+"""The extras of the distribution: packages that only some commands need, and the error for one that is missing.
+
+    require("memory snapshots need", "numba", "duckdb", error=ViewerError)    # before anything is opened
+    with needed("films need", "av", error=FileError):                          # where it is imported
+        import av
+
+Nothing is imported to look for a package. `viewer_app` and `splatview` raise errors of their own kinds with this text.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXTRAS = {"memory": ("numba", "duckdb"), "video": ("av",), "camera": ("cv2", "onnxruntime")}
+"""Modules that an extra installs, by its name. `camera-gpu` installs the modules of `camera`."""
+NAMES = {"av": "PyAV", "cv2": "OpenCV"}
+"""Names of modules that users know by another name."""
+
+
+def install_line(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install 'splatview[{extra}]'"
+
+
+def installed(module: str) -> bool:
+    """Return whether a module can be found, without importing it."""
+    return find_spec(module) is not None
+
+
+def missing(extra: str) -> list[str]:
+    """Return the names of an extra's packages that are not installed."""
+    return [NAMES.get(module, module) for module in EXTRAS[extra] if not installed(module)]
+
+
+def require(subject: str, module: str, *others: str, error: type[Exception]) -> None:
+    """Raise `error` unless a module is installed.
+
+    Args:
+        subject: what needs it, and the verb: "memory snapshots need".
+        others: modules of the same extra that the error names too if they are missing.
+    """
+    if not installed(module):
+        names = [NAMES.get(m, m) for m in dict.fromkeys((module, *others)) if not installed(m)]
+        raise error(f"{subject} {' and '.join(names)}: {install_line(_extra_of(module))}")
+
+
+def require_one(subject: str, *modules: str, error: type[Exception]) -> str:
+    """Return the first of some modules that is installed; raise `error`, as `require`, if none is."""
+    for module in modules:
+        if installed(module):
+            return module
+    raise error(f"{subject} {' or '.join(NAMES.get(m, m) for m in modules)}: {install_line(_extra_of(modules[-1]))}")
+
+
+@contextmanager
+def needed(subject: str, module: str, *, error: type[Exception]) -> Iterator[None]:
+    """Raise `error` where the import of a module, in the body of the `with`, fails; arguments as for `require`."""
+    require(subject, module, error=error)
+    try:
+        yield
+    except ImportError as e:  # installed, but not for this Python or numpy
+        raise error(f"{subject} {NAMES.get(module, module)}, which cannot be imported ({e}): "
+                    f"{install_line(_extra_of(module))}") from e
+
+
+def _extra_of(module: str) -> str:
+    return next(extra for extra, modules in EXTRAS.items() if module in modules)

@@ -1,0 +1,19 @@
+"""Packages of the extra `memory`: what of memory snapshots needs which. Nothing is imported to look for them."""
+
+from __future__ import annotations
+
+from splatview.ipc.extras import require
+from splatview.viewer_app.errors import ViewerError
+
+TIMELINE, SQL = "memory snapshots need", "SQL over memory snapshots needs"
+"""What needs numba, and what needs DuckDB, each with its verb."""
+
+
+def check_timeline() -> None:
+    """Raise ViewerError unless timelines can be laid out and painted."""
+    require(TIMELINE, "numba", "duckdb", error=ViewerError)
+
+
+def check_sql() -> None:
+    """Raise ViewerError unless snapshots can be queried."""
+    require(SQL, "duckdb", error=ViewerError)
