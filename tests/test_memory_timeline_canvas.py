@@ -1,4 +1,4 @@
-"""Finished pictures: columns of two canvases in one, as rows; the ground over what is live. By kernels and reference."""
+"""Finished pictures: two canvases in one, as rows; the ground over what is live. By kernels and by reference."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import av
 import numpy as np
 import pytest
 from frames import cloud, gaussian_frame
@@ -88,7 +89,6 @@ def test_every_picture_is_the_scene_from_there(view: GaussianView, screen: Offsc
 
 
 def test_an_mp4_shows_the_same(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
-    av = pytest.importorskip("av")
     out = tmp_path / "film.mp4"
     assert not made(view, screen, out).fault
     with av.open(str(out)) as file:
@@ -126,7 +126,6 @@ def test_seen_through_are_only_places_where_nothing_is(screen: OffscreenScreen) 
 
 
 def test_what_is_given_up_leaves_no_mp4(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
-    pytest.importorskip("av")
     out = tmp_path / "film.mp4"
     filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), make_writer(out, W, H, 10.0, False))
     filming.turn(0.0)
@@ -166,7 +165,6 @@ def test_a_writer_that_fails_ends_it(view: GaussianView, screen: OffscreenScreen
     ("a.mp4", True, "cannot be transparent"), ("a.gif", False, "neither"), ("full", False, "pictures already"),
     ("none/a.mp4", False, "there is no folder")])
 def test_where_films_cannot_go(tmp_path: Path, name: str, transparent: bool, words: str) -> None:
-    pytest.importorskip("av")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "000000.png").write_bytes(b"")
     with pytest.raises(FileError, match=words):
@@ -174,7 +172,6 @@ def test_where_films_cannot_go(tmp_path: Path, name: str, transparent: bool, wor
 
 
 def test_odd_sides_lose_a_row(tmp_path: Path) -> None:
-    av = pytest.importorskip("av")
     writer = make_writer(tmp_path / "odd.mp4", 33, 17, 30.0, False)
     writer.add(np.full((17, 33, 3), 90, np.uint8))
     writer.close()

@@ -11,6 +11,7 @@ import tyro
 
 from splatview.camera.launcher import Plan, ViewerOptions, launch
 from splatview.camera.sources import CameraError, SourceSettings, check, kind_of
+from splatview.ipc.extras import require
 from splatview.ipc.output_file import check_output
 
 if TYPE_CHECKING:
@@ -162,6 +163,11 @@ def _detector(o: Camera) -> dict[str, object] | None:
         raise _OptionError(f"--detect: there is no file {o.detect}")
     if not (o.detect == "people" or o.detect.endswith(".onnx") or ":" in o.detect):
         raise _OptionError(f"--detect is {o.detect!r}; legal are a file MODEL.onnx, people, or module:function")
+    if o.detect == "people":
+        require("--detect people needs", "cv2", error=_OptionError)
+    elif o.detect.endswith(".onnx"):
+        for module in ("onnxruntime", "cv2"):
+            require(f"--detect {o.detect} needs", module, "onnxruntime", "cv2", error=_OptionError)
     settings: dict[str, object] = {"stream": o.name, "detect": o.detect, "motion": o.motion,
                                    "every": "auto" if o.every == "auto" else int(o.every)}
     return settings | {name: value for name in _OF_DETECTOR if (value := getattr(o, name)) is not None}

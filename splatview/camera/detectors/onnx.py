@@ -36,7 +36,7 @@ class OnnxDetector:
         if not path.is_file():
             raise DetectorError(f"no file {str(path)!r}; give a model.onnx, people, or module:function")
         for module in ("onnxruntime", "cv2"):
-            require(f"{printable(str(path))} needs", module, *EXTRAS["camera"], error=DetectorError)
+            require(f"detecting with {printable(path.name)} needs", module, *EXTRAS["camera"], error=DetectorError)
         self._threshold = THRESHOLD if settings.threshold is None else settings.threshold
         self._overlap = settings.nms
         self._session, provider = session(path, settings.provider)

@@ -26,7 +26,7 @@ def session(path: Path, provider: str = "") -> tuple[Any, str]:
     """
     if provider and provider not in PROVIDERS:
         raise DetectorError(f"provider is {provider!r}, not one of {', '.join(PROVIDERS)}")
-    with needed(f"{path} needs", "onnxruntime", error=DetectorError):
+    with needed(f"detecting with {path.name} needs", "onnxruntime", error=DetectorError):
         import onnxruntime
     there = onnxruntime.get_available_providers()
     wanted = [provider] if provider else [name for name, full in PROVIDERS.items() if full in there]
