@@ -38,7 +38,8 @@ and in another terminal: splatview serve, or in a notebook: splatview.show()
 commands:
 {commands}
 
-`splatview COMMAND --help` tells more. Environment: SPLATVIEW_RUNTIME_DIR (where runs are found),
+`splatview COMMAND --help` tells more. Packages that only memory, video and camera need: pip install 'splatview[all]'.
+Environment: SPLATVIEW_RUNTIME_DIR (where runs are found),
 SPLATVIEW_NAME (what a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATVIEW_DISABLE=1 (publish does nothing).
 """
 

@@ -28,12 +28,14 @@ from splatview.camera.detectors.choice import DetectorSettings, open_detector
 from splatview.camera.sources import HopelessError, SourceSettings, source_for
 from splatview.commands import doctor
 from splatview.ipc import extras
-from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.errors import FileError, ViewerError
 from splatview.viewer_app.memory.loading import load_snapshot
 from splatview.viewer_app.memory.query import Database
 from splatview.viewer_app.memory.timeline import Bands, _kernels
+from splatview.viewer_app.paths.writers import make_writer
 from splatview.viewer_app.probe import probe_memory
 from splatview.viewer_app.views._snapshot.panes.sql import SqlPane
+from splatview.viewer_app.views.snapshot import SnapshotView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,8 +103,9 @@ def test_commands_name_the_extra_and_end(args: list[str], modules: tuple[str, ..
 @pytest.mark.parametrize(("args", "modules", "expected"), [
     (["memory", "small.pickle", "--sql", "SELECT count(*) AS n FROM allocations", "--csv"],
      ("numba", "av", "cv2", "onnxruntime"), "n\n2\n"),
-    (["memory", "small.pickle", "--png", "a.png", "--size", "300x200"], ("duckdb", "av", "cv2", "onnxruntime"), ""),
-    (["video", "film", "scene.ply", "--size", "32x32", "--fps", "2", "--seconds", "1"], ALL, ""),
+    (["memory", "small.pickle", "--png", "a.png", "--size", "300x200"], ("duckdb", "av", "cv2", "onnxruntime"),
+     "a.png: 300 x 200\n"),
+    (["video", "film", "scene.ply", "--size", "32x32", "--fps", "2", "--seconds", "1"], ALL, "film: 2 pictures\n"),
 ], ids=["SQL without numba", "timeline without duckdb", "PNGs without PyAV"])
 def test_what_needs_none_of_them_works(args: list[str], modules: tuple[str, ...], expected: str, without: Any,
                                        file: Path, tmp_path: Path) -> None:
@@ -169,6 +172,24 @@ def test_the_sql_pane_says_the_line(rig: Rig, file: Path, absent: Callable[..., 
     rig.leave()
     rig.show(SqlPane(), value).text = pane.text
     assert np.array_equal(rig.pixels(), said)
+
+
+def test_a_view_refuses_a_snapshot_however_it_comes(rig: Rig, file: Path, absent: Callable[..., None]) -> None:
+    """Opened, dropped, uploaded or published: the workspace shows in place what `update` raises."""
+    view = SnapshotView(rig.screen.ctx)
+    value = load_snapshot(file, cache=False)
+    absent("numba", "duckdb")
+    with pytest.raises(ViewerError) as e:
+        view.update(value)
+    assert str(e.value) == MEMORY and view.empty
+    view.close()
+
+
+def test_the_path_panel_films_no_mp4_without_pyav(tmp_path: Path, absent: Callable[..., None]) -> None:
+    absent("av")
+    with pytest.raises(FileError, match=r"needs PyAV: pip install 'splatview\[video\]'"):
+        make_writer(tmp_path / "a.mp4", 32, 32, 10.0, False, numbered=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_timelines_without_numba(file: Path, absent: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:

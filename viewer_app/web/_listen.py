@@ -48,8 +48,7 @@ def _bound(family: int, address: tuple) -> socket.socket:
         # slow link it waits in the viewer, which then makes fewer.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
         made.bind(address)
