@@ -16,10 +16,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EXTRAS = {"memory": ("numba", "duckdb"), "video": ("av",), "camera": ("cv2", "onnxruntime")}
+EXTRAS: dict[str, tuple[str, ...]] = {"memory": ("numba", "duckdb"), "video": ("av",), "camera": ("cv2", "onnxruntime")}
 """Modules that an extra installs, by its name. `camera-gpu` installs the modules of `camera`."""
-NAMES = {"av": "PyAV", "cv2": "OpenCV"}
+_NAMES = {"av": "PyAV", "cv2": "OpenCV"}
 """Names of modules that users know by another name."""
+
+
+def name_of(module: str) -> str:
+    """Return the name by which users know a module."""
+    return _NAMES.get(module) or module
 
 
 def install_line(extra: str) -> str:
@@ -34,7 +39,7 @@ def installed(module: str) -> bool:
 
 def missing(extra: str) -> list[str]:
     """Return the names of an extra's packages that are not installed."""
-    return [NAMES.get(module, module) for module in EXTRAS[extra] if not installed(module)]
+    return [name_of(module) for module in EXTRAS[extra] if not installed(module)]
 
 
 def require(subject: str, module: str, *others: str, error: type[Exception]) -> None:
@@ -45,7 +50,7 @@ def require(subject: str, module: str, *others: str, error: type[Exception]) -> 
         others: modules of the same extra that the error names too if they are missing.
     """
     if not installed(module):
-        names = [NAMES.get(m, m) for m in dict.fromkeys((module, *others)) if not installed(m)]
+        names = [name_of(m) for m in dict.fromkeys((module, *others)) if not installed(m)]
         raise error(f"{subject} {' and '.join(names)}: {install_line(_extra_of(module))}")
 
 
@@ -54,7 +59,7 @@ def require_one(subject: str, *modules: str, error: type[Exception]) -> str:
     for module in modules:
         if installed(module):
             return module
-    raise error(f"{subject} {' or '.join(NAMES.get(m, m) for m in modules)}: {install_line(_extra_of(modules[-1]))}")
+    raise error(f"{subject} {' or '.join(map(name_of, modules))}: {install_line(_extra_of(modules[-1]))}")
 
 
 @contextmanager
@@ -64,7 +69,7 @@ def needed(subject: str, module: str, *, error: type[Exception]) -> Iterator[Non
     try:
         yield
     except ImportError as e:  # installed, but not for this Python or numpy
-        raise error(f"{subject} {NAMES.get(module, module)}, which cannot be imported ({e}): "
+        raise error(f"{subject} {name_of(module)}, which cannot be imported ({e}): "
                     f"{install_line(_extra_of(module))}") from e
 
 

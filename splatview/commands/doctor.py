@@ -304,14 +304,14 @@ def check_camera() -> Finding:
     """What `splatview camera` needs beyond the rest: libraries that read pictures, and one that runs networks."""
     from splatview.camera.opencv import has_gstreamer
     from splatview.camera.v4l2 import cameras
-    from splatview.ipc.extras import EXTRAS, NAMES, install_line, installed
+    from splatview.ipc.extras import EXTRAS, install_line, installed, name_of
 
     modules = (*EXTRAS["camera"], *EXTRAS["video"])
     if not any(map(installed, modules)):
         return Finding("camera", "absent", "not installed", install_line("camera"))
     words, missing = [], []
     for module in modules:
-        name = NAMES.get(module, module)
+        name = name_of(module)
         try:
             words.append(f"{name} {import_module(module).__version__}")
             if module == "cv2":
