@@ -11,8 +11,8 @@ and those it starts are always of one version. Other modules beside that folder 
 
 import sys
 
-if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
-    del sys.path[0]  # Python 3.11 and newer never add it where PYTHONSAFEPATH is set
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # never added where PYTHONSAFEPATH is set
 
 import os
 import runpy

@@ -36,8 +36,8 @@ def code_command(program: str, *arguments: str) -> list[str]:
 def environment(base: Mapping[str, str] | None = None, /, **more: str) -> dict[str, str]:
     """Return the environment for a `command`: `base` (default: this process's) and `more`, with a safe module path.
 
-    PYTHONPATH keeps its absolute entries. PYTHONSAFEPATH (Python 3.11 and newer) keeps the current folder away from
-    the interpreters that libraries start.
+    PYTHONPATH keeps its absolute entries. PYTHONSAFEPATH keeps the current folder away from the interpreters that
+    libraries start.
     """
     env = {**(os.environ if base is None else base), **more}
     env["PYTHONSAFEPATH"] = env.get("PYTHONSAFEPATH") or _OURS
@@ -60,7 +60,7 @@ def forget_current_folder() -> None:
     That is the script's folder or, with `python -m`, the current folder, and relative entries of PYTHONPATH, of which
     an empty one is the current folder. Modules that are loaded already stay.
     """
-    if not getattr(sys.flags, "safe_path", False):
+    if not sys.flags.safe_path:
         del sys.path[:1]
     for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         if not os.path.isabs(entry):

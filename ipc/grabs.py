@@ -6,7 +6,7 @@ The picture itself comes back as a stream of the program's own hidden run (`Publ
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -78,7 +78,7 @@ class Failed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="faile
     """For people."""
 
 
-Answer = Union[Ready, Drawn, Failed]
+Answer = Ready | Drawn | Failed
 
 DecodeError = messages.DecodeError
 encode = msgspec.json.Encoder().encode

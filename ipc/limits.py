@@ -1,7 +1,7 @@
 """Bounds on everything that comes from outside. They are checked before anything is allocated or opened."""
 
-VERSION = "0.1.0"
-"""The release that this is, for people: what is refused for another protocol is told which releases met."""
+VERSION = "0.2.0"
+"""Release of splatview; the build and `splatview.__version__` read it here. Refusals for another protocol name it."""
 PROTOCOL = 9
 """Version of messages and shared-memory layouts. Both sides exchange it first; different ones do not talk."""
 

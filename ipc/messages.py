@@ -6,7 +6,7 @@ decoder, before any of our code sees them. Nothing is ever unpickled.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -25,7 +25,7 @@ Kind = Literal["image", "gaussians", "cameras", "overlay", "scalars", "memory"]
 Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]
 Numbers = Annotated[tuple[float, ...], Meta(max_length=16)]
-MetaValue = Union[bool, Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)], float, Text, Numbers]
+MetaValue = bool | Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)] | float | Text | Numbers
 Way = Literal["ring", "device-ring", "in-place", "host"]
 Gpu = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 """A GPU's UUID."""
@@ -71,7 +71,7 @@ class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"
     gpu: Gpu
 
 
-MemoryRef = Union[IpcMemory, FdMemory]
+MemoryRef = IpcMemory | FdMemory
 
 
 class TensorRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -113,7 +113,7 @@ class InPlaceRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="i
     """cudaIpcEventHandle, the same for every generation; recorded after each version's work."""
 
 
-Ref = Union[RingRef, DeviceRingRef, InPlaceRef]
+Ref = RingRef | DeviceRingRef | InPlaceRef
 
 
 class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -224,7 +224,7 @@ class Bye(_Message, frozen=True):
     pass
 
 
-ToTrainer = Union[Hello, Open, Took, Want, Release, Pause, Step, Snapshot, Photos, Bye]
+ToTrainer = Hello | Open | Took | Want | Release | Pause | Step | Snapshot | Photos | Bye
 
 
 # From a trainer to a viewer.
@@ -262,7 +262,7 @@ class Refused(_Message, frozen=True):
     reason: Text
 
 
-ToViewer = Union[Welcome, Manifest, Offer, Refused]
+ToViewer = Welcome | Manifest | Offer | Refused
 
 
 # In shared memory, one page before the data of each slot.

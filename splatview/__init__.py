@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from splatview.scalars import log
     from splatview.window import Window
 
-__version__ = "0.1.0"
+    __version__: str
 
 _HOME = {
     "Window": "window",
@@ -49,6 +49,10 @@ __all__ = ["Window", "__version__", "annotate", "close", "frames", "gl", "grab",
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from splatview.ipc.limits import VERSION
+
+        return VERSION
     if name not in _HOME:
         raise AttributeError(f"module 'splatview' has no attribute {name!r}; it has {', '.join(_HOME)}")
     from importlib import import_module

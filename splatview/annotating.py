@@ -12,10 +12,9 @@ from splatview import publishing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import TypedDict
+    from typing import TypedDict, Unpack
 
     import torch
-    from typing_extensions import Unpack
 
     from splatview.adapt.overlay import OverlayForm
     from splatview.ipc import Publisher, Stream

@@ -151,7 +151,7 @@ class ForkServer:
             self._process.wait()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def server(*modules: str) -> ForkServer:
     """The one of this process that has imported these as well. It ends with this process."""
     return ForkServer(*modules)

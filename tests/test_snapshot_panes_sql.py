@@ -133,13 +133,11 @@ def test_the_keyboard_runs_it(rig: Rig, pane: SqlPane) -> None:
     pane.text = "SELECT 5 AS five"
     rig.click((WHOLE.x + 100, WHOLE.y + 40))
     io = imgui.get_io()
-    from splatview.viewer_app.interface import imgui_compat
-
-    io.add_key_event(imgui_compat.MODIFIERS["ctrl"], True)
+    io.add_key_event(imgui.Key.mod_ctrl, True)
     io.add_key_event(imgui.Key.enter, True)
     rig.frame()
     io.add_key_event(imgui.Key.enter, False)
-    io.add_key_event(imgui_compat.MODIFIERS["ctrl"], False)
+    io.add_key_event(imgui.Key.mod_ctrl, False)
     rig.settle()
     assert pane._shown is not None and pane._shown.rows == [(5,)]
 

@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003  (tyro reads the annotations)
-from typing import TYPE_CHECKING, Annotated, Union
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -379,12 +379,12 @@ class Video:
         print(f"{self.out}: {count} pictures")
 
 
-Command = Union[
-    Annotated[Serve, tyro.conf.subcommand("serve")],
-    Annotated[Shot, tyro.conf.subcommand("shot")],
-    Annotated[Video, tyro.conf.subcommand("video")],
-    Annotated[Memory, tyro.conf.subcommand("memory")],
-]
+Command = (
+    Annotated[Serve, tyro.conf.subcommand("serve")]
+    | Annotated[Shot, tyro.conf.subcommand("shot")]
+    | Annotated[Video, tyro.conf.subcommand("video")]
+    | Annotated[Memory, tyro.conf.subcommand("memory")]
+)
 
 
 def parse(args: list[str]) -> Serve | Shot | Video | Memory:

@@ -7,7 +7,7 @@ so its centre lies at (0.5, 0.5).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Union
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,10 +128,10 @@ class Screenshot:
     """The user wants to keep what is shown, without the panel."""
 
 
-Event = Union[
-    PointerMove, PointerLeave, PointerPress, PointerRelease, Wheel, Pinch, Key, Text, Resize, Expose, Close, FileDrop,
-    Screenshot,
-]
+Event = (
+    PointerMove | PointerLeave | PointerPress | PointerRelease | Wheel | Pinch | Key | Text | Resize | Expose
+    | Close | FileDrop | Screenshot
+)
 
 
 class ClickCounter:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from splatview.viewer_app.selecting import EVERYTHING, Selection
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 Color = tuple[float, float, float]
 Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"]

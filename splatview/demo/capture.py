@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Union
 
 import torch
 from torch.nn import functional
 
-Gaussians = Union[Mapping[str, torch.Tensor], torch.nn.ParameterDict]
+Gaussians = Mapping[str, torch.Tensor] | torch.nn.ParameterDict
 """As gsplat's trainer holds them: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,)
 logit, sh0 (N, 1, 3), shN (N, K-1, 3)."""
 

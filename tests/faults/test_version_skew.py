@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -50,19 +51,25 @@ def answer(link: Link, wait_until: Callable[..., Any]) -> Any:
 
 
 def test_there_is_one_version() -> None:
-    project = (Path(splatview.__file__).parent.parent / "pyproject.toml").read_text()
-    assert [splatview.__version__, limits.VERSION] == re.findall(r'^version = "(.*)"$', project, re.MULTILINE) * 2
+    """The build reads the version where the running code does."""
+    root = Path(splatview.__file__).parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"] and "version" not in project["project"]
+    source = root / project["tool"]["hatch"]["version"]["path"]
+    assert source.samefile(limits.__file__)
+    assert re.findall(r'^VERSION = "(.*)"$', source.read_text(), re.MULTILINE) == [splatview.__version__]
+    assert splatview.__version__ == limits.VERSION
 
 
 @pytest.mark.parametrize("hello", [
-    {"type": "Hello", "protocol": NEXT, "pid": 1, "client": "viewer", "namespace": 0, "version": "0.2.0"},
-    {"type": "Hello", "protocol": NEXT, "version": "0.2.0", "what": {"later": ["ones", "add"]}},
+    {"type": "Hello", "protocol": NEXT, "pid": 1, "client": "viewer", "namespace": 0, "version": "9.0.0"},
+    {"type": "Hello", "protocol": NEXT, "version": "9.0.0", "what": {"later": ["ones", "add"]}},
 ])
 def test_a_viewer_of_another_protocol_is_told_both(
         link: Link, hello: dict[str, Any], wait_until: Callable[..., Any]) -> None:
     assert link.send(messages.encode(hello))
     assert answer(link, wait_until) == messages.Refused(
-        f"the viewer is splatview 0.2.0 (protocol {NEXT}), the run {limits.VERSION} (protocol {limits.PROTOCOL}): "
+        f"the viewer is splatview 9.0.0 (protocol {NEXT}), the run {limits.VERSION} (protocol {limits.PROTOCOL}): "
         "install the same version of splatview on both sides")
     wait_until(lambda: (link.receive(), not link.up)[-1], what="the trainer has no more to say")
 
@@ -73,7 +80,7 @@ def test_a_viewer_from_before_versions_were_said(link: Link, wait_until: Callabl
 
 
 @pytest.mark.parametrize(("said", "words"), [
-    ({"protocol": NEXT, "version": "0.2.0"}, f"the run 0.2.0 (protocol {NEXT})"),
+    ({"protocol": NEXT, "version": "9.0.0"}, f"the run 9.0.0 (protocol {NEXT})"),
     ({"protocol": 1}, "the run of an unknown version (protocol 1)"),
     ({"protocol": 10**6, "version": "x" * limits.MAX_VERSION, "more": [1, {"a": None}]}, "(protocol 1000000)"),
 ])

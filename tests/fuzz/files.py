@@ -299,7 +299,7 @@ def _sent_picture(data: bytes) -> None:
         m.unpack(data)
 
 
-@target("upload_name", lambda: ["../../etc/passwd".encode(), "a\0b\u202e.ply".encode(), b"C:\\x\\y.ply", b"." * 300])
+@target("upload_name", lambda: [b"../../etc/passwd", "a\0b\u202e.ply".encode(), b"C:\\x\\y.ply", b"." * 300])
 def _upload_name(data: bytes) -> None:
     name = safe_name(data.decode(errors="surrogateescape"))
     assert 0 < len(name.encode()) <= 200 and "/" not in name and "\0" not in name and name not in (".", "..")

@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     if rest[:1] == ["--plain"]:
         return _plain(name, float(rest[1]) if len(rest) > 1 else 60.0)
     if atheris is None:
-        print("atheris is not installed: pip install 'splatview[fuzz]' (CPython 3.11 or newer), or run this with "
+        print("atheris is not installed: pip install 'splatview[fuzz]', or run this with "
               "--plain SECONDS, which does without it", file=sys.stderr)
         return 2
     if not [a for a in rest if not a.startswith("-")]:

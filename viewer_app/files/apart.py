@@ -17,7 +17,7 @@ import math
 import mmap
 import os
 import threading
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -95,7 +95,7 @@ class SnapshotHeader(msgspec.Struct, frozen=True, tag="snapshot"):
     """A memory snapshot, which was recognised and not read: another bounded program reads those."""
 
 
-Header = Union[SceneHeader, PictureHeader, FilmHeader, SnapshotHeader]
+Header = SceneHeader | PictureHeader | FilmHeader | SnapshotHeader
 _headers = msgspec.json.Decoder(Header)
 T = TypeVar("T", bound=Header)
 

@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 import tempfile
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -45,7 +45,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     value: msgspec.Raw
 
 
-_messages = msgspec.json.Decoder(Union[Going, Failed, Done])
+_messages = msgspec.json.Decoder(Going | Failed | Done)
 
 
 class ReadingProgram:

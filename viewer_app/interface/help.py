@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import theme
 from splatview.viewer_app.views.base import KeyHelp
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def draw_help(picture: Rect, scale: float, lines: Sequence[KeyHelp]) -> None:
              for size in _SIZES[:2]] + [(whole, size) for size in _SIZES]
     best, least = None, float("inf")
     for place, size in tries:
-        with imgui_compat.font_size(size):
+        with theme.font_size(size):
             for count in range(1, min(len(groups), 4) + 1):
                 columns = _columns(groups, count)
                 width, height = _extent(columns, scale)
@@ -64,7 +64,7 @@ def draw_help(picture: Rect, scale: float, lines: Sequence[KeyHelp]) -> None:
             break
     if best is not None:
         columns, extent, place, size = best
-        with imgui_compat.font_size(size):
+        with theme.font_size(size):
             _draw(columns, extent, place, scale)
 
 

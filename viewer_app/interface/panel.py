@@ -12,7 +12,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import theme
 from splatview.viewer_app.interface.finger import Finger
 from splatview.viewer_app.interface.heads import draw_heads
 from splatview.viewer_app.interface.help import KEYS, draw_help
@@ -44,6 +44,8 @@ NARROW = 600
 _BUTTONS = {"left": 0, "right": 1, "middle": 2}
 _KEY_NAMES = {"left": "left_arrow", "right": "right_arrow", "up": "up_arrow", "down": "down_arrow",
               "ctrl": "left_ctrl", "shift": "left_shift", "alt": "left_alt", "super": "left_super"}
+_MODIFIERS = {"ctrl": imgui.Key.mod_ctrl, "shift": imgui.Key.mod_shift, "alt": imgui.Key.mod_alt,
+              "super": imgui.Key.mod_super}
 _FIXED = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
           | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)
 
@@ -192,12 +194,12 @@ class Panel:
                 code = _key(event.name)
                 if code is not None:
                     io.add_key_event(code, event.pressed)
-                for mod, modifier in imgui_compat.MODIFIERS.items():
+                for mod, modifier in _MODIFIERS.items():
                     io.add_key_event(modifier, mod in event.mods)
                 return typing, typing or self._popup
             case Text():
                 if typing:  # a paste comes while Ctrl is down: imgui would take no characters
-                    io.add_key_event(imgui_compat.MODIFIERS["ctrl"], False)
+                    io.add_key_event(imgui.Key.mod_ctrl, False)
                     io.add_input_characters_utf8(event.text)
                 return typing, typing
         return False, False

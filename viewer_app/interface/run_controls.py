@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Union
+from typing import TYPE_CHECKING, Literal
 
 from imgui_bundle import ImVec2, imgui
 
@@ -11,7 +11,7 @@ from splatview.viewer_app.interface import theme
 if TYPE_CHECKING:
     from splatview.viewer_app.state import Entry
 
-Wish = Union[bool, Literal["step"]]
+Wish = bool | Literal["step"]
 """What somebody wants of a run: that it pauses, that it goes on, or that it goes on by one step."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import theme
 from splatview.viewer_app.scalars.columns import Axis, columns, limits
 from splatview.viewer_app.scalars.smooth import smoothed
 from splatview.viewer_app.scalars.words import value_text
@@ -82,8 +82,8 @@ class CurveStrip:
             draw.add_rect_filled(low, high, theme.u32(theme.BAR), 3 * scale)
             draw.push_clip_rect(low, high, True)
             for points in _points(curve, width, height):
-                imgui_compat.polyline(draw, [ImVec2(corner.x + x, top + y) for x, y in points],
-                                      theme.u32(theme.ACCENT), 1.4 * scale)
+                draw.add_polyline([ImVec2(corner.x + x, top + y) for x, y in points],
+                                  theme.u32(theme.ACCENT), 1.4 * scale, 0)
             draw.pop_clip_rect()
             if self.key and imgui.is_item_hovered():
                 draw.add_rect(low, high, theme.u32(theme.ACCENT, 0.6), 3 * scale)

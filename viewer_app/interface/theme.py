@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import imgui_bundle
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview.viewer_app.interface import imgui_compat
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FONT_SIZE = 15.0
 """In points."""
@@ -63,7 +66,7 @@ def apply(scale: float) -> None:
         c.header_active: CHOSEN, c.slider_grab: ImVec4(ACCENT.x, ACCENT.y, ACCENT.z, 0.5),
         c.slider_grab_active: ACCENT, c.check_mark: ACCENT,
         c.scrollbar_bg: _CLEAR, c.scrollbar_grab: FIELD_DOWN, c.plot_histogram: ACCENT,
-        imgui_compat.NAV_COLOR: ACCENT, c.text_selected_bg: CHOSEN,
+        c.nav_cursor: ACCENT, c.text_selected_bg: CHOSEN,
     }.items():
         style.set_color_(which, color)
     style.window_padding = ImVec2(14, 12)
@@ -73,7 +76,7 @@ def apply(scale: float) -> None:
     style.frame_rounding = 4
     style.grab_rounding = 3
     style.popup_rounding = 5
-    imgui_compat.set_selectable_rounding(style, 4)
+    style.selectable_rounding = 4
     style.scrollbar_rounding = 6
     style.scrollbar_size = 10
     style.grab_min_size = 5
@@ -81,7 +84,8 @@ def apply(scale: float) -> None:
     style.window_rounding = 0
     style.disabled_alpha = 0.5
     style.scale_all_sizes(scale)
-    imgui_compat.set_font(style, _font_file(), FONT_SIZE, scale)
+    style.font_size_base, style.font_scale_dpi = FONT_SIZE, scale
+    _load_font()
     _assign(imgui.get_style(), style)
 
 
@@ -94,10 +98,26 @@ def _assign(target: imgui.Style, source: imgui.Style) -> None:
         target.set_color_(i, source.color_(i))
 
 
-def _font_file() -> Path | None:
-    """Roboto, which comes with imgui-bundle."""
+def _load_font() -> None:
+    """Give the current imgui context its only font, once: imgui rasterises it at every size that is drawn."""
+    fonts = imgui.get_io().fonts
+    if fonts.fonts:
+        return
     file = Path(imgui_bundle.__file__).parent / "assets" / "fonts" / "Roboto" / "Roboto-Regular.ttf"
-    return file if file.is_file() else None
+    if file.is_file():
+        fonts.add_font_from_file_ttf(str(file), FONT_SIZE)
+    else:
+        fonts.add_font_default()
+
+
+@contextmanager
+def font_size(points: float) -> Iterator[None]:
+    """Draw text at another size inside an imgui frame."""
+    imgui.push_font(None, points)
+    try:
+        yield
+    finally:
+        imgui.pop_font()
 
 
 def u32(color: ImVec4, alpha: float = 1.0) -> int:

@@ -1,7 +1,7 @@
-"""`glfw`, loaded from the library that its wheel brings.
+"""`glfw`, loaded from the library in its wheel.
 
-Left to itself, pyGLFW looks through a dozen folders and starts a Python for each library that it finds, which imports
-`ctypes` from the current folder if there is one (before Python 3.11). Naming the library avoids both.
+By default, pyGLFW searches a dozen folders and starts a Python process for each library it finds. Naming the library
+avoids that.
 """
 
 from __future__ import annotations

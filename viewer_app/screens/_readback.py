@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import threading
-from typing import TYPE_CHECKING, Protocol, Union
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from splatview.viewer_app.screens._target import Target
 
-    Pixels = Union[np.ndarray, torch.Tensor]
+    Pixels = np.ndarray | torch.Tensor
 
 _KEPT = 2
 """Frames that are kept for use again beside the one that the page shows."""

@@ -10,7 +10,7 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
 from splatview.viewer_app.controls import ZOOM_STEP
-from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import theme
 from splatview.viewer_app.scalars.columns import Axis, Columns, columns, limits, ticks
 from splatview.viewer_app.scalars.words import value_text
 
@@ -178,11 +178,12 @@ class Plots:
                 x, low, high = band
                 if s.log_up:
                     low, high = np.maximum(low, floor), np.maximum(high, floor)
-                imgui_compat.plot_band(label, x, low, high, _faint(color, 0.20))
-            imgui_compat.plot_line(label, part.x, value, _faint(color, 0.38 if raw else 1.0),
-                                   (1.0 if raw else 1.6) * self._scale)
+                implot.plot_shaded(label, x, low, high, implot.Spec(fill_color=_faint(color, 0.20)))
+            implot.plot_line(label, part.x, value, implot.Spec(line_color=_faint(color, 0.38 if raw else 1.0),
+                                                               line_weight=(1.0 if raw else 1.6) * self._scale))
             if raw:
-                imgui_compat.plot_line(label, part.x, smooth, color, 1.8 * self._scale)
+                implot.plot_line(label, part.x, smooth,
+                                 implot.Spec(line_color=color, line_weight=1.8 * self._scale))
         if any(len(part.broken) for part in parts):
             self._broken(np.concatenate([part.broken for part in parts]))
 

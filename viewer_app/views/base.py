@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from splatview.viewer_app.desk import Desk
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from splatview.viewer_app.paths.nerfstudio import Film
     from splatview.viewer_app.scene import GaussianScene
 
-    Value = Union[Frame, GaussianScene, np.ndarray, Snapshot]
+    Value = Frame | GaussianScene | np.ndarray | Snapshot
 
 VERTEX = """
 #version 330

@@ -281,7 +281,7 @@ class Connection:
         while True:
             try:
                 await asyncio.wait_for(self._stop.wait(), PING_EVERY)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 pass
             else:
                 return None

@@ -87,7 +87,7 @@ class Files:
                 await asyncio.wait_for(response.write(block), STALL)
                 size -= len(block)
             await response.write_eof()
-        except (OSError, asyncio.TimeoutError):  # the browser calls the file broken, which it is
+        except OSError:  # the browser calls the file broken, which it is
             if request.transport is not None:
                 request.transport.abort()
         finally:

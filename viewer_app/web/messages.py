@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal
 from unicodedata import category
 
 import msgspec
@@ -151,9 +151,9 @@ class Ack(_Message, frozen=True):
     number: _Number
 
 
-ClientMessage = Union[
-    Hello, Resize, Visible, Move, Press, Release, Leave, Wheel, Pinch, Key, Text, Screenshot, Ack,
-]
+ClientMessage = (
+    Hello | Resize | Visible | Move | Press | Release | Leave | Wheel | Pinch | Key | Text | Screenshot | Ack
+)
 
 
 class Welcome(_Message, frozen=True):
@@ -196,7 +196,7 @@ class Refused(_Message, frozen=True):
     again: bool = False
 
 
-ServerMessage = Union[Welcome, Caption, Clipboard, Offer, Refused]
+ServerMessage = Welcome | Caption | Clipboard | Offer | Refused
 
 
 class _Greeting(msgspec.Struct, tag_field="t", tag="hello"):

@@ -15,12 +15,12 @@ import re
 import secrets
 import threading
 from collections import deque
-from functools import cache
-from importlib import metadata, resources
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
 
+from splatview.ipc.limits import VERSION
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.web import guard
 from splatview.viewer_app.web import messages as m
@@ -270,7 +270,7 @@ class WebServer:
         """What the page says first, or None where the connection ends before."""
         try:
             first = await asyncio.wait_for(response.receive(), HELLO_WITHIN)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             await _soon(response.close(code=1008, message=f"no hello within {HELLO_WITHIN:g} s".encode()))
             return None
         if first.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
@@ -278,7 +278,7 @@ class WebServer:
         try:
             message = m.parse(first.data) if first.type is WSMsgType.TEXT else None
         except m.ProtocolError as e:  # a page that hears of the viewer's protocol loads itself anew
-            await _soon(response.send_str(m.encode(m.Welcome(m.PROTOCOL, _version(), self.viewer))))
+            await _soon(response.send_str(m.encode(m.Welcome(m.PROTOCOL, VERSION, self.viewer))))
             await self._refuse(response, str(e), False)
             return None
         except m.MessageError as e:
@@ -292,7 +292,7 @@ class WebServer:
     async def _connected(self, request: web.BaseRequest, response: web.WebSocketResponse, hello: m.Hello,
                          task: asyncio.Task[Any]) -> None:
         connection = Connection(response, hello, _peer(request), await self._owner(request))
-        connection.send(m.Welcome(m.PROTOCOL, _version(), self.viewer, connection.key, MAX_FILE))
+        connection.send(m.Welcome(m.PROTOCOL, VERSION, self.viewer, connection.key, MAX_FILE))
         self._serving[task] = connection
         self._arrived.append(connection)
         try:
@@ -312,7 +312,7 @@ async def _soon(work: Coroutine[Any, Any, object]) -> None:
     """Something that takes no time unless the other side is stuck or gone."""
     try:
         await asyncio.wait_for(work, 0.7)
-    except (asyncio.TimeoutError, ConnectionError):
+    except (TimeoutError, ConnectionError):
         pass
 
 
@@ -365,11 +365,3 @@ def _assets() -> dict[str, tuple[bytes, str, str]]:
         body = (page / name).read_bytes()
         found[path] = body, _TYPES[name.rpartition(".")[2]], f'"{hashlib.sha256(body).hexdigest()[:16]}"'
     return found
-
-
-@cache
-def _version() -> str:
-    try:
-        return metadata.version("splatview")
-    except metadata.PackageNotFoundError:  # run from a checkout
-        return "unknown"

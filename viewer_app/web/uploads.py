@@ -108,7 +108,7 @@ class Uploads:
         while not ended:
             try:
                 chunk = await asyncio.wait_for(content.readany(), max(until - loop.time(), 0.001))
-            except (asyncio.TimeoutError, TimeoutError):
+            except TimeoutError:
                 raise Refused(408, f"{path.name}: hardly anything came for {STALL:g} s") from None
             except OSError:
                 raise Refused(400, f"{path.name} did not come as a whole") from None

@@ -4,7 +4,7 @@ part "Crop"."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Union
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NEAR = 9.0
 """Points from a handle within which the pointer has it."""
 
-Handle = Union[tuple[int, int], str]
+Handle = tuple[int, int] | str
 """A face of the box (`shapes.FACES`), "center", or "radius"."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import theme
 from splatview.viewer_app.interface import widgets as ui
 from splatview.viewer_app.selecting import Box, Sphere, shapes
 
@@ -54,8 +54,9 @@ def _line(lines: imgui.ImDrawList, corners: np.ndarray, rect: Rect, alpha: float
     if abs(corners).max() > _FAR:
         corners = corners.clip(-_FAR, _FAR)
     points = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
-    imgui_compat.polyline(lines, points, theme.u32(_SHADE, 0.55 * alpha), 3.0 * scale, closed=closed)
-    imgui_compat.polyline(lines, points, theme.u32(_LINE, alpha), 1.25 * scale, closed=closed)
+    flags = imgui.ImDrawFlags_.closed.value if closed else 0
+    lines.add_polyline(points, theme.u32(_SHADE, 0.55 * alpha), 3.0 * scale, flags)
+    lines.add_polyline(points, theme.u32(_LINE, alpha), 1.25 * scale, flags)
 
 
 def panel(tool: Crop) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import theme
 from splatview.viewer_app.interface import widgets as ui
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ def outline(corners: np.ndarray | None, rect: Rect, scale: float) -> None:
     draw = imgui.get_background_draw_list()
     draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
     points = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
-    imgui_compat.polyline(draw, points, theme.u32(ImVec4(0, 0, 0, 1), 0.55), 3.5 * scale, closed=True)
-    imgui_compat.polyline(draw, points, theme.u32(ImVec4(1, 1, 1, 1), 0.95), 1.5 * scale, closed=True)
+    closed = imgui.ImDrawFlags_.closed.value
+    draw.add_polyline(points, theme.u32(ImVec4(0, 0, 0, 1), 0.55), 3.5 * scale, closed)
+    draw.add_polyline(points, theme.u32(ImVec4(1, 1, 1, 1), 0.95), 1.5 * scale, closed)
     draw.pop_clip_rect()
 
 
@@ -163,8 +164,8 @@ def _curves(tool: Inspect) -> None:
         x = np.linspace(at.x + 3 * scale, at.x + width - 3 * scale, len(values))
         share = (values - low) / (high - low) if high > low else np.full(len(values), 0.5)
         y = at.y + height - 4 * scale - share * (height - 8 * scale)
-        imgui_compat.polyline(draw, [ImVec2(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)],
-                              theme.u32(theme.ACCENT), 1.4 * scale)
+        draw.add_polyline([ImVec2(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)],
+                          theme.u32(theme.ACCENT), 1.4 * scale, 0)
 
 
 def _table(values: Values) -> None:

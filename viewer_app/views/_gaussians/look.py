@@ -126,10 +126,10 @@ def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: floa
     pictures, so the same in dark and light."""
     from imgui_bundle import ImVec2, ImVec4, imgui
 
-    from splatview.viewer_app.interface import imgui_compat, theme
+    from splatview.viewer_app.interface import theme
 
     draw = imgui.get_background_draw_list()
-    with imgui_compat.font_size(12.0):
+    with theme.font_size(12.0):
         line, pad = imgui.get_text_line_height(), _PAD * scale
         width, height = _LEGEND * scale, 2 * line + (_BAR + 6) * scale + 2 * pad
         x, y = rect.x + rect.width - width - _MARGIN * scale, rect.y + rect.height - height - _MARGIN * scale

@@ -105,13 +105,13 @@ class Gizmo:
             return False
         from imgui_bundle import ImVec2, imgui
 
-        from splatview.viewer_app.interface import imgui_compat, theme
+        from splatview.viewer_app.interface import theme
 
         draw, dots = imgui.get_background_draw_list(), self._dots(middle).tolist()
         at, size = ImVec2(middle[0], middle[1]), _DOT * scale
         if self._over is not None:
             draw.add_circle_filled(at, (_RADIUS + _DOT + 4) * scale, theme.u32(theme.BAR, 0.5), 48)
-        with imgui_compat.font_size(11.0):
+        with theme.font_size(11.0):
             if self._letters[0] != scale:
                 self._letters = scale, [(e.x / 2, e.y / 2) for e in map(imgui.calc_text_size, "XYZ")]
             for i in sorted(range(len(dots)), key=lambda i: -dots[i][2]):

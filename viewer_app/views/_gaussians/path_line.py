@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview.viewer_app import rotations
 from splatview.viewer_app.cameras import focal_length, project
-from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import theme
 from splatview.viewer_app.paths.path import CameraPath, positions
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
         if len(part) > 1 and seen[part[0]]:
             points = [ImVec2(*p) for p in at[part].tolist()]
-            imgui_compat.polyline(draw, points, theme.u32(theme.SHADE, 0.5), 3.5 * scale)
-            imgui_compat.polyline(draw, points, theme.u32(theme.MARK, 0.9), 1.5 * scale)
+            draw.add_polyline(points, theme.u32(theme.SHADE, 0.5), 3.5 * scale, 0)
+            draw.add_polyline(points, theme.u32(theme.MARK, 0.9), 1.5 * scale, 0)
     step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
     for i, key in enumerate(path.keys):
         _small_camera(key, camera, rect, scale, float(step) * _SIZE or 0.05, i == chosen)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview.viewer_app.interface import imgui_compat, theme
+from splatview.viewer_app.interface import theme
 from splatview.viewer_app.views._overlay.palette import is_light
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Words:
               scale: float, *, corner: bool = True) -> None:
         """Write over the image in `rect`, inside an imgui frame. `placed`: as for `Layers.draw`. `corner`: also how
         fast things go and how old they are."""
-        with imgui_compat.font_size(_SIZE):
+        with theme.font_size(_SIZE):
             self._write(layers, settings, rect, placed, _Pen(scale), corner)
 
     def _write(self, layers: Layers, settings: ImageSettings, rect: Rect, placed: tuple[float, float, float],

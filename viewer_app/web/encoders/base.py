@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol, Union
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from splatview.viewer_app.web.messages import Format
 
-    Pixels = Union[np.ndarray, torch.Tensor]
+    Pixels = np.ndarray | torch.Tensor
     Size = tuple[int, int]
 
 MAX_SIDE = 16383
