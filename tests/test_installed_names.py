@@ -12,6 +12,8 @@ from patience import PATIENCE
 from PIL import Image
 from programs import ROOT
 
+import splatview
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -48,18 +50,17 @@ def _sources() -> set[str]:
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """A wheel built in the checkout, and one built from the source distribution."""
-    from hatchling.builders.sdist import SdistBuilder  # here: collecting tests of other things must not need it
-    from hatchling.builders.wheel import WheelBuilder
-
+    sdist = pytest.importorskip("hatchling.builders.sdist", reason="needs hatchling: pip install 'splatview[test]'")
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling: pip install 'splatview[test]'")
     folder = tmp_path_factory.mktemp("dist")
-    (source,) = SdistBuilder(str(ROOT)).build(directory=str(folder))
+    (source,) = sdist.SdistBuilder(str(ROOT)).build(directory=str(folder))
     with tarfile.open(source) as archive:
         archive.extractall(folder / "unpacked", filter="data")
     (unpacked,) = (folder / "unpacked").iterdir()
     made = {}
     for name, root in (("wheel", ROOT), ("wheel of the sdist", unpacked)):
-        (wheel,) = WheelBuilder(str(root)).build(directory=str(folder / name), versions=["standard"])
-        made[name] = Path(wheel)
+        (built,) = wheel.WheelBuilder(str(root)).build(directory=str(folder / name), versions=["standard"])
+        made[name] = Path(built)
     return made
 
 
@@ -69,6 +70,12 @@ def test_wheel_holds_every_file_below_splatview(wheels: Mapping[str, Path], name
         names = [n for n in archive.namelist() if ".dist-info/" not in n]
     assert len(names) == len(set(names))
     assert set(names) == _sources()
+    assert "splatview/py.typed" in names  # covers the subpackages ipc and viewer_app too
+
+
+@pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
+def test_wheel_has_the_version_of_the_code(wheels: Mapping[str, Path], name: str) -> None:
+    assert wheels[name].name == f"splatview-{splatview.__version__}-py3-none-any.whl"
 
 
 @pytest.mark.parametrize("how", ["wheel", "wheel of the sdist", "editable", "checkout"])
