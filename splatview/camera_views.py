@@ -8,7 +8,7 @@ import os
 import threading
 from collections import deque
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from splatview import publishing
 
@@ -28,7 +28,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, height: Any = None, images: Any = None,
-                    name: str = "cameras", *, current: int | None = None) -> None:
+                    name: str = "cameras", *, current: SupportsIndex | None = None) -> None:
     """Show the cameras that a scene is trained with over it, in every viewer, and go on at once.
 
     viewmats: (N, 4, 4) world to camera, OpenCV axes (x right, y down, z forward), as gsplat's; N at most 10,000.

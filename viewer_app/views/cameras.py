@@ -48,7 +48,7 @@ class CamerasView(Steady, Simple):
     """One user's look at the cameras. The left part shows where they stand, the right one their photographs."""
 
     kind: ClassVar[str] = "cameras"
-    keys: ClassVar[Sequence[KeyHelp]] = (
+    keys: Sequence[KeyHelp] = (
         KeyHelp("Cameras", "Click", "Open the photograph"),
         KeyHelp("Cameras", "Escape", "Close it"),
         KeyHelp("Cameras", "Page up, Page down", "The one before, after"),

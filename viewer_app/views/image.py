@@ -36,7 +36,7 @@ class ImageView(Steady, Plain, Simple):
     """One user's look at an image: how it lies in the rectangle, how it is toned, what lies under the pointer."""
 
     kind: ClassVar[str] = "image"
-    keys: ClassVar[Sequence[KeyHelp]] = PICTURE_KEYS
+    keys: Sequence[KeyHelp] = PICTURE_KEYS
 
     def __init__(self, ctx: moderngl.Context, settings: ImageSettings | None = None, *, scale: float = 1.0,
                  work: GpuWork | None = None, beside: ImageView | None = None) -> None:

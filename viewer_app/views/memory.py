@@ -70,7 +70,7 @@ class MemoryView(Steady, Simple):
     """One user's look: which time is seen."""
 
     kind: ClassVar[str] = "memory"
-    keys: ClassVar[Sequence[KeyHelp]] = KEYS
+    keys: Sequence[KeyHelp] = KEYS
 
     def __init__(self, ctx: moderngl.Context, settings: MemorySettings | None = None, *, work: GpuWork | None = None,
                  beside: MemoryView | None = None) -> None:

@@ -98,7 +98,7 @@ class ScalarsView(Steady, Simple):
     """One user's look: which part of the course is seen."""
 
     kind: ClassVar[str] = "scalars"
-    keys: ClassVar[Sequence[KeyHelp]] = KEYS
+    keys: Sequence[KeyHelp] = KEYS
 
     def __init__(self, ctx: moderngl.Context, settings: ScalarsSettings | None = None, *, work: GpuWork | None = None,
                  beside: ScalarsView | None = None) -> None:

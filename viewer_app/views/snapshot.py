@@ -81,7 +81,7 @@ class SnapshotView(Steady, Simple):
     """One user's look at a snapshot."""
 
     kind: ClassVar[str] = "snapshot"
-    keys: ClassVar[Sequence[KeyHelp]] = KEYS
+    keys: Sequence[KeyHelp] = KEYS
 
     def __init__(self, ctx: moderngl.Context, settings: SnapshotSettings | None = None, *,
                  work: GpuWork | None = None, beside: SnapshotView | None = None) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview.viewer_app.memory.model import Snapshot, Trace
 
 ColorBy = Literal["stack", "size", "category", "age", "stream", "pool"]
-COLOR_BYS: tuple[str, ...] = get_args(ColorBy)
+COLOR_BYS: tuple[ColorBy, ...] = get_args(ColorBy)
 _GREY = (104, 108, 116)
 
 

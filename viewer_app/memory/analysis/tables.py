@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from splatview.viewer_app.memory.model import Snapshot, Trace
 
 By = Literal["stack", "file", "line", "function", "size", "category", "pool", "stream"]
-BYS: tuple[str, ...] = get_args(By)
+BYS: tuple[By, ...] = get_args(By)
 
 
 @dataclass(frozen=True)
