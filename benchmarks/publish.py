@@ -205,7 +205,7 @@ def _attach(frame: torch.Tensor, target: torch.Tensor) -> tuple[list[float], lis
     read = [tuple(map(int, line.split())) for line in reports.splitlines(keepends=True) if line.endswith(b"\n")]
     for number, checksum in {read[0], read[-1]}:
         first.fill_(number % 256)
-        assert zlib.crc32(numbers) == checksum, f"frame {number} did not arrive as it was published"
+        assert zlib.crc32(numbers.data) == checksum, f"frame {number} did not arrive as it was published"
     while stream.readers:
         time.sleep(0.01)
     return calls, copies, peak, len(read)

@@ -30,7 +30,7 @@ def subscriber(request: pytest.FixtureRequest) -> Iterator[Subscriber]:
         yield s
 
 
-def detections(n: int, seed: int = 0) -> dict[str, torch.Tensor]:
+def detections(n: int, seed: int = 0) -> dict[str, Any]:
     """What torchvision's models give, on the GPU."""
     g = torch.Generator().manual_seed(seed)
     corners = torch.rand(n, 4, generator=g) * 100
@@ -154,6 +154,7 @@ def test_it_stays_on_its_gpu(subscriber: Subscriber, wait_until: Callable[..., A
     splatview.annotate("camera", boxes=torch.ones(2, 4, device="cuda"))
     stream = stream_of(subscriber, wait_until, "camera overlay")
     next_frame(subscriber, stream).close()
+    given: dict[str, Any]
     for n, (given, count) in enumerate([({"boxes": []}, 0), ({"boxes": [[1, 2, 3, 4]], "labels": "x"}, 1),
                                         ({"boxes": torch.ones(3, 4, device="cuda")}, 3), ({}, 0)]):
         splatview.annotate("camera", **given)

@@ -43,7 +43,8 @@ for line in sys.stdin:
 def scene(degree: int, seed: int) -> GaussianScene:
     rng = np.random.default_rng(seed)
     shapes = (3,), (4,), (3,), (), (3,), ((degree + 1) ** 2 - 1, 3)
-    return GaussianScene(*(rng.normal(size=(500, *shape)).astype(np.float32) for shape in shapes), sh_degree=degree)
+    return GaussianScene(*(rng.normal(size=(500, *shape)).astype(np.float32) for shape in shapes), activated=False,
+                         sh_degree=degree)
 
 
 def on_gpu(of: GaussianScene) -> GaussianScene:

@@ -19,6 +19,7 @@ from web_clients import Page, address
 from splatview.ipc import Subscriber
 from splatview.viewer_app.renderers import gsplat_frame
 from splatview.viewer_app.renderers.base import COLOR_MAX, PAINTS, RenderOptions
+from splatview.viewer_app.renderers.frame_graph import FrameGraph
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 from splatview.viewer_app.renderers.kernels.capacity import Capacity
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
@@ -64,7 +65,7 @@ def test_more_pairs_than_may_be_are_not_drawn(renderer: GsplatRenderer, monkeypa
     most, view, many = 62 * 20, camera(80, 64), everywhere(500)
     monkeypatch.setattr(gsplat_frame, "PAIRS_MAX", most)
     monkeypatch.setattr(Capacity, "FIRST", 64)
-    if hasattr(renderer._frame, "_capacity"):
+    if isinstance(renderer._frame, FrameGraph):
         renderer._frame._capacity = Capacity(most)
     nearest = replace(many, **{n: getattr(many, n)[:62] for n in FIELDS})
     got, expected = draw(renderer, many, view), draw(ReferenceRenderer(), nearest, view)

@@ -68,6 +68,7 @@ def filled(frame: Frame) -> int:
 
 def test_new_pictures_come_by_the_ring_and_lie_on_the_gpu(processes: Processes) -> None:
     started(processes, "new")
+    frame = None
     with of() as frames:
         for _ in range(100):
             frame = next(frames)
@@ -77,6 +78,7 @@ def test_new_pictures_come_by_the_ring_and_lie_on_the_gpu(processes: Processes) 
             assert bool((tensor == filled(frame)).all())
             assert frame.intact()
         assert frames.path == "device-ring"
+        assert frame is not None
         assert np.array_equal(frame.numpy(), np.full((270, 480, 4), filled(frame), np.uint8))
 
 
@@ -148,11 +150,12 @@ def test_other_libraries_see_the_same_memory(processes: Processes) -> None:
         same = torch.from_dlpack(frame)
         assert same.data_ptr() == frame.tensor.data_ptr()
         assert bool((same == filled(frame)).all())
-        copied = torch.utils.dlpack.from_dlpack(frame.__dlpack__(copy=True, stream=1))
+        copied = torch.from_dlpack(frame.__dlpack__(copy=True, stream=1))
         assert copied.data_ptr() != same.data_ptr()
-        host = torch.utils.dlpack.from_dlpack(frame.__dlpack__(dl_device=(1, 0)))
+        host = torch.from_dlpack(frame.__dlpack__(dl_device=(1, 0)))
         assert host.device.type == "cpu"
         assert bool((host == filled(frame)).all())
+        wishes: dict[str, Any]
         for wishes, message in (({"stream": 0}, "stream 0"), ({"dl_device": (1, 0), "copy": False}, "is a copy"),
                                 ({"dl_device": (2, 7)}, "not")):
             with pytest.raises(BufferError, match=message):
@@ -163,11 +166,13 @@ def test_other_libraries_see_the_same_memory(processes: Processes) -> None:
 
 
 def test_one_s_own_pictures_are_read_as_well() -> None:
+    frames = None
     for number in range(1, 30):
         splatview.publish(torch.full((64, 64, 3), number, dtype=torch.uint8, device="cuda"), "mine", number=number)
         if number == 1:
             frames = of("mine")
             assert next(frames).tensor.is_cuda
+    assert frames is not None
     frame = next(frames)
     while frame.meta["number"] < 29:
         frame = next(frames)

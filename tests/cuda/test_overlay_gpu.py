@@ -90,6 +90,7 @@ def test_a_single_picture_has_them(processes: Processes, tmp_path: Path, wait_un
     processes.code(TRAINER, "cuda")
     wait_until(lambda: list_runs(runtime_folder()))  # shot does not wait for a run to begin
     shot = processes.splatview("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "320x240")
+    assert shot.stderr is not None
     assert shot.wait(PATIENCE) == 0, shot.stderr.read()
     pixels = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
     assert (np.abs(pixels - PALETTE[0].astype(int)) <= 2).all(-1).sum() > 50

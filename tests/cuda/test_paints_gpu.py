@@ -121,7 +121,7 @@ def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
         renderer.load(on_gpu(replace(s, means=s.means + 100)))
         renderer.render(VIEW, CLASSIC).pixels()
         assert lent.on_gpu and lent.activated and len(lent) == 50_000
-        np.testing.assert_allclose(total.cpu().numpy(), moved.means.astype(np.float64).sum(0), rtol=1e-5, atol=1.0)
+        np.testing.assert_allclose(total.cpu().numpy(), np.asarray(moved.means, np.float64).sum(0), rtol=1e-5, atol=1.0)
         opacities = 1 / (1 + np.exp(-s.opacities))
         hidden = (flags.cpu().numpy() & HIDDEN) != 0  # type: ignore[union-attr]
         sure = np.abs(opacities - 0.2) > 1e-5

@@ -56,6 +56,7 @@ def test_a_gpu_packs_as_the_host_does(monkeypatch: pytest.MonkeyPatch, dtype: to
 def test_what_is_written_after_it_began_is_waited_for() -> None:
     """The stream that reads waits for the data, whatever the scene's own is at."""
     _, device = both(200_000)
+    assert isinstance(device.means, torch.Tensor)
     late, wanted = torch.cuda.Stream(), device.means.clone() + 1
     side, event = torch.cuda.Stream(), torch.cuda.Event()
     torch.cuda.synchronize()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from frames import host_array
 
 import splatview
 from splatview import scalars
@@ -28,7 +29,7 @@ def rows_of(viewer: Subscriber, samples: int, wait_until: Callable[..., Any]) ->
             frame = stream.read()
             if frame is not None:
                 with frame:
-                    rows = np.array(frame.tensors["rows"].array)
+                    rows = np.array(host_array(frame.tensors["rows"]))
                 if rows[:, 5].sum() == samples:
                     return rows
         return None

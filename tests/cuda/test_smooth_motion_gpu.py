@@ -20,6 +20,7 @@ from splatview.viewer_app.governor import Governor
 from splatview.viewer_app.gpu_work import GpuWork
 from splatview.viewer_app.renderers.base import FAINT, RenderOptions
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
+from splatview.viewer_app.renderers.gsplat_moving import Kept
 from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.state import GaussianSettings
@@ -81,7 +82,8 @@ def test_a_picture_is_brought_to_opengl_with_its_depth(screen: OffscreenScreen, 
             if brought is None:  # it had too little room: that is said once
                 assert i == 0
                 continue
-            values, depth = (read_source(screen.ctx, source) for source in brought)
+            assert not isinstance(brought[1], Kept)
+            values, depth = read_source(screen.ctx, brought[0]), read_source(screen.ctx, brought[1])
             p = picture.pixels()
             assert p.depth is not None
             np.testing.assert_allclose(values, np.dstack([p.color, p.alpha]), atol=2e-3)

@@ -64,7 +64,7 @@ def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: s
         assert slot.source.path == shared
         assert slot.view.path == [BRIDGE_WORDS[bridge or ("direct" if direct else "import")]]
     trainer.next()
-    wait_for(viewer, trainer, expected_image(trainer.k, dtype, sort))
+    wait_for(viewer, trainer, expected_image(trainer.k, *FORMS[-1]))
     viewer.until(lambda: f"step {trainer.k}" in slot.view.details)
 
 
