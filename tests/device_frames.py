@@ -36,7 +36,7 @@ class Memory:
     def pointer(self) -> int:
         return self.values.data_ptr()
 
-    def tensor(self, *_: Any) -> torch.Tensor:
+    def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
         return self.values
 
     def close(self) -> None:

@@ -11,12 +11,20 @@ from splatview.ipc.frames import Frame, RemoteTensor
 if TYPE_CHECKING:
     import numpy as np
 
+    from splatview.ipc.frames import DeviceTensor
+
 
 def remote(tensor: torch.Tensor) -> RemoteTensor:
     tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16:
         return RemoteTensor("bfloat16", tensor.view(torch.uint16).numpy())
     return RemoteTensor(str(tensor.dtype).removeprefix("torch."), tensor.numpy())
+
+
+def host_array(tensor: RemoteTensor | DeviceTensor) -> np.ndarray:
+    """Return the array of a tensor in host memory."""
+    assert isinstance(tensor, RemoteTensor)
+    return tensor.array
 
 
 def frame_of(kind: str, tensors: dict[str, torch.Tensor], *, intact: bool = True, version: int = 1,

@@ -97,6 +97,9 @@ class OwnMemory:
     def pointer(self) -> int:
         return self.allocation.pointer()
 
+    def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+        return self.allocation.tensor(dtype, shape, offset, strides)
+
     def close(self) -> None:
         import os
 
@@ -106,6 +109,6 @@ class OwnMemory:
     def device_tensor(self, tensor: torch.Tensor, offset: int = 0) -> DeviceTensor:
         """A copy of a tensor in this memory, with the same strides. `offset` in bytes."""
         dtype, shape, strides = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), tuple(tensor.stride())
-        self.allocation.tensor(dtype, shape, offset, strides).copy_(tensor)
+        self.tensor(dtype, shape, strides, offset).copy_(tensor)
         torch.cuda.synchronize()
         return DeviceTensor(dtype, shape, strides, self, offset)

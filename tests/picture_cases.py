@@ -62,7 +62,7 @@ class Still(State):
         return SAID
 
     @said.setter
-    def said(self, _: Timings) -> None: ...
+    def said(self, _: Timings) -> None: ...  # type: ignore[override]
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,7 @@ class Stage:
         self.do()
         factor = 2.6 if self.app.state.panel_open else 1.5
         for view in self.view.views if isinstance(self.view, PairView) else [self.view]:
+            assert isinstance(view, GaussianView)
             view.orbit.distance *= factor
             view.moved()
 

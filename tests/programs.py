@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from forking import ROOT, ForkedProgram, environment, serves
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = ["ROOT", "Processes"]
@@ -23,10 +22,10 @@ class Processes:
         """Where they run."""
         self._running: list[subprocess.Popen[str]] = []
 
-    def python(self, *args: str, pass_fds: Sequence[int] = (), **env: str) -> subprocess.Popen[str]:
-        """`python ARGS` with its output captured; `env` is added to the environment, `pass_fds` stay open in it."""
+    def python(self, *args: str, **env: str) -> subprocess.Popen[str]:
+        """`python ARGS` with its output captured; `env` is added to the environment."""
         process = subprocess.Popen([sys.executable, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, cwd=self.folder, pass_fds=pass_fds,
+                                   stderr=subprocess.PIPE, text=True, cwd=self.folder,
                                    env=environment(**env))
         self._running.append(process)
         return process

@@ -105,7 +105,7 @@ class Rig:
     def pixels(self) -> np.ndarray:
         """uint8 (720, 1280, 3): the last picture."""
         self.screen.framebuffer.use()
-        self.screen.framebuffer.clear(*(c / 255 for c in GROUND), 1.0)
+        self.screen.framebuffer.clear(*(c / 255 for c in GROUND), alpha=1.0)
         imgui.backends.opengl3_render_draw_data(imgui.get_draw_data())
         self.screen.framebuffer.use()
         return self.screen.pixels()[:, :, :3]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from splatview.viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.connection import Connection, Upload
 
     Open = Callable[..., Page]
 
@@ -34,13 +34,13 @@ class Client:
     def __init__(self, connection: Connection):
         self.connection = connection
         self.hello = connection.hello
-        self._said: list[m.ClientMessage] = []
+        self._said: list[m.ClientMessage | Upload] = []
         self._lost = False
         self._news = threading.Condition()
         self._number = 0
         connection.attach(self)
 
-    def take(self, message: m.ClientMessage, now: float) -> None:
+    def take(self, message: m.ClientMessage | Upload, now: float) -> None:
         with self._news:
             self._said.append(message)
             self._news.notify_all()

@@ -54,7 +54,7 @@ SCENES: dict[str, tuple[Callable[[], GaussianScene], LeftOut]] = {
     "opacities below 0": (lambda: activated([0.3, -0.5, -HUGE]), LeftOut()),
     "infinite scales": (lambda: activated(scales=[[0.1, 0.1, 0.1], [np.inf, 1, 1]]), LeftOut(not_finite=20)),
     "everything behind": (lambda: replace(random_scene(5, Chance(n=50)),
-                                          means=np.tile(np.float32([0, 0, 1e6]), (50, 1))), LeftOut()),
+                                          means=np.tile(np.array([0, 0, 1e6], np.float32), (50, 1))), LeftOut()),
     "all at one place": (lambda: replace(random_scene(5, Chance(n=50)), means=np.zeros((50, 3), np.float32)),
                          LeftOut()),
     "many reasons": (lambda: replace(

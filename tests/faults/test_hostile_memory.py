@@ -43,7 +43,7 @@ from splatview.ipc.ways.ring import RingReader, RingWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-META = {"layout": "HWC"}
+META: messages.MetaDict = {"layout": "HWC"}
 NUMBERS = st.one_of(st.sampled_from([0, 1, 2, 3, 15, 16, 17, 2**16, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]),
                     st.integers(0, 2**64 - 1))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from frames import host_array
 
 from splatview.ipc import Subscriber, transport
 
@@ -89,7 +90,7 @@ def shown(viewer: Subscriber) -> dict[str, int]:
         if frame is None:
             continue
         with frame:
-            first = frame.tensors["image" if frame.kind == "image" else "means"].array
+            first = host_array(frame.tensors["image" if frame.kind == "image" else "means"])
             step = frame.meta["step"]
             assert np.all(first == step)
             found[stream.name] = step

@@ -65,7 +65,7 @@ def test_odd_scenes_in_every_paint(gl: GlRenderer, paint: Any) -> None:
 
 def test_one_far_away_takes_nothing_from_the_others(gl: GlRenderer) -> None:
     good = random_scene(9, Chance(n=300))
-    far = good.means.copy()
+    far = np.array(good.means)
     far[7] = 1e20
     there = replace(good, means=far)
     without = replace(good, opacities=np.where(np.arange(300) == 7, -100, good.opacities).astype(np.float32))
@@ -187,10 +187,11 @@ def test_a_million_over_the_whole_picture_are_said_and_shown(ctx: moderngl.Conte
     framebuffer, view = ctx.simple_framebuffer((1280, 720)), GaussianView(ctx)
     n = 1_000_000
     g = np.random.default_rng(0)
-    quats = np.tile(np.float32([np.cos(0.4), 0, 0, np.sin(0.4)]), (n, 1))  # needles across: boxes that hide nothing
+    turned = np.array([np.cos(0.4), 0, 0, np.sin(0.4)], np.float32)
+    quats = np.tile(turned, (n, 1))  # needles across: boxes that hide nothing
     means = np.column_stack([g.uniform(-1, 1, (n, 2)), np.full(n, 3.0)]).astype(np.float32)
     needles = replace(scene(means, opacities=0.9, rgb=(0.2, 0.6, 0.9)), quats=quats,
-                      scales=np.tile(np.float32([100.0, 1e-4, 1e-4]), (n, 1)))
+                      scales=np.tile(np.array([100.0, 1e-4, 1e-4], np.float32), (n, 1)))
     view.update(needles)
     view.use_camera(camera(1280, 720, focal=900.0))
     view.draw(framebuffer, Rect(0, 0, 1280, 720))

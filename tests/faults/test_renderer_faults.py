@@ -217,7 +217,7 @@ def test_it_happens_so_often_and_no_oftener() -> None:
 @pytest.fixture
 def trainer(processes: Processes, wait_until: Callable[..., Any]) -> Any:
     program = processes.code(TRAIN)
-    assert program.stdout.readline() == "ready\n"
+    assert program.stdout is not None and program.stdout.readline() == "ready\n"
     with Subscriber() as subscriber:  # from now on it has what it needs for viewers
         seen = wait_until(lambda: subscriber.poll() and [s for s in subscriber.streams if s.run.pid == program.pid])[0]
         seen.open()
@@ -244,6 +244,7 @@ def test_a_lost_gpu_is_left_behind_and_pages_come_back(processes: Processes, tra
             assert address(viewer, said) == where, "the same port and the same token"
             lives.append(footprint(viewer.pid).descriptors)
     assert viewer.wait(PATIENCE) == 2
+    assert viewer.stderr is not None
     text = "".join(said) + viewer.stderr.read()
     assert text.count("; the viewer starts anew") == MOST and text.count("stays down now. Training goes on") == 1, text
     assert "Traceback" not in text and max(lives) <= lives[0] + 40
@@ -333,6 +334,7 @@ print("goes on", flush=True)
 def test_the_display_goes_away_under_a_trainer_s_own_window(processes: Processes, doomed: Any) -> None:
     server, display = doomed
     program = processes.code(WINDOW, DISPLAY=display, WAYLAND_DISPLAY="")
+    assert program.stdout is not None and program.stderr is not None
     assert program.stdout.readline() == "open\n", program.stderr.read()
     server.kill()
     out, err = program.communicate(timeout=PATIENCE)

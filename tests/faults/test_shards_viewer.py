@@ -19,6 +19,7 @@ from splatview.viewer_app.recorder.options import RecordOptions
 from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.shards.stream import ShardedStream
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +76,7 @@ def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
     viewer.turn()
     found = viewer.seat.shown
-    facts = None if found is None or found.view is None else found.view.content.facts
+    facts = found.view.content.facts if found is not None and isinstance(found.view, GaussianView) else None
     return -1 if facts is None else facts.count
 
 
@@ -96,7 +97,6 @@ def part(n: int, seed: int) -> GaussianScene:
 def test_ranks_are_one_entry_and_one_scene(viewer: Viewer, training: Start) -> None:
     """The picture is that of all Gaussians as one scene, not of one part over the other."""
     from splatview.viewer_app.comparing.merging import merged
-    from splatview.viewer_app.views.gaussians import GaussianView
 
     training([300, 200, 100])
     viewer.until(lambda: count(viewer) == 600)
@@ -230,7 +230,8 @@ def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: S
     ranks.publish(1, 210)
     viewer.until(lambda: count(viewer) == 520)
     shown = {s.entry.key: s for s in viewer.catalogue.slots.values()}
-    viewer.until(lambda: {s.view.content.facts.count for s in shown.values()} == {520, 210})
+    viewer.until(lambda: {facts.count for s in shown.values() if isinstance(s.view, GaussianView)
+                          and (facts := s.view.content.facts) is not None} == {520, 210})
     for pane in list(viewer.seat.panes):
         if pane.key != whole:
             viewer.seat.panes.remove(pane)
@@ -291,6 +292,7 @@ def test_it_is_recorded_as_any_scene(training: Start) -> None:
 def test_the_panel_says_how_far_each_rank_is_and_shows_one_that_is_clicked(viewer: Viewer, training: Start) -> None:
     ranks = training([300, 200, 100])
     viewer.until(lambda: count(viewer) == 600)
+    assert viewer.seat.panel is not None
     viewer.seat.panel.open_folds(["Shards"])
     ranks.kill(1)
     viewer.until(lambda: trouble(viewer) == "2 of 3 shards; rank 1 ended")

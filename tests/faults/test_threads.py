@@ -57,7 +57,7 @@ def _generations(words: Any, count: int) -> InPlaceWriter:
     writer = InPlaceWriter.__new__(InPlaceWriter)
     writer._words, writer._closed, writer._pinned = words, True, 0
     writer._forgetting = threading.Lock()
-    writer._event = SimpleNamespace(close=lambda: None)
+    writer._event = SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
     writer._generations = deque(SimpleNamespace(number=n, until=0.0, drop=lambda: None)  # type: ignore[misc]
                                 for n in range(1, count + 1))
     return writer

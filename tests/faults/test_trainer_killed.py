@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from frames import host_array
+
 from splatview.ipc import Frame, RemoteStream, Subscriber, subscriber, taken
 from splatview.ipc.ways.layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
 
@@ -134,7 +136,7 @@ class Watched:
 
 def whole(frame: Frame) -> bool:
     """Whether all of a picture is of the value that its own metadata names."""
-    pixels = frame.tensors["image"].array
+    pixels = host_array(frame.tensors["image"])
     return bool(int(pixels.min()) == int(pixels.max()) == frame.meta["grey"])
 
 

@@ -151,8 +151,8 @@ def test_no_descriptor_is_left(open_server: WebServer, honest: tuple[Page, Conne
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     waiting = [socket.socket() for _ in range(30)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(n) for n in os.listdir("/proc/self/fd")) + 1, hard))
+    spare = []
     try:
-        spare = []
         try:
             while True:
                 spare.append(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))

@@ -159,7 +159,7 @@ def test_a_file_that_trickles(visitor: Visitor, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(uploads, "STALL", 0.5)
     with visitor.begin(10**6, b"some") as one:
         one.settimeout(0.05)
-        end = time.monotonic() + PATIENCE
+        got, end = b"", time.monotonic() + PATIENCE
         while time.monotonic() < end:
             try:
                 one.sendall(b"x")

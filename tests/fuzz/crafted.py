@@ -491,7 +491,7 @@ def _transforms() -> dict[str, bytes]:
 
 @crafted("capture_npz")
 def _npzs() -> dict[str, bytes]:
-    def npz(pack: int = zipfile.ZIP_DEFLATED, **changed: bytes) -> bytes:
+    def npz(pack: int = zipfile.ZIP_DEFLATED, /, **changed: bytes) -> bytes:
         files = {}
         for name, array in npz_arrays().items():
             out = io.BytesIO()

@@ -9,7 +9,7 @@ import io
 import json
 import struct
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scene_files as w
@@ -101,7 +101,7 @@ def _transforms(data: bytes) -> None:
     _load(path)
 
 
-def npz_arrays() -> dict[str, np.ndarray]:
+def npz_arrays() -> dict[str, Any]:
     return {"means3d": np.ones((12, 3), np.float32), "colors": np.ones((12, 3), np.uint8),
             "viewmats": np.stack([np.eye(4)] * VIEWS), "Ks": np.stack([np.diag([9.0, 9.0, 1.0])] * VIEWS),
             "width": np.array(SIDE), "height": np.array(SIDE),

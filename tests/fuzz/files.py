@@ -149,7 +149,7 @@ def _packed() -> list[bytes]:
     for degree in (0, 1):
         t = w.truth(5, degree)
         scene = GaussianScene(*(np.asarray(a, np.float32) for a in (t.means, t.quats, t.scales, t.opacities, t.sh0,
-                                                                    t.shN)), sh_degree=degree)
+                                                                    t.shN)), activated=False, sh_degree=degree)
         write_packed(path, pack(scene, (0.2, 0.4, 1.0) if degree else None))
         seeds.append(path.read_bytes())
     return seeds

@@ -7,6 +7,7 @@ Each input of `--plain` and `--crafted` has limits of CPU time and memory.
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import sys
@@ -28,6 +29,7 @@ targets: {}
 
 
 def main(arguments: list[str]) -> int:
+    atheris = None
     name, rest = (arguments[0] if arguments else ""), arguments[1:]
     if name == "--crafted":
         load()
@@ -36,9 +38,9 @@ def main(arguments: list[str]) -> int:
         load()
     else:
         try:
-            import atheris
+            atheris = importlib.import_module("atheris")
         except ImportError:
-            atheris = None
+            pass
         if atheris is None:
             load()
         else:
