@@ -66,7 +66,8 @@ def test_nothing_found(empty: Any) -> None:
     tensors, _ = made(boxes=empty, labels=[], scores=[], masks=[], points=[], lines=[], notes=[], colors=[])
     assert tensors["boxes"].shape == (0, 4)
     assert all(not t.numel() for t in tensors.values())
-    assert made(boxes=empty, classes=[], colors={1: "#ff0000"}, point_classes=[], points=[], skeleton="coco")
+    tensors, _ = made(boxes=empty, classes=[], colors={1: "#ff0000"}, point_classes=[], points=[], skeleton="coco")
+    assert tensors["boxes"].shape == (0, 4)
 
 
 def test_the_callers_own_memory_is_not_kept() -> None:

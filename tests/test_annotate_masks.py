@@ -176,8 +176,9 @@ def test_boxes_around_runs_and_around_pixels_are_the_same(seed: int) -> None:
     ({"masks": {"size": [4, 4]}}, "no mapping with 'size' and 'counts'"),
 ])
 def test_masks_that_are_none(wrong: dict[str, Any], words: str) -> None:
+    given: dict[str, Any] = {"boxes": BOXES} | wrong
     with pytest.raises((TypeError, ValueError)) as caught:
-        splatview.annotate("camera", **{"boxes": BOXES} | wrong)
+        splatview.annotate("camera", **given)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 400
 

@@ -13,7 +13,7 @@ from gpu_on_cpu import Machine, Run, installed, moved, picture, running, scene
 
 import splatview.adapt
 from splatview.ipc.cuda import retiring
-from splatview.ipc.messages import decode_version_header
+from splatview.ipc.messages import MetaValue, decode_version_header
 from splatview.ipc.tally import LOOK
 from splatview.ipc.ways.layout import VERSION
 
@@ -52,7 +52,7 @@ def board_version(run: Run) -> int:
     return run.board.words[run.board.version_word(0)]
 
 
-def newest(run: Run) -> tuple[int, int]:
+def newest(run: Run) -> tuple[int, MetaValue]:
     """The version that was marked last, and its step."""
     words, base = run.writer._words, run.writer._bases[run.writer._last]
     return words[base + VERSION], decode_version_header(run.writer._header).meta["step"]
@@ -154,7 +154,7 @@ def test_a_scene_that_moved_is_shared_though_nobody_asks(scenes: Run, what: str)
     for step in range(3, LOOK + 1):
         scenes.publish(it, step=step)
     assert scenes.writer.generation == before + 1
-    assert scenes.stream._outlets["in-place"].version == step + 1
+    assert scenes.stream._outlets["in-place"].version == LOOK + 1
 
 
 @pytest.mark.parametrize("what", ["data", "another parameter", "densified"])

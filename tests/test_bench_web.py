@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview.viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.connection import Connection, Upload
     from splatview.viewer_app.web.messages import ClientMessage
 
 SIZE = (480, 270)
@@ -102,7 +102,7 @@ class Sender:
         self.acks: list[int] = []
         connection.attach(self)
 
-    def take(self, message: ClientMessage, now: float) -> None:
+    def take(self, message: ClientMessage | Upload, now: float) -> None:
         if isinstance(message, Ack):
             self.acks.append(message.number)
 

@@ -124,6 +124,8 @@ def test_capture_detection_and_viewer(camera: Callable[..., Camera], tmp_path: P
             found = overlays.latest()
             if found.meta["version"] in numbers and not found.meta.get("trouble"):
                 break
+        else:
+            raise AssertionError("no detections of a picture that was seen")
         box = found.tensors["boxes"].numpy()[0]
         assert tuple(box) == square(numbers[found.meta["version"]], 640, 360)
         assert found.meta["by"] == "find:square"

@@ -54,6 +54,7 @@ class Script:
     def retrieve(self, buffers: Buffers) -> np.ndarray:
         if isinstance(self._step, DamagedError):
             raise self._step
+        assert self._step is not None
         return np.full((2, 2, 3), round(self._step * 1000) % 256, np.uint8)
 
     def close(self) -> None:

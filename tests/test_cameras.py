@@ -43,7 +43,7 @@ def test_look_at_puts_the_target_in_the_middle_and_up_upward(seed):
     rotation = viewmat[:3, :3]
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
     assert np.linalg.det(rotation) == pytest.approx(1)
-    distance = np.linalg.norm(target - position)
+    distance = float(np.linalg.norm(target - position))
     np.testing.assert_allclose(viewmat @ [*target, 1], [0, 0, distance, 1], atol=1e-9 * np.abs(target).max())
     shifted = rotation @ up
     assert shifted[0] == pytest.approx(0, abs=1e-9 * np.linalg.norm(up)) and shifted[1] < 0  # y points down
@@ -79,7 +79,7 @@ def test_look_at_says_what_is_wrong(position, target, up, message):
 def test_field_of_view():
     camera = Camera(np.eye(4), intrinsics(60, 640, 480), 640, 480)
     edge = math.tan(math.radians(30))
-    np.testing.assert_allclose(project(camera, [[0, edge, 1], [0, -2 * edge, 2], [0, 0, 1]])[0],
+    np.testing.assert_allclose(project(camera, np.array([[0, edge, 1], [0, -2 * edge, 2], [0, 0, 1]]))[0],
                                [[320, 480], [320, 0], [320, 240]], atol=1e-9)
     for fov in (0, 179.6, -3, math.nan, math.inf):
         with pytest.raises(CameraError, match="fov is"):

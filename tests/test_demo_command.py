@@ -112,6 +112,7 @@ def test_the_trainer_holds_until_its_input_ends(points):
     process = subprocess.Popen([sys.executable, "-m", "splatview.demo.trainer", "--device", "cpu",
                                 "--data", str(points), "--steps", "3", "--json-progress", "--hold"],
                                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
     try:
         for line in process.stdout:
             if json.loads(line)["event"] == "done":
@@ -186,6 +187,7 @@ def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(points, tmp_path, wait
         assert found.port != port
         with urllib.request.urlopen(found.url, timeout=PATIENCE) as page:
             assert b"<canvas" in page.read()
+        assert found.run is not None
         assert [r.description.pid for r in list_runs(runtime_folder())] == [int(found.run)], "what it shows lives"
         children = running_children(demo.pid)
         assert found.pid in children

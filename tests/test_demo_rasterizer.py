@@ -125,7 +125,8 @@ def test_no_gaussian_in_sight_draws_black_and_trains_on():
     drawn = draw(gaussians, make_view())
     drawn.image.sum().backward()
     assert not drawn.image.any() and not drawn.visible.any()
-    assert not gaussians["means"].grad.any()
+    grad = gaussians["means"].grad
+    assert grad is not None and not grad.any()
 
 
 def projected(n, seed):
@@ -145,11 +146,11 @@ def test_gradients_match_finite_differences():
     assert len(tiling.gaussians) == 6 * 6  # every Gaussian in every tile: no edge of a footprint inside the picture
 
     def both(*values):
-        image, alpha = composite(*values, tiling)
+        image, alpha = composite(*values, tiling=tiling)
         return image, alpha
 
     # At 1/255 the footprint ends with a small step, which finite differences would meet: move it out of the way.
-    assert (composite(*inputs, tiling)[1] > 0.05).all()
+    assert (composite(*inputs, tiling=tiling)[1] > 0.05).all()
     assert torch.autograd.gradcheck(both, inputs, eps=1e-6, atol=1e-6)
 
 
@@ -181,7 +182,7 @@ def test_gradients_of_every_parameter_equal_autograd_through_a_dense_picture(opa
         for p in gaussians.values():
             p.requires_grad_()
         drawn = render(gaussians)
-        image, alpha = (drawn.image, drawn.alpha) if hasattr(drawn, "image") else drawn
+        image, alpha = drawn if isinstance(drawn, tuple) else (drawn.image, drawn.alpha)
         ((image - target) ** 2).sum().add(alpha.square().sum()).backward()
         grads.append({k: p.grad for k, p in gaussians.items()})
     for key in grads[0]:

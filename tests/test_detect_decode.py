@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from detect_models import yolo
@@ -98,6 +100,7 @@ def test_yolo_with_masks_and_with_points() -> None:
 
     points = np.random.default_rng(3).uniform(0, 400, (40, 51))
     table = yolo(boxes, scores[:, :1], ONE, objectness=False, columns=True, rest=points)
+    about: dict[str, Any]
     for about in ({"kpt_shape": "[17, 3]", "task": "pose"}, {}):  # 56 numbers are a person with COCO's points
         found = recognised(network(table, **about)).decode([table], 0.25, *SIZE)
         same(found, plain_yolo(table[0].T, 1, False, 0.25))

@@ -244,7 +244,8 @@ def test_every_image_becomes_a_picture(dtype: torch.dtype, layout: str, channels
         pixels = (pixels > 127).byte() * 255  # 0 and 1 are exact in all of them
     value = pixels if dtype == torch.uint8 else (pixels / 255).to(dtype)
     value = {"HW": value[:, :, 0], "HWC": value, "CHW": value.permute(2, 0, 1).contiguous()}[layout]
-    splatview.publish(value, "picture", **({} if layout == "HW" else {"layout": layout}))
+    form: dict[str, Any] = {} if layout == "HW" else {"layout": layout}
+    splatview.publish(value, "picture", **form)
     frame = splatview.frames("picture").latest(PATIENCE)
     got = picture(frame)
     expected = pixels.expand(20, 30, 3) if channels == 1 else pixels[:, :, :3]

@@ -62,6 +62,8 @@ def test_another_process_s_newest_frames_come_one_after_the_other(processes: Pro
             last, skipped = frame.version, skipped + frame.skipped
             if last > 40:
                 break
+        else:
+            raise AssertionError("the frames ended")
         assert frames.skipped == skipped
         assert frames.path == "ring"
         assert f"-{program.pid}-" in frames.run
@@ -329,7 +331,7 @@ def test_letting_go_gives_everything_back(wait_until: Callable[..., Any]) -> Non
     assert of("it").latest().numpy().shape == (9, 16, 3), "a frame keeps what it came from"
     for _ in of("it"):
         break
-    del _
+    _ = None
     gc.collect()
     wait_until(lambda: stream.readers == 0)
     wait_until(lambda: open_files() <= before)

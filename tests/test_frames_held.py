@@ -275,7 +275,7 @@ def test_frames_that_are_held_outlive_the_ring_that_they_lie_in(wait_until: Call
 
     def grown() -> bool:
         publish()
-        return outlet.writer is not None and outlet.writer.slots > 4
+        return isinstance(outlet.writer, RingWriter) and outlet.writer.slots > 4
 
     wait_until(grown)
     for _ in range(50):

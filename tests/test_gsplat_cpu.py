@@ -295,7 +295,7 @@ def test_the_scene_is_lent_as_it_lies_there(renderer: GsplatRenderer) -> None:
     lent = renderer.scene()
     assert not renderer.pending and lent.activated and lent.on_gpu and lent is renderer.scene()
     assert np.allclose(lent.to_host().means, s.means) and np.array_equal(lent.to_host().sh0, s.sh0)
-    kept = lent.to_host().means.copy()
+    kept = np.array(lent.to_host().means)
     renderer.load(on_gpu(replace(s, means=s.means + 1000)))
     assert np.allclose(renderer.scene().to_host().means, kept + 1000, atol=1e-3)
     assert renderer._gaussians.origin.any()

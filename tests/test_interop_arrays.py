@@ -71,7 +71,7 @@ def test_an_array_arrives_as_it_is(make: Callable[[np.ndarray], Any], wait_until
     given = make(PICTURE.copy())
     expected = (given.filled(0) if isinstance(given, np.ma.MaskedArray) else
                 given.tensor.numpy() if isinstance(given, ByDlpack) else np.asarray(given))
-    layout = {"layout": "CHW"} if expected.shape[0] == 3 else {}
+    layout: dict[str, Any] = {"layout": "CHW"} if expected.shape[0] == 3 else {}
     for _ in range(3):  # the first recognises it, the later ones are like it
         splatview.publish(given, "array", **layout)
     got = arrived("array", wait_until)["image"]
@@ -255,7 +255,7 @@ def test_an_interface_to_memory_begins_at_its_lowest_address(turn: Callable[[np.
     backwards = _turn_round(interface)
     again = np.asarray(SimpleNamespace(__array_interface__=interface, keep=array))
     assert all(stride >= 0 for stride in again.strides)
-    assert np.array_equal(np.flip(again, backwards), array)
+    assert np.array_equal(np.flip(again, tuple(backwards)), array)
 
 
 class Broken(ByDlpack):

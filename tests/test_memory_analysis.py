@@ -114,7 +114,7 @@ def test_what_is_worked_out_is_kept_with_the_snapshot_and_goes_with_it(real: Sna
     snapshot = r.snapshot()
     trace = snapshot.traces[0]
     assert analysis.post_mortem(snapshot, trace)[0].holders and analysis.leaks(snapshot, trace)
-    analysis.flame(snapshot, trace), analysis.search(snapshot, trace, "f"), analysis.marks(snapshot, trace)
+    _ = analysis.flame(snapshot, trace), analysis.search(snapshot, trace, "f"), analysis.marks(snapshot, trace)
     for by in analysis.COLOR_BYS:
         analysis.colors(snapshot, trace, by)
     gone = weakref.ref(snapshot)

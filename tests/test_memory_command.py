@@ -115,6 +115,8 @@ def test_a_picture_of_the_memory_of_a_run(processes: Any, tmp_path: Path) -> Non
         _, said = shot.communicate(timeout=PATIENCE)
         if shot.returncode == 0 or run.poll() is not None:
             break
+    else:
+        raise AssertionError("no picture in 100 attempts")
     assert (shot.returncode, said) == (0, "")
     assert _colors(tmp_path / "live.png", (300, 500)) > 20
 

@@ -239,7 +239,8 @@ def test_each_part_of_the_work_is_told(data_dir: Path):
     told: list[tuple[str, float]] = []
     with open(data_dir / "training_memory_snapshot.pickle", "rb") as f:
         worker.read_job({"kind": "pickle", "file": f.fileno()},
-                        SimpleNamespace(told=lambda *said: told.append(said)), SimpleNamespace(at=lambda size: None))
+                        SimpleNamespace(told=lambda *said: told.append(said)),  # type: ignore[arg-type]
+                        SimpleNamespace(at=lambda size: None))  # type: ignore[arg-type]
     fractions = [fraction for _, fraction in told]
     assert len(set(fractions)) > 8 and fractions == sorted(fractions)
     assert fractions[0] < 0.2 and fractions[-1] > 0.8

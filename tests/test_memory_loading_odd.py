@@ -68,7 +68,7 @@ def test_what_it_does_not_know_it_leaves(name: str):
 
 @pytest.mark.parametrize("key", ["stream", "pool_id"])
 def test_too_many_streams_and_pools_are_left(key: str):
-    events = [event("alloc", 512, **{key: i if key == "stream" else (i, 1)}) for i in range(32_769)]
+    events = [{**event("alloc", 512), key: i if key == "stream" else (i, 1)} for i in range(32_769)]
     with pytest.raises(OddError):
         by_machine(pickle.dumps(snapshot(events), 4))
     assert len(by_machine(pickle.dumps(snapshot(events[:-2]), 4)).traces[0].events) == 32_767

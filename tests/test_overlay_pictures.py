@@ -59,7 +59,7 @@ def put(view: ImageView, key: object = "a", **given: Any) -> None:
 
 
 def of_color(pixels: np.ndarray, color: np.ndarray) -> np.ndarray:
-    return (np.abs(pixels - color.astype(int)) <= 2).all(-1)
+    return np.all(np.abs(pixels - color.astype(int)) <= 2, axis=-1)
 
 
 def written(view: ImageView, screen: OffscreenScreen, panel: Panel, scale: float = 1.0) -> np.ndarray:
@@ -236,6 +236,7 @@ def test_the_corner_says_how_old_it_is(view: ImageView, screen: OffscreenScreen)
 
 
 def test_nonsense_about_a_camera_is_not_repeated(view: ImageView) -> None:
+    meta: dict[str, Any]
     for meta in ({"camera_hz": "fast"}, {"camera_hz": float("nan")}, {"camera_hz": 30.0, "dropped": 1.5}, {}):
         view.update(grey(**meta))
         assert view.content.layers.camera == ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from frames import host_array
 from patience import PATIENCE
 
 import splatview
@@ -74,7 +75,7 @@ def frame_of(subscriber: Subscriber, value: int, wait_until: Callable[..., Any])
 
 
 def whole(frame: Frame, value: int) -> bool:
-    pixels = frame.tensors["image"].array
+    pixels = host_array(frame.tensors["image"])
     return bool((pixels == value).all()) and frame.intact()
 
 

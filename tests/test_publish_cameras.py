@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from frames import host_array
 from open_files import open_files
 
 import splatview
@@ -76,15 +77,15 @@ def test_a_viewer_reads_what_was_published(subscriber: Subscriber, wait_until: C
     assert (stream.kind, stream.info.over, stream.shape) == ("cameras", "", (5,))
     with newest(subscriber, stream, wait_until) as frame:
         assert frame.meta == {"photos": 0}
-        np.testing.assert_array_equal(frame.tensors["viewmats"].array, views.numpy())
-        np.testing.assert_array_equal(frame.tensors["Ks"].array, Ks.numpy())
-        np.testing.assert_array_equal(frame.tensors["sizes"].array, [[40, 30 + i] for i in range(5)])
+        np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), views.numpy())
+        np.testing.assert_array_equal(host_array(frame.tensors["Ks"]), Ks.numpy())
+        np.testing.assert_array_equal(host_array(frame.tensors["sizes"]), [[40, 30 + i] for i in range(5)])
     moved = views.clone()
     moved[:, 0, 3] += 1
     splatview.publish_cameras(moved.double().numpy(), Ks.tolist(), 40, 30)
     with newest(subscriber, stream, wait_until, lambda f: f.version == 2) as frame:
         assert frame.tensors["viewmats"].dtype == "float64"
-        np.testing.assert_array_equal(frame.tensors["viewmats"].array, moved.numpy())
+        np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), moved.numpy())
 
 
 def test_what_the_caller_changes_afterwards_is_not_seen(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
@@ -93,7 +94,7 @@ def test_what_the_caller_changes_afterwards_is_not_seen(subscriber: Subscriber, 
     splatview.publish_cameras(views, Ks, 40, 30)
     views.zero_()
     with newest(subscriber, stream_of(subscriber, wait_until), wait_until) as frame:
-        np.testing.assert_array_equal(frame.tensors["viewmats"].array, before.numpy())
+        np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), before.numpy())
 
 
 def test_which_camera_is_at_work(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
@@ -102,10 +103,10 @@ def test_which_camera_is_at_work(subscriber: Subscriber, wait_until: Callable[..
     stream = stream_of(subscriber, wait_until, "cameras current")
     assert stream.info.over == "cameras"
     with newest(subscriber, stream, wait_until) as frame:
-        assert frame.tensors["current"].array.tolist() == [3]
+        assert host_array(frame.tensors["current"]).tolist() == [3]
     poses_stream = stream_of(subscriber, wait_until)
     splatview.publish_cameras(current=np.int64(7))
-    with newest(subscriber, stream, wait_until, lambda f: f.tensors["current"].array.tolist() == [7]):
+    with newest(subscriber, stream, wait_until, lambda f: host_array(f.tensors["current"]).tolist() == [7]):
         pass
     assert poses_stream.version == 1  # it was not published again for that
 
@@ -134,7 +135,7 @@ def test_photographs_come_when_they_are_asked_for(subscriber: Subscriber, wait_u
         stream.request_photos(camera)
         with newest(subscriber, stream, wait_until, lambda f, c=camera: f.meta["camera"] == c) as frame:
             assert frame.meta == {"camera": camera, "side": 0, "photos": 1}
-            found = frame.tensors["photos"].array[0].astype(int)
+            found = host_array(frame.tensors["photos"])[0].astype(int)
             assert np.abs(found - photos[camera].numpy()).max() <= (0 if kind != "float16" else 1)
 
 
@@ -146,7 +147,7 @@ def test_small_photographs_are_means_over_areas(subscriber: Subscriber, wait_unt
     stream = stream_of(subscriber, wait_until, "cameras photos")
     stream.request_photos(0, 2)
     with newest(subscriber, stream, wait_until) as frame:
-        small = frame.tensors["photos"].array
+        small = host_array(frame.tensors["photos"])
         assert small.shape == (4, 2, 2, 3)
         assert small[0, :, :, 0].tolist() == [[200, 200], [0, 0]]
         assert not small[1].any()
@@ -165,7 +166,7 @@ def test_one_that_is_missing_is_said_to_be(subscriber: Subscriber, wait_until: C
 def test_paths_are_told_and_not_read(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
     splatview.publish_cameras(*poses(3), 40, 30, ["nowhere/Ä.jpg", None, Path("/b.png")])
     with newest(subscriber, stream_of(subscriber, wait_until), wait_until) as frame:
-        texts = bytes(frame.tensors["paths"].array).decode().split("\0")
+        texts = bytes(host_array(frame.tensors["paths"])).decode().split("\0")
         assert texts == [f"{os.getcwd()}/nowhere/Ä.jpg", "", "/b.png", ""]
         assert frame.meta == {"photos": 0}
     assert [s.name for s in subscriber.streams] == ["cameras"]

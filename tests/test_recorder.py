@@ -71,7 +71,7 @@ def test_what_is_unpacked_is_as_near_as_is_said(degree: int, activated: bool) ->
 
 def test_a_picture_of_it_can_hardly_be_told_from_the_scenes(ctx: moderngl.Context) -> None:
     before = scene(3000)
-    camera = frame_points(before.means, 320, 240)
+    camera = frame_points(np.asarray(before.means), 320, 240)
     renderer = GlRenderer(ctx)
     try:
         pictures = []

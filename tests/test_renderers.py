@@ -248,7 +248,7 @@ def test_bad_numbers_are_left_out_and_counted(renderer: Renderer, field: str) ->
 
 def test_zero_quaternions_and_scales_beyond_float_are_left_out(renderer: Renderer) -> None:
     s = random_scene(8, Chance(n=10))
-    quats, scales = s.quats.copy(), s.scales.copy()
+    quats, scales = np.array(s.quats), np.array(s.scales)
     quats[2] = 0
     scales[5, 1] = 100.0  # exp(100) is no float32
     p = draw(renderer, replace(s, quats=quats, scales=scales), looking_at_origin(80, 60))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from frames import scalar_rows, scalars_frame
+from frames import host_array, scalar_rows, scalars_frame
 
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.scalars.columns import Axis, columns, limits, ticks
@@ -44,7 +44,7 @@ def test_a_frame_is_read_and_copied() -> None:
     assert (curves.step, curves.trouble, curves.others) == (399, "2 values are missing", {"note": "a"})
     assert curves.clock.name == "loss"
     assert curves["parts/rare"]["value"].tolist() == [20 + 0.5 * i for i in range(8)]
-    frame.tensors["rows"].array[...] = 0
+    host_array(frame.tensors["rows"])[...] = 0
     assert curves["loss"].last != 0
     with pytest.raises(ValueError, match="read-only"):
         curves["loss"].rows[0, 0] = 1
@@ -70,7 +70,7 @@ def test_frames_that_are_none_are_refused_by_name(change: Callable[[dict[str, to
     from frames import frame_of
 
     good = scalars_frame()
-    tensors = {name: torch.from_numpy(np.array(t.array)) for name, t in good.tensors.items()}
+    tensors = {name: torch.from_numpy(np.array(host_array(t))) for name, t in good.tensors.items()}
     change(tensors)
     frame = frame_of("scalars", tensors)
     with pytest.raises(ViewerError, match=words):
@@ -99,7 +99,7 @@ def test_bytes_from_anybody_are_refused_or_read() -> None:
     for _ in range(300):
         frame = scalars_frame()
         for tensor in frame.tensors.values():
-            flat = tensor.array.reshape(-1).view(np.uint8)
+            flat = host_array(tensor).reshape(-1).view(np.uint8)
             at = rng.integers(0, len(flat), 3)
             flat[at] = rng.integers(0, 256, 3)
         try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from frames import host_array
 from open_files import open_files
 
 import splatview
@@ -47,7 +48,7 @@ def series(viewer: Subscriber) -> dict[str, np.ndarray]:
     if frame is None:
         return {}
     with frame:
-        tensors = {name: np.array(tensor.array) for name, tensor in frame.tensors.items()}
+        tensors = {name: np.array(host_array(tensor)) for name, tensor in frame.tensors.items()}
         check_frame("scalars", {n: (t.dtype, tuple(t.shape)) for n, t in frame.tensors.items()}, frame.meta)
     names = tensors["names"].tobytes().decode().split("\0")[:-1]
     assert len(names) == len(tensors["ends"])
@@ -121,7 +122,7 @@ def test_a_tensor_is_plotted_as_it_was(viewer: Subscriber, wait_until: Callable[
 
 
 @pytest.mark.parametrize(("call", "error", "words"), [
-    (lambda: splatview.log("one", a=1.0), TypeError, "step is a str"),
+    (lambda: splatview.log("one", a=1.0), TypeError, "step is a str"),  # type: ignore[arg-type]
     (lambda: splatview.log(math.nan, a=1.0), ValueError, "step is nan"),  # type: ignore[arg-type]
     (lambda: splatview.log(3), TypeError, "loss=loss"),
     (lambda: splatview.log(3, a="much"), TypeError, "a is a str"),
@@ -233,7 +234,7 @@ if child:
             frame = stream.read()
             if frame is not None:
                 with frame:
-                    values.add(float(np.array(frame.tensors["rows"].array)[-1, VALUE]))
+                    values.add(float(np.array(host_array(frame.tensors["rows"]))[-1, VALUE]))
         return values >= {2.0, 3.0}
 
     wait_until(both)

@@ -130,7 +130,7 @@ def test_each_shows_what_it_wants(house: House, tmp_path: Path) -> None:
     Image.new("RGB", (50, 40), (200, 10, 30)).save(other)
     first, _second = house.page(), house.page()
     house.at_rest(first)
-    house.app.catalogue.open_file(other, house.app.seats[1])
+    house.app.catalogue.open_file(other, house.app.seats[1].panes.active)
     house.until(lambda: house.app.seats[1].view is not None)
     assert [shown(seat) for seat in house.app.seats] == ["picture.png", "other.png"]
     assert len(house.app.catalogue.watched()) == 2

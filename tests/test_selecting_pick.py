@@ -11,7 +11,7 @@ import torch
 from renderer_cases import Chance, camera, looking_at_origin, random_scene, real_scene, scene
 
 from splatview.viewer_app.cameras import frame_points
-from splatview.viewer_app.renderers.activation import Activated, activate
+from splatview.viewer_app.renderers.activation import Activated, LeftOut, activate
 from splatview.viewer_app.renderers.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
 from splatview.viewer_app.renderers.reference import ReferenceRenderer, project
 from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
@@ -38,8 +38,9 @@ def truth(given: GaussianScene, view: Camera, row: int, column: int, options: Re
     n = len(given)
     sh0 = np.zeros((n, 3), np.float32)
     sh0[:, :2] = np.column_stack([np.arange(n) % 4096, np.arange(n) // 4096]) / SH_C0
-    coded = Activated(given.means, given.quats, given.scales * np.float32(options.scale), given.opacities, sh0,
-                      np.zeros((n, 0, 3), np.float32), 0, 0)
+    means, quats, scales, opacities = (np.asarray(getattr(given, name)) for name in FIELDS[:4])
+    coded = Activated(means, quats, scales * np.float32(options.scale), opacities, sh0,
+                      np.zeros((n, 0, 3), np.float32), 0, LeftOut())
     p = project(coded, view, replace(options, scale=1.0, selection=EVERYTHING))
     left, best = 1.0, (-1, 0.0)
     for (cx, cy), (a, b, c), opacity, rgbz in zip(p.centers, p.conics, p.opacities, p.rgbz, strict=True):
@@ -65,7 +66,7 @@ def test_it_is_what_the_reference_draws(model: str, options: RenderOptions) -> N
     given = activated(random_scene(3, Chance(n=700, log_scale=(-3.0, 1.0))))
     view = looking_at_origin(**CAMERAS[model])
     renderer = ReferenceRenderer()
-    renderer.load(replace(given, scales=given.scales * np.float32(options.scale)))
+    renderer.load(replace(given, scales=np.asarray(given.scales) * np.float32(options.scale)))
     drawn = renderer.render(view, replace(options, scale=1.0)).pixels()
     g, found = np.random.default_rng(5), 0
     for _ in range(60):
@@ -126,7 +127,8 @@ def test_the_point_is_where_it_is_seen(model: str) -> None:
     view = looking_at_origin(**CAMERAS[model])
     for middle in ([0.3, -0.2, 0.4], [-0.9, 0.5, 0.1]):
         given = scene([middle], scales=0.02, opacities=0.99)
-        p = project(Activated(*(getattr(given, name) for name in FIELDS), 0, 0), view, CLASSIC)
+        drawn = Activated(*(getattr(given, name) for name in FIELDS), sh_degree=0, left_out=LeftOut())
+        p = project(drawn, view, CLASSIC)
         x, y = p.centers[0]
         hit = pick(given, view, x, y, CLASSIC)
         assert hit is not None
@@ -137,7 +139,7 @@ def test_the_point_is_where_it_is_seen(model: str) -> None:
 @pytest.mark.parametrize("name", ["biker", "playbot", "random"])
 def test_of_real_scenes(data_dir: Path, name: str) -> None:
     given = activated(real_scene(data_dir, name))
-    view = frame_points(given.means, 320, 240, weights=given.opacities)
+    view = frame_points(np.asarray(given.means), 320, 240, weights=np.asarray(given.opacities))
     hits = [(row, column, pick(given, view, column, row, CLASSIC))
             for row, column in ((120, 160), (100, 140), (140, 165), (60, 200))]
     assert any(hit is not None for *_, hit in hits)
@@ -154,7 +156,8 @@ def test_numpy_and_torch_find_the_same_candidates(model: str) -> None:
     arrays = given.means, given.scales, given.opacities
     with np.errstate(all="ignore"):
         reaches, z = _reaches(np, *arrays, where, 1.0)
-    found, depths = _reaches(torch, *(torch.from_numpy(np.array(a)) for a in arrays), where, 1.0)
+    means, scales, opacities = (torch.from_numpy(np.array(a)) for a in arrays)
+    found, depths = _reaches(torch, means, scales, opacities, where, 1.0)
     np.testing.assert_array_equal(reaches, found.numpy())
     np.testing.assert_allclose(z, depths.numpy(), rtol=1e-12)
     assert 0 < reaches.sum() < len(given) / 2

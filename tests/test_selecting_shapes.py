@@ -68,6 +68,7 @@ def test_behind_the_camera_nothing_is_seen() -> None:
     assert hidden is None and there is not None and back is not None
     assert np.isfinite(there).all() and np.isfinite(back).all()
     seen = shapes.place(camera, np.zeros(3))
+    assert seen is not None
     np.testing.assert_allclose([there[-1], back[0]], [seen, seen])
 
 

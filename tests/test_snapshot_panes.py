@@ -156,8 +156,10 @@ def test_a_double_click_on_an_event_looks_closer(rig: Rig, real: Snapshot) -> No
     pane = rig.show(EventsPane(), real)
     assert rig.look.x is None
     rig.click(pane._grid.middle(7), double=True)
-    low, high = rig.look.x
-    assert low <= rig.look.moment <= high and high - low < 200
+    look = rig.look
+    assert look.x is not None and look.moment is not None
+    low, high = look.x
+    assert low <= look.moment <= high and high - low < 200
 
 
 def test_the_list_follows_the_moment(rig: Rig, real: Snapshot) -> None:
@@ -251,6 +253,7 @@ def test_details_can_be_copied_and_shown(rig: Rig, real: Snapshot, monkeypatch: 
     press(monkeypatch, rig, "End")
     assert rig.look.moment == trace.allocations.end[chosen]
     press(monkeypatch, rig, "Same stack")
+    assert rig.look.lit is not None
     assert (np.flatnonzero(rig.look.lit) == np.flatnonzero(
         trace.allocations.stack == trace.allocations.stack[chosen])).all()
     rig.click((900 + 340 - 10 - 8, 20 + 9 + 12))

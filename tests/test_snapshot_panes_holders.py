@@ -45,9 +45,10 @@ def test_a_row_lights_its_allocations_and_puts_them_out(rig: Rig, real: Snapshot
         rig.settle()
         rig.click(pane._grid.middle(1))
         row = pane._table[1]
-        assert np.flatnonzero(rig.look.lit).tolist() == sorted(row.allocations.tolist())
-        assert trace.allocations.size[rig.look.lit].sum() == row.bytes
-        assert set(np.flatnonzero(rig.look.lit)) <= set(live_ids(trace, MOMENT).tolist())
+        assert (lit := rig.look.lit) is not None
+        assert np.flatnonzero(lit).tolist() == sorted(row.allocations.tolist())
+        assert trace.allocations.size[lit].sum() == row.bytes
+        assert set(np.flatnonzero(lit)) <= set(live_ids(trace, MOMENT).tolist())
         rig.click(pane._grid.middle(1))
         assert rig.look.lit is None
 
@@ -131,6 +132,7 @@ def test_compare_two_moments(rig: Rig, real: Snapshot) -> None:
     assert pane._shown.changes.sum() == live[MOMENT] - live[3000]
     rig.click(pane._grid.middle(0))
     row = compare((real, trace, 3000), (real, trace, MOMENT))[0]
+    assert rig.look.lit is not None
     assert np.flatnonzero(rig.look.lit).tolist() == np.union1d(*row.allocations).tolist()
 
 
@@ -148,7 +150,7 @@ def test_compare_with_another_open_snapshot(rig: Rig, real: Snapshot, full: Snap
         rig.settle()
         assert pane._shown.before == live_bytes(full.traces[0])[-1]
         rig.click(pane._grid.middle(0))
-        assert rig.look.lit.any()
+        assert rig.look.lit is not None and rig.look.lit.any()
     finally:
         other.close()
     rig.settle()
@@ -159,6 +161,7 @@ def test_leaks_light_what_was_left_behind(rig: Rig, real: Snapshot, monkeypatch:
     pane, suspects = rig.show(LeaksPane(), real), leaks(real, real.traces[0])
     assert suspects
     rig.click(pane._grid.middle(0))
+    assert rig.look.lit is not None
     assert np.flatnonzero(rig.look.lit).tolist() == sorted(suspects[0].ids.tolist())
     press(monkeypatch, rig, "To the oldest")
     assert rig.look.moment == suspects[0].oldest + 1
@@ -170,6 +173,7 @@ def test_post_mortem(rig: Rig, full: Snapshot, monkeypatch: pytest.MonkeyPatch) 
     (oom,) = post_mortem(full, full.traces[0])
     assert oom.kind == "fragmentation"
     rig.click(pane._grid.middle(0))
+    assert rig.look.lit is not None
     assert np.flatnonzero(rig.look.lit).tolist() == oom.holders[0].allocations.tolist()
     press(monkeypatch, rig, "Go there")
     assert rig.look.moment == oom.moment

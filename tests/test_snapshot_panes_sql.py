@@ -83,8 +83,9 @@ def test_a_title_sorts(rig: Rig, pane: SqlPane) -> None:
         rig.click((x + 5, y - 8))
         order.append(None if pane._order is None else pane._order.tolist())
     assert order == [[1, 0, 2], [2, 0, 1], None]
+    assert pane._shown is not None
     pane._sort(pane._shown, 1)
-    assert pane._order.tolist() == [2, 0, 1]  # nothing is less than any text
+    assert pane._order is not None and pane._order.tolist() == [2, 0, 1]  # nothing is less than any text
 
 
 def test_saved_as_csv_in_a_file_of_its_own(rig: Rig, pane: SqlPane, tmp_path: Path) -> None:

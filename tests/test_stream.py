@@ -71,8 +71,8 @@ class Moody(RingWriter):
     def write(self, *args: Any, **more: Any) -> bool:
         return not type(self).busy and super().write(*args, **more)
 
-    def again(self, *args: Any) -> bool:
-        return not type(self).busy and super().again(*args)
+    def again(self, *args: Any, **more: Any) -> bool:
+        return not type(self).busy and super().again(*args, **more)
 
 
 def test_a_version_that_found_no_slot_comes_later(
@@ -245,10 +245,12 @@ def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_u
     offer(monkeypatch, ring=RING, host=Way(RING.writer, RING.reader, "", aside=True))
     publish(1)
     with Subscriber(ways=("ring",)) as first, Subscriber(ways=("host",)) as second:
+        a = b = None
         for value in range(1, 20):
             publish(value)
             a, b = shown(first, value, wait_until), shown(second, value, wait_until)
             assert (a.sharing, b.sharing) == ("ring", "host")
+        assert a is not None and b is not None
         stream = published()
         assert stream.readers == 2
         refs = {way: stream.ref(way) for way in ("ring", "host")}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from frames import host_array
 from patience import PATIENCE
 
 from splatview.ipc import Subscriber
@@ -48,7 +49,7 @@ def _watch(subscriber: Subscriber, check: bool, pause: float, enough: Callable[[
             if frame is None:
                 continue
             with frame:
-                pixels = frame.tensors["image"].array
+                pixels = host_array(frame.tensors["image"])
                 first = pixels[:200].copy()
                 time.sleep(pause)
                 second = pixels[200:].copy()
@@ -124,7 +125,7 @@ while True:
                 frame = stream.read()
                 if frame is not None:
                     with frame:
-                        pixels = frame.tensors["image"].array
+                        pixels = host_array(frame.tensors["image"])
                         extremes = int(pixels.min()), int(pixels.max())
                         if frame.intact():
                             assert extremes[0] == extremes[1]

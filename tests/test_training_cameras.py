@@ -88,7 +88,7 @@ def test_frames_that_say_something_else_are_refused() -> None:
     frame = cameras_frame(3)
 
     class OnGpu(type(frame)):  # type: ignore[misc]
-        on_gpu = True
+        on_gpu = True  # type: ignore[assignment]
 
     frame.__class__ = OnGpu
     with pytest.raises(SharingError):
@@ -251,7 +251,7 @@ def test_the_camera_under_a_pixel_is_the_nearest(model: str) -> None:
         assert hit is not None
         near, far = (np.linalg.norm(found.positions[n] - camera.position) for n in (hit, number))
         assert hit == number or near < far
-        assert outlines.at(found, camera, 0.8, *project(camera, found.positions[number]), 3.0) is not None
+        assert outlines.at(found, camera, 0.8, *project(camera, found.positions[number]), reach=3.0) is not None
     assert outlines.at(found, camera, 0.8, 1.0, 1.0, 3.0) is None
     assert outlines.at(found, camera, 0.8, float("nan"), 1.0, 3.0) is None
 
@@ -277,7 +277,7 @@ def test_rows_of_photographs() -> None:
         assert (width, height) == (26, 16)
         assert grid.at(x + 1, y + 1, 7) == number
         assert grid.at(x - 1, y + 1, 7) is None
-    assert grid.at(*[v + 1 for v in grid.place(7)[:2]], 7) is None
+    assert grid.at(*[v + 1 for v in grid.place(7)[:2]], count=7) is None
     first, count = grid.seen(10, 7)
     assert first == 3
     assert first + count == 6

@@ -134,7 +134,7 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer, 
     viewer.do(Key("escape"))
     assert frustums.through.index is None
     assert navigate.gizmo._middle(view.rect) is not None
-    viewer.until(lambda: view.camera() is not None and np.allclose(view.camera().viewmat, before.viewmat))
+    viewer.until(lambda: (now := view.camera()) is not None and np.allclose(now.viewmat, before.viewmat))
 
 
 def test_it_follows_the_camera_that_is_trained_with(viewer: Viewer, processes: Processes) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from frames import host_array
 
 import splatview
 from splatview import publishing
@@ -61,7 +62,7 @@ def newest(subscriber: Subscriber, name: str, wait_until: Callable[..., Any], af
         if frame is None:
             return None
         with frame:
-            found = frame.version, frame.meta, {k: t.array.copy() for k, t in frame.tensors.items()}
+            found = frame.version, frame.meta, {k: host_array(t).copy() for k, t in frame.tensors.items()}
             return found if frame.intact() else None
 
     return wait_until(read, what=f"a frame of {name}")

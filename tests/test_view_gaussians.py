@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from frames import cloud, frame_of, gaussian_frame
+from frames import cloud, frame_of, gaussian_frame, host_array
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
@@ -294,4 +294,4 @@ def test_frame_of_refuses_nothing() -> None:
     """The helper itself: bfloat16 arrives as the upper halves of float32."""
     tensor = frame_of("image", {"image": torch.tensor([[1.5]], dtype=torch.bfloat16)}).tensors["image"]
     assert tensor.dtype == "bfloat16"
-    assert tensor.array.tolist() == [[0x3FC0]]
+    assert host_array(tensor).tolist() == [[0x3FC0]]

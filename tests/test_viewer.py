@@ -241,7 +241,7 @@ def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture
     assert "no such file" in viewer.state.entries[1].fault_of_source
     viewer.do()
     assert viewer.picture().std() > 1  # the message
-    viewer.catalogue.open_file(picture_file, viewer.seat)
+    viewer.catalogue.open_file(picture_file, viewer.seat.panes.active)
     viewer.until(viewer.loaded)
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
 

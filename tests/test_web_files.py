@@ -91,7 +91,7 @@ def test_a_name_leads_nowhere_else(visitor: Visitor, folder: Path, wait_until: C
     ({"X-Splatview-Page": "x" * 22}, "a page that is connected"), ({"X-Splatview-Page": "\xe4"}, "a page"),
     ({"token": "wrong"}, "token"), ({"Host": "evil.example"}, "does not go by the name"),
 ])
-def test_hostile_pages(visitor: Visitor, folder: Path, change: dict[str, str], said: str) -> None:
+def test_hostile_pages(visitor: Visitor, folder: Path, change: dict[str, Any], said: str) -> None:
     """A form of a foreign page, a name that points here, somebody who guesses."""
     status, words = visitor.post(**change)
     assert status == 403 and said in words
@@ -252,7 +252,7 @@ def test_what_a_killed_viewer_has_left_is_removed(visitor: Visitor, folder: Path
         if path is not foreign:
             (path / "lock").touch()
         if path is not young:
-            os.utime(path, (time.time() - 3600,) * 2)
+            os.utime(path, (time.time() - 3600, time.time() - 3600))
     import fcntl
 
     with (used / "lock").open("r+") as held:
@@ -297,7 +297,7 @@ def test_uploads_of_many_killed_viewers_are_removed_without_links(folder: Path, 
     empty, begun = folder / ".splatview-files-empty", folder / ".splatview-files-begun"
     empty.mkdir()
     begun.mkdir()
-    os.utime(empty, (time.time() - 3600,) * 2)
+    os.utime(empty, (time.time() - 3600, time.time() - 3600))
     for number in range(uploads._MOST_LEFT + 5):
         path = folder / f"splatview-files-{number}"
         path.mkdir()

@@ -23,17 +23,17 @@ from splatview.viewer_app.web.server import WebServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview.viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.connection import Connection, Upload
 
 
 class Receiver:
     def __init__(self) -> None:
-        self.taken: list[m.ClientMessage] = []
+        self.taken: list[m.ClientMessage | Upload] = []
         self.times: list[float] = []
         self.threads: set[str] = set()
         self.over = threading.Event()
 
-    def take(self, message: m.ClientMessage, now: float) -> None:
+    def take(self, message: m.ClientMessage | Upload, now: float) -> None:
         self.taken.append(message)
         self.times.append(now)
         self.threads.add(threading.current_thread().name)
@@ -137,7 +137,7 @@ def test_an_error_of_the_receiver_ends_nothing(join: Callable[..., tuple[Page, C
     page, connection = join()
 
     class Bad(Receiver):
-        def take(self, message: m.ClientMessage, now: float) -> None:
+        def take(self, message: m.ClientMessage | Upload, now: float) -> None:
             super().take(message, now)
             raise KeyError("a bug")
 

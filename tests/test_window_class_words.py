@@ -153,7 +153,7 @@ def test_what_is_no_image() -> None:
                                 ((8, 8), TypeError, "width, height and data_ptr"),
                                 ((8, 8, 0), ValueError, "data_ptr 0x0")):
         with pytest.raises(error, match=words):
-            window.set_image(*wrong)
+            window.set_image(*wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="channels"):
         window.set_image(torch.zeros(8, 8, 3), channels=3)
 
