@@ -14,6 +14,7 @@ from splatview.viewer_app.selecting import Box, Sphere, shapes
 
 if TYPE_CHECKING:
     import numpy as np
+    from imgui_bundle import ImVec2Like
 
     from splatview.viewer_app.cameras import Camera
     from splatview.viewer_app.controls import Rect
@@ -53,7 +54,7 @@ def _line(lines: imgui.ImDrawList, corners: np.ndarray, rect: Rect, alpha: float
           closed: bool = False) -> None:
     if abs(corners).max() > _FAR:
         corners = corners.clip(-_FAR, _FAR)
-    points = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
+    points: list[ImVec2Like] = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
     flags = imgui.ImDrawFlags_.closed.value if closed else 0
     lines.add_polyline(points, theme.u32(_SHADE, 0.55 * alpha), 3.0 * scale, flags)
     lines.add_polyline(points, theme.u32(_LINE, alpha), 1.25 * scale, flags)

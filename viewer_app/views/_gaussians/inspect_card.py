@@ -13,6 +13,8 @@ from splatview.viewer_app.interface import widgets as ui
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from imgui_bundle import ImVec2Like
+
     from splatview.viewer_app.controls import Rect
     from splatview.viewer_app.selecting.values import Values
     from splatview.viewer_app.views._gaussians.inspect import Inspect
@@ -28,7 +30,7 @@ def outline(corners: np.ndarray | None, rect: Rect, scale: float) -> None:
         return
     draw = imgui.get_background_draw_list()
     draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
-    points = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
+    points: list[ImVec2Like] = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
     closed = imgui.ImDrawFlags_.closed.value
     draw.add_polyline(points, theme.u32(ImVec4(0, 0, 0, 1), 0.55), 3.5 * scale, closed)
     draw.add_polyline(points, theme.u32(ImVec4(1, 1, 1, 1), 0.95), 1.5 * scale, closed)

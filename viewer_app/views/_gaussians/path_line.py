@@ -14,6 +14,8 @@ from splatview.viewer_app.interface import theme
 from splatview.viewer_app.paths.path import CameraPath, positions
 
 if TYPE_CHECKING:
+    from imgui_bundle import ImVec2Like
+
     from splatview.viewer_app.cameras import Camera
     from splatview.viewer_app.controls import Rect
     from splatview.viewer_app.paths.path import Key
@@ -32,7 +34,7 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     seen = np.asarray(np.isfinite(at).all(axis=1))
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
         if len(part) > 1 and seen[part[0]]:
-            points = [ImVec2(*p) for p in at[part].tolist()]
+            points: list[ImVec2Like] = [ImVec2(*p) for p in at[part].tolist()]
             draw.add_polyline(points, theme.u32(theme.SHADE, 0.5), 3.5 * scale, 0)
             draw.add_polyline(points, theme.u32(theme.MARK, 0.9), 1.5 * scale, 0)
     step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
