@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -115,6 +116,25 @@ def nursery(request: pytest.FixtureRequest, lasting: Processes) -> Iterator[Nurs
     """Forks programs by the hundred. LOADED of a test's module names modules that they find imported."""
     with Nursery(lasting, *getattr(request.module, "LOADED", ())) as made:
         yield made
+
+
+@pytest.fixture
+def forked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that this process starts with `splatview.programs` are forked, with everything loaded already."""
+    from forking import forked_popen
+
+    from splatview import programs
+
+    monkeypatch.setattr(programs, "subprocess", forked_popen)
+
+
+@pytest.fixture(scope="module")
+def few_objects() -> Iterator[None]:
+    """What looks through all objects finds those of the module's tests, not a million of pytest's and of imports."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

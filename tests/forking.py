@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from patience import PATIENCE
@@ -25,64 +26,28 @@ from patience import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ROOT = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
 _EARLY = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "CUDA", "PYTORCH_", "TORCH_", "NUMBA_", "NPY_",
           "MALLOC_", "GLIBC_", "LC_", "LANG", "PATH")
-"""Variables of the environment that are read when the interpreter starts, or what a forked program finds loaded. Others
-are read when they are needed."""
-_SERVER = """
-import array, ctypes, gc, json, os, signal, socket, sys, threading, types
-import torch, numpy, zmq, msgspec, splatview, splatview.publishing, splatview.ipc
-from splatview.ipc import Subscriber, Publisher
-for name in filter(None, sys.argv[2].split(",")):
-    __import__(name)
-torch.set_num_threads(1)
-assert threading.active_count() == 1, threading.enumerate()
-server = socket.socket(fileno=int(sys.argv[1]))
-forker, when_it_dies, libc = os.getpid(), 1, ctypes.CDLL(None)  # PR_SET_PDEATHSIG
-gc.collect()
-gc.freeze()
-server.send(b"ready")
-while True:
-    data, control, _, _ = server.recvmsg(1 << 20, socket.CMSG_SPACE(64))
-    if not data:
-        os._exit(0)
-    request = json.loads(data)
-    if "wait" in request:
-        server.send(str(os.waitpid(request["wait"], 0)[1]).encode())
-        continue
-    fds = array.array("i")
-    for _, _, payload in control:
-        fds.frombytes(payload)
-    read, write = os.pipe()
-    pid = os.fork()
-    if not pid:  # it ends with us, and we with whoever asks: also where that is killed
-        libc.prctl(when_it_dies, signal.SIGKILL)
-        if os.getppid() != forker:
-            os._exit(1)
-        break
-    for fd in (read, *fds):
-        os.close(fd)
-    server.send(str(pid).encode())
-    server.recv(16)
-    os.close(write)
-server.close()
-os.close(write)
-os.read(read, 1)  # until whoever asked knows us, and watches
-os.close(read)
-for number, fd in enumerate(fds):
-    os.dup2(fd, number)
-    os.close(fd)
-os.environ.clear()
-os.environ.update(request["env"])
-os.chdir(request["cwd"])
-if request["group"]:
-    os.setpgid(0, 0)
-sys.argv = ["-c", *request["args"]]
-main = sys.modules["__main__"] = types.ModuleType("__main__")
-main.__builtins__ = __builtins__
-exec(compile(request["source"], "<string>", "exec"), main.__dict__)
-"""
+"""Prefixes of variables that are read when the interpreter starts, or that decide what a forked program finds loaded.
+Others are read when they are needed."""
+_LATE = ("PYTHONPATH", "PYTHONSAFEPATH")
+"""Variables that the server applies to a program after it was forked."""
+_ALWAYS = ("torch", "numpy", "zmq", "msgspec", "splatview", "splatview.publishing", "splatview.ipc",
+           "splatview.ipc.subscriber", "splatview.ipc.publisher")
+_PROGRAMS = (
+    "splatview.viewer_app.commands", "splatview.viewer_app.app", "splatview.viewer_app.shot",
+    "splatview.viewer_app.grabber", "splatview.viewer_app.memory_command", "splatview.viewer_app.interface.overlay",
+    "splatview.viewer_app.interface.panel", "splatview.viewer_app.screens.browser", "splatview.viewer_app.web.server",
+    "splatview.viewer_app.web.encoders.turbo", "splatview.viewer_app.memory.query",
+    "splatview.viewer_app.files.apart", "torch._dynamo", "glcontext.egl", "typeguard", "numba", "duckdb",
+    "splatview.demo.trainer", "splatview.demo.training", "splatview.demo.datasets", "splatview.demo.backends",
+    "splatview.demo.stilllife", "splatview.demo.command", "splatview.camera.launcher", "splatview.camera.capture",
+    "splatview.camera.inference", "splatview.commands.camera", "splatview.commands.demo", "splatview.commands.status")
+"""Modules that the programs of the command line import."""
+_inherited: tuple[Any, Mapping[str, str]] | None = None
+"""In a forked program whose own programs are forked as well: the address of the server, and its environment."""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -91,37 +56,36 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
 
 
-def serves(env: Mapping[str, str]) -> bool:
-    """Whether a forked program with this environment is as one that was started with it."""
-    before = server().env
-    return all(env.get(name) == before.get(name) for name in env.keys() | before.keys() if name.startswith(_EARLY))
+def serves(env: Mapping[str, str], before: Mapping[str, str] | None = None) -> bool:
+    """Return whether a forked program with this environment is as one that was started with it."""
+    before = server().env if before is None else before
+    path, known = ({entry for entry in e.get("PYTHONPATH", "").split(os.pathsep) if entry} for e in (env, before))
+    names = {name for name in env.keys() | before.keys() if name.startswith(_EARLY)} - set(_LATE)
+    if "OMP_NUM_THREADS" not in env:  # programs that splatview starts, and one thread is enough for them
+        names.discard("OMP_NUM_THREADS")
+    return path <= known | {str(TESTS)} and all(env.get(name) == before.get(name) for name in names)
 
 
-class ForkServer:
-    """The process that forks. `close` it, or let it end with this one."""
+class Forker:
+    """A connection to the process that forks."""
 
-    def __init__(self, *modules: str):
-        """`modules` are imported as well, before anything is forked. They must not begin threads."""
-        self.env = environment()
+    def __init__(self, connection: socket.socket):
         self._lock = threading.Lock()
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVER, str(theirs.fileno()), ",".join(modules)], pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=self.env)
+        self._ours = connection
         self._ours.settimeout(PATIENCE)
-        try:
-            self._expect()
-        except BaseException:
-            self.close()
-            raise
 
     def fork(self, source: str, args: Sequence[str], fds: Sequence[int], env: Mapping[str, str], cwd: str, *,
              group: bool = False) -> tuple[int, int]:
         """Run `source`, with `fds` as its descriptors from 0 on; its process id, and a descriptor, the caller's, that
         is readable when it has ended. `group`: whether it gets a process group of its own."""
-        request = {"source": source, "args": list(args), "env": dict(env), "cwd": cwd, "group": group}
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+        return self.ask({"source": source, "args": list(args), "env": dict(env), "cwd": cwd, "group": group},
+                        dict(enumerate(fds)))
+
+    def ask(self, request: Mapping[str, Any], fds: Mapping[int, int]) -> tuple[int, int]:
+        """Fork what `request` describes (`fork_server.py`). `fds`: descriptors by the numbers that they get in it.
+        Returns what `fork` does."""
+        request = {"group": False, "session": False, "leash": None, **request, "numbers": list(fds)}
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds.values()))]
         with self._lock:
             self._ours.sendmsg([json.dumps(request).encode()], rights)
             pid = int(self._expect())
@@ -138,8 +102,35 @@ class ForkServer:
     def _expect(self) -> bytes:
         answer = self._ours.recv(64)
         if not answer:
-            raise RuntimeError(f"the process that forks ended with {self._process.wait(PATIENCE)}")
+            raise RuntimeError(f"the process that forks ended{self._how_it_ended()}")
         return answer
+
+    def _how_it_ended(self) -> str:
+        return ""
+
+
+class ForkServer(Forker):
+    """The process that forks. `close` it, or let it end with this one."""
+
+    def __init__(self, *modules: str, programs: bool = False):
+        """`modules` are imported as well, before anything is forked. They must not begin threads. `programs`: forked
+        programs fork what they start with `splatview.programs`, too."""
+        self.env = environment()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        super().__init__(ours)
+        with theirs:
+            begin = f"import sys; sys.path.insert(0, {str(TESTS)!r}); import fork_server; del sys.path[0]; "
+            call = f"fork_server.serve({theirs.fileno()}, {[*_ALWAYS, *modules]!r}, {programs}, {str(TESTS)!r})"
+            self._process = subprocess.Popen([sys.executable, "-c", begin + call], pass_fds=[theirs.fileno()],
+                                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=self.env)
+        try:
+            self._expect()
+        except BaseException:
+            self.close()
+            raise
+
+    def _how_it_ended(self) -> str:
+        return f" with {self._process.wait(PATIENCE)}"
 
     def close(self) -> None:
         """Idempotent."""
@@ -157,21 +148,48 @@ def server(*modules: str) -> ForkServer:
     return ForkServer(*modules)
 
 
-class ForkedProgram(subprocess.Popen[str]):
-    """`python -c SOURCE ARGS`, as a Popen: forked, by the same interpreter with the same packages."""
+@functools.lru_cache(maxsize=None)
+def _program_server(process: int) -> tuple[Forker, Mapping[str, str]]:
+    """What forks splatview's own programs for this process, and its environment."""
+    if _inherited is None:
+        made = ForkServer(*_PROGRAMS, programs=True)
+        return made, made.env
+    address, env = _inherited
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect(address)
+    return Forker(connection), env
+
+
+def program_server() -> tuple[Forker, Mapping[str, str]]:
+    """Return what forks splatview's own programs, and the environment that they were loaded with."""
+    return _program_server(os.getpid())  # a connection is of no use to a forked child
+
+
+class ForkedProgram(subprocess.Popen[Any]):
+    """`python -c SOURCE ARGS`, `python -m MODULE ARGS` or `python FILE ARGS` as a Popen: forked, by the same
+    interpreter with the same packages."""
 
     _watched = -1
 
+    def __init__(self, args: Sequence[str], *, forker: Forker, leash: int | None = None, **options: Any):
+        """`leash`: the descriptor of the pipe that ends what `splatview.programs` starts."""
+        self._server, self._leash = forker, leash
+        super().__init__(args, **options)
+
     def _execute_child(self, args: Sequence[str], *more: Any) -> None:  # type: ignore[override]
-        # What Popen hands over ends with the three pairs of descriptors and what the next Python adds behind them.
         names = subprocess.Popen._execute_child.__code__.co_varnames[2:]  # type: ignore[attr-defined]
         given = dict(zip(names, more, strict=False))
         said = [given["p2cread"], given["c2pwrite"], given["errwrite"]]
-        self._server = server()
-        self.pid, self._watched = self._server.fork(args[2], args[3:], said, given["env"], str(given["cwd"]))
+        fds = {number: number if fd == -1 else fd for number, fd in enumerate(said)}
+        fds |= {fd: fd for fd in given["pass_fds"]}
+        what = {"source": args[2]} if args[1] == "-c" else {"module": args[2]} if args[1] == "-m" else {"path": args[1]}
+        rest = args[2:] if "path" in what else args[3:]
+        self.pid, self._watched = self._server.ask(
+            {**what, "args": list(rest), "env": dict(given["env"]), "cwd": str(given["cwd"] or os.getcwd()),
+             "session": given["start_new_session"], "leash": self._leash}, fds)
         self._child_created = True
-        for fd in said:
-            os.close(fd)
+        self._close_pipe_fds(*(given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread",
+                                                        "errwrite")))  # type: ignore[attr-defined]
 
     def _ended(self, seconds: float | None) -> bool:
         if self.returncode is None and self._watched >= 0 and select.select([self._watched], [], [], seconds)[0]:
@@ -194,3 +212,29 @@ class ForkedProgram(subprocess.Popen[str]):
         with contextlib.suppress(OSError):
             if self._watched >= 0:
                 os.close(self._watched)
+
+
+def _popen(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """`subprocess.Popen` as `splatview.programs` calls it, forked where that is as good."""
+    from splatview import programs
+    from splatview.ipc import child_process
+
+    start = child_process.command("")[1]
+    if len(command) < 7 or command[2] != programs._LEASHED or command[5] != start or \
+            not serves(options["env"], program_server()[1]):
+        return subprocess.Popen(command, **options)
+    return ForkedProgram([sys.executable, "-m", *command[6:]], forker=program_server()[0], leash=int(command[3]),
+                         **options)
+
+
+forked_popen = SimpleNamespace(**{**vars(subprocess), "Popen": _popen})
+"""The module `subprocess`, for `splatview.programs`."""
+
+
+def fork_programs(address: Any) -> None:
+    """Have the forked programs of this process, a server at `address`, fork what they start."""
+    global _inherited
+    from splatview import programs
+
+    _inherited = address, dict(os.environ)
+    programs.subprocess = forked_popen  # type: ignore[assignment]

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from forking import ROOT, ForkedProgram, environment, serves
+from forking import ROOT, ForkedProgram, environment, program_server, server, serves
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from forking import Forker
 
 __all__ = ["ROOT", "Processes"]
 
@@ -35,14 +37,31 @@ class Processes:
         for programs that look at how they are loaded."""
         if not serves(environment(**env)):
             return self.python("-c", source, *args, **env)
-        process = ForkedProgram([sys.executable, "-c", source, *map(str, args)], stdin=subprocess.PIPE,
+        return self._fork(server(), ("-c", source, *args), env)
+
+    def splatview(self, *args: str, **env: str) -> subprocess.Popen[str]:
+        return self.python("-m", "splatview", *args, **env)
+
+    def forked(self, *args: str, **env: str) -> subprocess.Popen[str]:
+        """`python ARGS`, of which the first is -c, -m or a file, with the viewer loaded as well. What it starts with
+        `splatview.programs` is forked in turn, and no child of its own. At the end nothing loaded is taken apart."""
+        forker, before = program_server()
+        if not serves(environment(**env), before):
+            return self.python(*args, **env)
+        return self._fork(forker, args, env)
+
+    def _fork(self, forker: Forker, args: Sequence[str], env: dict[str, str]) -> subprocess.Popen[str]:
+        process = ForkedProgram([sys.executable, *map(str, args)], forker=forker, stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
                                 env=environment(**env))
         self._running.append(process)
         return process
 
-    def splatview(self, *args: str, **env: str) -> subprocess.Popen[str]:
-        return self.python("-m", "splatview", *args, **env)
+    def command(self, name: str, *args: str, **env: str) -> subprocess.Popen[str]:
+        """`splatview NAME ARGS`, forked. The viewer's commands are run by the program that `splatview` becomes."""
+        from splatview.cli import _VIEWER
+
+        return self.forked("-m", "splatview.viewer_app" if name in _VIEWER else "splatview", name, *args, **env)
 
     def close(self) -> None:
         for process in self._running:

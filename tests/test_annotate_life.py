@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 BOXES = [[1.0, 2.0, 30.0, 40.5], [5.0, 6.0, 20.0, 20.0]]
 IMAGE = torch.zeros(48, 64, 3, dtype=torch.uint8)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Written = tuple[Path, dict[str, Any]]
 
-TRACES = {"long": (40_000, {"layers": 3}), "short": (5, {"layers": 2}), "part of a step": (3_000, {"layers": 24}),
+TRACES = {"long": (10_000, {"layers": 3}), "short": (5, {"layers": 2}), "part of a step": (3_000, {"layers": 24}),
           "devices": (9_001, {"devices": 2, "layers": 2, "seed": 3}), "oom": (12_000, {"layers": 4, "oom": True})}
 
 

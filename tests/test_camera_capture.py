@@ -62,7 +62,7 @@ def test_it_ends_while_a_library_waits_for_a_picture(processes: Processes, wait_
 
     for reader in ("pyav", "opencv"):
         with StreamServer(silent) as server:
-            process = processes.python("-m", "splatview.camera", "capture", json.dumps(
+            process = processes.forked("-m", "splatview.camera", "capture", json.dumps(
                 {"source": f"http://127.0.0.1:{server.port}/", "reader": reader, "patience": 100}))
             wait_until(lambda server=server: server.accepted)
             process.send_signal(signal.SIGTERM)

@@ -87,8 +87,10 @@ def alive(pid: int) -> bool:
 def camera(processes: Processes) -> Iterator[Callable[..., Camera]]:
     started = []
 
-    def start(*args: str, **env: str) -> Camera:
-        started.append(Camera(processes.splatview("camera", *args, **env)))
+    def start(*args: str, forked: bool = True, **env: str) -> Camera:
+        """What a forked one starts is forked, too, and no child of it."""
+        start = processes.command if forked else processes.splatview
+        started.append(Camera(start("camera", *args, **env)))
         return started[-1]
 
     yield start
@@ -113,7 +115,7 @@ def test_capture_detection_and_viewer(camera: Callable[..., Camera], tmp_path: P
     (tmp_path / "find.py").write_text(FIND)
     out = tmp_path / "out.png"
     running = camera("test", "--size", "640x360", "--detect", "find:square", "--offscreen", "--out", str(out),
-                     "--window-size", "1000x600")
+                     "--window-size", "1000x600", forked=False)
     numbers = {}
     with splatview.frames("camera", timeout=PATIENCE) as pictures, \
             splatview.frames("camera overlay", timeout=PATIENCE) as overlays:
@@ -201,9 +203,8 @@ def test_processes_that_die_are_started_again(camera: Callable[..., Camera], tmp
         (tmp_path / "die").unlink()
         run = overlays.run
         first(overlays, lambda frame: overlays.run != run)
-        capture = running.child("camera capture")
-        assert capture is not None
         run = frames.run
+        capture = next(r.description.pid for r in list_runs(runtime_folder()) if r.description.id == run)
         os.kill(capture, signal.SIGKILL)
         wait_until(lambda: running.said("capturing ended by SIGKILL; it is started again in 1 s"))
         first(frames, lambda frame: frames.run != run)
@@ -213,7 +214,7 @@ def test_processes_that_die_are_started_again(camera: Callable[..., Camera], tmp
 
 def test_pictures_go_on_without_a_detector_that_cannot_run(camera: Callable[..., Camera],
                                                            wait_until: Callable[..., Any]) -> None:
-    running = camera("test", "--detect", "no_such_module:find", "--no-viewer", "--size", "160x120")
+    running = camera("test", "--detect", "no_such_module:find", "--no-viewer", "--size", "160x120", forked=False)
     wait_until(lambda: running.said("detector: it cannot run; pictures go on without it"))
     with splatview.frames("camera", timeout=PATIENCE) as frames:
         number = next(frames).version
@@ -223,7 +224,7 @@ def test_pictures_go_on_without_a_detector_that_cannot_run(camera: Callable[...,
 
 
 def test_closing_the_viewer_ends_all(camera: Callable[..., Camera], wait_until: Callable[..., Any]) -> None:
-    running = camera("test", "--offscreen", "--size", "160x120")
+    running = camera("test", "--offscreen", "--size", "160x120", forked=False)
     viewer = wait_until(lambda: running.child("splatview.viewer_app"))
     with splatview.frames("camera", timeout=PATIENCE) as frames:
         next(frames)
@@ -235,7 +236,7 @@ def test_closing_the_viewer_ends_all(camera: Callable[..., Camera], wait_until: 
 
 def test_the_programs_end_with_the_command_however_it_ends(camera: Callable[..., Camera],
                                                            wait_until: Callable[..., Any]) -> None:
-    running = camera("test", "--offscreen", "--size", "160x120")
+    running = camera("test", "--offscreen", "--size", "160x120", forked=False)
     wait_until(lambda: running.child("splatview.viewer_app"))
     started = children(running.process.pid)
     running.process.kill()

@@ -131,7 +131,7 @@ def test_damage_silence_and_a_pulled_plug_are_told_apart_and_pass(processes: Pro
 
 def test_a_node_that_carries_something_else(processes: Processes, camera: FakeCamera) -> None:
     camera.take_no_pictures()
-    process = processes.splatview("camera", str(camera.node), "--no-viewer", **camera.environment)
+    process = processes.command("camera", str(camera.node), "--no-viewer", **camera.environment)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "gives no pictures (another node of the same camera may)" in err
@@ -151,7 +151,7 @@ def test_why_a_node_cannot_be_used(tmp_path: Path) -> None:
 def test_a_camera_that_is_pulled_out_and_put_back(processes: Processes, camera: FakeCamera,
                                                   wait_until: Callable[..., Any]) -> None:
     """The last picture stays, with what is wrong said over it, until there are new ones."""
-    process = processes.splatview("camera", str(camera.node), "--no-viewer", "--patience", "3", "--size", "1280x720",
+    process = processes.command("camera", str(camera.node), "--no-viewer", "--patience", "3", "--size", "1280x720",
                                   **camera.environment)
     lines: list[str] = []
     assert process.stderr is not None

@@ -124,7 +124,7 @@ def test_status_of_an_unusable_folder(tmp_path: Path) -> None:
     assert str(tmp_path / "file") in done.stderr
 
 
-def test_doctor_finds_this_machine_in_order() -> None:
+def test_doctor_finds_this_machine_in_order(processes: Processes) -> None:
     done = run("doctor", "--json")
     findings = {f["name"]: f for f in json.loads(done.stdout)}
     assert len(findings) == len(doctor.CHECKS)
@@ -133,7 +133,8 @@ def test_doctor_finds_this_machine_in_order() -> None:
     assert done.returncode == 0
     assert all(f["mend"] or f["state"] == "ok" or "renderer is used" in f["detail"] or "uploaded" in f["detail"]
                or "host" in f["detail"] for f in findings.values())
-    assert len(run("doctor").stdout.splitlines()) == len(findings), "one line each"
+    lines, _ = processes.command("doctor").communicate(timeout=PATIENCE)
+    assert len(lines.splitlines()) == len(findings), "one line each"
 
 
 def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,11 +164,12 @@ def test_doctor_finds_that_there_is_no_room_for_a_run(runtime_dir: Path) -> None
     assert not list(runtime_dir.iterdir())
 
 
-def test_doctor_names_what_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_what_is_broken(processes: Processes, tmp_path: Path,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    done = run("doctor", "--json", SPLATVIEW_RUNTIME_DIR=str(tmp_path / "file"),
-               __EGL_VENDOR_LIBRARY_FILENAMES="/nonexistent.json")
-    findings = {f["name"]: f for f in json.loads(done.stdout)}
+    done = processes.command("doctor", "--json", SPLATVIEW_RUNTIME_DIR=str(tmp_path / "file"),
+                             __EGL_VENDOR_LIBRARY_FILENAMES="/nonexistent.json")
+    findings = {f["name"]: f for f in json.loads(done.communicate(timeout=PATIENCE)[0])}
     assert done.returncode == 1
     assert findings["runtime folder"]["state"] == "broken"
     assert findings["opengl"]["state"] == "broken"

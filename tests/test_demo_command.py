@@ -41,7 +41,7 @@ def points(tmp_path):
 
 
 def trainer(processes, *args, **env):
-    return processes.python("-m", "splatview.demo.trainer", "--device", "cpu", *args, **env)
+    return processes.forked("-m", "splatview.demo.trainer", "--device", "cpu", *args, **env)
 
 
 def events_of(text):
@@ -108,23 +108,15 @@ def test_a_signal_before_training_ends_at_once(processes):
     assert events_of(out)[-1] == {"event": "note", "text": "stopped before the training began"}
 
 
-def test_the_trainer_holds_until_its_input_ends(points):
-    process = subprocess.Popen([sys.executable, "-m", "splatview.demo.trainer", "--device", "cpu",
-                                "--data", str(points), "--steps", "3", "--json-progress", "--hold"],
-                               text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        for line in process.stdout:
-            if json.loads(line)["event"] == "done":
-                break
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(timeout=0.5)
-        process.stdin.close()
-        assert process.wait(timeout=PATIENCE) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+def test_the_trainer_holds_until_its_input_ends(processes, points):
+    process = trainer(processes, "--data", str(points), "--steps", "3", "--json-progress", "--hold")
+    for line in process.stdout:
+        if json.loads(line)["event"] == "done":
+            break
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.5)
+    process.stdin.close()
+    assert process.wait(timeout=PATIENCE) == 0
 
 
 @pytest.mark.parametrize(("args", "message"), [
@@ -155,8 +147,8 @@ def test_the_demo_writes_what_the_viewer_shows_and_leaves_nothing_running(proces
 
 def test_the_demo_in_a_browser_ends_by_itself_in_a_script(processes, points, tmp_path):
     out = tmp_path / "picture.png"
-    process = processes.splatview("demo", "--data", str(points), "--steps", "50", "--out", str(out), "--web",
-                                  "--port", "0", "--device", "cpu", "--size", "160x120")
+    process = processes.command("demo", "--data", str(points), "--steps", "50", "--out", str(out), "--web",
+                                "--port", "0", "--device", "cpu", "--size", "160x120")
     said, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said + err
     assert str(out) in said
@@ -214,8 +206,8 @@ def _read_terminal(fd):
 
 
 def test_nothing_is_copied_for_a_viewer_that_no_browser_looks_at(processes, points, tmp_path, wait_until):
-    process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--web", "--port", "0", "--out",
-                                  str(tmp_path / "a.png"), "--device", "cpu", "--picture-every", "1000")
+    process = processes.command("demo", "--data", str(points), "--steps", "1000000", "--web", "--port", "0", "--out",
+                                str(tmp_path / "a.png"), "--device", "cpu", "--picture-every", "1000")
     (page,) = wait_until(viewers)
     with Subscriber(page.run, client="test") as subscriber:
         def gaussians():
@@ -237,8 +229,8 @@ def test_nothing_is_copied_for_a_viewer_that_no_browser_looks_at(processes, poin
 
 
 def test_a_training_that_fails_ends_the_demo_with_its_exit_code(processes, tmp_path):
-    process = processes.splatview("demo", "--data", str(tmp_path / "absent.npz"), "--offscreen",
-                                  "--out", str(tmp_path / "a.png"))
+    process = processes.command("demo", "--data", str(tmp_path / "absent.npz"), "--offscreen",
+                                "--out", str(tmp_path / "a.png"))
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "no such file or folder" in err

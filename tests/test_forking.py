@@ -43,6 +43,58 @@ def test_it_is_as_one_that_was_started(source: str, processes: Processes) -> Non
     assert forked == started
 
 
+@pytest.mark.parametrize(("args", "env"), [
+    (["-c", "import sys; print(sys.argv, sys.stdin.readline(), end=''); print('err', file=sys.stderr)", "ü"], {}),
+    (["-c", "import sys; sys.exit('words')"], {}),
+    (["-c", "import atexit, sys; atexit.register(print, 'last'); print('first'); sys.exit(3)"], {}),
+    (["-c", "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()"], {}),
+    (["-c", "import os; os._exit(4)"], {}),
+    (["-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"], {}),
+    (["-c", "import sys; sys.stdout = sys.stderr = None"], {}),
+    (["-m", "json.tool", "--indent", "3", "given.json"], {}),
+    (["-m", "json.tool", "nothing.json", "--what"], {}),
+    (["given.py", "one"], {}), (["given.py", "one"], {"PYTHONPATH": str(ROOT / "tests")}),
+    (["-m", "splatview", "--version"], {"PYTHONSAFEPATH": "1"}), (["-m", "splatview.camera"], {}),
+    (["-m", "splatview.viewer_app", "shot", "a.png", "--size", "12"], {}),
+])
+def test_a_forked_program_is_as_a_started_one(args: list[str], env: dict[str, str], processes: Processes,
+                                              tmp_path: Path) -> None:
+    (tmp_path / "given.json").write_text('{"a": [1, 2]}')
+    (tmp_path / "beside.py").write_text("name = __name__")
+    (tmp_path / "given.py").write_text("import beside, os, sys\n"
+                                       "print(sys.argv[1:], __name__, beside.name, os.getcwd())\n"
+                                       "print(os.path.samefile(__file__, sys.argv[0]))\nsys.exit(2)")
+    forked, started = processes.forked(*args, **env), processes.python(*args, **env)
+    assert isinstance(forked, ForkedProgram) and not isinstance(started, ForkedProgram)
+    one, other = [(*p.communicate("asked\n", timeout=PATIENCE), p.returncode) for p in (forked, started)]
+    assert one == other
+
+
+def test_a_forked_program_forks_what_it_starts(processes: Processes) -> None:
+    """On the leash that ends it, and with its streams, its exit status and the variables that it is given."""
+    program = processes.forked("-c", """
+import os, subprocess, sys
+from splatview import programs
+code = programs.start("splatview.camera", "nonsense", stderr=subprocess.PIPE)
+print(type(code).__name__, b"usage" in code.communicate()[1], code.returncode)
+grabs = programs.start("splatview.viewer_app", "grab", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+print(b"ready" in grabs.stdout.readline(), os.getsid(grabs.pid) == grabs.pid, grabs.pid, flush=True)
+sys.stdin.readline()
+os._exit(0)
+""")
+    assert program.stdout is not None and program.stdin is not None
+    assert program.stdout.readline().split() == ["ForkedProgram", "True", "2"]
+    *words, pid = program.stdout.readline().split()
+    assert words == ["True", "True"]
+    watched = os.pidfd_open(int(pid))
+    try:
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert select.select([watched], [], [], PATIENCE)[0]
+    finally:
+        os.close(watched)
+
+
 def test_an_error_is_told_as_usual(processes: Processes) -> None:
     (_, forked, one), (_, started, other) = both(processes, "raise ValueError('so')")
     assert one == other == 1 and forked.endswith("ValueError: so\n") and started.endswith("ValueError: so\n")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
+pytestmark = pytest.mark.usefixtures("forked_programs")  # test_grab_life.py starts the program that draws as users do
 PLACE = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
 
 

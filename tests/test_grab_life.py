@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
+pytestmark = pytest.mark.usefixtures("forked_programs")  # all but `test_the_program_by_hand` and one of the ends
 IMAGE = torch.arange(20 * 30 * 3, dtype=torch.int32).remainder(251).to(torch.uint8).view(20, 30, 3)
 
 
@@ -148,9 +149,17 @@ print(grabbing._grabber._process.pid, flush=True)
 """
 
 
-@pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)", "raise RuntimeError('x')"])
-def test_it_ends_with_the_process(processes: Processes, wait_until: Callable[..., Any], end: str) -> None:
-    program = processes.code(_PROGRAM + end, PYTHONPATH=_path())
+KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+@pytest.mark.parametrize(("start", "end"), [("forked", ""), ("code", KILLED), ("forked", KILLED),
+                                            ("forked", "os._exit(3)"), ("forked", "raise RuntimeError('x')")])
+def test_it_ends_with_the_process(processes: Processes, wait_until: Callable[..., Any], start: str, end: str) -> None:
+    """What `code` starts starts the program that draws as any training does."""
+    if start == "code":
+        program = processes.code(_PROGRAM + end, PYTHONPATH=_path())
+    else:
+        program = processes.forked("-c", _PROGRAM + end, PYTHONPATH=_path())
     assert program.stdout is not None
     pid = int(program.stdout.readline())
     program.wait(PATIENCE)
@@ -158,7 +167,7 @@ def test_it_ends_with_the_process(processes: Processes, wait_until: Callable[...
 
 
 def test_a_forked_child_has_its_own(processes: Processes, wait_until: Callable[..., Any]) -> None:
-    program = processes.code(_PROGRAM + """
+    program = processes.forked("-c", _PROGRAM + """
 child = os.fork()
 if child == 0:
     assert grabbing._grabber is None

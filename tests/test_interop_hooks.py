@@ -35,7 +35,7 @@ def needs(*libraries: str) -> pytest.MarkDecorator:
                                      in TRAINERS.items()])
 def test_a_callback_shows_each_step_of_the_real_trainer(
         example: str, processes: Processes, wait_until: Callable[..., Any]) -> None:
-    process = processes.python(str(EXAMPLES / f"{example}.py"), "--steps", "1000000", SPLATVIEW_STRICT="1")
+    process = processes.forked(str(EXAMPLES / f"{example}.py"), "--steps", "1000000", SPLATVIEW_STRICT="1")
     pictures: dict[int, np.ndarray] = {}
     with Subscriber() as subscriber:
         def look() -> bool:

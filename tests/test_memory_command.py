@@ -42,12 +42,13 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def memory(cache: Path) -> Any:
-    """`memory(FILE, ...)`: run the program; `stdin` is what it reads."""
+def memory(cache: Path, processes: Any) -> Any:
+    """`memory(FILE, ...)`: run the program, forked (`in_terminal` starts it); `stdin` is what it reads."""
     def run(*args: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "splatview", "memory", *map(str, args)], input=stdin, text=True,
-                              capture_output=True, timeout=PATIENCE, check=False,
-                              env={**os.environ, "XDG_CACHE_HOME": str(cache), "DISPLAY": "", "WAYLAND_DISPLAY": ""})
+        process = processes.command("memory", *map(str, args), XDG_CACHE_HOME=str(cache), DISPLAY="",
+                                    WAYLAND_DISPLAY="")
+        out, err = process.communicate(stdin, timeout=PATIENCE)
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
 
     return run
 
@@ -111,7 +112,7 @@ def test_a_picture_of_the_memory_of_a_run(processes: Any, tmp_path: Path) -> Non
     run = processes.code("import splatview, time\nwhile True: splatview.publish_memory(hz=50); time.sleep(0.01)",
                          XDG_CACHE_HOME=str(tmp_path))
     for _ in range(100):  # a picture can be taken once something was measured
-        shot = processes.splatview("shot", "live.png", "--size", "500x300", "--stream", "memory")
+        shot = processes.command("shot", "live.png", "--size", "500x300", "--stream", "memory")
         _, said = shot.communicate(timeout=PATIENCE)
         if shot.returncode == 0 or run.poll() is not None:
             break
@@ -124,8 +125,8 @@ def test_a_picture_of_the_memory_of_a_run(processes: Any, tmp_path: Path) -> Non
 def test_the_viewer_shows_a_snapshot_and_says_where(processes: Any, small: Path, tmp_path: Path,
                                                     wait_until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    viewer = processes.splatview("memory", str(small), "--offscreen", "--out", str(tmp_path / "v.png"), "--size",
-                                 "900x600")
+    viewer = processes.command("memory", str(small), "--offscreen", "--out", str(tmp_path / "v.png"), "--size",
+                               "900x600")
     wait_until((tmp_path / "v.png").exists, what="a picture")
     wait_until(lambda: _colors(tmp_path / "v.png", (600, 900)) > 50, what="a picture of something")
     viewer.terminate()

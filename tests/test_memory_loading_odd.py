@@ -127,6 +127,7 @@ def mutations(count: int) -> Iterator[bytes]:
         yield bytes(plain)
 
 
+@pytest.mark.exhaustive  # compiles the kernel anew, with checks
 def test_it_never_leaves_its_arrays(tmp_path: Path):
     """Damaged pickles through a kernel that is compiled with checks of every place."""
     here = os.path.dirname(__file__)

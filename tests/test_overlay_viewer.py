@@ -306,7 +306,7 @@ def test_a_single_picture_has_it(processes: Processes, told: Callable[..., Told]
     detector = told(DETECTOR)
     for number in (0, 1):
         detector(f"30 {number}")
-        shot = processes.splatview("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "640x480")
+        shot = processes.command("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "640x480")
         assert shot.wait(PATIENCE) == 0, shot.stderr.read()  # type: ignore[union-attr]
         pixels = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
         found = (np.abs(pixels - PALETTE[number].astype(int)) <= 2).all(-1)

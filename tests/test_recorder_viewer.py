@@ -275,7 +275,7 @@ def test_the_command_records_into_a_folder(processes: Processes, tmp_path: Path,
                                            wait_until: Callable[..., Any]) -> None:
     folder = tmp_path / "kept"
     processes.code(GROWING, "0", "4000", "0.01")
-    serve = processes.splatview("serve", "--offscreen", "--out", str(tmp_path / "out.png"), "--record", str(folder),
+    serve = processes.command("serve", "--offscreen", "--out", str(tmp_path / "out.png"), "--record", str(folder),
                                 "--record-every", "50")
     wait_until(lambda: any(len(read_index(p).snapshots) >= 4 for p in streams_in(folder)) or serve.poll() is not None)
     assert serve.poll() is None
@@ -285,7 +285,7 @@ def test_the_command_records_into_a_folder(processes: Processes, tmp_path: Path,
     assert re.search(rf"recording splats into {re.escape(str(folder))}/\S+splats", serve.stderr.read())
     (stream,) = streams_in(folder)
     assert {p.suffix for p in stream.iterdir()} == {".gaussians", ".json"}
-    shown = processes.splatview("serve", str(folder), "--offscreen", "--out", str(tmp_path / "later.png"))
+    shown = processes.command("serve", str(folder), "--offscreen", "--out", str(tmp_path / "later.png"))
     wait_until(lambda: (tmp_path / "later.png").exists() or shown.poll() is not None)
     assert shown.poll() is None
 
@@ -298,7 +298,7 @@ def test_the_command_says_what_cannot_work(processes: Processes, tmp_path: Path,
                                            words: str) -> None:
     (tmp_path / "file").write_text("")
     given = [o.format(file=tmp_path / "file") for o in options]
-    serve = processes.splatview("serve", "--offscreen", *given)
+    serve = processes.command("serve", "--offscreen", *given)
     _, said = serve.communicate(timeout=PATIENCE)
     assert serve.returncode == 2
     assert words in said

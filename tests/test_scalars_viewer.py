@@ -288,7 +288,7 @@ def test_a_picture_of_the_plots_without_a_screen(processes: Processes, tmp_path:
     program = processes.code(LOGGED)
     assert program.stdout is not None and program.stdout.readline()  # all of it is published
     out = tmp_path / "plots.png"
-    shot = processes.splatview("shot", "--stream", "scalars", str(out), "--size", "800x500")
+    shot = processes.command("shot", "--stream", "scalars", str(out), "--size", "800x500")
     assert shot.wait() == 0, shot.stderr.read() if shot.stderr else ""
     picture = np.asarray(Image.open(out)).astype(int)
     assert picture.shape == (500, 800, 3)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +17,11 @@ if TYPE_CHECKING:
     from conftest import Processes
 
 
-def run(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "splatview", *args], capture_output=True, text=True, timeout=PATIENCE,
-                          cwd=folder, env={**os.environ, **env}, check=False)
+def run(processes: Processes, folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    processes.folder = folder
+    process = processes.command(*args, **env)
+    out, err = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(args, process.returncode, out, err)
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -45,14 +45,15 @@ def folder(tmp_path: Path) -> Path:
     ("missing.ply", ["missing.ply", "no such file"]), ("junk.ply", ["junk.ply", "damaged"]),
     ("points.ply", ["points.ply", "opacity"]), (".", ["meta.json"]),
 ])
-def test_files_that_cannot_be_read(folder: Path, command: tuple[str, ...], file: str, words: list[str]) -> None:
-    refused(run(folder, *command, file), *words)
+def test_files_that_cannot_be_read(processes: Processes, folder: Path, command: tuple[str, ...], file: str,
+                                   words: list[str]) -> None:
+    refused(run(processes, folder, *command, file), *words)
 
 
 def test_one_bad_file_among_good_ones_does_not_end_the_viewer(folder: Path, processes: Processes,
                                                                   wait_until: Callable[..., Any]) -> None:
-    viewer = processes.splatview("serve", str(folder / "junk.ply"), str(folder / "good.png"), "--offscreen", "--out",
-                                 str(folder / "shown.png"))
+    viewer = processes.command("serve", str(folder / "junk.ply"), str(folder / "good.png"), "--offscreen", "--out",
+                               str(folder / "shown.png"))
     wait_until(lambda: (folder / "shown.png").exists() or viewer.poll() is not None)
     assert viewer.poll() is None
     viewer.terminate()
@@ -60,19 +61,19 @@ def test_one_bad_file_among_good_ones_does_not_end_the_viewer(folder: Path, proc
     assert (folder / "shown.png").exists()
 
 
-def test_what_cannot_work_is_said(folder: Path) -> None:
-    refused(run(folder, "serve", "--offscreen", SPLATVIEW_RUNTIME_DIR="/proc/nowhere"), "/proc/nowhere",
+def test_what_cannot_work_is_said(processes: Processes, folder: Path) -> None:
+    refused(run(processes, folder, "serve", "--offscreen", SPLATVIEW_RUNTIME_DIR="/proc/nowhere"), "/proc/nowhere",
             "SPLATVIEW_RUNTIME_DIR")
-    refused(run(folder, "serve", "--offscreen", __EGL_VENDOR_LIBRARY_FILENAMES="/none.json"),
+    refused(run(processes, folder, "serve", "--offscreen", __EGL_VENDOR_LIBRARY_FILENAMES="/none.json"),
             "apt-get install libegl1", "libgl1-mesa-dri")
-    refused(run(folder, "serve", "--window", DISPLAY=":4711", WAYLAND_DISPLAY=""), ":4711", "--offscreen")
-    refused(run(folder, "serve", "--window", "--offscreen"), "exclude each other")
-    refused(run(folder, "serve", "--size", "wide"), "'wide'", "1280x720")
-    refused(run(folder, "serve", "--max-fps", "0"), "--max-fps")
-    refused(run(folder, "serve", "--nonsense"))
-    refused(run(folder, "shot"))
-    refused(run(folder, "shot", "no/such/folder/out.png", "good.png"), "folder")
-    refused(run(folder, "shot", "out.png", "--stream", "a/b"), "no run is publishing")
-    refused(run(folder, "shot", "out.png", "--stream", "x" * 10_000), "no run is publishing")
-    refused(run(folder, "shot", "out.png", "good.png", "--camera", "{}"), "camera")
-    refused(run(folder, "shot", "out.png", "good.png", "--background", "1,2"), "'1,2'")
+    refused(run(processes, folder, "serve", "--window", DISPLAY=":4711", WAYLAND_DISPLAY=""), ":4711", "--offscreen")
+    refused(run(processes, folder, "serve", "--window", "--offscreen"), "exclude each other")
+    refused(run(processes, folder, "serve", "--size", "wide"), "'wide'", "1280x720")
+    refused(run(processes, folder, "serve", "--max-fps", "0"), "--max-fps")
+    refused(run(processes, folder, "serve", "--nonsense"))
+    refused(run(processes, folder, "shot"))
+    refused(run(processes, folder, "shot", "no/such/folder/out.png", "good.png"), "folder")
+    refused(run(processes, folder, "shot", "out.png", "--stream", "a/b"), "no run is publishing")
+    refused(run(processes, folder, "shot", "out.png", "--stream", "x" * 10_000), "no run is publishing")
+    refused(run(processes, folder, "shot", "out.png", "good.png", "--camera", "{}"), "camera")
+    refused(run(processes, folder, "shot", "out.png", "good.png", "--background", "1,2"), "'1,2'")

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from PIL import Image
 from publishers import BOTH, IMAGE
 from scene_files import ply_columns, truth, write_ply
 
+from splatview.viewer_app import shot as shooting
 from splatview.viewer_app.__main__ import main
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.shot import parse_background
@@ -232,11 +234,14 @@ def test_a_run_by_its_process(processes: Processes, tmp_path: Path, wait_until: 
 
 def test_a_trainer_that_is_stopped_is_said_to_be(processes: Processes, tmp_path: Path,
                                                  wait_until: Callable[..., object],
-                                                 capsys: pytest.CaptureFixture[str]) -> None:
+                                                 capsys: pytest.CaptureFixture[str],
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = processes.code(IMAGE, "77", "render")
     runs(wait_until, 1, 1)
     trainer.send_signal(signal.SIGSTOP)
-    assert shot(tmp_path / "out.png") == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(shooting, "ShotOptions", partial(shooting.ShotOptions, timeout=1.0))
+        assert shot(tmp_path / "out.png") == 2
     assert "did not answer: its process is stopped" in capsys.readouterr().err
     trainer.send_signal(signal.SIGCONT)
     assert shot(tmp_path / "out.png") == 0

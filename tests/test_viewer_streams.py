@@ -158,7 +158,7 @@ def test_one_run_alone_can_be_followed(processes: Processes) -> None:
 
 
 def serve(processes: Processes, *args: str, **env: str) -> subprocess.Popen[str]:
-    return processes.python("-m", "splatview.viewer_app", "serve", *args, **env)
+    return processes.command("serve", *args, **env)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -257,7 +257,7 @@ def test_what_cannot_be_served_is_told(processes: Processes, args: list[str], me
 
 @pytest.mark.parametrize("command", [("serve", "--offscreen"), ("shot", "out.png")])
 def test_a_variable_that_names_no_bridge_is_told(processes: Processes, command: tuple[str, ...]) -> None:
-    program = processes.python("-m", "splatview.viewer_app", *command, SPLATVIEW_INTEROP="magic")
+    program = processes.command(*command, SPLATVIEW_INTEROP="magic")
     _, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 2
     assert "SPLATVIEW_INTEROP='magic'; legal are direct, import, register, host" in err

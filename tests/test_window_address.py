@@ -14,6 +14,8 @@ import torch
 
 from splatview.adapt.address import picture_at
 
+pytestmark = pytest.mark.usefixtures("few_objects")
+
 
 @pytest.mark.parametrize("channels", [3, 4])
 def test_a_tensor_is_found_by_its_address(channels: int) -> None:

@@ -206,6 +206,6 @@ def test_examples(name: str, title: str, processes: Processes, seen: Seen, deskt
     desktop.close(title)
     _, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
-    short = processes.python(str(ROOT / f"examples/{name}.py"), "--steps", "3", SPLATVIEW_STRICT="1")
+    short = processes.forked(str(ROOT / f"examples/{name}.py"), "--steps", "3", SPLATVIEW_STRICT="1")
     _, err = short.communicate(timeout=PATIENCE)
     assert short.returncode == 0, err

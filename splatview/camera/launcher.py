@@ -43,6 +43,8 @@ class ViewerOptions:
     """Of `python -m splatview.viewer_app serve`."""
     offscreen: bool = False
     """Whether nobody looks: there is nothing to stay for once a file was played."""
+    out: Path | None = None
+    """The file that it writes its picture to, which is waited for before the end of a file ends everything."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,9 @@ class _Session:
         self.said: queue.Queue[tuple[str, str, str]] = queue.Queue(1000)
         self.shown = False
         """Whether there was something to show, so that everything has been started."""
+        self.played = False
+        """Whether the source has ended, and nobody looks."""
+        self.picture_before = self._picture()
         self.code: int | None = None
         """The exit status, once it is over."""
 
@@ -192,11 +197,24 @@ class _Session:
             if self.viewer is None:
                 _tell("camera", f"published as {self.plan.stream!r}; splatview serve shows it. Ctrl-C ends it")
         if said.event == "ended" and (self.plan.viewer is None or self.plan.viewer.offscreen):
-            self.code = 0
+            self.played = True
+
+    def _picture(self) -> int | None:
+        """When the viewer's picture was written, in nanoseconds; None: there is none, or none is wanted."""
+        viewer = self.plan.viewer
+        if viewer is None or viewer.out is None:
+            return None
+        try:
+            return viewer.out.stat().st_mtime_ns
+        except OSError:
+            return None
 
     def _watch(self) -> None:
         """See who has ended, and start again who is to be."""
         self._watch_viewer()
+        wanted = self.plan.viewer is not None and self.plan.viewer.out is not None
+        if self.played and self.code is None and not (wanted and self._picture() == self.picture_before):
+            self.code = 0
         self._watch_capture()
         self._watch_inference()
         for program in (self.capture, self.inference):

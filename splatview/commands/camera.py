@@ -192,4 +192,4 @@ def _viewer(o: Camera) -> ViewerOptions | None:
     arguments = [*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}"]
     arguments += [] if o.host is None else ["--host", o.host]
     arguments += [] if o.out is None else ["--out", str(o.out)]
-    return ViewerOptions(tuple(arguments), offscreen=o.offscreen)
+    return ViewerOptions(tuple(arguments), offscreen=o.offscreen, out=o.out)
