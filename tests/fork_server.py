@@ -1,7 +1,8 @@
 """The process that forks programs: `python -c "import fork_server; fork_server.serve(...)"`; `forking.py` starts it.
 
 Requests are packets of JSON. {"source" or "module", ...} forks a program and is answered with its process id; the
-program begins when the client has answered that. {"wait": PID} is answered with the status of a program that has ended.
+program begins when the client has answered that. {"wait": PID} is answered with the status of a program that has ended,
+{"started by": PID} with the command lines of what is forked for that process and not waited for, by process id.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import runpy
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 import types
@@ -64,6 +66,7 @@ def serve(fd: int, modules: list[str], programs: bool, tests: str) -> None:
 def _serve(server: socket.socket, listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Serve for ever; returns in each forked program, with what it is to run and its descriptors."""
     clients = {server.fileno(): server}
+    started: dict[int, tuple[int, str]] = {}
     poller = select.poll()
     poller.register(server, select.POLLIN)
     poller.register(listener, select.POLLIN)
@@ -84,10 +87,18 @@ def _serve(server: socket.socket, listener: socket.socket) -> tuple[dict[str, An
             request = json.loads(data)
             if "wait" in request:
                 clients[fd].send(str(os.waitpid(request["wait"], 0)[1]).encode())
-            elif _fork(clients[fd], fds):
+                started.pop(request["wait"], None)
+                continue
+            if "started by" in request:
+                found = {pid: line for pid, (parent, line) in started.items() if parent == request["started by"]}
+                clients[fd].send(json.dumps(found).encode())
+                continue
+            pid = _fork(clients[fd], fds)
+            if not pid:
                 for one in (listener, *clients.values()):
                     one.close()
                 return request, fds
+            started[pid] = _peer(clients[fd]), " ".join([request.get("module", ""), *request["args"]])
 
 
 def _receive(client: socket.socket) -> tuple[bytes, list[int]]:
@@ -101,8 +112,13 @@ def _receive(client: socket.socket) -> tuple[bytes, list[int]]:
     return data, list(fds)
 
 
-def _fork(client: socket.socket, fds: list[int]) -> bool:
-    """Whether this is the forked program: once whoever asked for it knows it, and watches."""
+def _peer(client: socket.socket) -> int:
+    """Return the process id of a client."""
+    return struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+
+
+def _fork(client: socket.socket, fds: list[int]) -> int:
+    """Return as `os.fork`; in the program once the client knows of it, and watches."""
     forker = os.getpid()
     read, write = os.pipe()
     pid = os.fork()
@@ -115,14 +131,14 @@ def _fork(client: socket.socket, fds: list[int]) -> bool:
         except OSError:
             os.kill(pid, signal.SIGKILL)
         os.close(write)
-        return False
+        return pid
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with us, and we with the first client
     if os.getppid() != forker:
         os._exit(1)
     os.close(write)
     os.read(read, 1)
     os.close(read)
-    return True
+    return 0
 
 
 def _become(request: dict[str, Any], fds: list[int]) -> None:

@@ -99,8 +99,14 @@ class Forker:
             self._ours.send(json.dumps({"wait": pid}).encode())
             return int(self._expect())
 
+    def started_by(self, pid: int) -> dict[int, str]:
+        """Return the command lines of the programs that were forked for a process, by process id."""
+        with self._lock:
+            self._ours.send(json.dumps({"started by": pid}).encode())
+            return {int(pid): line for pid, line in json.loads(self._expect()).items()}
+
     def _expect(self) -> bytes:
-        answer = self._ours.recv(64)
+        answer = self._ours.recv(1 << 16)
         if not answer:
             raise RuntimeError(f"the process that forks ended{self._how_it_ended()}")
         return answer

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forking import ROOT, ForkedProgram, environment, program_server, server, serves
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from forking import Forker
 
 __all__ = ["ROOT", "Processes"]
+
+
+def _running() -> dict[int, tuple[int, str]]:
+    """Return the parent and the command line of each process that is no zombie, by process id."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                found[int(folder.name)] = int(parent), (folder / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue
+    return found
 
 
 class Processes:
@@ -62,6 +76,13 @@ class Processes:
         from splatview.cli import _VIEWER
 
         return self.forked("-m", "splatview.viewer_app" if name in _VIEWER else "splatview", name, *args, **env)
+
+    def children(self, parent: int) -> dict[int, str]:
+        """Return the command lines of the programs that a process of ours has started, by process id: its children, or
+        what is forked for it; zombies left out."""
+        found = program_server()[0].started_by(parent)
+        return {pid: found.get(pid) or line for pid, (ppid, line) in _running().items()
+                if ppid == parent or pid in found}
 
     def close(self) -> None:
         for process in self._running:

@@ -41,8 +41,9 @@ def square(image):
 class Camera:
     """A running command, and what it says."""
 
-    def __init__(self, process: subprocess.Popen[str]):
+    def __init__(self, process: subprocess.Popen[str], processes: Processes):
         self.process = process
+        self.processes = processes
         self.lines: list[str] = []
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -56,24 +57,14 @@ class Camera:
 
     def child(self, words: str) -> int | None:
         """The process id of the child whose command line has these words."""
-        return next((pid for pid, line in children(self.process.pid).items() if words in line), None)
+        return next((pid for pid, line in self.children().items() if words in line), None)
+
+    def children(self) -> dict[int, str]:
+        return self.processes.children(self.process.pid)
 
     def end(self, number: int = signal.SIGINT) -> int:
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
-
-
-def children(parent: int) -> dict[int, str]:
-    """The command lines of the children of a process, by process id; zombies left out."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            state, ppid = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            if int(ppid) == parent and state != "Z":
-                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
-        except OSError:
-            continue
-    return found
 
 
 def alive(pid: int) -> bool:
@@ -88,9 +79,9 @@ def camera(processes: Processes) -> Iterator[Callable[..., Camera]]:
     started = []
 
     def start(*args: str, forked: bool = True, **env: str) -> Camera:
-        """What a forked one starts is forked, too, and no child of it."""
+        """`forked`: what it starts is forked, too."""
         start = processes.command if forked else processes.splatview
-        started.append(Camera(start("camera", *args, **env)))
+        started.append(Camera(start("camera", *args, **env), processes))
         return started[-1]
 
     yield start
@@ -138,7 +129,7 @@ def test_capture_detection_and_viewer(camera: Callable[..., Camera], tmp_path: P
     wait_until(lambda: (np.asarray(Image.open(out).convert("RGB")) == 255).all(2).sum() > 1000)
     names = {folder.description.name for folder in list_runs(runtime_folder())}
     assert names == {"camera test"}
-    started = children(running.process.pid)
+    started = running.children()
     assert len(started) == 3
     assert running.end() == 0
     assert not any(map(alive, started))
@@ -203,8 +194,9 @@ def test_processes_that_die_are_started_again(camera: Callable[..., Camera], tmp
         (tmp_path / "die").unlink()
         run = overlays.run
         first(overlays, lambda frame: overlays.run != run)
+        capture = running.child("camera capture")
+        assert capture is not None
         run = frames.run
-        capture = next(r.description.pid for r in list_runs(runtime_folder()) if r.description.id == run)
         os.kill(capture, signal.SIGKILL)
         wait_until(lambda: running.said("capturing ended by SIGKILL; it is started again in 1 s"))
         first(frames, lambda frame: frames.run != run)
@@ -214,21 +206,21 @@ def test_processes_that_die_are_started_again(camera: Callable[..., Camera], tmp
 
 def test_pictures_go_on_without_a_detector_that_cannot_run(camera: Callable[..., Camera],
                                                            wait_until: Callable[..., Any]) -> None:
-    running = camera("test", "--detect", "no_such_module:find", "--no-viewer", "--size", "160x120", forked=False)
+    running = camera("test", "--detect", "no_such_module:find", "--no-viewer", "--size", "160x120")
     wait_until(lambda: running.said("detector: it cannot run; pictures go on without it"))
     with splatview.frames("camera", timeout=PATIENCE) as frames:
         number = next(frames).version
         assert first(frames, lambda frame: frame.version > number + 5)
-    assert len(children(running.process.pid)) == 1
+    assert len(running.children()) == 1
     assert running.end() == 0
 
 
 def test_closing_the_viewer_ends_all(camera: Callable[..., Camera], wait_until: Callable[..., Any]) -> None:
-    running = camera("test", "--offscreen", "--size", "160x120", forked=False)
+    running = camera("test", "--offscreen", "--size", "160x120")
     viewer = wait_until(lambda: running.child("splatview.viewer_app"))
     with splatview.frames("camera", timeout=PATIENCE) as frames:
         next(frames)
-    started = children(running.process.pid)
+    started = running.children()
     os.kill(viewer, signal.SIGTERM)
     running.process.wait(PATIENCE)
     assert not any(map(alive, started))
@@ -238,7 +230,7 @@ def test_the_programs_end_with_the_command_however_it_ends(camera: Callable[...,
                                                            wait_until: Callable[..., Any]) -> None:
     running = camera("test", "--offscreen", "--size", "160x120", forked=False)
     wait_until(lambda: running.child("splatview.viewer_app"))
-    started = children(running.process.pid)
+    started = running.children()
     running.process.kill()
     running.process.wait()
     wait_until(lambda: not any(map(alive, started)))

@@ -48,19 +48,6 @@ def events_of(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def running_children(parent):
-    """Process ids whose parent is `parent`, zombies left out."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, ppid = stat.read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if int(ppid) == parent and state != "Z":
-            found.append(int(stat.parent.name))
-    return found
-
-
 def test_the_trainer_tells_its_progress_and_saves(processes, points, tmp_path):
     process = trainer(processes, "--data", str(points), "--steps", "120", "--json-progress", "--save",
                       str(tmp_path / "a.ply"))
@@ -134,7 +121,7 @@ def test_bad_options_end_with_2_and_a_line(processes, args, message):
 def test_the_demo_writes_what_the_viewer_shows_and_leaves_nothing_running(processes, points, tmp_path):
     out = tmp_path / "picture.png"
     process = processes.splatview("demo", "--data", str(points), "--steps", "200", "--out", str(out), "--offscreen",
-                                  "--device", "cpu", "--size", "320x240", "--picture-every", "1")
+                                  "--device", "cpu", "--size", "320x240", "--picture-every", "100")
     said, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said + err
     assert str(out) in said and "dB on held-out views after 200 of 200 steps" in said
@@ -156,7 +143,7 @@ def test_the_demo_in_a_browser_ends_by_itself_in_a_script(processes, points, tmp
         assert picture.size == (160, 120)
 
 
-def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(points, tmp_path, wait_until):
+def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(processes, points, tmp_path, wait_until):
     """Although the port is taken."""
     ours, theirs = os.openpty()
     taken = socket.create_server(("127.0.0.1", 0))
@@ -181,7 +168,7 @@ def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(points, tmp_path, wait
             assert b"<canvas" in page.read()
         assert found.run is not None
         assert [r.description.pid for r in list_runs(runtime_folder())] == [int(found.run)], "what it shows lives"
-        children = running_children(demo.pid)
+        children = processes.children(demo.pid)
         assert found.pid in children
         demo.send_signal(signal.SIGINT)
         while more := _read_terminal(ours):
@@ -237,10 +224,10 @@ def test_a_training_that_fails_ends_the_demo_with_its_exit_code(processes, tmp_p
 
 
 def test_ctrl_c_ends_both_processes_and_says_how_far_it_came(processes, points, tmp_path, wait_until):
-    process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--offscreen", "--device", "cpu",
-                                  "--out", str(tmp_path / "a.png"), "--size", "160x120", "--picture-every", "1")
+    process = processes.command("demo", "--data", str(points), "--steps", "1000000", "--offscreen", "--device", "cpu",
+                                "--out", str(tmp_path / "a.png"), "--size", "160x120", "--picture-every", "1")
     wait_until((tmp_path / "a.png").exists)
-    children = running_children(process.pid)
+    children = processes.children(process.pid)
     assert len(children) >= 2
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE)
@@ -252,7 +239,7 @@ def test_ctrl_c_ends_both_processes_and_says_how_far_it_came(processes, points, 
 def test_a_demo_that_is_killed_takes_its_processes_along(processes, points, tmp_path, wait_until):
     process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--offscreen", "--device", "cpu",
                                   "--out", str(tmp_path / "a.png"), "--size", "160x120")
-    children = wait_until(lambda: len(c := running_children(process.pid)) >= 2 and c)
+    children = wait_until(lambda: len(c := processes.children(process.pid)) >= 2 and c)
     time.sleep(0.5)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
