@@ -139,9 +139,10 @@ def few_objects() -> Iterator[None]:
 
 @pytest.fixture
 def wait_until() -> Callable[..., Any]:
-    """`wait_until(condition, seconds=PATIENCE)`: poll until the condition gives something true, and return that."""
+    """`wait_until(condition, seconds=PATIENCE)`: poll until the condition gives something true, and return that.
+    `every`: seconds between two looks."""
 
-    def wait(condition: Callable[[], Any], seconds: float = PATIENCE, what: str = "") -> Any:
+    def wait(condition: Callable[[], Any], seconds: float = PATIENCE, what: str = "", every: float = 0.005) -> Any:
         end = time.monotonic() + seconds
         while True:
             result = condition()
@@ -149,7 +150,7 @@ def wait_until() -> Callable[..., Any]:
                 return result
             if time.monotonic() > end:
                 raise AssertionError(f"not within {seconds} s: {what or condition}")
-            time.sleep(0.005)
+            time.sleep(every)
 
     return wait
 

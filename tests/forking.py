@@ -38,10 +38,11 @@ _ALWAYS = ("torch", "numpy", "zmq", "msgspec", "splatview", "splatview.publishin
            "splatview.ipc.subscriber", "splatview.ipc.publisher")
 _PROGRAMS = (
     "splatview.viewer_app.commands", "splatview.viewer_app.app", "splatview.viewer_app.shot",
-    "splatview.viewer_app.grabber", "splatview.viewer_app.memory_command", "splatview.viewer_app.interface.overlay",
-    "splatview.viewer_app.interface.panel", "splatview.viewer_app.screens.browser", "splatview.viewer_app.web.server",
-    "splatview.viewer_app.web.encoders.turbo", "splatview.viewer_app.memory.query",
-    "splatview.viewer_app.files.apart", "torch._dynamo", "glcontext.egl", "typeguard", "numba", "duckdb",
+    "splatview.viewer_app.grabber", "splatview.viewer_app.window_program", "splatview.viewer_app.memory_command",
+    "splatview.viewer_app.interface.overlay", "splatview.viewer_app.interface.panel",
+    "splatview.viewer_app.screens.browser", "splatview.viewer_app.web.server",
+    "splatview.viewer_app.web.encoders.turbo", "splatview.viewer_app.memory.query", "splatview.viewer_app.files.apart",
+    "torch._dynamo", "glcontext.egl", "typeguard", "glfw", "numba", "duckdb",
     "splatview.demo.trainer", "splatview.demo.training", "splatview.demo.datasets", "splatview.demo.backends",
     "splatview.demo.stilllife", "splatview.demo.command", "splatview.camera.launcher", "splatview.camera.capture",
     "splatview.camera.inference", "splatview.commands.camera", "splatview.commands.demo", "splatview.commands.status")
@@ -221,20 +222,22 @@ class ForkedProgram(subprocess.Popen[Any]):
 
 
 def _popen(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-    """`subprocess.Popen` as `splatview.programs` calls it, forked where that is as good."""
+    """`subprocess.Popen`, forked where that is as good: `python -m MODULE`, and what `splatview.programs` starts."""
     from splatview import programs
     from splatview.ipc import child_process
 
     start = child_process.command("")[1]
-    if len(command) < 7 or command[2] != programs._LEASHED or command[5] != start or \
-            not serves(options["env"], program_server()[1]):
+    leashed = len(command) > 6 and command[2] == programs._LEASHED and command[5] == start
+    forker, before = program_server()
+    if not (leashed or command[1] == "-m") or not serves(options["env"], before):
         return subprocess.Popen(command, **options)
-    return ForkedProgram([sys.executable, "-m", *command[6:]], forker=program_server()[0], leash=int(command[3]),
+    program = ["-m", *command[6:]] if leashed else command[1:]
+    return ForkedProgram([sys.executable, *program], forker=forker, leash=int(command[3]) if leashed else None,
                          **options)
 
 
 forked_popen = SimpleNamespace(**{**vars(subprocess), "Popen": _popen})
-"""The module `subprocess`, for `splatview.programs`."""
+"""The module `subprocess`, for `splatview.programs` and what else is to fork `python -m MODULE`."""
 
 
 def fork_programs(address: Any) -> None:

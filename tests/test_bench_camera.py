@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from forking import forked_popen
 from patience import PATIENCE
 
 from benchmarks import camera
@@ -62,6 +63,7 @@ def test_a_design_is_seen(measure: Callable[[str], dict[str, Any]], monkeypatch:
     """A short look: pictures are drawn, results come, and each belongs where it says."""
     monkeypatch.setattr(camera, "SECONDS", 2.0)
     monkeypatch.setattr(camera, "WARM", 0.0)
+    monkeypatch.setattr(camera, "subprocess", forked_popen)
     end = time.monotonic() + PATIENCE
     while not (found := measure("fast"))["results"]:  # where little moved in those seconds, we look again
         assert time.monotonic() < end

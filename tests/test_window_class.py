@@ -200,7 +200,8 @@ def test_the_loop_of_the_readme(processes: Processes, seen: Seen, desktop: Deskt
 
 @pytest.mark.parametrize(("name", "title"), [("window_image", "splatview"), ("window_scene", "A knot")])
 def test_examples(name: str, title: str, processes: Processes, seen: Seen, desktop: Desktop) -> None:
-    program = processes.python(str(ROOT / f"examples/{name}.py"))
+    start = processes.python if name == "window_image" else processes.forked
+    program = start(str(ROOT / f"examples/{name}.py"))
     first = seen(title, lambda p: len(np.unique(p.reshape(-1, 3), axis=0)) > 500)
     seen(title, lambda p: p.shape == first.shape and np.abs(p.astype(int) - first).max() > 8)
     desktop.close(title)

@@ -23,8 +23,9 @@ def desktop_fixture(display: str) -> Desktop:
 
 
 @pytest.fixture(name="windows")
-def windows_fixture() -> Iterator[Callable[..., Window]]:
-    """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
+def windows_fixture(forked_programs: None) -> Iterator[Callable[..., Window]]:
+    """`windows(title)`: a window of 120 x 90 that does not outlive its test. Its program is forked; examples and the
+    programs that tests start have theirs started."""
     made: list[Window] = []
 
     def make(title: str, size: tuple[int, int] = SIZE) -> Window:
@@ -62,7 +63,7 @@ class Seen:
             picture = self._desktop.picture(title)
             return [picture] if picture is not None and picture.size and fits(picture) else []
 
-        return self._wait(look, what=title)[0]
+        return self._wait(look, what=title, every=0.03)[0]
 
     def grey(self, title: str, value: float) -> np.ndarray:
         """The whole of it in one colour."""
