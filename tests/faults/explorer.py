@@ -2,9 +2,10 @@
 
 A process is a function that is given a `Port`, its only access to the memory. What it does next depends on nothing but
 the values that it has loaded so far: so its code is run once for each series of such values, up to the load that comes
-next, and remembered as a tree (`_Program`). Interleavings are then explored on these trees alone: states that were
-met before are passed over (told apart by a hash of 64 bits), as far as any process can go, and with the death of some
-of them (SIGKILL) wherever it makes a difference.
+next, and remembered as a tree (`_Program`). Interleavings are then explored on these trees alone, as far as any process
+can go, and with the death of some of them (SIGKILL) wherever it makes a difference. States that were met before are
+passed over: each contents of the memory and each state of a process is stored once and has a number, and the state of
+the whole is these numbers.
 
 Two memories:
 - `TSO`, as x86: stores wait in a buffer, in order, until they are seen; a full fence waits for them.
@@ -191,9 +192,34 @@ class TooMany(Exception):  # noqa: N818
 # alive. An entry of a buffer: number of the address, value, whether it is a note (seen behind all before it), whether
 # the processor is known to have come to it.
 _ProcessState = tuple[int, int, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], bool]
-_State = tuple[tuple[Any, ...], tuple[_ProcessState, ...]]
-_Move = tuple[tuple[Any, ...], _State]
-"""What happens (the process's number, what it does, value, number of the address), and what comes of it."""
+_Label = tuple[Any, ...]
+"""What happens: the process's number, what it does, value, number of the address."""
+_Move = tuple[_Label, int]
+"""What happens, and the state of the whole that follows, or what it adds to that.
+
+A state of the whole is one number: of the memory's contents in the lowest _BITS, then of each process's state among
+those that it has been in. What a process does adds the same to it wherever it does it.
+"""
+_BITS = 24
+_MASK = (1 << _BITS) - 1
+
+
+class _Choices:
+    """What a process can do in one of its states, found once: the states of the whole are many times as many."""
+
+    def __init__(self, state: _ProcessState):
+        self.state = state
+        self.wrong = ""
+        self.address = -1
+        """Of what it loads next; -1: nothing."""
+        self.loads: dict[Any, list[_Move]] = {}
+        """By the value in memory: each value that it may get."""
+        self.deaths: list[_Move] = []
+        self.stores: list[_Move] = []
+        """Each store of its that the others may see next, without what that changes in the memory."""
+        self.aged: dict[tuple[int, Any], int] = {}
+        """By address and earlier value: what it adds that another process has stored a new one there (weak memory)."""
+        self.ended = False
 
 
 class Explorer:
@@ -209,34 +235,39 @@ class Explorer:
         self._most = most
         self._numbers: dict[Address, int] = {}
         self._initial = initial
+        self._memories: list[tuple[Any, ...]] = []
+        self._memory_numbers: dict[tuple[Any, ...], int] = {}
+        self._written: dict[tuple[int, int, Any], int] = {}
+        """By the memory before, address and value: what a store of it adds to the state."""
+        self._local_numbers: list[dict[_ProcessState, int]] = [{} for _ in processes]
+        self._local_states: list[list[_ProcessState]] = [[] for _ in processes]
+        self._choices: list[list[_Choices | None]] = [[] for _ in processes]
 
     def explore(self) -> Found:
         """Go everywhere, or to the first place where something is wrong."""
         found = Found(0, 0, 0)
         seen: set[int] = set()
         ends: set[int] = set()
-        start = self._start()
         # Depth first, with the way here on the stack: what is still to be tried at each place.
-        stack: list[tuple[tuple[Any, ...], list[_Move]]] = []
-        label: tuple[Any, ...] = ()
-        state: _State | None = start
+        stack: list[tuple[_Label, list[_Move]]] = []
+        label: _Label = ()
+        state = self._start()
         while True:
-            if state is not None and (mark := hash(state)) not in seen:
-                seen.add(mark)
+            if state not in seen:
+                seen.add(state)
                 if len(seen) > self._most:
                     raise TooMany(f"more than {self._most} states")
                 try:
                     moves = self._moves(state)
-                    if not moves and (end := hash(state[0])) not in ends:
-                        ends.add(end)
-                        self._audit({a: state[0][n] for a, n in self._numbers.items()})
+                    if not moves and (memory := state & _MASK) not in ends:
+                        ends.add(memory)
+                        self._audit({a: self._memories[memory][n] for a, n in self._numbers.items()})
                 except Wrong as e:
                     found.wrong = str(e)
                     found.trace = tuple(self._told(way) for way in (*(way for way, _ in stack), label) if way)
                     break
                 found.steps += len(moves)
                 stack.append((label, moves))
-            state = None
             while stack and not stack[-1][1]:
                 stack.pop()
             if not stack:
@@ -245,10 +276,10 @@ class Explorer:
         found.states, found.ends = len(seen), len(ends)
         return found
 
-    def _start(self) -> _State:
-        memory = [*self._initial.values()]
+    def _start(self) -> int:
         self._numbers = {address: n for n, address in enumerate(self._initial)}
-        return self._settled(tuple(memory), tuple((p.first, 0, (), (), (), True) for p in self._programs))
+        return self._remembered(tuple(self._initial.values())) + sum(
+            self._local(n, (p.first, 0, (), (), (), True)) << _BITS * (n + 1) for n, p in enumerate(self._programs))
 
     def _number(self, address: Address) -> int:
         found = self._numbers.get(address)
@@ -256,8 +287,29 @@ class Explorer:
             raise Wrong(f"{address} is no address of this scenario: name it in `initial`")
         return found
 
-    def _settled(self, memory: tuple[Any, ...], processes: tuple[_ProcessState, ...]) -> _State:
-        return memory, tuple(self._advanced(n, p) for n, p in enumerate(processes))
+    def _remembered(self, memory: tuple[Any, ...]) -> int:
+        """The number of these contents of the memory."""
+        found = self._memory_numbers.setdefault(memory, len(self._memories))
+        if found == len(self._memories):
+            self._memories.append(memory)
+        return found
+
+    def _local(self, n: int, state: _ProcessState) -> int:
+        """The number of a process's state, gone on with all that concerns nobody else."""
+        state = self._advanced(n, state)
+        numbers = self._local_numbers[n]
+        found = numbers.get(state)
+        if found is None:
+            found = numbers[state] = len(numbers)
+            if found > _MASK:
+                raise TooMany(f"more than {_MASK} states of one process")
+            self._local_states[n].append(state)
+            self._choices[n].append(None)
+        return found
+
+    def _added(self, n: int, before: int, after: _ProcessState) -> int:
+        """What it adds to the state of the whole that a process goes from one state to another."""
+        return (self._local(n, after) - before) << _BITS * (n + 1)
 
     def _advanced(self, number: int, state: _ProcessState) -> _ProcessState:
         """The process gone on with all that concerns nobody else: to a load, a fence that waits, or its end."""
@@ -287,82 +339,116 @@ class Explorer:
             old = ()
         return segment, at, buffer, queued, old, True
 
-    def _moves(self, state: _State) -> list[_Move]:
+    def _chosen(self, n: int, number: int) -> _Choices:
+        """What a process can do in a state, but for loads, which depend on the memory."""
+        state = self._local_states[n][number]
+        segment, at, buffer, queued, old, alive = state
+        program, made = self._programs[n], _Choices(state)
+        what, about, _ = program.segments[segment].events[at]
+        made.ended = not alive or what == _END
+        if alive and what == _WRONG:
+            made.wrong = f"{program.process.name}: {about}"
+        elif alive and what == _LOAD:
+            made.address = self._number(about)
+        if not made.ended and program.process.mortal:
+            made.deaths = [((n, _KILLED, None, None), self._added(n, number, after)) for after in self._deaths(state)]
+        for i in range(len(buffer)) if self._weak else range(len(buffer[:1])):
+            to, value, ghost, _ = buffer[i]
+            before = buffer[:i]
+            if before:
+                if ghost or any(b[0] == to or b[2] for b in before):
+                    continue  # behind an earlier one
+                before = tuple((*b[:3], True) for b in before)
+            moved = (segment, at, before + buffer[i + 1:], queued, old, alive)
+            made.stores.append(((n, _SEEN, value, to), self._added(n, number, moved)))
+        if queued:
+            to, value = queued[0]
+            moved = (segment, at, buffer, queued[1:], old, alive)
+            made.stores.append(((n, _GPU, value, to), self._added(n, number, moved)))
+        self._choices[n][number] = made
+        return made
+
+    def _moves(self, state: int) -> list[_Move]:
         """What may happen next. Raises Wrong where a process has found something."""
-        memory, processes = state
+        memory = self._memories[state & _MASK]
         moves: list[_Move] = []
-        for n, process in enumerate(processes):
-            segment, at, buffer, queued, old, alive = process
-            program = self._programs[n]
-            if alive:
-                what, about, _ = program.segments[segment].events[at]
-                if what == _WRONG:
-                    raise Wrong(f"{program.process.name}: {about}")
-                if what == _LOAD:
-                    number = self._number(about)
-                    made = tuple((to, value, ghost, True) for to, value, ghost, _ in buffer)
-                    for value, rest in self._values(memory, buffer, old, number):
-                        moved = (program.after(segment, value), 0, made, queued, rest, True)
-                        moves.append(((n, "loads", value, number), self._with(memory, processes, n, moved)))
-                if what != _END and program.process.mortal:
-                    moves += self._deaths(state, n)
-            for i in range(len(buffer)) if self._weak else range(len(buffer[:1])):
-                to, value, ghost, _ = buffer[i]
-                before = buffer[:i]
-                if before:
-                    if ghost or any(b[0] == to or b[2] for b in before):
-                        continue  # behind an earlier one
-                    before = tuple((*b[:3], True) for b in before)
-                moved = (segment, at, before + buffer[i + 1:], queued, old, alive)
-                moves.append(((n, _SEEN, value, to), self._stored(state, n, moved, to, value)))
-            if queued:
-                to, value = queued[0]
-                moved = (segment, at, buffer, queued[1:], old, alive)
-                moves.append(((n, _GPU, value, to), self._stored(state, n, moved, to, value)))
+        rest = state
+        for n, choices in enumerate(self._choices):
+            rest >>= _BITS
+            can = choices[rest & _MASK] or self._chosen(n, rest & _MASK)
+            if can.wrong:
+                raise Wrong(can.wrong)
+            if can.address >= 0:
+                value = memory[can.address]
+                loads = can.loads.get(value)
+                if loads is None:
+                    loads = can.loads[value] = self._loads(n, rest & _MASK, can, value)
+                moves += [(label, state + more) for label, more in loads]
+            if can.deaths:
+                moves += [(label, state + more) for label, more in can.deaths]
+            for label, more in can.stores:
+                moves.append((label, state + more + self._stored(state, n, label[3], label[2])))
         return moves
 
-    def _values(self, memory: tuple[Any, ...], buffer: tuple[Any, ...], old: tuple[Any, ...],
+    def _loads(self, n: int, number: int, can: _Choices, current: Any) -> list[_Move]:
+        """What a load may give where the memory holds `current`."""
+        segment, _, buffer, queued, old, _ = can.state
+        made = tuple((to, value, ghost, True) for to, value, ghost, _ in buffer)
+        return [((n, "loads", value, can.address),
+                 self._added(n, number, (self._programs[n].after(segment, value), 0, made, queued, rest, True)))
+                for value, rest in self._values(current, buffer, old, can.address)]
+
+    def _values(self, current: Any, buffer: tuple[Any, ...], old: tuple[Any, ...],
                 number: int) -> list[tuple[Any, tuple[Any, ...]]]:
         """What a load may give, each with what older values may be loaded from then on."""
         own = [entry[1] for entry in buffer if entry[0] == number]
         if own:
             return [(own[-1], old)]
-        found = [(memory[number], tuple(o for o in old if o[0] != number))]
+        found = [(current, tuple(o for o in old if o[0] != number))]
         for address, values in old:
             if address == number:
                 found += [(value, tuple((a, values[i:] if a == number else v) for a, v in old))
-                          for i, value in enumerate(values) if value != memory[number]]
+                          for i, value in enumerate(values) if value != current]
         return found
 
-    def _with(self, memory: tuple[Any, ...], processes: tuple[_ProcessState, ...], n: int,
-              moved: _ProcessState) -> _State:
-        return memory, (*processes[:n], self._advanced(n, moved), *processes[n + 1:])
+    def _stored(self, state: int, n: int, to: int, value: Any) -> int:
+        """What it adds to the state that everybody sees a value from now on."""
+        memory = state & _MASK
+        added = self._written.get((memory, to, value))
+        if added is None:
+            contents = self._memories[memory]
+            added = self._remembered((*contents[:to], value, *contents[to + 1:])) - memory
+            self._written[memory, to, value] = added
+        if self._weak and added:
+            before = self._memories[memory][to]
+            for i in range(len(self._programs)):
+                state >>= _BITS
+                if i != n:
+                    added += self._aged(i, state & _MASK, to, before)
+        return added
 
-    def _stored(self, state: _State, n: int, moved: _ProcessState, to: int, value: Any) -> _State:
-        """Everybody sees a value from now on."""
-        memory, processes = state
-        before = memory[to]
-        memory = (*memory[:to], value, *memory[to + 1:])
-        others = [*processes]
-        if self._weak and value != before:
-            for i, (segment, at, buffer, queued, old, alive) in enumerate(processes):
-                if i != n and alive and self._programs[i].segments[segment].events[at][0] != _END:
-                    known = dict(old)
-                    known[to] = (*known.get(to, ()), before)
-                    others[i] = segment, at, buffer, queued, tuple(sorted(known.items())), alive
-        others[n] = self._advanced(n, moved)
-        return memory, tuple(others)
+    def _aged(self, n: int, number: int, to: int, before: Any) -> int:
+        """What it adds to the state that a process may still load a value which another one has replaced."""
+        can = self._choices[n][number] or self._chosen(n, number)
+        if can.ended:
+            return 0
+        found = can.aged.get((to, before))
+        if found is None:
+            segment, at, buffer, queued, old, alive = can.state
+            known = dict(old)
+            known[to] = (*known.get(to, ()), before)
+            found = self._added(n, number, (segment, at, buffer, queued, tuple(sorted(known.items())), alive))
+            can.aged[to, before] = found
+        return found
 
-    def _deaths(self, state: _State, n: int) -> list[_Move]:
+    def _deaths(self, state: _ProcessState) -> list[_ProcessState]:
         """The process is killed: what it had stored by then is seen sooner or later, the rest it never stored. Its
         GPU stops with it: what it stored after that it may as well have stored just before."""
-        memory, processes = state
-        segment, at, buffer, _, _, _ = processes[n]
+        segment, at, buffer, _, _, _ = state
         made = max((i + 1 for i, entry in enumerate(buffer) if entry[3]), default=0)
         # Where stores are seen in order, one that is not seen when it is killed may as well never have been made.
         kept = range(made, len(buffer) + 1) if self._weak else (made,)
-        return [((n, _KILLED, None, None), (memory, (
-            *processes[:n], (segment, at, buffer[:most], (), (), False), *processes[n + 1:]))) for most in kept]
+        return [(segment, at, buffer[:most], (), (), False) for most in kept]
 
     def _told(self, move: tuple[Any, ...]) -> str:
         """A move in words."""

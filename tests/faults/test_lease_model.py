@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 from explorer import WEAK
+from repetitions import with_exhaustive
 from slot_cases import Case, explore
 
 SLOTS, READER, DEVICE = "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader", "splatview.ipc.ways.device_ring"
@@ -47,14 +48,16 @@ LEFT = {  # the writer does not grow: slots that are leased are overwritten in t
 }
 
 
-@pytest.mark.parametrize("case", HELD.values(), ids=HELD)
+@pytest.mark.parametrize("case", with_exhaustive(
+    HELD, "a GPU copies", "a GPU copies, as prepared", "weak memory", "two slots, one reader",
+    "two slots, one stays leased", "two slots, two readers", "two slots, weak memory", "three slots, a GPU copies"))
 def test_what_is_held_stays(case: Case) -> None:
     found = explore(case)
     assert not found.wrong, found
     assert found.states > 1000 and found.ends, "nothing was explored"
 
 
-@pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
+@pytest.mark.parametrize("case", with_exhaustive(LEFT, "a GPU copies, a reader is killed", "a reader is killed"))
 def test_a_lease_that_is_left_behind_or_forged_costs_a_slot_at_most(case: Case) -> None:
     found = explore(case)
     assert not found.wrong, found

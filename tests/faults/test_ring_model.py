@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 from explorer import WEAK, TooMany
+from repetitions import with_exhaustive
 from slot_cases import Case, explore
 
 SLOTS, READER, DEVICE = "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader", "splatview.ipc.ways.device_ring"
@@ -30,7 +31,9 @@ HOLDS = {
 }
 
 
-@pytest.mark.parametrize("case", HOLDS.values(), ids=HOLDS)
+@pytest.mark.parametrize("case", with_exhaustive(
+    HOLDS, "the writer may die", "four slots", "a GPU copies, the writer may die", "a GPU copies, as prepared",
+    "a GPU copies, the reader's slot is overwritten", "weak memory", "weak memory, the reader's slot is overwritten"))
 def test_every_interleaving_holds(case: Case) -> None:
     found = explore(case)
     assert not found.wrong, found
@@ -77,7 +80,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("case", "wrong"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("case", "wrong"), with_exhaustive(BROKEN, "no fence behind the data"))
 def test_what_is_broken_on_purpose_is_found(case: Case, wrong: str) -> None:
     found = explore(case)
     assert wrong in found.wrong and found.trace, found

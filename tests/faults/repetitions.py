@@ -1,0 +1,25 @@
+"""Parameters of tests, some of which only show again, for longer, what the others show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def exhaustive(*values: Any) -> Any:
+    """Parameters of a test that only `make test-all` runs."""
+    return pytest.param(*values, marks=pytest.mark.exhaustive)
+
+
+def with_exhaustive(cases: Mapping[str, Any] | Iterable[str], *names: str) -> list[Any]:
+    """Parameters from cases by name, or from the names alone; those of `names` are exhaustive."""
+    table = cases if hasattr(cases, "items") else {name: name for name in cases}
+    if unknown := [name for name in names if name not in table]:
+        raise ValueError(f"no case {unknown[0]!r}; the cases are {', '.join(table)}")
+    return [pytest.param(*(case if isinstance(case, tuple) else (case,)), id=name,
+                         marks=[pytest.mark.exhaustive] if name in names else [])
+            for name, case in table.items()]
