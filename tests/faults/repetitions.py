@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 
 def exhaustive(*values: Any) -> Any:
@@ -17,7 +18,7 @@ def exhaustive(*values: Any) -> Any:
 
 def with_exhaustive(cases: Mapping[str, Any] | Iterable[str], *names: str) -> list[Any]:
     """Parameters from cases by name, or from the names alone; those of `names` are exhaustive."""
-    table = cases if hasattr(cases, "items") else {name: name for name in cases}
+    table = cases if isinstance(cases, Mapping) else {name: name for name in cases}
     if unknown := [name for name in names if name not in table]:
         raise ValueError(f"no case {unknown[0]!r}; the cases are {', '.join(table)}")
     return [pytest.param(*(case if isinstance(case, tuple) else (case,)), id=name,

@@ -287,8 +287,9 @@ def test_trainings_by_torchrun_are_found_as_one_scene_each(processes: Processes,
                                                            wait_until: Callable[..., Any]) -> None:
     """Two of one script and one name, at the same time: none of their parts is taken for the other's."""
     (tmp_path / "train.py").write_text(SCRIPT)
-    started = [processes.python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                                str(tmp_path / "train.py"), PYTHONPATH=str(ROOT)) for _ in range(2)]
+    started = [processes.code("import runpy; runpy.run_module('torch.distributed.run', run_name='__main__')",
+                              "--standalone", "--nproc-per-node", "2", str(tmp_path / "train.py"))
+               for _ in range(2)]
     try:
         with Subscriber() as subscriber:
             shards = Shards()

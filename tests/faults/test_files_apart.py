@@ -112,8 +112,8 @@ def test_read_apart_returns_snapshots(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def path_file(folder: Path, frames: int = 30) -> Path:
-    matrix = np.eye(4).ravel().tolist()
-    (folder / "path.json").write_text(json.dumps({"camera_path": [{"camera_to_world": matrix, "fov": 40.0}] * frames}))
+    frame = json.dumps({"camera_to_world": np.eye(4).ravel().tolist(), "fov": 40.0})
+    (folder / "path.json").write_text(f'{{"camera_path": [{", ".join([frame] * frames)}]}}')
     return folder / "path.json"
 
 

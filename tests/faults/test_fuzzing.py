@@ -8,27 +8,33 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import fuzz
+import fuzz.run
 import pytest
 from fuzz.damage import damaged
 from hypothesis import HealthCheck, given, settings
 from meters import many
 from patience import PATIENCE
+from repetitions import with_exhaustive
 
 from splatview.viewer_app.files import FORMATS
 
 TARGETS = fuzz.load()
+LARGE = "memory_snapshot", "checkpoint_pt"
+"""Targets whose crafted inputs take seconds: exhaustive."""
 
 
+@pytest.mark.parametrize("examples", [30, pytest.param(many(20_000, 300), id="300", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", TARGETS)
-def test_it_refuses_or_takes_whatever_comes(name: str) -> None:
+def test_it_refuses_or_takes_whatever_comes(name: str, examples: int) -> None:
     seeds = fuzz.SEEDS[name]()
     for seed in seeds:
         TARGETS[name](seed)
 
-    @settings(max_examples=many(20_000, 300), deadline=None, database=None,
+    @settings(max_examples=examples, deadline=None, database=None,
               suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(damaged(seeds))
     def holds(data: bytes) -> None:
@@ -37,10 +43,12 @@ def test_it_refuses_or_takes_whatever_comes(name: str) -> None:
     holds()
 
 
-@pytest.fixture(scope="module")
-def crafted_runs() -> dict[str, str]:
-    """What a run of each target's crafted inputs printed. One process runs them all; after a death, one more."""
-    waiting, printed = list(fuzz.CRAFTED), dict.fromkeys(fuzz.CRAFTED, "not run")
+@cache
+def crafted_run(large: bool) -> dict[str, str]:
+    """What a run of each target's crafted inputs printed, of those in LARGE or of the others. One process runs them
+    all; after a death, one more."""
+    waiting = [name for name in fuzz.CRAFTED if (name in LARGE) is large]
+    printed = dict.fromkeys(waiting, "not run")
     while waiting:
         done = _run("--crafted", *waiting)
         reached = 0
@@ -55,10 +63,11 @@ def crafted_runs() -> dict[str, str]:
     return printed
 
 
-@pytest.mark.parametrize("name", fuzz.CRAFTED)
-def test_readers_take_crafted_inputs_within_limits(name: str, crafted_runs: dict[str, str]) -> None:
+@pytest.mark.parametrize("name", with_exhaustive(list(fuzz.CRAFTED), *LARGE))
+def test_readers_take_crafted_inputs_within_limits(name: str) -> None:
     """Counts of 10^4300, 60,000 properties, 30,000 keys, planes of a hundred bytes that decode to gigabytes."""
-    assert crafted_runs[name].endswith("crafted inputs, nothing found"), crafted_runs[name]
+    printed = crafted_run(name in LARGE)[name]
+    assert printed.endswith("crafted inputs, nothing found"), printed
 
 
 def test_every_format_has_crafted_inputs() -> None:
@@ -74,7 +83,7 @@ def test_every_target_that_reads_a_file_has_crafted_inputs() -> None:
 
 def test_limits_end_a_process_that_takes_too_long() -> None:
     code = ("import sys; sys.path.insert(0, '.')\nfrom fuzz.limits import cpu_limit\n"
-            "with cpu_limit(1): sum(1 for _ in iter(int, 1))")
+            "with cpu_limit(0): sum(1 for _ in iter(int, 1))")
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(fuzz.__file__).parent.parent, timeout=PATIENCE)
     assert done.returncode == -signal.SIGXCPU
 
@@ -84,10 +93,8 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
                           capture_output=True, text=True)
 
 
-def test_one_can_be_run_for_longer() -> None:
-    done = _run("to_trainer", "--plain", "0.3")
-    assert done.returncode == 0, done.stderr
-    assert "nothing found" in done.stdout
-    wrong = _run("no-such-target")
-    assert wrong.returncode == 2
-    assert "to_trainer" in wrong.stderr
+def test_one_can_be_run_for_longer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fuzz.run.main(["to_trainer", "--plain", "0.3"]) == 0
+    assert "nothing found" in capsys.readouterr().out
+    assert fuzz.run.main(["no-such-target", "--plain"]) == 2
+    assert "to_trainer" in capsys.readouterr().err

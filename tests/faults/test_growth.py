@@ -201,11 +201,13 @@ def lit(picture: np.ndarray) -> tuple[str, np.ndarray] | None:
     colourful = picture.max(axis=-1) - picture.min(axis=-1) > 150
     if not colourful.any():
         return None
-    found = {name: (np.abs(picture - 255 * np.array(rgb)).max(axis=-1) < 70) & colourful
-             for name, rgb in SHADES.items()}
-    there = [name for name, mask in found.items() if mask.any()]
+    pixels = picture[colourful]
+    found = {name: np.abs(pixels - 255 * np.array(rgb)).max(axis=-1) < 70 for name, rgb in SHADES.items()}
+    there = [name for name, near in found.items() if near.any()]
     assert len(there) == 1, f"one picture shows {there}"
-    return there[0], found[there[0]]
+    mask = np.zeros_like(colourful)
+    mask[colourful] = found[there[0]]
+    return there[0], mask
 
 
 def test_a_viewers_pictures_show_as_many_gaussians_as_their_version_has(viewer: Viewer, processes: Processes) -> None:

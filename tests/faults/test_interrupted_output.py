@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from PIL import Image
+from repetitions import exhaustive
 from scene_files import ply_columns, truth, write_ply
 
 if TYPE_CHECKING:
@@ -57,8 +58,10 @@ def interrupt(process: object, folder: Path, number: int, wait_until: Callable[.
     return process.returncode, errors  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("names", ["named", "without a name"])
-@pytest.mark.parametrize("number", ENDS, ids=lambda n: n.name)
+@pytest.mark.parametrize(("number", "names"), [
+    (signal.SIGINT, "named"), (signal.SIGTERM, "without a name"), exhaustive(signal.SIGHUP, "named"),
+    exhaustive(signal.SIGINT, "without a name"), exhaustive(signal.SIGTERM, "named"),
+    exhaustive(signal.SIGHUP, "without a name")])
 def test_shot_interrupted_while_it_writes(number: signal.Signals, names: str, picture: Path, tmp_path: Path,
                                           processes: Processes, wait_until: Callable[..., object]) -> None:
     folder = tmp_path / "out"

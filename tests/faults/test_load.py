@@ -10,8 +10,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from load_programs import READER, VALUES
 from meters import MB, Footprint, footprint, settled
+from repetitions import exhaustive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +33,7 @@ def tell(count, times):
     "Print what we take up after so many publishes, and how long they took."
     gc.collect()
     print(json.dumps({"count": count, "footprint": asdict(footprint()), "waits": waits(), **counters(),
+                      "published": number_of,
                       "p50": percentile(times, 0.5) * 1e6, "p99": percentile(times, 0.99) * 1e6,
                       "objects": len(gc.get_objects())}), flush=True)
 def measure(blocks, size, call):
@@ -53,11 +56,14 @@ def value_of(name):
     number_of[name] = number_of.get(name, 0) + 1
     return number_of[name] % 251
 def looked_at():
-    "Wait until somebody looks at all streams."
-    while not all(s.readers for s in publishing._publisher.streams.values()):
+    "Publish until somebody looks at all streams and gets copies, however long that takes on a busy machine."
+    number = 0
+    while counters()["copies"] < 10 or not all(s.readers for s in publishing._publisher.streams.values()):
+        number += 1
+        call(number)
         time.sleep(0.001)
 '''
-"""Behind VALUES: what counts. The first argument is this folder."""
+"""Behind VALUES: what counts. Arguments: this folder, and how many publishes a tenth of all is."""
 
 ALONE = VALUES + TOLD + """
 import numpy as np
@@ -72,7 +78,7 @@ def call(number):
         splatview.publish(array, "array")
     else:
         splatview.publish(one[:], "fresh")
-measure(10, 100_000, call)
+measure(10, int(sys.argv[1]), call)
 time.sleep(1000)
 """
 
@@ -90,7 +96,7 @@ def call(number):
 call(1)
 call(2)
 looked_at()
-measure(10, 10_000, call)
+measure(10, int(sys.argv[1]), call)
 time.sleep(1000)
 """
 
@@ -104,7 +110,7 @@ def call(number):
 for number in range(1, 1010):  # the largest of all is among them
     call(number)
 looked_at()
-measure(10, 1000, call)
+measure(10, int(sys.argv[1]), call)
 time.sleep(1000)
 """
 
@@ -147,40 +153,48 @@ def last_seen(reader: Child, **versions: int) -> dict[str, int]:
             return seen
 
 
-def test_a_million_publishes_without_a_viewer(nursery: Nursery) -> None:
-    trainer = nursery.start(ALONE, FAULTS)
+@pytest.mark.parametrize("publishes", [100_000, exhaustive(1_000_000)])
+def test_a_million_publishes_without_a_viewer(publishes: int, nursery: Nursery) -> None:
+    trainer = nursery.start(ALONE, FAULTS, publishes // 10)
     blocks = list(told(trainer))
     shown("without a viewer", blocks)
-    assert blocks[-1]["count"] == 1_000_000
+    assert blocks[-1]["count"] == publishes
     steady(blocks)
     assert blocks[-1]["copies"] == 0
     assert blocks[0]["footprint"].segments == 2  # the board and the leases
-    assert blocks[-1]["waits"] - blocks[0]["waits"] < 1000  # of 900,000
+    assert blocks[-1]["waits"] - blocks[0]["waits"] < publishes / 1000  # of nine tenths of them
 
 
-def test_a_hundred_thousand_publishes_beside_a_viewer(nursery: Nursery, wait_until: Callable[..., Any]) -> None:
-    trainer, reader = nursery.start(BESIDE, FAULTS), nursery.start(READER)
+@pytest.mark.parametrize("publishes", [10_000, exhaustive(100_000)])
+def test_a_hundred_thousand_publishes_beside_a_viewer(publishes: int, nursery: Nursery,
+                                                      wait_until: Callable[..., Any]) -> None:
+    trainer, reader = nursery.start(BESIDE, FAULTS, publishes // 10), nursery.start(READER)
     blocks, of_reader = [], []
     for block in told(trainer):
         blocks.append(block)
         of_reader.append(footprint(reader.pid))
     shown("beside a viewer", blocks)
-    assert blocks[-1]["count"] == 100_000
+    assert blocks[-1]["count"] == publishes
     steady(blocks, segments=2, segment_bytes=8 * MB)  # a ring gets more slots while it is read
-    assert blocks[-1]["copies"] >= 99_000  # else it would be another test
-    assert blocks[-1]["waits"] - blocks[0]["waits"] < 9000  # of 90,000: now and then for the GIL, never for a viewer
-    assert last_seen(reader, still=50_001, scene=50_001) == {"still": 50_001, "scene": 50_001}
+    assert blocks[-1]["copies"] - blocks[0]["copies"] >= publishes * 0.9 * 0.99  # else it would be another test
+    # Of nine tenths: now and then for the GIL, never for a viewer.
+    assert blocks[-1]["waits"] - blocks[0]["waits"] < publishes * 0.09
+    published = blocks[-1]["published"]
+    assert min(published.values()) > publishes // 2
+    assert last_seen(reader, **published) == published
     settled(of_reader[0], wait_until, reader.pid, rss=8 * MB, segment_bytes=8 * MB)
 
 
-def test_ten_thousand_new_tensors_of_new_shapes(nursery: Nursery, wait_until: Callable[..., Any]) -> None:
-    trainer, reader = nursery.start(FRESH, FAULTS), nursery.start(READER)
+@pytest.mark.parametrize("publishes", [2000, exhaustive(10_000)])
+def test_ten_thousand_new_tensors_of_new_shapes(publishes: int, nursery: Nursery,
+                                                wait_until: Callable[..., Any]) -> None:
+    trainer, reader = nursery.start(FRESH, FAULTS, publishes // 10), nursery.start(READER)
     blocks, of_reader = [], []
     for block in told(trainer):
         blocks.append(block)
         of_reader.append(footprint(reader.pid))
     shown("new tensors of new shapes", blocks)
-    assert blocks[-1]["count"] == 10_000
+    assert blocks[-1]["count"] == publishes
     steady(blocks, segment_bytes=8 * MB)
-    last_seen(reader, picture=6667 + 673, scene=11_009)
+    last_seen(reader, picture=publishes - publishes // 3 + 673, scene=publishes + 1009)
     settled(of_reader[0], wait_until, reader.pid, rss=8 * MB, segment_bytes=8 * MB)

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from meters import footprint, settled
 from nursery import Child, Nursery, Watcher
+from repetitions import exhaustive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-CYCLES = 1000
 VIEWERS = RUNS = 8
-CHURN = 40
-"""Viewers that come and are killed while eight others watch."""
 
 TRAINER = """
 import sys, time, torch, splatview
@@ -142,34 +140,36 @@ def watch(nursery: Nursery) -> Iterator[Callable[[int], Watcher]]:
         watcher.close()
 
 
+@pytest.mark.parametrize("cycles", [100, exhaustive(1000)])
 def test_a_thousand_come_and_go(
-        nursery: Nursery, start: Callable[..., Child], wait_until: Callable[..., Any],
+        cycles: int, nursery: Nursery, start: Callable[..., Child], wait_until: Callable[..., Any],
         capsys: pytest.CaptureFixture[str]) -> None:
     trainer = start("one", 100, 0.002, 1)
-    viewer = nursery.start(CYCLE, CYCLES)
+    viewer = nursery.start(CYCLE, cycles)
     try:
         assert viewer.line() == "20"
         # What one viewer that is there takes is not counted: between two there may be one, or none.
         room = {"descriptors": 16, "segments": 8, "segment_bytes": 4 << 20, "threads": 2}
         base, mine, begin = footprint(trainer.pid), footprint(viewer.pid), time.monotonic()
-        assert viewer.line() == str(CYCLES - 1)
+        assert viewer.line() == str(cycles - 1)
         took = time.monotonic() - begin
         settled(base, wait_until, trainer.pid, **room)
         settled(mine, wait_until, viewer.pid, **room)
     finally:
         viewer.kill()
     with capsys.disabled():
-        print(f"\n{CYCLES} viewers one after another in {took:.1f} s; trainer {footprint(trainer.pid)}")
+        print(f"\n{cycles} viewers one after another in {took:.1f} s; trainer {footprint(trainer.pid)}")
 
 
+@pytest.mark.parametrize("kills", [8, exhaustive(40)])
 def test_eight_on_one_run_while_others_are_killed(
-        start: Callable[..., Child], watch: Callable[[int], Watcher], nursery: Nursery,
+        kills: int, start: Callable[..., Child], watch: Callable[[int], Watcher], nursery: Nursery,
         wait_until: Callable[..., Any]) -> None:
     trainer = start("one", 200, 0.0, 1)
     watchers = [watch(i) for i in range(VIEWERS)]
     wait_until(lambda: all(w.said["seen"] > 20 for w in watchers), what="eight see it")
     chance = random.Random(8)
-    for i in range(CHURN):
+    for i in range(kills):
         other = nursery.start(WATCH, 100 + i)  # it gets the place of one that was there before, with its leases
         time.sleep(chance.uniform(0.05, 0.15))
         other.kill()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from forking import environment
 from patience import PATIENCE
+from repetitions import exhaustive
 from web_clients import Page
 
 import splatview
@@ -194,7 +195,8 @@ def test_a_signal_ends_the_program_that_grabs_and_its_run(number: int, processes
     assert list(runtime_dir.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [["camera", "test", "--no-viewer"], ["demo", "--offscreen", "--device", "cpu"]])
+@pytest.mark.parametrize("command", [["camera", "test", "--no-viewer"],
+                                     exhaustive(["demo", "--offscreen", "--device", "cpu"])])
 def test_nohup_keeps_programs_with_children_alive(command: list[str], processes: Processes, runtime_dir: Path,
                                                   wait_until: Callable[..., Any]) -> None:
     process = processes.python("-c", """

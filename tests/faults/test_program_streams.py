@@ -151,19 +151,7 @@ def test_a_relative_output_without_a_working_folder_names_the_cause(tmp_path: Pa
 
 @pytest.mark.parametrize("how", ["closed", "full", "broken"])
 def test_a_trainer_that_cannot_say_anything_publishes_on(how: str, processes: Processes, tmp_path: Path) -> None:
-    process = processes.python("-c", """
-import os, sys
-how, file = sys.argv[1:]
-if how == "closed":
-    os.close(1), os.close(2)
-    os.execv(sys.executable, [sys.executable, "-c", sys.stdin.read(), file])
-read, write = os.pipe()
-os.close(read)
-target = os.open("/dev/full", os.O_WRONLY) if how == "full" else write
-os.dup2(target, 1), os.dup2(target, 2)
-os.execv(sys.executable, [sys.executable, "-c", sys.stdin.read(), file])
-""", how, str(tmp_path / "done"))
-    process.communicate("""
+    trainer = """
 import sys, torch, splatview
 from splatview import publishing
 for step in range(3):
@@ -172,7 +160,22 @@ for step in range(3):
 splatview.close()
 with open(sys.argv[1], "w") as file:
     file.write("published")
-""", timeout=PATIENCE)
+"""
+    if how == "closed":  # what an interpreter finds closed when it begins
+        process = processes.python("-c", """
+import os, sys
+os.close(1), os.close(2)
+os.execv(sys.executable, [sys.executable, "-c", *sys.argv[1:]])
+""", trainer, str(tmp_path / "done"))
+    else:
+        process = processes.code("""
+import os, sys
+read, write = os.pipe()
+os.close(read)
+target = os.open("/dev/full", os.O_WRONLY) if sys.argv.pop(1) == "full" else write
+os.dup2(target, 1), os.dup2(target, 2)
+""" + trainer, how, str(tmp_path / "done"))
+    process.communicate(timeout=PATIENCE)
     assert (tmp_path / "done").read_text() == "published"
 
 
@@ -201,7 +204,7 @@ def test_surrogates_are_replaced_or_refused() -> None:
 
 def publish_evil(processes: Processes) -> subprocess.Popen[str]:
     """A trainer whose run, a stream of it and the values beside it have hostile names."""
-    process = processes.python("-c", f"""
+    process = processes.code(f"""
 import time, torch, splatview
 from splatview import publishing
 publishing.check_name = lambda name: None  # as a trainer that is not ours
@@ -241,8 +244,8 @@ def test_errors_of_a_viewer_print_nothing_that_a_terminal_obeys(processes: Proce
 
 @pytest.mark.parametrize("name", ["a\udcffb", "\udcff"])
 def test_a_run_named_by_bytes_that_are_no_text_is_found(name: str, processes: Processes, runtime_dir: Path) -> None:
-    process = processes.python("-c", "import time, torch, splatview; splatview.publish(torch.zeros(4, 4)); "
-                               "print('ready', flush=True); time.sleep(600)", SPLATVIEW_NAME=name)
+    process = processes.code("import time, torch, splatview; splatview.publish(torch.zeros(4, 4)); "
+                             "print('ready', flush=True); time.sleep(600)", SPLATVIEW_NAME=name)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n", process.communicate()[1]
     (found,) = json.loads(ended("status", "--json").stdout)["runs"]

@@ -10,7 +10,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from frames import host_array
+from repetitions import exhaustive
 
 from splatview.ipc import Frame, RemoteStream, Subscriber, subscriber, taken
 from splatview.ipc.ways.layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
@@ -19,11 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
     from nursery import Child, Nursery
 
 
-KILLS, AT_ONCE = 100, 5
+AT_ONCE = 5
 TOLD_WITHIN = 2.0
 """Seconds within which a viewer has to say that a run has ended, on a machine that does nothing else."""
 
@@ -177,8 +178,9 @@ def until_told(viewer: Subscriber, trainers: list[Watched], wait_until: Callable
     return worst
 
 
+@pytest.mark.parametrize("kills", [20, exhaustive(100)])
 def test_the_last_whole_frame_stays(
-        nursery: Nursery, wait_until: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+        kills: int, nursery: Nursery, wait_until: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     chance, worst, within, itself = random.Random(8), 0.0, 0, 0
     with Subscriber() as viewer:
         told = Watched(nursery.start(TRAINER, "none", 0), "none")
@@ -188,9 +190,9 @@ def test_the_last_whole_frame_stays(
         assert {"publishing.py", "stream.py", "ring.py", "slots.py", "tally.py"} <= {n.partition(":")[0] for n in lines}
         told.child.kill()
         until_told(viewer, [told], wait_until)
-        at = [*(chance.choice(lines) for _ in range(KILLS // 2)), *[""] * (KILLS - KILLS // 2)]
+        at = [*(chance.choice(lines) for _ in range(kills // 2)), *[""] * (kills - kills // 2)]
         chance.shuffle(at)
-        for start in range(0, KILLS, AT_ONCE):
+        for start in range(0, kills, AT_ONCE):
             trainers = [Watched(nursery.start(TRAINER, where, chance.randint(1, 5)), where)
                         for where in at[start:start + AT_ONCE]]
             until_read(viewer, trainers, wait_until)
@@ -208,10 +210,10 @@ def test_the_last_whole_frame_stays(
                 check_last(t)
         assert [r for r in viewer.runs if r.alive] == []
     with capsys.disabled():
-        print(f"\n{KILLS} trainers killed, {itself} of them by themselves at a chosen line, {within} within a write; "
+        print(f"\n{kills} trainers killed, {itself} of them by themselves at a chosen line, {within} within a write; "
               f"their ends told after {worst:.2f} s at most")
-    assert within >= KILLS // 10
-    assert itself >= KILLS // 4
+    assert within >= kills // 10
+    assert itself >= kills // 4
 
 
 def check_last(trainer: Watched) -> None:

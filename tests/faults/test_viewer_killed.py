@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from meters import footprint, settled
+from repetitions import exhaustive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from nursery import Child, Nursery
 
 
-KILLS, REAL = 100, 12
-"""Viewers that are killed: those that only read, and those with pictures, as people start them."""
 AT_ONCE = 5
 FEW = 30
 """Times that the publishing thread may have to wait for one viewer's coming and going, whatever it publishes
@@ -157,18 +156,20 @@ def lines_of_a_life(nursery: Nursery) -> list[str]:
     return lines
 
 
+@pytest.mark.parametrize("kills", [10, exhaustive(100)])
 def test_killed_at_any_line_or_moment(
-        nursery: Nursery, trainer: Trainer, wait_until: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+        kills: int, nursery: Nursery, trainer: Trainer, wait_until: Callable[..., Any],
+        capsys: pytest.CaptureFixture[str]) -> None:
     lines = lines_of_a_life(nursery)
     for word in ("subscriber.py", "remote.py", "remote_stream.py", "board.py", "segments.py", "ways/slot_reader.py"):
         assert any(line.startswith(word) for line in lines), f"a viewer's life comes by no line of {word}"
     quiet(trainer, wait_until)
     base, before = footprint(trainer.child.pid), trainer.tell()
     chance = random.Random(8)
-    where = [*chance.sample(lines, KILLS * 7 // 10), *[""] * (KILLS - KILLS * 7 // 10)]
+    where = [*chance.sample(lines, kills * 7 // 10), *[""] * (kills - kills * 7 // 10)]
     chance.shuffle(where)
     itself = 0
-    for start in range(0, KILLS, AT_ONCE):
+    for start in range(0, kills, AT_ONCE):
         viewers = [(nursery.start(VIEWER, at, 12 if at else 10**9, 0), at) for at in where[start:start + AT_ONCE]]
         for viewer, at in viewers:
             if at:
@@ -180,23 +181,24 @@ def test_killed_at_any_line_or_moment(
     settled(base, wait_until, trainer.child.pid)
     calls, waits = after["calls"] - before["calls"], after["waits"] - before["waits"]
     with capsys.disabled():
-        print(f"\n{KILLS} viewers killed, {itself} of them by themselves at a chosen line, forgotten after "
+        print(f"\n{kills} viewers killed, {itself} of them by themselves at a chosen line, forgotten after "
               f"{after['seconds']:.2f} s. {calls} calls to publish, {after['waited'] - before['waited']} waited, "
               f"{waits} times")
-    assert itself >= KILLS // 2
+    assert itself >= kills // 2
     assert calls > 1000
     assert (after["waited"] - before["waited"]) * 100 <= calls, "the 99th percentile of calls has waited"
-    assert waits <= FEW * KILLS
+    assert waits <= FEW * kills
     assert after["faults"] == 0
 
 
-def test_killed_with_pictures(nursery: Nursery, trainer: Trainer, wait_until: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("kills", [4, exhaustive(12)])
+def test_killed_with_pictures(kills: int, nursery: Nursery, trainer: Trainer, wait_until: Callable[..., Any]) -> None:
     """The viewer as people start it: at its first words, with a list, with a picture, and between."""
     base, before = footprint(trainer.child.pid), trainer.tell()
     chance, stages = random.Random(8), ("screen", "viewer", "list", "picture")
     reached: list[str] = []
-    for start in range(0, REAL, 3):
-        viewers = [nursery.start(PICTURES) for _ in range(3)]
+    for start in range(0, kills, AT_ONCE):
+        viewers = [nursery.start(PICTURES) for _ in range(min(AT_ONCE, kills - start))]
         for number, viewer in enumerate(viewers, start):
             while (said := viewer.line()) != stages[number % 4] and said != "picture":
                 assert said
@@ -207,7 +209,7 @@ def test_killed_with_pictures(nursery: Nursery, trainer: Trainer, wait_until: Ca
     after = quiet(trainer, wait_until)
     settled(base, wait_until, trainer.child.pid)
     assert after["calls"] > before["calls"]
-    assert after["waits"] - before["waits"] <= FEW * REAL
+    assert after["waits"] - before["waits"] <= FEW * kills
     assert after["faults"] == 0
 
 

@@ -21,6 +21,7 @@ import pytest
 from meters import footprint, settled
 from patience import PATIENCE
 from programs import ROOT
+from repetitions import exhaustive
 from test_web_server import raw
 from web_clients import Page
 from web_floods import MEMORY, Work, goes_on, honest_fixture, open_server_fixture, work_fixture  # noqa: F401
@@ -37,19 +38,18 @@ if TYPE_CHECKING:
 
     from splatview.viewer_app.web.connection import Connection
 
-SECONDS = 1.2
-
 
 # -- floods ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("seconds", [0.4, exhaustive(1.2)])
 @pytest.mark.parametrize("kind", hostile.KINDS)
 def test_a_flood_is_bounded(open_server: WebServer, work: Work, honest: tuple[Page, Connection], kind: str,
-                            wait_until: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+                            seconds: float, wait_until: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     goes_on(honest)
     base = footprint()
     flood = subprocess.Popen([sys.executable, "-m", "benchmarks.browser.hostile", kind, str(open_server.port),
-                              str(SECONDS)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+                              str(seconds)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert flood.stdout is not None
     begin, number, over = time.monotonic(), 1, {}
     with flood:
