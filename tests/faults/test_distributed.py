@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from PIL import Image
-from programs import ROOT
 
 from splatview.ipc import Subscriber
 from splatview.viewer_app.shards.grouping import Shards
