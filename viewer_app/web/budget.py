@@ -31,6 +31,9 @@ JPEG_BYTES, LOSSLESS_BYTES = 9, 16
 """Bytes for each pixel that encoding takes in addition, the encoded file included; measured with noise. Without loss
 it is 28, but then nothing else of the page's is drawn, encoded or sent: 12 of its PER_PIXEL are free."""
 _NO_LIMIT = 1 << 62
+_ARENA_KEPT, _MAPPED_FROM = 8 * 1024**2, 32 * 1024**2
+"""Free bytes that glibc may keep at the end of each thread's arena; the size from which a block is mapped by itself."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _TRIMS = 3
 """How many times memory is returned after a release: threads of drivers and encoders free theirs a little later."""
 _TRIM_AFTER = 0.3
@@ -42,6 +45,7 @@ class PageBudget:
 
     def __init__(self, total: int | None = None) -> None:
         """`total`: bytes; None: MOST, or less where little is free when a page connects."""
+        _bound_arenas()
         self._fixed = total
         self.total = _default_total(0) if total is None else total
         self.version = 0
@@ -126,7 +130,8 @@ class PageBudget:
         """Return freed memory to the system soon.
 
         OpenGL's software rasteriser and the encoders allocate with malloc. glibc keeps freed blocks of up to 32 MB for
-        later allocations unless it is told to give them back.
+        later allocations unless it is told to give them back; of the end of each thread's arena `_bound_arenas` returns
+        them.
         """
         if _malloc_trim() is None:
             return
@@ -155,6 +160,16 @@ def _default_total(reserved: int) -> int:
     """Return the bytes for all pages, of which `reserved` may be in use already."""
     free = available_bytes()
     return MOST if free is None else max(min(MOST, (free + reserved) // FREE_SHARE), LEAST)
+
+
+@functools.cache
+def _bound_arenas() -> None:
+    """Bound what arenas of this process keep. glibc raises both thresholds with the largest block that was freed, up to
+    64 MB for the end of an arena, and malloc_trim does not return the ends of arenas other than the first."""
+    adjust = getattr(ctypes.CDLL(None), "mallopt", None)
+    if adjust is not None and _malloc_trim() is not None:
+        adjust(_M_MMAP_THRESHOLD, _MAPPED_FROM)
+        adjust(_M_TRIM_THRESHOLD, _ARENA_KEPT)
 
 
 @functools.cache
