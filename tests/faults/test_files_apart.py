@@ -22,6 +22,7 @@ import scene_files as w
 from memory_data import event, snapshot
 from meters import MB, children, footprint, settled
 from PIL import Image
+from repetitions import with_exhaustive
 
 from splatview.viewer_app.errors import CameraError, FileError
 from splatview.viewer_app.files import apart, open_file
@@ -284,7 +285,8 @@ def test_neighbours_of_a_file_are_not_read(tmp_path: Path) -> None:
     assert len(read_apart(tmp_path / "ckpt_1_rank0.pt")) == 50  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", with_exhaustive(
+    list(FILES), "compressed ply", "splat", "spz", "checkpoint", "a rank", "jpeg", "webp", "npy of 16 bits"))
 def test_a_file_is_opened_by_its_descriptor(kind: str, tmp_path: Path) -> None:
     """Its name may be gone, or be another file's, by the time it is read."""
     path = FILES[kind](tmp_path)

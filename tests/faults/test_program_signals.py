@@ -42,15 +42,15 @@ sys.meta_path.insert(0, Press())
 """A `sitecustomize`: Ctrl-C is pressed when a module begins to be imported, in the program whose command line has
 certain words."""
 MOMENTS = [
-    ("splatview.commands.status", "status"), ("tyro", "status"), ("msgspec", "status"), ("zmq", "status"),
-    ("splatview.commands.doctor", "doctor"), ("torch", "doctor"), ("numpy", "doctor"), ("torch._C", "doctor"),
-    ("splatview.commands.camera", "camera test --no-viewer"), ("tyro", "camera test --no-viewer"),
-    ("splatview.demo.command", "demo"), ("tyro", "demo"),
+    ("splatview.commands.status", "status"), ("tyro", "status"), ("msgspec", "status"), exhaustive("zmq", "status"),
+    ("splatview.commands.doctor", "doctor"), exhaustive("torch", "doctor"), exhaustive("numpy", "doctor"),
+    ("torch._C", "doctor"), ("splatview.commands.camera", "camera test --no-viewer"),
+    exhaustive("tyro", "camera test --no-viewer"), ("splatview.demo.command", "demo"), exhaustive("tyro", "demo"),
     ("splatview.viewer_app.errors", "serve --offscreen"), ("splatview.viewer_app.commands", "serve --offscreen"),
-    ("tyro", "serve --offscreen"), ("numpy", "serve --offscreen"), ("moderngl", "serve --offscreen"),
-    ("splatview.viewer_app.app", "serve --offscreen"), ("zmq", "serve --offscreen"),
+    exhaustive("tyro", "serve --offscreen"), ("numpy", "serve --offscreen"), ("moderngl", "serve --offscreen"),
+    exhaustive("splatview.viewer_app.app", "serve --offscreen"), exhaustive("zmq", "serve --offscreen"),
     ("imgui_bundle", "serve --offscreen"), ("aiohttp", "serve --web"),
-    ("splatview.viewer_app.commands", "shot x.png"), ("numpy", "shot x.png"),
+    ("splatview.viewer_app.commands", "shot x.png"), exhaustive("numpy", "shot x.png"),
     ("splatview.viewer_app.video", "video x.mp4"), ("splatview.viewer_app.memory_command", "memory x --sql FROM"),
 ]
 

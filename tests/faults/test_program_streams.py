@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from forking import environment
 from patience import PATIENCE
+from repetitions import with_exhaustive
 from scene_files import ply_columns, truth, write_ply
 
 import splatview
@@ -28,6 +29,7 @@ COMMANDS = {
     "options of serve": ["serve", "--help"], "options of doctor": ["doctor", "--help"],
     "options of demo": ["demo", "--help"], "options of camera": ["camera", "--help"], "doctor": ["doctor"],
 }
+HELP = "options of serve", "options of doctor", "options of demo", "options of camera"
 CLOSED = "import os, sys; os.close(int(sys.argv[1])); os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
 
 
@@ -52,12 +54,12 @@ def test_output_to_a_full_disk_is_told_in_one_line(name: str) -> None:
         told_once(ended(*COMMANDS[name], stdout=full), "standard output cannot be written: No space left on device")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", with_exhaustive(list(COMMANDS), *HELP))
 def test_output_that_is_closed_is_told_in_one_line(name: str) -> None:
     told_once(ended(*COMMANDS[name], closed=1), "standard output cannot be written: it is closed")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", with_exhaustive(list(COMMANDS), *HELP))
 def test_a_broken_pipe_ends_a_program_without_a_word(name: str) -> None:
     read, write = os.pipe()
     os.close(read)
