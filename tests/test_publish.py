@@ -34,7 +34,7 @@ def unpacked(value: Any, **meta: Any) -> tuple[str, dict[str, torch.Tensor], dic
 
 
 def rand(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.manual_seed(sum(shape)))
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
 # Images

@@ -7,6 +7,7 @@ of splatview itself. Each reports that it was run.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import pickle
@@ -42,9 +43,11 @@ raise ImportError("a module from the current folder was imported")
 """
 
 
-def _imported_names() -> set[str]:
-    """Return the top-level names that splatview's sources import, also those of packages that are not installed."""
-    found = set()
+@functools.cache
+def _names() -> set[str]:
+    """Return the top-level names that may be imported: also those in splatview's sources of packages not installed."""
+    found = {"splatview", "ipc", "viewer_app", "tests", "benchmarks", "sitecustomize", "usercustomize"}
+    found |= set(sys.stdlib_module_names) | set(packages_distributions())
     for folder in ("splatview", "ipc", "viewer_app"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -53,10 +56,6 @@ def _imported_names() -> set[str]:
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     found.add(node.module.partition(".")[0])
     return found
-
-
-NAMES = (_imported_names() | set(sys.stdlib_module_names) | set(packages_distributions())
-         | {"splatview", "ipc", "viewer_app", "tests", "benchmarks", "sitecustomize", "usercustomize"})
 
 
 def _plant(folder: Path, names: set[str]) -> Path:
@@ -73,7 +72,7 @@ def _plant(folder: Path, names: set[str]) -> Path:
 def planted(tmp_path: Path, processes: Processes) -> Path:
     """The file in which planted modules report; programs run beside it."""
     processes.folder = tmp_path / "shared by all"
-    return _plant(processes.folder, NAMES)
+    return _plant(processes.folder, _names())
 
 
 def _run(processes: Processes, *command: str, **env: str) -> str:
@@ -207,7 +206,7 @@ def test_relative_entries_of_pythonpath_are_ignored(command: str, path: str, fil
                                                     processes: Processes) -> None:
     """What Python itself loads from there before the command begins is beyond reach, and left out here."""
     processes.folder = tmp_path / "shared by all"
-    planted = _plant(processes.folder, NAMES - _loaded_before_the_command())
+    planted = _plant(processes.folder, _names() - _loaded_before_the_command())
     (tmp_path / "installed").mkdir()
     arguments = [a.format(files=files, out=tmp_path) for a in COMMANDS[command]]
     _run(processes, str(SPLATVIEW), *arguments, PYTHONPATH=path.format(installed=tmp_path / "installed"),
