@@ -1,11 +1,12 @@
-// CUDA C++ as plain C++: a launch runs the blocks one after another, the lanes of a warp as 32 threads, so that
-// __ballot_sync and __syncwarp mean what they mean on a GPU. Only what viewer_app/renderers/kernels/*.cu use.
-#include <pthread.h>
+// CUDA C++ as plain C++: a launch runs the blocks one after another, the lanes of a warp as 32 coroutines of one thread,
+// so that __ballot_sync and __syncwarp mean what they mean on a GPU. A lane runs until the next of them; the order of
+// lanes is reversed each time, so that a missing one is seen. Only what viewer_app/renderers/kernels/*.cu use.
+#include <setjmp.h>
+#include <ucontext.h>
 
 #include <cmath>
 #include <cstring>
-#include <thread>
-#include <tuple>
+#include <functional>
 #include <utility>
 
 #define __global__
@@ -16,10 +17,38 @@
 #define __align__(bytes) alignas(bytes)
 
 struct Index { unsigned x; };
-static thread_local Index threadIdx, blockIdx;
+struct Lane {
+    Index thread, block;
+    ucontext_t start;
+    jmp_buf waiting;
+    bool started, over;
+    char stack[1 << 17];
+};
+static Lane lanes[32];
+static Lane *resumed;  // the lane that runs
+static jmp_buf scheduler;
+static std::function<void()> body;  // of every lane
+#define threadIdx resumed->thread
+#define blockIdx resumed->block
 static Index blockDim, gridDim;
-static pthread_barrier_t warp;
 static bool votes[32];
+
+// Functions that call setjmp are kept apart: they have no variables that a jump could change.
+__attribute__((noinline)) static void wait_for_warp() {
+    if (!_setjmp(resumed->waiting)) _longjmp(scheduler, 1);
+}
+static void run_lane() {
+    for (;; wait_for_warp()) {
+        body();
+        resumed->over = true;
+    }
+}
+__attribute__((noinline)) static void resume() {
+    if (_setjmp(scheduler)) return;
+    if (resumed->started) _longjmp(resumed->waiting, 1);
+    resumed->started = true;
+    setcontext(&resumed->start);
+}
 
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };
@@ -48,13 +77,13 @@ static inline int atomicMax(int *at, int v) {
 }
 static inline void __threadfence() {}
 static inline void __threadfence_system() {}
-static inline void __syncwarp() { pthread_barrier_wait(&warp); }
+static inline void __syncwarp() { wait_for_warp(); }
 static inline unsigned __ballot_sync(unsigned, bool vote) {
     votes[threadIdx.x % 32] = vote;
-    pthread_barrier_wait(&warp);
+    wait_for_warp();
     unsigned bits = 0;
-    for (int lane = 0; lane < 32; ++lane) bits |= (unsigned)votes[lane] << lane;
-    pthread_barrier_wait(&warp);
+    for (int i = 0; i < 32; ++i) bits |= (unsigned)votes[i] << i;
+    wait_for_warp();
     return bits;
 }
 static inline bool __all_sync(unsigned lanes, bool vote) { return __ballot_sync(lanes, vote) == 0xffffffffu; }
@@ -79,22 +108,34 @@ static void call(void (*kernel)(A...), void **args, std::index_sequence<I...>) {
     kernel(*(std::remove_const_t<A> *)args[I]...);
 }
 
-// As cuLaunchKernel: `args` points to each argument.
+// As cuLaunchKernel: `args` points to each argument. Returns 0, or 2 where some lanes of a warp wait more often than others.
 template <class... A>
-static void run(void (*kernel)(A...), bool lockstep, int grid, int block, void **args) {
+static int run(void (*kernel)(A...), bool lockstep, int grid, int block, void **args) {
     blockDim.x = block;
     gridDim.x = grid;
-    pthread_barrier_init(&warp, nullptr, 32);
-    std::thread lanes[32];
-    for (int lane = 0; lane < 32; ++lane)
-        lanes[lane] = std::thread([=] {
-            for (int first = 0; first < grid * block; first += 32) {
-                blockIdx.x = first / block;
-                threadIdx.x = first % block + lane;
-                call(kernel, args, std::index_sequence_for<A...>());
-                if (lockstep) pthread_barrier_wait(&warp);  // before the next warp uses the same shared memory
-            }
-        });
-    for (auto &lane : lanes) lane.join();
-    pthread_barrier_destroy(&warp);
+    body = [=] {
+        for (int first = 0; first < grid * block; first += 32) {
+            blockIdx.x = first / block;
+            threadIdx.x = first % block + (resumed - lanes);
+            call(kernel, args, std::index_sequence_for<A...>());
+            if (lockstep) wait_for_warp();  // before the next warp uses the same shared memory
+        }
+    };
+    for (auto &made : lanes) {
+        made.over = false;
+        if (made.started) continue;
+        getcontext(&made.start);
+        made.start.uc_stack.ss_sp = made.stack;
+        made.start.uc_stack.ss_size = sizeof made.stack;
+        makecontext(&made.start, run_lane, 0);
+    }
+    for (int round = 0, running = 32; running; ++round) {
+        if (running != 32) return 2;
+        for (int i = 0; i < 32; ++i) {
+            resumed = lanes + (round % 2 ? 31 - i : i);
+            resume();
+            running -= resumed->over;
+        }
+    }
+    return 0;
 }

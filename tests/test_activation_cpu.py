@@ -32,8 +32,8 @@ NOWHERE = np.zeros(3)
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
-    return OnCpu(tmp_path_factory.mktemp("activate"), "activate.cu", {"activate": True})
+def own() -> OnCpu:
+    return OnCpu("activate.cu", {"activate": True})
 
 
 def raw(n: int = 300, degree: int = 3, dtype: torch.dtype = torch.float32, activated: bool = False) -> Raw:

@@ -36,8 +36,8 @@ ALPHA_MIN = 1 / 255
 
 
 @pytest.fixture(scope="module", params=["short", "int"])
-def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
-    return OnCpu(tmp_path_factory.mktemp("kernels"), "frame.cu", KERNELS, {"KEY": request.param})
+def own(request: pytest.FixtureRequest) -> OnCpu:
+    return OnCpu("frame.cu", KERNELS, {"KEY": request.param})
 
 
 class GsplatRules:

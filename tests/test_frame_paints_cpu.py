@@ -28,8 +28,8 @@ OTHERS = [paint for paint in PAINTS if paint != "color"]
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
-    return OnCpu(tmp_path_factory.mktemp("kernels"), "frame.cu", KERNELS, {"KEY": "short"})
+def own() -> OnCpu:
+    return OnCpu("frame.cu", KERNELS, {"KEY": "short"})
 
 
 def compare(own: OnCpu, gaussians: GaussianScene, options: RenderOptions, view: Any = None, *, exact: bool = False,

@@ -100,9 +100,9 @@ class Canvas:
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OnCpu]:
-    return {"activate.cu": OnCpu(tmp_path_factory.mktemp("kernels"), "activate.cu", {"activate": True}),
-            "frame.cu": OnCpu(tmp_path_factory.mktemp("kernels"), "frame.cu", KERNELS, {"KEY": "short"})}
+def compiled() -> dict[str, OnCpu]:
+    return {"activate.cu": OnCpu("activate.cu", {"activate": True}),
+            "frame.cu": OnCpu("frame.cu", KERNELS, {"KEY": "short"})}
 
 
 @pytest.fixture

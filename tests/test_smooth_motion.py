@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
-    return OnCpu(tmp_path_factory.mktemp("kernels"), "warp.cu", WARP_KERNELS)
+def own() -> OnCpu:
+    return OnCpu("warp.cu", WARP_KERNELS)
 
 
 @pytest.fixture(params=["opengl", "cuda"])

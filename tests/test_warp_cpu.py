@@ -39,8 +39,8 @@ KERNELS = {"corners": False, "spread": False, "gather": False}
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> OnCpu:
-    return OnCpu(tmp_path_factory.mktemp("kernels"), "warp.cu", KERNELS)
+def own() -> OnCpu:
+    return OnCpu("warp.cu", KERNELS)
 
 
 class Rig:
