@@ -29,7 +29,7 @@ from splatview.viewer_app.renderers.reference import ReferenceRenderer
 from splatview.viewer_app.selecting import Selection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import moderngl
@@ -64,8 +64,23 @@ def whole(renderer: Renderer) -> Renderer:
     return renderer
 
 
-def expected(gaussians: Any, view: Any, options: RenderOptions) -> Pixels:
-    return draw(ReferenceRenderer(), gaussians, view, options)
+@pytest.fixture(scope="module")
+def drawn() -> dict[tuple[str, RenderOptions], Pixels]:
+    """Pictures of the reference by case: every other renderer is compared with the same one."""
+    return {}
+
+
+@pytest.fixture
+def expected(drawn: dict[tuple[str, RenderOptions], Pixels], request: pytest.FixtureRequest) -> Callable[..., Pixels]:
+    """Draw with the reference. A test draws one scene from one camera."""
+    case = request.node.name.replace(request.node.callspec.params["other"], "")
+
+    def get(gaussians: Any, view: Any, options: RenderOptions) -> Pixels:
+        if (case, options) not in drawn:
+            drawn[case, options] = draw(ReferenceRenderer(), gaussians, view, options)
+        return drawn[case, options]
+
+    return get
 
 
 def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
@@ -82,7 +97,8 @@ def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("paint", PAINTS)
-def test_the_picture_is_the_reference_s(other: Renderer, paint: Any, model: Any) -> None:
+def test_the_picture_is_the_reference_s(other: Renderer, expected: Callable[..., Pixels], paint: Any,
+                                        model: Any) -> None:
     gaussians, view = random_scene(21, MIXED), looking_at_origin(model=model)
     options = RenderOptions(paint=paint, point_px=5.0)
     close(draw(other, gaussians, view, options), expected(gaussians, view, options))
@@ -91,14 +107,14 @@ def test_the_picture_is_the_reference_s(other: Renderer, paint: Any, model: Any)
 @pytest.mark.parametrize("paint", PAINTS)
 @pytest.mark.parametrize("chance", [Chance(n=300, log_scale=(-3.0, 1.6)), Chance(n=900, logit=(-3.5, 1.5)),
                                     Chance(n=60, log_scale=(-0.5, 0.8))], ids=["needles", "faint", "large"])
-def test_of_hard_scenes(other: Renderer, paint: Any, chance: Chance) -> None:
+def test_of_hard_scenes(other: Renderer, expected: Callable[..., Pixels], paint: Any, chance: Chance) -> None:
     gaussians, view = random_scene(22, chance), looking_at_origin(160, 120, distance=3.0)
     options = RenderOptions("antialiased", paint=paint, sh_degree=1)
     close(draw(other, gaussians, view, options), expected(gaussians, view, options))
 
 
 @pytest.mark.parametrize("paint", PAINTS)
-def test_selected_marked_and_scaled(other: Renderer, paint: Any) -> None:
+def test_selected_marked_and_scaled(other: Renderer, expected: Callable[..., Pixels], paint: Any) -> None:
     gaussians, view = random_scene(23, MIXED), looking_at_origin()
     gaussians.means[5], gaussians.quats[40] = np.nan, 0  # what is left out counts as an index all the same
     some = Selection(opacity=(0.3, 0.95), scale=(0.02, 0.4), marked=(5, 17, 300, 599, 10_000))
@@ -116,7 +132,7 @@ def test_a_selection_follows_the_scene(other: Renderer) -> None:
     view, options = looking_at_origin(), RenderOptions(selection=Selection(opacity=(0.5, 1.0), marked=(3,)))
     for seed in (31, 32):
         gaussians = random_scene(seed, MIXED)
-        close(draw(other, gaussians, view, options), expected(gaussians, view, options))
+        close(draw(other, gaussians, view, options), draw(ReferenceRenderer(), gaussians, view, options))
 
 
 def test_nobody_is_selected(renderer: Renderer) -> None:
@@ -217,7 +233,7 @@ def test_lists_in_chunks_make_the_same_picture(ctx: moderngl.Context, monkeypatc
 
 
 @pytest.mark.parametrize("paint", PAINTS)
-def test_of_a_real_scene(other: Renderer, data_dir: Path, paint: Any) -> None:
+def test_of_a_real_scene(other: Renderer, expected: Callable[..., Pixels], data_dir: Path, paint: Any) -> None:
     gaussians = real_scene(data_dir, "playbot")
     view = looking_at_origin(160, 120, distance=2.5)
     options = RenderOptions(paint=paint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import os
 import subprocess
@@ -21,14 +22,32 @@ HEAVY = ("torch", "numpy", "zmq", "msgspec", "moderngl", "glfw", "imgui_bundle",
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_arrows(package: str) -> None:
     for path in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = ([a.name for a in node.names] if isinstance(node, ast.Import) else
-                     [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else [])
+        for node in _nodes(path):
+            names = _imported(node)
             if isinstance(node, ast.ImportFrom) and node.module == "splatview":
                 names = [f"splatview.{a.name}" for a in node.names]
             for name in names:
                 folder = _folder(name)
                 assert folder is None or folder in PACKAGES[package], f"{path} imports {name}"
+
+
+@functools.cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """Return the imports, functions and calls of a file: parsing and walking it takes longer than every check."""
+    kinds = ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.Call
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.body = []  # trees of all files would take hundreds of megabytes
+        elif isinstance(node, ast.Call):
+            node.args = []
+    return nodes
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """Return the modules that a node imports by their full names."""
+    return ([a.name for a in node.names] if isinstance(node, ast.Import) else
+            [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else [])
 
 
 def _folder(module: str) -> str | None:
@@ -44,9 +63,7 @@ def test_folders_at_the_top_are_imported_below_splatview(name: str) -> None:
     assert os.readlink(ROOT / "splatview" / name) == f"../{name}"
     assert importlib.import_module(f"splatview.{name}").__name__ == f"splatview.{name}"
     for path in _every_file():
-        for node in ast.walk(ast.parse(path.read_text())):
-            imported = ([a.name for a in node.names] if isinstance(node, ast.Import) else
-                        [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else [])
+        for imported in map(_imported, _nodes(path)):
             assert all(module.partition(".")[0] != name for module in imported), f"{path} imports {imported}"
 
 
@@ -103,7 +120,7 @@ def _every_file() -> list[Path]:
 def test_files_and_signatures_stay_small(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= 700, "over 700 lines: is it still about one thing?"
-    for node in ast.walk(ast.parse(text)):
+    for node in _nodes(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             count = len(node.args.args) + len(node.args.kwonlyargs) + len(node.args.posonlyargs)
             count -= any(a.arg in ("self", "cls") for a in node.args.args[:1])
@@ -113,8 +130,7 @@ def test_files_and_signatures_stay_small(path: Path) -> None:
 def test_nothing_is_unpickled() -> None:
     """No path from outside leads to pickle; checkpoints are read with weights_only=True."""
     for path in SOURCES:
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
+        for node in _nodes(path):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called not in ("pickle.load", "pickle.loads", "marshal.loads", "eval", "exec"), path

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import pytest
 from patience import PATIENCE
 from PIL import Image
 
-from browser.pages import Viewer
+from browser.pages import Viewer, connected
 from browser.whole import Stage
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, ConsoleMessage, Page
     from programs import Processes
+
+    from browser.pages import Client
 
 _NAMES = "chromium", "google-chrome", "google-chrome-stable", "chromium-browser"
 CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), "chromium")
@@ -67,11 +69,9 @@ def stage(chromium: Browser, lasting: Processes) -> Iterator[Stage]:
     stage.close()
 
 
-@pytest.fixture
-def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile; `script` runs in it before
-    the page's own, `routes` answer requests in the server's place. An error that its script does not catch or that it
-    logs fails the test, but for those logged that match `expected`."""
+@contextmanager
+def _pages(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """As the fixture `open_page`."""
     faults: list[str] = []
     with ExitStack() as opened:
         def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "",
@@ -97,6 +97,35 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
 
         yield open_page
     assert not faults, f"the page's console says {faults}"
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile; `script` runs in it before
+    the page's own, `routes` answer requests in the server's place. An error that its script does not catch or that it
+    logs fails the test, but for those logged that match `expected`."""
+    with _pages(chromium) as open_page:
+        yield open_page
+
+
+@pytest.fixture(scope="module")
+def kept(chromium: Browser) -> Iterator[Callable[[str], tuple[Page, Client]]]:
+    """`kept(watch)`: a page with a picture on it and its client, one for all tests of a module that run the same
+    script in it. The client forgets what it received before."""
+    found: dict[str, tuple[Page, Client]] = {}
+    with ExitStack() as stack:
+        open_page = stack.enter_context(_pages(chromium))
+
+        def get(watch: str) -> tuple[Page, Client]:
+            if watch not in found:
+                viewer = Viewer()
+                stack.callback(viewer.close)
+                found[watch] = connected(viewer, open_page)
+                found[watch][0].evaluate(watch)
+            found[watch][1].forget()
+            return found[watch]
+
+        yield get
 
 
 @pytest.fixture
