@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 # else runs: one test takes 80 s instead of 2 then. Read when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# Bytecode is kept even where the environment says otherwise: without it, every process rewrites the assertions of all
+# tests, and every program that a test starts compiles splatview again. Read by programs when they start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", ROOT.parent / "shared" / "data"))
 
 

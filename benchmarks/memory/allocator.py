@@ -30,6 +30,10 @@ PENDING_US = 1500
 """How long another stream takes to be done with a block."""
 
 
+inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Of kernels that only kernels call: a wrapper for Python that takes a `State` apart takes long to compile."""
+
+
 class State(NamedTuple):
     """The allocator of one device; arrays that the kernels change."""
 
@@ -99,7 +103,7 @@ def new_output(rows: int) -> Output:
                   np.zeros(rows, np.int32))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _emit(s, out, action, addr, size, stack, family, block):
     n = s.counts[EVENTS]
     if n >= len(out.action):
@@ -115,7 +119,7 @@ def _emit(s, out, action, addr, size, stack, family, block):
     s.counts[EVENTS] = n + 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _place(s, lane, size, addr):
     """Where a free block of this size and address is, or belongs, in its list: ordered by size, then by address."""
     low, high = 0, s.free_count[lane]
@@ -129,7 +133,7 @@ def _place(s, lane, size, addr):
     return low
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _insert(s, lane, block):
     n = s.free_count[lane]
     if n >= LIST:
@@ -144,7 +148,7 @@ def _insert(s, lane, block):
     s.free_count[lane] = n + 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _take(s, lane, at):
     block = s.free_block[lane, at]
     n = s.free_count[lane] - 1
@@ -155,7 +159,7 @@ def _take(s, lane, at):
     return block
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _new_block(s):
     n = s.counts[SPARE_BLOCKS] - 1
     if n < 0:
@@ -165,14 +169,14 @@ def _new_block(s):
     return s.spare[n]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _drop_block(s, block):
     s.state[block] = UNUSED
     s.spare[s.counts[SPARE_BLOCKS]] = block
     s.counts[SPARE_BLOCKS] += 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _driver_take(s, size):
     """The lowest address at which the driver has this much."""
     for i in range(s.counts[RANGES]):
@@ -189,7 +193,7 @@ def _driver_take(s, size):
     return 0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _driver_give(s, addr, size):
     n = s.counts[RANGES]
     at = 0
@@ -219,7 +223,7 @@ def _driver_give(s, addr, size):
     s.counts[RANGES] = n + 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _free(s, block):
     """Back to its list, one with its free neighbours."""
     lane = s.family[block]
@@ -245,7 +249,7 @@ def _free(s, block):
     _insert(s, lane, block)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _complete(s, out, everything):
     """End the frees whose streams are done; all of them where `everything`."""
     while s.counts[PENDINGS] > 0:
@@ -260,7 +264,7 @@ def _complete(s, out, everything):
         _free(s, block)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _release(s, out, stack, private):
     """Give empty segments back to the driver; those of private pools (families from `private` on) stay."""
     for segment in range(s.counts[SEGMENTS]):
@@ -278,7 +282,7 @@ def _release(s, out, stack, private):
         _drop_block(s, block)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _new_segment(s, out, size, lane, stack):
     """A block that is a segment of its own; -1: the device is full."""
     total = size
@@ -316,7 +320,7 @@ def _new_segment(s, out, size, lane, stack):
     return block
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _malloc(s, out, requested, family, stack, private):
     """The block for this request, or -1 after an `oom` event."""
     _complete(s, out, False)
