@@ -170,6 +170,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = False  # pytest-xdist's order: the files with most tests first
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without garbage collections, which would visit the same objects again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Workers of pytest-xdist begin with what takes longest. Tests marked `cuda` are skipped where there is no GPU."""
     if hasattr(config, "workerinput"):

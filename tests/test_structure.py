@@ -35,7 +35,7 @@ def test_the_arrows(package: str) -> None:
 def _nodes(path: Path) -> list[ast.AST]:
     """Return the imports, functions and calls of a file: parsing and walking it takes longer than every check."""
     kinds = ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.Call
-    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    nodes: list[ast.AST] = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
     for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.body = []  # trees of all files would take hundreds of megabytes

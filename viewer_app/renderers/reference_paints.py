@@ -68,9 +68,10 @@ def normal_colors(axes: np.ndarray, scales: np.ndarray, towards: np.ndarray) -> 
     return (np.where((n * towards).sum(axis=1, keepdims=True) > 0, -n, n) + 1) / 2
 
 
-def coverage(options: RenderOptions, d: tuple[np.ndarray, np.ndarray], conic: np.ndarray, opacity: float,
+def coverage(options: RenderOptions, d: tuple[np.ndarray, np.ndarray], conic: np.ndarray, opacity: float | np.ndarray,
              ) -> tuple[np.ndarray, np.ndarray]:
-    """The alpha of one Gaussian at offsets `d` in pixels from its centre, and whether it is seen there at all."""
+    """The alpha of Gaussians at offsets `d` in pixels from their centres, and whether they are seen there at all. Each
+    entry of `conic`, xx, xy, yy, and `opacity` is of one Gaussian, or broadcast against `d`."""
     dx, dy = d
     a, b, c = conic
     if options.paint == "points":
