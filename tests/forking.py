@@ -155,7 +155,7 @@ def server(*modules: str) -> ForkServer:
     return ForkServer(*modules)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _program_server(process: int) -> tuple[Forker, Mapping[str, str]]:
     """What forks splatview's own programs for this process, and its environment."""
     if _inherited is None:

@@ -9,11 +9,11 @@ import ast
 import json
 import pickle
 import sys
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import tomllib
 from memory_data import block as a_block
 from memory_data import event, segment, snapshot
 from patience import PATIENCE
