@@ -67,6 +67,13 @@ def serves(env: Mapping[str, str], before: Mapping[str, str] | None = None) -> b
     return path <= known | {str(TESTS)} and all(env.get(name) == before.get(name) for name in names)
 
 
+def readable(fd: int, seconds: float | None) -> bool:
+    """Wait until a descriptor is readable or at its end, at most so long. `select` takes no descriptor over 1023."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
+
+
 class Forker:
     """A connection to the process that forks."""
 
@@ -199,7 +206,7 @@ class ForkedProgram(subprocess.Popen[Any]):
                                                         "errwrite")))  # type: ignore[attr-defined]
 
     def _ended(self, seconds: float | None) -> bool:
-        if self.returncode is None and self._watched >= 0 and select.select([self._watched], [], [], seconds)[0]:
+        if self.returncode is None and self._watched >= 0 and readable(self._watched, seconds):
             status = self._server.status(self.pid)
             self.returncode = os.waitstatus_to_exitcode(status)
             os.close(self._watched)

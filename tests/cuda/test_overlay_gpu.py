@@ -9,7 +9,7 @@ import pytest
 from patience import PATIENCE
 from test_viewer import Viewer
 
-from splatview.ipc.runs import list_runs, runtime_folder
+from splatview.ipc import Subscriber
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views._overlay.palette import PALETTE
@@ -88,7 +88,8 @@ def test_a_single_picture_has_them(processes: Processes, tmp_path: Path, wait_un
     from PIL import Image
 
     processes.code(TRAINER, "cuda")
-    wait_until(lambda: list_runs(runtime_folder()))  # shot does not wait for a run to begin
+    with Subscriber() as subscriber:  # shot waits neither for a run to begin nor for its first annotation
+        wait_until(lambda: (subscriber.poll(), {s.kind for s in subscriber.streams} >= {"image", "overlay"})[-1])
     shot = processes.splatview("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "320x240")
     assert shot.stderr is not None
     assert shot.wait(PATIENCE) == 0, shot.stderr.read()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import select
 import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from forking import environment, server
+from forking import environment, readable, server
 from patience import PATIENCE
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Child:
 
     def _more(self, seconds: float) -> bool:
         """Wait for more of what it prints: False when there is no more to come."""
-        if not select.select([self._said], [], [], seconds)[0]:
+        if not readable(self._said, seconds):
             raise TimeoutError(f"process {self.pid} said nothing for {seconds} s, before that {self._begun!r}")
         more = os.read(self._said, 1 << 16)
         self._begun += more
@@ -52,14 +52,13 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        return not select.select([self._watched], [], [], 0)[0]
+        return self._status is None and not readable(self._watched, 0.0)
 
     def signal(self, number: int) -> None:
         """Nothing happens when it has ended."""
-        try:
-            signal.pidfd_send_signal(self._watched, number)
-        except ProcessLookupError:
-            pass
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._watched, number)
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
@@ -68,17 +67,17 @@ class Child:
 
     def wait(self, seconds: float = PATIENCE) -> int | None:
         """Wait for its end; what it exits with, None when it was killed. Raises TimeoutError."""
-        if not select.select([self._watched], [], [], seconds)[0]:
-            raise TimeoutError(f"process {self.pid} did not end within {seconds} s")
         if self._status is None:
+            if not readable(self._watched, seconds):
+                raise TimeoutError(f"process {self.pid} did not end within {seconds} s")
             self._status = self._forker.status(self.pid)
+            os.close(self._watched)  # a module starts more programs than it may have open files
         return os.WEXITSTATUS(self._status) if os.WIFEXITED(self._status) else None
 
     def close(self) -> None:
         """End it, however it is, and forget it."""
         self.kill()
         os.close(self._said)
-        os.close(self._watched)
 
 
 class Watcher:
