@@ -114,7 +114,8 @@ def test_what_is_worked_out_is_kept_with_the_snapshot_and_goes_with_it(real: Sna
     snapshot = r.snapshot()
     trace = snapshot.traces[0]
     assert analysis.post_mortem(snapshot, trace)[0].holders and analysis.leaks(snapshot, trace)
-    _ = analysis.flame(snapshot, trace), analysis.search(snapshot, trace, "f"), analysis.marks(snapshot, trace)
+    assert analysis.flame(snapshot, trace) and analysis.marks(snapshot, trace) is not None
+    analysis.search(snapshot, trace, "f")
     for by in analysis.COLOR_BYS:
         analysis.colors(snapshot, trace, by)
     gone = weakref.ref(snapshot)

@@ -5,7 +5,7 @@ it is shown, `seen` tells what was seen:
 
     pictures: [[ns, number], ...]   when a picture with another number than the last was shown
     results:  [[ns, version, ns of that picture's publishing, number in the label, x of the box in the pixels]]
-              when another result than the last was shown, the last being -1 while the square hides the box's edge
+              when another result than the last was shown, the last being -1 while the square hides an edge of the box
     versions: [[version, number]]   of the pictures
 """
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview.viewer_app.views._overlay.layers import Layer
+
+_LINE = 8
+"""Pixels, more than the width of a box's line."""
 
 
 class LookingScreen(driver.CountingScreen):
@@ -79,10 +82,11 @@ def _rows(framebuffer: moderngl.Framebuffer) -> np.ndarray:
 
 
 def _edge(framebuffer: moderngl.Framebuffer) -> int:
-    """Where the box's left edge is in the middle row, in pixels; -1 where it cannot be told."""
+    """Return the x of the box's left edge in the middle row, in pixels, or -1 unless both edges are visible: of one edge
+    alone, beside a white square that hides the other, it is unknown which it is."""
     row = _read(framebuffer, framebuffer.height // 2, 1)[0].astype(int)
     edges = ((row[:, 0] > 190) & (row[:, 1] < 90) & (row[:, 2] > 190)).nonzero()[0]
-    return int(edges[0]) if len(edges) else -1
+    return int(edges[0]) if len(edges) and edges[-1] - edges[0] > _LINE else -1
 
 
 def _read(framebuffer: moderngl.Framebuffer, y: int, height: int) -> np.ndarray:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from browser.pages import Open
 
 FIRST, SECOND = drawn(310, 266, 3), drawn(310, 266, 4)
-GONE = "failed: Error in connection establishment|ERR_CONNECTION_REFUSED"
+GONE = "failed: Error in connection establishment|ERR_CONNECTION_(REFUSED|RESET)"
 """What the browser logs while no viewer is there."""
 
 
