@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -168,3 +170,49 @@ def test_stale_kernels_are_compiled_again(tmp_path: Path) -> None:
     (package / "part.py").write_text((package / "part.py").read_text().replace("+ 1", "+ 5"))
     os.utime(package / "part.py", (time.time() + 5, time.time() + 5))
     assert run() == "6 0"
+
+
+def test_programs_that_start_at_once_compile_once(tmp_path: Path) -> None:
+    (tmp_path / "whole.py").write_text("from splatview.viewer_app.memory._compile import i64, kernel\n"
+                                       "print('ready', flush=True)\ninput()\n"
+                                       "@kernel(i64(i64))\ndef whole(a):\n    return a + 1\n"
+                                       "print(whole(1), len(whole.stats.cache_hits))\n")
+    programs = [subprocess.Popen([sys.executable, str(tmp_path / "whole.py")], stdin=subprocess.PIPE, text=True,
+                                 stdout=subprocess.PIPE, env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept")})
+                for _ in range(2)]
+    for program in programs:
+        assert program.stdout is not None and program.stdout.readline() == "ready\n"
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("\n")
+        program.stdin.flush()
+    said = sorted(program.communicate(timeout=PATIENCE)[0] for program in programs)
+    assert said == ["2 0\n", "2 1\n"]
+
+
+@pytest.mark.parametrize("why", ["stopped", "no file"])
+def test_a_lock_that_is_not_had_keeps_nothing_from_being_compiled(why: str, tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process that is stopped holds it, or its file cannot be opened."""
+    from splatview.viewer_app.memory import _compile
+
+    monkeypatch.setattr(_compile, "WAIT", 0.1)
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+
+    def function(a: int) -> int:
+        return a + 1
+
+    folder = tmp_path / os.path.basename(_compile.FunctionCache(function).cache_path)
+    lock = folder / "test_memory_timeline_kernels.lock"
+    if why == "no file":
+        lock.mkdir(parents=True)
+    else:
+        folder.mkdir(exist_ok=True)
+        lock.touch()
+    with contextlib.ExitStack() as stack:
+        if why == "stopped":
+            held = stack.enter_context(open(lock))
+            fcntl.flock(held, fcntl.LOCK_EX)
+        before = open_files()
+        assert _compile.kernel(_compile.i64(_compile.i64))(function)(1) == 2
+        assert open_files() <= before

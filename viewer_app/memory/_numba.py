@@ -29,6 +29,7 @@ else:
     import numba
 
 from numba import types
+from numba.core.caching import FunctionCache
 from numba.core.options import DefaultOptions
 
-__all__ = ["DefaultOptions", "numba", "types"]
+__all__ = ["DefaultOptions", "FunctionCache", "numba", "types"]
