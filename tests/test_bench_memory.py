@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import pickletools
 from bisect import bisect_right
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from repetitions import with_exhaustive
 from torch.cuda import _memory_viz
 
 from benchmarks.__main__ import main as benchmarks
-from benchmarks.memory import measure
+from benchmarks.memory import answers, measure
 from benchmarks.memory.reference import live_bytes
 from benchmarks.memory.traces import write_trace
 from splatview.viewer_app.memory.loading import load_snapshot
@@ -29,7 +31,7 @@ TRACES = {"long": (10_000, {"layers": 3}), "short": (5, {"layers": 2}), "part of
           "devices": (9_001, {"devices": 2, "layers": 2, "seed": 3}), "oom": (12_000, {"layers": 4, "oom": True})}
 
 
-@pytest.fixture(scope="module", params=TRACES)
+@pytest.fixture(scope="module", params=with_exhaustive(list(TRACES), "long"))
 def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
     events, options = TRACES[request.param]
     path = tmp_path_factory.mktemp("traces") / f"{request.param}.pickle"
@@ -177,7 +179,7 @@ def test_the_same_seed_writes_the_same_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("events", "options", "words"), [
     (0, {}, "0 events on 1 devices"), (1, {"devices": 2}, "1 events on 2 devices"), (5, {"layers": 0}, "0 layers"),
-    (20_000, {"layers": 200}, "200 layers does not fit"),
+    (10, {"layers": 200}, "200 layers does not fit"),
 ])
 def test_what_cannot_be_made_is_refused(tmp_path: Path, events: int, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -191,6 +193,28 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(pickle.loads(path.read_bytes())["device_traces"][0]) == 500
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_benchmark_checks_its_answers(devices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
+    """In this process, against what a replay says."""
+    path, live = tmp_path / "a.pickle", tmp_path / "live.npz"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_trace(path, 3_000, devices=devices, layers=2)
+    snapshot = pickle.loads(path.read_bytes())
+    arrays = {f"device{i}": live_bytes(snapshot, i) for i in range(devices)}
+    np.savez(live, **arrays)
+    monkeypatch.setattr("sys.argv", ["answers", str(path), str(live)])
+    answers.main()
+    found = json.loads(capsys.readouterr().out)
+    assert {"bands", "addresses", "reserved", "pick", "search", "flame", "stacks", "leaks", "sql"} <= set(found)
+    assert found["sql rows"] == 20 and set(found["search"]) == set(answers.SEARCHES)
+    assert found["search"]["stream:0"][1] > 0 == found["search"]["nothing_at_all"][1]
+    np.savez(live, **{name: array + 1 for name, array in arrays.items()})
+    with pytest.raises(RuntimeError, match="device 0: the live bytes are not those of a replay"):
+        answers.main()
+
+
+@pytest.mark.exhaustive  # three viewers, and four other programs
 def test_the_benchmark_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPLATVIEW_SNAPVIEWER", "SPLATVIEW_MEMORY_VIZ", "SPLATVIEW_BENCH_TRACES"):
         monkeypatch.delenv(name, raising=False)

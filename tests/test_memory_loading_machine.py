@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine_cases import as_objects, by_machine, data, listing, long_trace
 from memory_data import block, event, frame, segment, snapshot
+from repetitions import exhaustive
 
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.memory._kept import kept
@@ -160,9 +161,12 @@ def snapshots(draw: st.DrawFn) -> dict[str, Any]:
     return {**value, "device_traces": traces, "more": draw(ANY)}
 
 
-@settings(max_examples=400, deadline=None)
-@given(snapshots(), st.sampled_from([2, 3, 4, 5]))
-def test_what_it_reads_is_what_python_reads(value: dict[str, Any], protocol: int):
+@pytest.mark.parametrize("examples", [60, exhaustive(400)])
+def test_what_it_reads_is_what_python_reads(examples: int):
+    settings(max_examples=examples, deadline=None)(given(snapshots(), st.sampled_from([2, 3, 4, 5]))(read_alike))()
+
+
+def read_alike(value: dict[str, Any], protocol: int) -> None:
     plain = pickle.dumps(value, protocol)
     try:
         expected: Any = listing(as_objects(plain))
@@ -231,10 +235,11 @@ def test_pairs_elsewhere_are_no_pools():
     assert (snap.streams, snap.pools) == ((0,), ((0, 0), (1, 2)))
 
 
-def test_many_texts_streams_and_stacks_find_room():
-    frames = [frame(f"f{i}", i, f"file {i}.py") for i in range(9_000)]
+@pytest.mark.parametrize(("count", "stacks"), [(12_000, 3_000), exhaustive(70_000, 9_000)])
+def test_many_texts_streams_and_stacks_find_room(count: int, stacks: int):
+    frames = [frame(f"f{i}", i, f"file {i}.py") for i in range(stacks)]
     value = snapshot([event("alloc", 512 * i, stream=i % 30_000 - 7, user_metadata=f"step {i}",
-                            frames=frames[i % 9000: i % 9000 + 1 + i % 3]) for i in range(70_000)])
+                            frames=frames[i % stacks: i % stacks + 1 + i % 3]) for i in range(count)])
     plain = pickle.dumps(value, 4)
     assert listing(by_machine(plain)) == listing(from_pickled(value))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from repetitions import exhaustive
 from timeline_cases import any_paint, live_by_hand, random_trace, trace_of, use_reference
 
 from splatview.viewer_app.memory.loading import load_snapshot
@@ -32,7 +33,11 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return request.param
 
 
-@pytest.fixture(params=TRACES, ids=lambda p: f"seed {p[0]}")
+def seed_of(trace: tuple[int, ...]) -> str:
+    return f"seed {trace[0]}"
+
+
+@pytest.fixture(params=TRACES, ids=seed_of)
 def trace(request: pytest.FixtureRequest):
     return random_trace(*request.param)
 
@@ -160,6 +165,8 @@ def test_an_envelope_is_of_the_array_that_it_was_made_for() -> None:
 
 
 @pytest.mark.parametrize("unit", ["events", "time"])
+@pytest.mark.parametrize("trace", [(0, 400, 20, 60), exhaustive((1, 3000, 50, 300)), (2, 0, 20, 60),
+                                   exhaustive((3, 5000, 0, 40)), (4, 1, 0, 10)], ids=seed_of, indirect=True)
 def test_columns_of_the_axis_begin_where_moments_do(trace, unit) -> None:
     axis = Axis(trace, unit)
     x0, x1 = axis.extent

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from patience import PATIENCE
+from repetitions import exhaustive
 from timeline_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of, use_reference
 
 from splatview.viewer_app.memory.timeline import Addresses, Axis, Bands, Canvas, Paint
@@ -27,8 +28,15 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return request.param
 
 
-@pytest.fixture(params=[(0, 400, 20, 60), (1, 1000, 250, 300), (2, 3000, 10, 900), (3, 0, 20, 60)],
-                ids=lambda p: f"seed {p[0]}")
+TRACES = [(0, 400, 20, 60), (1, 1000, 250, 300), (2, 3000, 10, 900), (3, 0, 20, 60)]
+SEEDS = [exhaustive(trace) if trace[0] == 2 else trace for trace in TRACES]
+
+
+def seed_of(trace: tuple[int, ...]) -> str:
+    return f"seed {trace[0]}"
+
+
+@pytest.fixture(params=TRACES, ids=seed_of)
 def trace(request: pytest.FixtureRequest):
     return random_trace(*request.param)
 
@@ -56,8 +64,10 @@ def off(canvas: Canvas, x: int, rgb, ids) -> float:
     return float(np.abs(canvas.rgba[x, :, :3] - rgb).max())
 
 
-@pytest.mark.parametrize("third", [False, True], ids=["all", "members"])
-@pytest.mark.parametrize("lit", [False, True], ids=["plain", "lit"])
+@pytest.mark.parametrize("trace", SEEDS, ids=seed_of, indirect=True)
+@pytest.mark.parametrize(("third", "lit"), [(False, False), (True, True), exhaustive(False, True),
+                                            exhaustive(True, False)],
+                         ids=["all-plain", "members-lit", "all-lit", "members-plain"])
 def test_bands_have_the_mean_colour_of_what_lies_in_a_pixel(way, trace, third: bool, lit: bool) -> None:
     members = np.arange(len(trace.allocations)) % 3 == 0 if third else None
     bands = Bands(trace, members)
@@ -76,6 +86,7 @@ def test_bands_have_the_mean_colour_of_what_lies_in_a_pixel(way, trace, third: b
     assert np.mean(np.array(errors) <= EXACT) > 0.9
 
 
+@pytest.mark.parametrize("trace", SEEDS, ids=seed_of, indirect=True)
 @pytest.mark.parametrize("lit", [False, True], ids=["plain", "lit"])
 def test_addresses_have_the_mean_colour_of_what_lies_in_a_pixel(way, trace, lit: bool) -> None:
     space = Addresses(trace)
@@ -167,8 +178,8 @@ def test_views_that_make_no_sense_are_refused() -> None:
         Paint(np.array([7], np.uint16), np.zeros((3, 3), np.uint8))
 
 
-def test_a_spike_of_one_event_among_ten_million_is_seen_in_every_zoom() -> None:
-    events = 10_000_000
+@pytest.mark.parametrize("events", [1_000_000, exhaustive(10_000_000)])
+def test_a_spike_of_one_event_is_seen_in_every_zoom(events: int) -> None:
     rng = np.random.default_rng(0)
     start = np.arange(0, events, 2, dtype=np.int32)  # one is allocated, then the one 50 before it is freed
     end = np.minimum(start + 101, events).astype(np.int32)
@@ -182,7 +193,7 @@ def test_a_spike_of_one_event_among_ten_million_is_seen_in_every_zoom() -> None:
     paint = Paint(classes, np.array([[90, 90, 90], [250, 40, 40]], np.uint8))
     assert bands.peak(0, events) == moment and bands.pick(moment, 5e8) == spike
     canvas = Canvas(1000, 100)
-    for zoom in range(0, 24, 2):
+    for zoom in range(0, int(np.log2(events)), 2):
         length = (events + 1) / 2**zoom
         begin = min(max(moment - length * rng.uniform(0.05, 0.95), 0), events + 1 - length)
         edges = axis.edges(begin, begin + length, canvas.width)
