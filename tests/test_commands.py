@@ -33,6 +33,15 @@ def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
                           env={**os.environ, **env}, check=False)
 
 
+@pytest.fixture
+def status(processes: Processes) -> Callable[..., str]:
+    """Run `splatview status ARGS`, forked; return what it prints."""
+    def tell(*args: str) -> str:
+        return processes.command("status", *args).communicate(timeout=PATIENCE)[0]
+
+    return tell
+
+
 def test_help_teaches() -> None:
     done = run("--help")
     assert done.returncode == 0
@@ -57,30 +66,31 @@ def test_an_unknown_command_names_the_legal_ones() -> None:
     assert "serve, shot, video, memory, status, doctor, demo, camera" in done.stderr
 
 
-def test_status_of_nothing(runtime_dir: Path) -> None:
+def test_status_of_nothing(runtime_dir: Path, status: Callable[..., str]) -> None:
     assert json.loads(run("status", "--json").stdout) == {"runs": [], "viewers": []}
-    assert str(runtime_dir) in run("status").stdout
+    assert str(runtime_dir) in status()
     done = run("status", "--run", "nonsense")
     assert done.returncode == 2
     assert "'nonsense'" in done.stdout
 
 
-def test_status_tells_streams_and_viewers(processes: Processes, wait_until: Callable[..., Any]) -> None:
+def test_status_tells_streams_and_viewers(processes: Processes, status: Callable[..., str],
+                                          wait_until: Callable[..., Any]) -> None:
     splatview.publish(torch.zeros(4, 6, 3), "render", step=1)
     scene = {"means": torch.zeros(5, 3), "quats": torch.zeros(5, 4), "scales": torch.zeros(5, 3),
              "opacities": torch.zeros(5), "sh0": torch.zeros(5, 1, 3)}
     splatview.publish(scene)
     with Subscriber(client="a test") as viewer:
         wait_until(lambda: (viewer.poll(), viewer.streams)[-1])
-        status = processes.splatview("status", "--json")
+        asked = processes.splatview("status", "--json")
         begin, count = time.monotonic(), 0
-        while status.poll() is None:
+        while asked.poll() is None:
             splatview.publish(scene)
             count += 1
             time.sleep(0.01)
         rate = count / (time.monotonic() - begin)
-        assert status.stdout is not None
-        (found,) = json.loads(status.stdout.read())["runs"]
+        assert asked.stdout is not None
+        (found,) = json.loads(asked.stdout.read())["runs"]
         assert (found["pid"], found["run"]) == (os.getpid(), viewer.runs[0].id)
     assert found["viewers"] == [{"pid": os.getpid(), "client": "a test"}]
     render, gaussians = found["streams"]
@@ -90,28 +100,28 @@ def test_status_tells_streams_and_viewers(processes: Processes, wait_until: Call
     assert gaussians["kind"] == "gaussians"
     assert gaussians["shape"] == [5, 3]
     assert rate / 5 < gaussians["rate_hz"] < 5 * rate
-    text = run("status", "--run", str(os.getpid())).stdout
+    text = status("--run", str(os.getpid()))
     for word in ("render", "4x6x3", "gaussians", str(os.getpid())):
         assert word in text
 
 
-def test_status_tells_where_browsers_can_look() -> None:
+def test_status_tells_where_browsers_can_look(status: Callable[..., str]) -> None:
     url = "http://127.0.0.1:7013/?token=abc"
     with announce(url, host="0.0.0.0", port=7013, run="train"):
-        (found,) = json.loads(run("status", "--json").stdout)["viewers"]
+        (found,) = json.loads(status("--json"))["viewers"]
         assert {k: v for k, v in found.items() if k != "started"} == {
             "pid": os.getpid(), "url": url, "host": "0.0.0.0", "port": 7013, "run": "train"}
-        assert f"viewer at {url}  pid {os.getpid()}  shows run train" in run("status").stdout
-    assert "viewer at" not in run("status").stdout
+        assert f"viewer at {url}  pid {os.getpid()}  shows run train" in status()
+    assert "viewer at" not in status()
 
 
-def test_status_of_a_stopped_trainer_says_so(processes: Processes) -> None:
+def test_status_of_a_stopped_trainer_says_so(processes: Processes, status: Callable[..., str]) -> None:
     trainer = processes.code("import torch, splatview, time; splatview.publish(torch.zeros(4, 4)); "
                              "print('ready', flush=True); time.sleep(60)")
     assert trainer.stdout is not None
     trainer.stdout.readline()
     trainer.send_signal(signal.SIGSTOP)
-    (found,) = json.loads(run("status", "--json").stdout)["runs"]
+    (found,) = json.loads(status("--json"))["runs"]
     assert "does not answer" in found["note"]
     trainer.send_signal(signal.SIGCONT)
 
@@ -124,7 +134,8 @@ def test_status_of_an_unusable_folder(tmp_path: Path) -> None:
     assert str(tmp_path / "file") in done.stderr
 
 
-def test_doctor_finds_this_machine_in_order(processes: Processes) -> None:
+def test_doctor_finds_this_machine_in_order(monkeypatch: pytest.MonkeyPatch,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
     done = run("doctor", "--json")
     findings = {f["name"]: f for f in json.loads(done.stdout)}
     assert len(findings) == len(doctor.CHECKS)
@@ -133,8 +144,13 @@ def test_doctor_finds_this_machine_in_order(processes: Processes) -> None:
     assert done.returncode == 0
     assert all(f["mend"] or f["state"] == "ok" or "renderer is used" in f["detail"] or "uploaded" in f["detail"]
                or "host" in f["detail"] for f in findings.values())
-    lines, _ = processes.command("doctor").communicate(timeout=PATIENCE)
-    assert len(lines.splitlines()) == len(findings), "one line each"
+
+    def found(finding: dict[str, Any]) -> Callable[[], doctor.Finding]:
+        return lambda: doctor.Finding(**finding)
+
+    monkeypatch.setattr(doctor, "CHECKS", [found(finding) for finding in findings.values()])
+    assert doctor.main([]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(findings), "one line each"
 
 
 def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from splatview.ipc.runs import list_runs, runtime_folder
 
 IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers"}
 """Examples within other people's trainers, and what those need; test_interop_hooks.py has more of them."""
-STARTED = {"image", "second_process"}
+STARTED = {"image"}
 """Examples that are started as users start them; the others are forked."""
 MORE = {"sharded": ("--ranks", "2")}
 """Further options: each rank is a process that loads torch."""
@@ -39,6 +39,14 @@ def test_an_example_ends_after_its_steps(path, processes):
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "Warning" not in err or path.stem in IN_OTHERS  # what others warn of is theirs
+
+
+@pytest.mark.exhaustive
+def test_an_example_that_starts_a_process_ends_where_nothing_is_forked(processes):
+    process = processes.python(str(ROOT / "examples/second_process.py"), "--steps", "3", SPLATVIEW_STRICT="1")
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    assert "Warning" not in err
 
 
 @pytest.mark.parametrize("path", examples([p for p in EXAMPLES if p.stem in STREAMS]))

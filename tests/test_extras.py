@@ -286,6 +286,8 @@ alone."""
 def test_only_what_reports_a_missing_package_imports_it() -> None:
     found: dict[str, set[str]] = {module: set() for module in PLACES}
     for path in SOURCES:
+        if not any(module in path.read_text() for module in PLACES):
+            continue
         tree = ast.parse(path.read_text())
         typed = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If)
                  and ast.unparse(node.test) == "TYPE_CHECKING" for inner in ast.walk(node)}
