@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forking import environment, forked_popen
 from patience import PATIENCE
 from PIL import Image
 
@@ -148,10 +149,10 @@ def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(processes, points, tmp
     ours, theirs = os.openpty()
     taken = socket.create_server(("127.0.0.1", 0))
     port = taken.getsockname()[1]
-    demo = subprocess.Popen([sys.executable, "-m", "splatview", "demo", "--data", str(points), "--steps", "20", "--out",
-                             str(tmp_path / "a.png"), "--web", "--port", str(port), "--device", "cpu",
-                             "--size", "160x120"], stdin=theirs, stdout=theirs, stderr=subprocess.STDOUT,
-                            env={**os.environ, "SSH_CONNECTION": "10.0.0.1 50000 10.0.0.2 22"}, start_new_session=True)
+    demo = forked_popen.Popen([sys.executable, "-m", "splatview", "demo", "--data", str(points), "--steps", "20",
+                               "--out", str(tmp_path / "a.png"), "--web", "--port", str(port), "--device", "cpu",
+                               "--size", "160x120"], stdin=theirs, stdout=theirs, stderr=subprocess.STDOUT,
+                              env=environment(SSH_CONNECTION="10.0.0.1 50000 10.0.0.2 22"), start_new_session=True)
     os.close(theirs)
     said = b""
     try:

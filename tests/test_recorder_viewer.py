@@ -51,7 +51,7 @@ sys.stdin.readline()
 
 @pytest.fixture
 def viewer() -> Iterator[Viewer]:
-    app = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=500, record=RecordOptions(every=20)))
+    app = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=100, record=RecordOptions(every=20)))
     yield app
     app.close()
     assert not [t.name for t in threading.enumerate() if t.name.startswith("splatview recorder")]
@@ -211,7 +211,7 @@ def test_a_run_that_is_started_again_goes_on_in_the_same_recording(viewer: Viewe
 
 
 def test_a_scene_that_does_not_fit_is_said_once(processes: Processes, caplog: pytest.LogCaptureFixture) -> None:
-    viewer = Viewer(OffscreenScreen(300, 200), AppOptions(max_fps=500, record=RecordOptions(memory_mb=1)))
+    viewer = Viewer(OffscreenScreen(300, 200), AppOptions(max_fps=100, record=RecordOptions(memory_mb=1)))
     try:
         processes.code(GROWING.replace("5000", "60000").replace("100 + i", "50000 + i"), "0", "4000", "0.02")
         viewer.until(lambda: "--record-memory" in caplog.text)
@@ -224,7 +224,7 @@ def test_a_scene_that_does_not_fit_is_said_once(processes: Processes, caplog: py
 
 
 def test_nothing_is_recorded_that_was_not_asked_for(processes: Processes) -> None:
-    viewer = Viewer(OffscreenScreen(300, 200), AppOptions(max_fps=500))
+    viewer = Viewer(OffscreenScreen(300, 200), AppOptions(max_fps=100))
     try:
         processes.code(GROWING, "0", "4000", "0.01")
         viewer.until(lambda: bool(viewer.catalogue.slots) and source(viewer).stream.version > 30)
@@ -236,7 +236,7 @@ def test_nothing_is_recorded_that_was_not_asked_for(processes: Processes) -> Non
 
 def test_what_goes_to_a_folder_is_recorded_unseen_and_seen_again_later(processes: Processes, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    viewer = Viewer(OffscreenScreen(300, 200), AppOptions(max_fps=500, record=RecordOptions(folder, every=30)))
+    viewer = Viewer(OffscreenScreen(300, 200), AppOptions(max_fps=100, record=RecordOptions(folder, every=30)))
     try:
         program = processes.code(GROWING, "0", "4000", "0.01")
         viewer.until(lambda: bool(viewer.catalogue.slots) and source(viewer, "render") is not None)

@@ -51,7 +51,7 @@ while True:
 @pytest.fixture
 def viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
-    app = Viewer(OffscreenScreen(*SIZE), AppOptions(max_fps=500))
+    app = Viewer(OffscreenScreen(*SIZE), AppOptions(max_fps=100))
     yield app
     error = app.screen.ctx.error
     app.close()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def viewer() -> Iterator[Viewer]:
-    app = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=500))
+    app = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=100))
     yield app
     app.close()
 
@@ -147,7 +147,7 @@ def test_a_stopped_trainer_stops_nothing(viewer: Viewer, processes: Processes) -
 def test_one_run_alone_can_be_followed(processes: Processes) -> None:
     first = processes.code(IMAGE, "50", "render")
     second = processes.code(IMAGE, "90", "render")
-    app = Viewer(OffscreenScreen(900, 520), AppOptions(run=str(second.pid), max_fps=500))
+    app = Viewer(OffscreenScreen(900, 520), AppOptions(run=str(second.pid), max_fps=100))
     app.until(lambda: sees(app, 90))
     assert len(app.state.entries) == 1
     assert first.poll() is None
