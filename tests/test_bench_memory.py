@@ -201,7 +201,7 @@ def test_the_benchmark_checks_its_answers(devices: int, tmp_path: Path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_trace(path, 3_000, devices=devices, layers=2)
     snapshot = pickle.loads(path.read_bytes())
-    arrays = {f"device{i}": live_bytes(snapshot, i) for i in range(devices)}
+    arrays: dict[str, Any] = {f"device{i}": live_bytes(snapshot, i) for i in range(devices)}
     np.savez(live, **arrays)
     monkeypatch.setattr("sys.argv", ["answers", str(path), str(live)])
     answers.main()
