@@ -12,6 +12,7 @@ import sys
 import threading
 import zipfile
 import zlib
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +43,9 @@ from splatview.viewer_app.scene import FIELDS, GaussianScene
 from splatview.viewer_app.sources import FileSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.usefixtures("few_objects")
 T = w.truth(50)
 
 
@@ -86,22 +88,37 @@ def same(a: Any, b: Any) -> bool:
     return facts[0] == facts[1] and all(np.array_equal(getattr(a, name), getattr(b, name)) for name in FIELDS)
 
 
+def held() -> set[tuple[str, ...]]:
+    """This process's descriptors, with what they lead to, and its children."""
+    found: set[tuple[str, ...]] = {("child", str(pid)) for pid in children(os.getpid())}
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # the listing's own
+            found.add(("descriptor", name, os.readlink(f"/proc/self/fd/{name}")))
+    return found
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """Neither a descriptor nor a child is left of what is done meanwhile. Those of earlier tests may go."""
+    before = held()
+    yield
+    gc.collect()
+    assert not held() - before
+
+
 # -- each format -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", with_exhaustive(list(FILES), "a rank", "npy of 16 bits"))
 def test_read_apart_returns_what_open_file_does(kind: str, tmp_path: Path) -> None:
-    path = FILES[kind](tmp_path)
-    before, said = footprint(), []
-    got = read_apart(path, lambda what, fraction: said.append(fraction))
-    assert same(open_file(path), got)
-    assert said and all(0 <= fraction <= 1 for fraction in said)
-    values = got if isinstance(got, np.ndarray) else got.means  # type: ignore[union-attr]
-    assert isinstance(values, np.ndarray) and values.flags.writeable
-    del got, values
-    gc.collect()
-    now = footprint()
-    assert (now.descriptors, now.children) == (before.descriptors, before.children)
+    path, said = FILES[kind](tmp_path), []
+    with nothing_left():
+        got = read_apart(path, lambda what, fraction: said.append(fraction))
+        assert same(open_file(path), got)
+        assert said and all(0 <= fraction <= 1 for fraction in said)
+        values = got if isinstance(got, np.ndarray) else got.means  # type: ignore[union-attr]
+        assert isinstance(values, np.ndarray) and values.flags.writeable
+        del got, values
 
 
 def test_read_apart_returns_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +133,12 @@ def path_file(folder: Path, frames: int = 30) -> Path:
     frame = json.dumps({"camera_to_world": np.eye(4).ravel().tolist(), "fov": 40.0})
     (folder / "path.json").write_text(f'{{"camera_path": [{", ".join([frame] * frames)}]}}')
     return folder / "path.json"
+
+
+@pytest.fixture(scope="module")
+def long_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A path that takes a while to be read."""
+    return path_file(tmp_path_factory.mktemp("long"), 300_000)
 
 
 def test_read_film_apart_returns_what_read_path_does(tmp_path: Path) -> None:
@@ -156,10 +179,14 @@ def test_no_decoder_is_loaded_in_the_process_that_asks(tmp_path: Path, processes
 
 def png_bomb(path: Path) -> Path:
     """11000 x 11000 pixels of one colour, RGBA, in 470 kB: decoded it takes 484 MB, several times over."""
-    side = 11000
-    raw = zlib.compressobj(9)
-    row = b"\0" + b"\x10\x20\x30\xff" * side
-    data = b"".join(raw.compress(row) for _ in range(side)) + raw.flush()
+    side, rows = 11000, 100
+    some = (b"\0" + b"\x10\x20\x30\xff" * side) * rows
+    squeeze = zlib.compressobj(9, wbits=-15)
+    part = squeeze.compress(some) + squeeze.flush(zlib.Z_FULL_FLUSH)  # which can be repeated
+    total = 1
+    for _ in range(side // rows):
+        total = zlib.adler32(some, total)
+    data = b"\x78\xda" + part * (side // rows) + squeeze.flush() + total.to_bytes(4, "big")
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
@@ -198,17 +225,13 @@ def test_a_file_that_takes_endless_time_is_an_error(tmp_path: Path, monkeypatch:
     (signal.SIGSEGV, r"crashed \(SIGSEGV\)"), (signal.SIGABRT, r"crashed \(SIGABRT\)"), (signal.SIGBUS, "SIGBUS"),
     (signal.SIGKILL, "not enough memory"), (signal.SIGXCPU, "processor's time"), (signal.SIGILL, "SIGILL"),
 ])
-def test_a_program_that_crashes_is_an_error_of_its_file(number: int, words: str, tmp_path: Path) -> None:
-    path, before = path_file(tmp_path, 300_000), footprint()  # takes a while
-    with pytest.raises(CameraError, match=words):
-        read_film_apart(path, started=lambda pid: os.kill(pid, number))
-    gc.collect()
-    now = footprint()
-    assert (now.descriptors, now.children) == (before.descriptors, before.children)
+def test_a_program_that_crashes_is_an_error_of_its_file(number: int, words: str, long_path: Path) -> None:
+    with nothing_left(), pytest.raises(CameraError, match=words):
+        read_film_apart(long_path, started=lambda pid: os.kill(pid, number))
 
 
-def test_a_cancel_ends_the_program(tmp_path: Path) -> None:
-    path, started = path_file(tmp_path, 300_000), []
+def test_a_cancel_ends_the_program(long_path: Path) -> None:
+    started: list[int] = []
 
     class Cancelled(Exception):  # noqa: N818
         pass
@@ -217,11 +240,9 @@ def test_a_cancel_ends_the_program(tmp_path: Path) -> None:
         if started:
             raise Cancelled
 
-    before = footprint()
-    with pytest.raises(Cancelled):
-        read_film_apart(path, progress, started=started.append)
+    with nothing_left(), pytest.raises(Cancelled):
+        read_film_apart(long_path, progress, started=started.append)
     assert not Path(f"/proc/{started[0]}").exists()
-    assert (footprint().descriptors, footprint().children) == (before.descriptors, before.children)
 
 
 def test_files_wait_for_their_turn(tmp_path: Path, wait_until: Callable[..., Any]) -> None:
@@ -245,14 +266,13 @@ def test_files_wait_for_their_turn(tmp_path: Path, wait_until: Callable[..., Any
     assert isinstance(got[0], np.ndarray)
 
 
-def test_the_program_ends_with_the_viewer(tmp_path: Path, processes: Any, wait_until: Callable[..., Any]) -> None:
+def test_the_program_ends_with_the_viewer(long_path: Path, processes: Any, wait_until: Callable[..., Any]) -> None:
     """Also one that is stopped, and so cannot look at anything."""
-    path = path_file(tmp_path, 300_000)
     program = ("import os, signal, sys; from pathlib import Path\n"
                "from splatview.viewer_app.files.apart import read_film_apart\n"
                "def started(pid):\n    print(pid, flush=True)\n"
                "read_film_apart(Path(sys.argv[1]), started=started)")
-    viewer = processes.python("-c", program, str(path))
+    viewer = processes.python("-c", program, str(long_path))
     pid = int(viewer.stdout.readline())
 
     def bounded() -> bool:

@@ -23,8 +23,9 @@ from repetitions import with_exhaustive
 from splatview.viewer_app.files import FORMATS
 
 TARGETS = fuzz.load()
-LARGE = "memory_snapshot", "checkpoint_pt"
-"""Targets whose crafted inputs take seconds: exhaustive."""
+LARGE = ("memory_snapshot", "checkpoint_pt", "camera_path_json", "scene_sog", "points_ply", "capture_npz",
+         "sog_meta_json", "memo_json")
+"""Targets whose crafted inputs take long: exhaustive."""
 
 
 @pytest.mark.parametrize("examples", [30, pytest.param(many(20_000, 300), id="300", marks=pytest.mark.exhaustive)])

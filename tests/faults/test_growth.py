@@ -13,6 +13,7 @@ import pytest
 import torch
 from load_programs import GROWING, READER, SMALL, count, extent, shade
 from nursery import Nursery
+from repetitions import exhaustive
 from test_viewer import Viewer
 
 import splatview
@@ -189,6 +190,10 @@ for i in itertools.count():
 """
 
 
+PICTURES_SEEN = [6, exhaustive(30)]
+"""How many pictures are looked at, at least."""
+
+
 @pytest.fixture
 def viewer() -> Iterator[Viewer]:
     app = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=500))
@@ -210,7 +215,9 @@ def lit(picture: np.ndarray) -> tuple[str, np.ndarray] | None:
     return there[0], mask
 
 
-def test_a_viewers_pictures_show_as_many_gaussians_as_their_version_has(viewer: Viewer, processes: Processes) -> None:
+@pytest.mark.parametrize("pictures", PICTURES_SEEN)
+def test_a_viewers_pictures_show_as_many_gaussians_as_their_version_has(viewer: Viewer, processes: Processes,
+                                                                        pictures: int) -> None:
     trainer = processes.code(PICTURES, "scene", json.dumps(SHADES), json.dumps(CELLS), "0.02", str(PER_CELL))
     viewer.until(lambda: viewer.loaded() and viewer.seat.view is not None and not viewer.seat.view.empty)
     view, room = viewer.seat.view, viewer.seat.layout()
@@ -239,7 +246,7 @@ def test_a_viewers_pictures_show_as_many_gaussians_as_their_version_has(viewer: 
     def look() -> bool:
         viewer.turn()
         cells()
-        return len(seen) == 7 and sum(seen.values()) > 30
+        return len(seen) == 7 and sum(seen.values()) > pictures
 
     viewer.until(look)
     trainer.send_signal(signal.SIGSTOP)
@@ -247,7 +254,8 @@ def test_a_viewers_pictures_show_as_many_gaussians_as_their_version_has(viewer: 
     assert view.details[0] == f"{cells() * PER_CELL:,} Gaussians"
 
 
-def test_a_viewers_images_have_the_size_of_their_version(viewer: Viewer, processes: Processes) -> None:
+@pytest.mark.parametrize("pictures", PICTURES_SEEN)
+def test_a_viewers_images_have_the_size_of_their_version(viewer: Viewer, processes: Processes, pictures: int) -> None:
     processes.code(PICTURES, "image", json.dumps(SHADES), json.dumps(SIZES), "0.02", "1")
     seen: dict[str, int] = {}
 
@@ -263,7 +271,7 @@ def test_a_viewers_images_have_the_size_of_their_version(viewer: Viewer, process
         assert mask[y.min():y.max() + 1, x.min():x.max() + 1].all(), colour
         assert abs(high * width - wide * height) <= 2 * max(height, width), (colour, high, wide)
         seen[colour] = seen.get(colour, 0) + 1
-        return len(seen) == 6 and sum(seen.values()) > 30
+        return len(seen) == 6 and sum(seen.values()) > pictures
 
     viewer.until(look)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from patience import PATIENCE
-from PIL import Image
-from repetitions import exhaustive
+from repetitions import exhaustive, with_exhaustive
 from scene_files import ply_columns, truth, write_ply
 
 if TYPE_CHECKING:
@@ -32,9 +31,9 @@ sys.exit(main())
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A picture whose copy takes seconds to be written."""
-    path = tmp_path_factory.mktemp("interrupted") / "noise.png"
-    noise = np.random.default_rng(0).integers(0, 256, (5000, 5000, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(path, "PNG", compress_level=0)
+    path = tmp_path_factory.mktemp("interrupted") / "noise.npy"
+    noise = np.frombuffer(np.random.default_rng(0).bytes(3500 * 3500 * 3), np.uint8)
+    np.save(path, noise.reshape(3500, 3500, 3))
     return path
 
 
@@ -73,7 +72,7 @@ def test_shot_interrupted_while_it_writes(number: signal.Signals, names: str, pi
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == {"out.png": b"old"}
 
 
-@pytest.mark.parametrize("number", ENDS, ids=lambda n: n.name)
+@pytest.mark.parametrize("number", with_exhaustive({n.name: n for n in ENDS}, "SIGINT", "SIGTERM"))
 def test_video_interrupted_while_it_writes(number: signal.Signals, tmp_path: Path, processes: Processes,
                                            wait_until: Callable[..., object]) -> None:
     pytest.importorskip("av")

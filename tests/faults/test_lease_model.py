@@ -49,15 +49,18 @@ LEFT = {  # the writer does not grow: slots that are leased are overwritten in t
 
 
 @pytest.mark.parametrize("case", with_exhaustive(
-    HELD, "a GPU copies", "a GPU copies, as prepared", "weak memory", "two slots, one reader",
-    "two slots, one stays leased", "two slots, two readers", "two slots, weak memory", "three slots, a GPU copies"))
+    HELD, "one reader, every slot in turn", "two frames are held", "another reader leases and lets go",
+    "another reader leases the same", "two slots, the writer may die", "a GPU copies", "a GPU copies, as prepared",
+    "weak memory", "two slots, one reader", "two slots, one stays leased", "two slots, two readers",
+    "two slots, weak memory", "three slots, a GPU copies"))
 def test_what_is_held_stays(case: Case) -> None:
     found = explore(case)
     assert not found.wrong, found
     assert found.states > 1000 and found.ends, "nothing was explored"
 
 
-@pytest.mark.parametrize("case", with_exhaustive(LEFT, "a GPU copies, a reader is killed", "a reader is killed"))
+@pytest.mark.parametrize("case", with_exhaustive(
+    LEFT, "a GPU copies, a reader is killed", "a reader is killed", "another reader moves about"))
 def test_a_lease_that_is_left_behind_or_forged_costs_a_slot_at_most(case: Case) -> None:
     found = explore(case)
     assert not found.wrong, found

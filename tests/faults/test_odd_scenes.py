@@ -179,6 +179,7 @@ def test_filled_pixels_are_bounded(ctx: moderngl.Context, monkeypatch: pytest.Mo
     renderer.close()
 
 
+@pytest.mark.exhaustive  # the same bounds as above, lower there
 def test_a_million_over_the_whole_picture_are_said_and_shown(ctx: moderngl.Context,
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds as they are: 1.4e10 pairs of a Gaussian and a tile are wanted, and a picture comes all the same."""

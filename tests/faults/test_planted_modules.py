@@ -24,7 +24,7 @@ import pytest
 from memory_data import event, snapshot
 from patience import PATIENCE
 from PIL import Image
-from repetitions import exhaustive
+from repetitions import exhaustive, with_exhaustive
 from scene_files import ply_columns, truth, write_ply
 
 from splatview.ipc import child_process
@@ -114,7 +114,8 @@ COMMANDS: dict[str, list[str]] = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", with_exhaustive(
+    list(COMMANDS), "help", "version", "doctor", "video", "memory as a picture", "demo"))
 def test_command_ignores_modules_in_the_current_folder(command: str, planted: Path, files: Path, tmp_path: Path,
                                                        processes: Processes, request: pytest.FixtureRequest) -> None:
     if command == "demo":
@@ -146,7 +147,7 @@ LONG_RUNNING = {
 }
 
 
-@pytest.mark.parametrize("command", LONG_RUNNING)
+@pytest.mark.parametrize("command", with_exhaustive(list(LONG_RUNNING), "serve a snapshot", "camera"))
 def test_viewer_ignores_modules_in_the_current_folder(command: str, planted: Path, files: Path, tmp_path: Path,
                                                       processes: Processes, wait_until: Callable[..., Any]) -> None:
     """Until a picture stands, with all the programs that takes."""
@@ -180,7 +181,8 @@ elif sys.argv[1] == "window":
 """
 
 
-@pytest.mark.parametrize("what", ["grab", "show", pytest.param("window", marks=pytest.mark.display)])
+@pytest.mark.parametrize("what", [
+    exhaustive("grab"), "show", pytest.param("window", marks=[pytest.mark.display, pytest.mark.exhaustive])])
 def test_script_starts_programs_that_ignore_the_current_folder(what: str, planted: Path, tmp_path: Path,
                                                                processes: Processes,
                                                                request: pytest.FixtureRequest) -> None:
@@ -201,7 +203,7 @@ def _loaded_before_the_command() -> set[str]:
 
 @pytest.mark.parametrize("path", [":", exhaustive("{installed}:"), exhaustive(":{installed}"), "."],
                          ids=["empty", "behind", "before", "dot"])
-@pytest.mark.parametrize("command", ["shot", "memory in SQL", "status", exhaustive("doctor")])
+@pytest.mark.parametrize("command", [exhaustive("shot"), exhaustive("memory in SQL"), "status", exhaustive("doctor")])
 def test_relative_entries_of_pythonpath_are_ignored(command: str, path: str, files: Path, tmp_path: Path,
                                                     processes: Processes) -> None:
     """What Python itself loads from there before the command begins is beyond reach, and left out here."""
@@ -221,16 +223,17 @@ def test_environment_keeps_absolute_entries_of_pythonpath() -> None:
     assert child_process.environment({"PYTHONSAFEPATH": "yes"})["PYTHONSAFEPATH"] == "yes"
 
 
-def test_numba_reads_no_settings_from_the_current_folder(files: Path, tmp_path: Path, processes: Processes) -> None:
+@pytest.mark.parametrize("command", ["memory in SQL", exhaustive("memory as a picture")])
+def test_numba_reads_no_settings_from_the_current_folder(command: str, files: Path, tmp_path: Path,
+                                                         processes: Processes) -> None:
     """The folder of numba's cache is one of them, and what lies there is unpickled."""
     pytest.importorskip("yaml", reason="numba reads settings only with PyYAML")
     processes.folder = tmp_path / "shared by all"
     processes.folder.mkdir()
     (processes.folder / ".numba_config.yaml").write_text(json.dumps({"cache_dir": str(tmp_path / "theirs")}))
-    for name in ("memory in SQL", "memory as a picture"):
-        arguments = [a.format(files=files, out=tmp_path) for a in COMMANDS[name]]
-        out = _run(processes, str(SPLATVIEW), *arguments, XDG_CACHE_HOME=str(tmp_path / "cache"))
-        assert "numba config" not in out.lower()  # its warning of a file that stays unread
+    arguments = [a.format(files=files, out=tmp_path) for a in COMMANDS[command]]
+    out = _run(processes, str(SPLATVIEW), *arguments, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert "numba config" not in out.lower()  # its warning of a file that stays unread
     program = "from splatview.viewer_app.memory._numba import numba; print(repr(numba.config.CACHE_DIR))"
     assert _run(processes, *child_process.code_command(program)).strip() == "''"
     assert not (tmp_path / "theirs").exists()

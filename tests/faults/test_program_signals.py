@@ -49,7 +49,7 @@ MOMENTS = [
     ("splatview.viewer_app.errors", "serve --offscreen"), ("splatview.viewer_app.commands", "serve --offscreen"),
     exhaustive("tyro", "serve --offscreen"), ("numpy", "serve --offscreen"), ("moderngl", "serve --offscreen"),
     exhaustive("splatview.viewer_app.app", "serve --offscreen"), exhaustive("zmq", "serve --offscreen"),
-    ("imgui_bundle", "serve --offscreen"), ("aiohttp", "serve --web"),
+    exhaustive("imgui_bundle", "serve --offscreen"), ("aiohttp", "serve --web"),
     ("splatview.viewer_app.commands", "shot x.png"), exhaustive("numpy", "shot x.png"),
     ("splatview.viewer_app.video", "video x.mp4"), ("splatview.viewer_app.memory_command", "memory x --sql FROM"),
 ]
@@ -138,7 +138,7 @@ def serving(processes: Processes, kept: Path, wait_until: Callable[..., Any], *b
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGHUP, exhaustive(signal.SIGTERM), exhaustive(signal.SIGINT)])
 def test_a_signal_ends_serve_and_nothing_is_left(number: int, processes: Processes, kept: Path, runtime_dir: Path,
                                                  wait_until: Callable[..., Any]) -> None:
     process = serving(processes, kept, wait_until)
@@ -182,7 +182,7 @@ def test_what_a_killed_viewer_has_left_goes_with_the_next(processes: Processes, 
     assert len(list(runtime_dir.glob("viewer-*.json"))) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGHUP, exhaustive(signal.SIGTERM)])
 def test_a_signal_ends_the_program_that_grabs_and_its_run(number: int, processes: Processes, runtime_dir: Path,
                                                           wait_until: Callable[..., Any]) -> None:
     process = processes.python("-m", "splatview.viewer_app", "grab")
@@ -248,7 +248,8 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("who", ["status", "status of another run", "shot", "publish", "frames", "doctor"])
+@pytest.mark.parametrize("who", ["status", exhaustive("status of another run"), "shot", "publish", "frames",
+                                 exhaustive("doctor")])
 def test_what_dead_programs_have_left_goes_with_the_next_that_looks(who: str, processes: Processes, tmp_path: Path,
                                                                     runtime_dir: Path) -> None:
     processes.code(LEFT).communicate(timeout=PATIENCE)

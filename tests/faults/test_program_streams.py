@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from forking import environment
 from patience import PATIENCE
-from repetitions import with_exhaustive
+from repetitions import exhaustive, with_exhaustive
 from scene_files import ply_columns, truth, write_ply
 
 import splatview
@@ -48,7 +48,7 @@ def told_once(done: subprocess.CompletedProcess[str], words: str) -> None:
     assert line.startswith("splatview: ") and words in line
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", with_exhaustive(list(COMMANDS), *HELP))
 def test_output_to_a_full_disk_is_told_in_one_line(name: str) -> None:
     with open("/dev/full", "w") as full:
         told_once(ended(*COMMANDS[name], stdout=full), "standard output cannot be written: No space left on device")
@@ -151,7 +151,7 @@ def test_a_relative_output_without_a_working_folder_names_the_cause(tmp_path: Pa
 # -- trainers ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["closed", "full", "broken"])
+@pytest.mark.parametrize("how", [exhaustive("closed"), "full", "broken"])
 def test_a_trainer_that_cannot_say_anything_publishes_on(how: str, processes: Processes, tmp_path: Path) -> None:
     trainer = """
 import sys, torch, splatview
@@ -219,7 +219,8 @@ time.sleep(600)
     return process
 
 
-@pytest.mark.parametrize("environment_of", [{}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"},
+@pytest.mark.parametrize("environment_of", [exhaustive({}), exhaustive({"PYTHONIOENCODING": "ascii"}),
+                                            {"PYTHONIOENCODING": "latin-1"},
                                             {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
 def test_status_prints_nothing_that_a_terminal_obeys(environment_of: dict[str, str], processes: Processes) -> None:
     trainer = publish_evil(processes)
@@ -244,7 +245,7 @@ def test_errors_of_a_viewer_print_nothing_that_a_terminal_obeys(processes: Proce
         assert not any("\ud800" <= c <= "\udfff" for c in done.stderr), args
 
 
-@pytest.mark.parametrize("name", ["a\udcffb", "\udcff"])
+@pytest.mark.parametrize("name", ["a\udcffb", exhaustive("\udcff")])
 def test_a_run_named_by_bytes_that_are_no_text_is_found(name: str, processes: Processes, runtime_dir: Path) -> None:
     process = processes.code("import time, torch, splatview; splatview.publish(torch.zeros(4, 4)); "
                              "print('ready', flush=True); time.sleep(600)", SPLATVIEW_NAME=name)
@@ -255,8 +256,9 @@ def test_a_run_named_by_bytes_that_are_no_text_is_found(name: str, processes: Pr
 
 
 @pytest.mark.parametrize(("meta", "words"), [
-    ({"note": "a\ud800"}, r"note is 'a\\ud800'"), ({"note": "\udcff"}, "note is"), ({"a b": 1}, "'a b'; legal are"),
-    ({"n\ud800": 1}, r"'n\\ud800'; legal are"), ({"n" * 41: 1}, "legal are up to 40"),
+    ({"note": "a\ud800"}, r"note is 'a\\ud800'"), exhaustive({"note": "\udcff"}, "note is"),
+    exhaustive({"a b": 1}, "'a b'; legal are"), ({"n\ud800": 1}, r"'n\\ud800'; legal are"),
+    exhaustive({"n" * 41: 1}, "legal are up to 40"),
 ])
 def test_publish_refuses_metadata_that_cannot_travel(meta: dict[str, Any], words: str) -> None:
     import torch

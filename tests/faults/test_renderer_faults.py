@@ -16,6 +16,7 @@ from meters import footprint, settled
 from patience import PATIENCE
 from programs import ROOT
 from renderer_cases import Chance, draw, looking_at_origin, psnr, random_scene
+from repetitions import exhaustive
 from web_clients import Page, address
 
 from splatview.ipc import Subscriber
@@ -55,8 +56,7 @@ from splatview.viewer_app import errors
 from splatview.viewer_app.__main__ import main
 from splatview.viewer_app.recovering import health, restart
 
-if sys.argv[1]:
-    restart.WITHIN = float(sys.argv[1])
+restart.WITHIN, restart.MOST = 1e9, int(sys.argv[1])
 look = health.cuda_is_lost
 
 def told():
@@ -225,28 +225,29 @@ def trainer(processes: Processes, wait_until: Callable[..., Any]) -> Any:
     return program
 
 
-def test_a_lost_gpu_is_left_behind_and_pages_come_back(processes: Processes, trainer: Any, tmp_path: Path,
+@pytest.mark.parametrize("most", [1, exhaustive(MOST)])
+def test_a_lost_gpu_is_left_behind_and_pages_come_back(processes: Processes, trainer: Any, tmp_path: Path, most: int,
                                                        wait_until: Callable[..., Any]) -> None:
     base = footprint(trainer.pid)
-    viewer = processes.python("-c", SERVE, "1e9", "serve", "--host", "127.0.0.1", "--port", "0",
+    viewer = processes.python("-c", SERVE, str(most), "serve", "--host", "127.0.0.1", "--port", "0",
                               XDG_STATE_HOME=str(tmp_path))
     said: list[str] = []
     where = address(viewer, said)
     lives = [footprint(viewer.pid).descriptors]
-    for life in range(MOST + 1):
+    for life in range(most + 1):
         with Page(where[0], acks=True) as page:
             page.connect(token=where[1])
             page.greet()
             page.picture()
             (processes.folder / "lost").touch()
             assert page.ended()
-        if life < MOST:
+        if life < most:
             assert address(viewer, said) == where, "the same port and the same token"
             lives.append(footprint(viewer.pid).descriptors)
     assert viewer.wait(PATIENCE) == 2
     assert viewer.stderr is not None
     text = "".join(said) + viewer.stderr.read()
-    assert text.count("; the viewer starts anew") == MOST and text.count("stays down now. Training goes on") == 1, text
+    assert text.count("; the viewer starts anew") == most and text.count("stays down now. Training goes on") == 1, text
     assert "Traceback" not in text and max(lives) <= lives[0] + 40
     assert trainer.poll() is None
     settled(base, wait_until, trainer.pid, descriptors=2, threads=2)
