@@ -15,6 +15,7 @@ import pytest
 import scene_files as w
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from repetitions import exhaustive
 
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files import load_image, load_scene, open_file
@@ -92,8 +93,9 @@ def test_truncated_anywhere(kind, valid, tmp_path):
     assert whole_numbers_of_records < 30
 
 
+@pytest.mark.parametrize("count", [50, exhaustive(250)])
 @pytest.mark.parametrize("kind", VALID)
-def test_mutated(kind, valid, tmp_path):
+def test_mutated(kind, count, valid, tmp_path):
     name, data = valid[kind]
     path = tmp_path / name
     near_the_start = st.integers(0, min(len(data) - 1, 1200))
@@ -101,7 +103,7 @@ def test_mutated(kind, valid, tmp_path):
     place = st.one_of(near_the_start, near_the_end, st.integers(0, len(data) - 1))
     edit = st.tuples(place, st.integers(0, 4), st.binary(max_size=6))
 
-    @settings(max_examples=250, deadline=None, derandomize=True, database=None,
+    @settings(max_examples=count, deadline=None, derandomize=True, database=None,
               suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
     @given(edits=st.lists(edit, min_size=1, max_size=4), cut=st.one_of(st.none(), place))
     @example(edits=[], cut=None)

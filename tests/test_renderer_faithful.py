@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
+from repetitions import exhaustive, one_at_a_time
 
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.renderers.base import Pixels, RenderOptions
@@ -108,8 +109,9 @@ def test_gl_against_gsplat(gl: GlRenderer, load: Load, data_dir: Path, name: str
 
 
 # One slow camera of biker; playbot and random are small.
-@pytest.mark.parametrize("name", ["biker_2", "playbot_0", "playbot_0_aa", "playbot_2", "random_0", "random_0_aa",
-                                  "random_1", "random_2"])
+@pytest.mark.parametrize("name", [exhaustive("biker_2"), "playbot_0", "playbot_0_aa", exhaustive("playbot_2"),
+                                  exhaustive("random_0"), exhaustive("random_0_aa"), "random_1",
+                                  exhaustive("random_2")])
 def test_reference_against_gsplat(load: Load, data_dir: Path, name: str) -> None:
     d = gsplat_picture(data_dir, name)
     reference = ReferenceRenderer()
@@ -126,8 +128,9 @@ def least(request: pytest.FixtureRequest) -> float:
 
 
 @pytest.mark.parametrize(("name", "size", "model"), [
-    ("biker_0", (400, 300), "pinhole"), ("biker_1", (400, 300), "ortho"),
-    ("playbot_0_aa", (400, 300), "pinhole"), ("playbot_2", (321, 243), "ortho"), ("random_0_aa", (321, 243), "ortho"),
+    exhaustive("biker_0", (400, 300), "pinhole"), exhaustive("biker_1", (400, 300), "ortho"),
+    ("playbot_0_aa", (400, 300), "pinhole"), ("playbot_2", (321, 243), "ortho"),
+    exhaustive("random_0_aa", (321, 243), "ortho"),
     ("playbot_1", (321, 243), "fisheye"),
 ])
 def test_gl_against_the_reference(both: Compare, load: Load, data_dir: Path, name: str, size, model,
@@ -151,9 +154,7 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(SCENES))
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("mode", ["classic", "antialiased"])
+@pytest.mark.parametrize(("kind", "model", "mode"), one_at_a_time(list(SCENES), MODELS, ["classic", "antialiased"]))
 def test_random_scenes(both: Compare, kind: str, model, mode, least: float) -> None:
     got = both(random_scene(21, SCENES[kind]), looking_at_origin(model=model), RenderOptions(mode))
     assert min(got) >= least, got

@@ -20,6 +20,7 @@ from renderer_cases import (
     real_scene,
     scene,
 )
+from repetitions import one_at_a_time, with_exhaustive
 
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.renderers import tile_lists
@@ -95,8 +96,7 @@ def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
         assert found >= decibels, f"{name}: {found:.1f} dB"
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("paint", PAINTS)
+@pytest.mark.parametrize(("paint", "model"), one_at_a_time(PAINTS, MODELS))
 def test_the_picture_is_the_reference_s(other: Renderer, expected: Callable[..., Pixels], paint: Any,
                                         model: Any) -> None:
     gaussians, view = random_scene(21, MIXED), looking_at_origin(model=model)
@@ -232,7 +232,7 @@ def test_lists_in_chunks_make_the_same_picture(ctx: moderngl.Context, monkeypatc
     renderer.close()
 
 
-@pytest.mark.parametrize("paint", PAINTS)
+@pytest.mark.parametrize("paint", with_exhaustive(PAINTS, "ellipsoids", "overdraw"))
 def test_of_a_real_scene(other: Renderer, expected: Callable[..., Pixels], data_dir: Path, paint: Any) -> None:
     gaussians = real_scene(data_dir, "playbot")
     view = looking_at_origin(160, 120, distance=2.5)

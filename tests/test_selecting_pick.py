@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from renderer_cases import Chance, camera, looking_at_origin, random_scene, real_scene, scene
+from repetitions import exhaustive
 
 from splatview.viewer_app.cameras import frame_points
 from splatview.viewer_app.renderers.activation import Activated, LeftOut, activate
@@ -136,7 +137,7 @@ def test_the_point_is_where_it_is_seen(model: str) -> None:
         np.testing.assert_allclose(hit.point, middle, atol=0.02)  # within half a pixel
 
 
-@pytest.mark.parametrize("name", ["biker", "playbot", "random"])
+@pytest.mark.parametrize("name", [exhaustive("biker"), "playbot", "random"])
 def test_of_real_scenes(data_dir: Path, name: str) -> None:
     given = activated(real_scene(data_dir, name))
     view = frame_points(np.asarray(given.means), 320, 240, weights=np.asarray(given.opacities))

@@ -60,7 +60,7 @@ def test_its_share_of_the_gpu_holds_while_a_run_needs_it(viewer: Viewer, picture
         while time.monotonic() < end and viewer.draws - draws < enough:
             viewer.screen.push(PointerMove(90, 40 + viewer.draws % 7))
             viewer.turn()
-            time.sleep(0.005)
+            time.sleep(0.003)
         return viewer.draws - draws
 
     drawn(0.5)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 def exhaustive(*values: Any) -> Any:
@@ -24,3 +25,11 @@ def with_exhaustive(cases: Mapping[str, Any] | Iterable[str], *names: str) -> li
     return [pytest.param(*(case if isinstance(case, tuple) else (case,)), id=name,
                          marks=[pytest.mark.exhaustive] if name in names else [])
             for name, case in table.items()]
+
+
+def one_at_a_time(*axes: Sequence[Any]) -> list[Any]:
+    """Parameters for every combination of values. Only those with one value at most that is not the first of its axis
+    are quick, which are enough to show every value."""
+    return [pytest.param(*values, marks=[pytest.mark.exhaustive] if
+                         sum(value is not axis[0] for value, axis in zip(values, axes, strict=True)) > 1 else [])
+            for values in itertools.product(*axes)]
