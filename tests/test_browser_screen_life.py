@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import numpy as np
+import pytest
 from browser_rig import (
     BLUE,
     GREEN,
@@ -37,13 +38,12 @@ from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerP
 from splatview.viewer_app.screens import _mailbox
 from splatview.viewer_app.screens.base import Caption
 from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web import sender
+from splatview.viewer_app.web import sender, server
 from splatview.viewer_app.web.encoders.turbo import TurboEncoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    import pytest
     from web_clients import Page
 
     from splatview.viewer_app.screens.browser import BrowserScreen
@@ -221,10 +221,18 @@ def _resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def test_pages_that_come_and_go_leave_nothing(rig: Rig, wait_until: Callable[..., object]) -> None:
+@pytest.fixture
+def busy_rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """Accept hundreds of pages at once: two a second, as otherwise, would take minutes."""
+    monkeypatch.setattr(server, "PAGES_AT_ONCE", 1000)
+    with Rig() as made:
+        yield made
+
+
+def test_pages_that_come_and_go_leave_nothing(busy_rig: Rig, wait_until: Callable[..., object]) -> None:
     def visit(k: int) -> None:
-        screen = rig.open(400 + k % 7, 300)
-        page = rig.pages[screen]
+        screen = busy_rig.open(400 + k % 7, 300)
+        page = busy_rig.pages[screen]
         draw(screen, RED, k)
         draw(screen, GREEN, k)
         page.picture()
@@ -233,7 +241,7 @@ def test_pages_that_come_and_go_leave_nothing(rig: Rig, wait_until: Callable[...
             poll(screen, lambda: screen.closed)
         screen.close()
         page.end()
-        del rig.pages[screen]
+        del busy_rig.pages[screen]
 
     def state() -> tuple[int, int]:
         return threading.active_count(), len(os.listdir("/proc/self/fd"))

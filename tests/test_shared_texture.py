@@ -210,6 +210,7 @@ def test_other_streams_and_long_work(ctx: moderngl.Context, order: str | None) -
             assert (drawn(ctx, shared) == k).all(), k
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_nothing_piles_up(ctx: moderngl.Context, order: str | None) -> None:
     size = (512, 512) if torch.cuda.is_available() else (64, 64)  # a leak of memory is looked for on a GPU alone
 

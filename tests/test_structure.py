@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"ipc": {"ipc"}, "splatview": {"splatview", "ipc"}, "viewer_app": {"viewer_app", "ipc"}}
 """Each folder at the top, and the folders whose modules it may import."""
 SOURCES = [p for package in PACKAGES for p in sorted((ROOT / package).rglob("*.py"))]
+pytestmark = pytest.mark.usefixtures("few_objects")  # parsing makes millions, which would have the others collected
 HEAVY = ("torch", "numpy", "zmq", "msgspec", "moderngl", "glfw", "imgui_bundle", "gsplat", "gsply", "PIL", "tyro")
 
 

@@ -301,6 +301,7 @@ def test_what_is_drawn_is_in_the_tensor(ctx: moderngl.Context, way: str) -> None
             assert (got[..., 2] == n).all(), n
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_nothing_piles_up(ctx: moderngl.Context, way: str) -> None:
     texture = ctx.texture((512, 512) if way != "host" else (64, 64), 4)  # memory is measured on a GPU alone
 
