@@ -133,6 +133,17 @@ def test_mutated_inside_the_gzip_of_an_spz(valid, tmp_path):
     check()
 
 
+def test_a_sog_with_a_wrong_length_of_a_name_is_refused_briefly(valid, tmp_path):
+    """The zip then takes what follows the name for a part of it."""
+    name, data = valid["sog"]
+    changed = bytearray(data)
+    changed[27] = 8
+    (tmp_path / name).write_bytes(bytes(changed))
+    with pytest.raises(FileError, match=r"'meta\.json' in the zip is damaged: File name in directory"):
+        load_scene(tmp_path / name)
+    assert _scene_or_error(tmp_path / name) is None
+
+
 def test_mutated_meta_json(tmp_path):
     files = w.sog_files(T)
     meta = json.loads(files["meta.json"])

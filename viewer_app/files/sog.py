@@ -117,7 +117,7 @@ class _Zip:
         except MemoryError:
             raise
         except Exception as e:  # zipfile lets zlib.error, EOFError, RuntimeError and more through
-            raise FileError(f"SOG: {clipped(name)!r} in the zip is damaged: {e}") from None
+            raise FileError(f"SOG: {clipped(name)!r} in the zip is damaged: {clipped(str(e), 200)}") from None
         if len(data) > limit:
             raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes")
         return data
