@@ -1,7 +1,8 @@
 # `make demo` and `make test` do all set-up on a fresh Debian or Ubuntu machine with Python 3.11 or newer.
 .PHONY: demo test test-all faults check bench clean
 
-WORKERS ?= 2
+# Tests wait for programs much of the time: two workers for each processor, at most one for every 2 GB of memory.
+WORKERS ?= $(shell awk '/^MemTotal/ {g = int($$2 / 2 ^ 20 / 2) ; n = 2 * '$$(nproc)'; if (n > 16) n = 16; if (n > g) n = g; print n < 1 ? 1 : n}' /proc/meminfo)
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile
 
 demo:
