@@ -96,6 +96,10 @@ class Asked(Protocol):
     def timeout(self) -> float: ...
 
 
+OVERLAY_PATIENCE = 3.0
+"""Seconds to wait for the first frame of an overlay that has been published. A trainer on a busy GPU answers late."""
+
+
 def newest(screen: OffscreenScreen, who: str, asked: Asked,
            use: Callable[[str, Frame, Sequence[Frame]], T | None]) -> T:
     """What `use` makes of the newest frame of a stream, of its kind and of the overlays that lie over it. It is asked
@@ -116,7 +120,8 @@ def newest(screen: OffscreenScreen, who: str, asked: Asked,
                 with frame:
                     try:
                         with ExitStack() as stack:
-                            overlays = [stack.enter_context(o) for o in newest_overlays(subscriber, stream)]
+                            patience = min(OVERLAY_PATIENCE, max(0.0, deadline - time.monotonic()))
+                            overlays = [stack.enter_context(o) for o in newest_overlays(subscriber, stream, patience)]
                             made = use(frame.kind, frame, overlays)
                     except SharingError as e:
                         if not frame.on_gpu:

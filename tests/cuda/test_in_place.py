@@ -210,7 +210,8 @@ def test_no_two_generations_are_ever_mixed(
     now = used(trainer.process.pid)
     assert now - on_gpu <= 64 << 20, f"the trainer had {on_gpu >> 20} MiB of GPU memory, now {now >> 20}"
     assert files_after <= files + 4, f"descriptors of the trainer went from {files} to {files_after}"
-    assert len(open_files()) <= ours + 4, f"descriptors of the viewer went from {ours} to {len(open_files())}"
+    wait_until(lambda: (subscriber.poll(), len(open_files()) <= ours + 4)[-1],
+               what=f"the viewer has no more descriptors than the {ours} before")
 
 
 def test_publishing_adds_no_memory(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
