@@ -336,6 +336,7 @@ ELSEWHERE = {
     "ipc/runs.py": "the run's own folder, in a private folder, by O_EXCL and O_NOFOLLOW",
     "ipc/viewers.py": "the viewer's entry in the same folder, likewise",
     "splatview/recording.py": "snapshots in the user's private cache, checked to be so, by O_NOFOLLOW",
+    "viewer_app/memory/_compile.py": "an empty lock beside the kernels that numba keeps, by O_NOFOLLOW",
     "viewer_app/memory/loading/cache.py": "columns in the private cache, written by another process",
     "viewer_app/renderers/gsplat_kernels.py": "kernels in the private cache, written by a compiler",
     "viewer_app/web/uploads.py": "files from browsers, in a new private folder, by O_EXCL",
