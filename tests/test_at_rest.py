@@ -99,7 +99,7 @@ def use_all(viewer: Viewer, view: Any) -> None:
     viewer.seat.mark()
 
 
-@pytest.mark.parametrize("show", ["color", "depth"])
+@pytest.mark.parametrize("show", ["color", pytest.param("depth", marks=pytest.mark.exhaustive)])
 def test_a_scene_with_all_its_tools_and_an_open_panel_comes_to_rest(viewer: Viewer, training: Any, show: str,
                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     view = training

@@ -58,6 +58,7 @@ def test_a_line_and_its_error() -> None:
     assert (line.slope, line.error) == (0.0, pytest.approx(math.sqrt(2 / 3 / 2)))
 
 
+@pytest.mark.exhaustive
 def test_some_seconds_of_it(processes: Processes) -> None:
     process = processes.python("-m", "benchmarks.soak", "--seconds", "6", "--churn", "0.5")
     out, err = process.communicate()

@@ -26,10 +26,11 @@ STREAMS = {"image": {"image"}, "gaussian_training": {"gaussians", "render"}, "hf
            "streams": {"gaussians", "image", "depth"}, "training_cameras": {"ball", "cameras"}}
 
 
-def examples(paths):
-    """As parameters of a test; without what an example needs it is skipped."""
-    return [pytest.param(p, id=p.stem, marks=pytest.mark.skipif(
-        find_spec(IN_OTHERS.get(p.stem, "torch")) is None, reason=f"needs {IN_OTHERS.get(p.stem)}")) for p in paths]
+def examples(paths, quick=None):
+    """As parameters of a test; without what an example needs it is skipped. All but those of `quick` are exhaustive."""
+    return [pytest.param(p, id=p.stem, marks=[
+        pytest.mark.skipif(find_spec(IN_OTHERS.get(p.stem, "torch")) is None, reason=f"needs {IN_OTHERS.get(p.stem)}"),
+        *([pytest.mark.exhaustive] if quick is not None and p.stem not in quick else [])]) for p in paths]
 
 
 @pytest.mark.parametrize("path", examples(EXAMPLES))
@@ -49,7 +50,8 @@ def test_an_example_that_starts_a_process_ends_where_nothing_is_forked(processes
     assert "Warning" not in err
 
 
-@pytest.mark.parametrize("path", examples([p for p in EXAMPLES if p.stem in STREAMS]))
+@pytest.mark.parametrize("path", examples([p for p in EXAMPLES if p.stem in STREAMS],
+                                          quick=("image", "streams")))
 def test_a_viewer_draws_every_stream_of_an_example(path, processes, tmp_path, wait_until):
     process = processes.forked(str(path), "--steps", "1000000", *MORE.get(path.stem, ()))
     os.setpriority(os.PRIO_PROCESS, process.pid, 19)  # it works without a pause, and pictures are waited for

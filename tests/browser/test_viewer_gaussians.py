@@ -126,6 +126,7 @@ def test_the_mouse_orbits_moves_and_comes_closer(program: Program, open_page: Op
     again(page, begin)
 
 
+@pytest.mark.exhaustive  # as two tabs with an image have two places
 def test_two_tabs_have_two_cameras(program: Program, open_page: Open) -> None:
     one, other = open_at(program.url, open_page), open_at(program.url, open_page)
     begin = first(one)

@@ -60,7 +60,9 @@ def viewer(processes: Processes, tmp_path: Path) -> Iterator[Viewer]:
     made.leave()
 
 
-@pytest.mark.parametrize("acks", [False, True], ids=["pages that acknowledge nothing", "pages that show pictures"])
+@pytest.mark.parametrize("acks", [
+    pytest.param(False, id="pages that acknowledge nothing", marks=pytest.mark.exhaustive),
+    pytest.param(True, id="pages that show pictures")])
 def test_many_large_pages_stay_within_one_budget(viewer: Viewer, acks: bool, wait_until: Callable[..., Any]) -> None:
     viewer.page((640, 360), acks=True).picture()  # whatever is loaded with the first page
     base = most = viewer.memory
