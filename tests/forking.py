@@ -202,8 +202,8 @@ class ForkedProgram(subprocess.Popen[Any]):
             {**what, "args": list(rest), "env": dict(given["env"]), "cwd": str(given["cwd"] or os.getcwd()),
              "session": given["start_new_session"], "leash": self._leash}, fds)
         self._child_created = True
-        self._close_pipe_fds(*(given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread",
-                                                        "errwrite")))  # type: ignore[attr-defined]
+        pipes = (given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"))
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
     def _ended(self, seconds: float | None) -> bool:
         if self.returncode is None and self._watched >= 0 and readable(self._watched, seconds):

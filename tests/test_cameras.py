@@ -46,7 +46,7 @@ def test_look_at_puts_the_target_in_the_middle_and_up_upward(seed):
     distance = float(np.linalg.norm(target - position))
     np.testing.assert_allclose(viewmat @ [*target, 1], [0, 0, distance, 1], atol=1e-9 * np.abs(target).max())
     shifted = rotation @ up
-    assert shifted[0] == pytest.approx(0, abs=1e-9 * np.linalg.norm(up)) and shifted[1] < 0  # y points down
+    assert shifted[0] == pytest.approx(0, abs=1e-9 * float(np.linalg.norm(up))) and shifted[1] < 0  # y points down
     camera = Camera(viewmat, intrinsics(50, 64, 48), 64, 48)
     np.testing.assert_allclose(camera.position, position, rtol=1e-9)
 

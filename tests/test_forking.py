@@ -23,7 +23,8 @@ def both(processes: Processes, source: str, *args: str, **env: str) -> list[tupl
     """What a forked and a started program say on both streams, and how they end."""
     forked, started = processes.code(source, *args, **env), processes.python("-c", source, *args, **env)
     assert isinstance(forked, ForkedProgram) and not isinstance(started, ForkedProgram)
-    return [(*p.communicate("asked\n", timeout=PATIENCE), p.returncode) for p in (forked, started)]
+    said = [(p, *p.communicate("asked\n", timeout=PATIENCE)) for p in (forked, started)]
+    return [(out, err, p.returncode) for p, out, err in said]
 
 
 @pytest.mark.parametrize("source", [

@@ -48,7 +48,7 @@ def memory(cache: Path, processes: Any) -> Any:
         process = processes.command("memory", *map(str, args), XDG_CACHE_HOME=str(cache), DISPLAY="",
                                     WAYLAND_DISPLAY="")
         out, err = process.communicate(stdin, timeout=PATIENCE)
-        return subprocess.CompletedProcess(args, process.returncode, out, err)
+        return subprocess.CompletedProcess([str(arg) for arg in args], process.returncode, out, err)
 
     return run
 

@@ -70,7 +70,8 @@ def test_every_kernel_has_a_reference() -> None:
     for module in _kernels.MODULES:
         _kernels.warm_up()
         names = {name for name, value in vars(sys.modules[f"{_kernels.__package__}.{module}"]).items()
-                 if isinstance(value, Dispatcher) and value.nopython_signatures and value._can_compile is False
+                 if isinstance(value, Dispatcher) and value.nopython_signatures
+                 and value._can_compile is False  # type: ignore[attr-defined]
                  and value.py_func.__module__.endswith(module)}
         assert names and names <= set(vars(timeline_reference))
 

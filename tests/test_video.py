@@ -8,7 +8,6 @@ import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import av
 import numpy as np
 import pytest
 from frames import cloud, gaussian_frame
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
+av = pytest.importorskip("av", reason="needs av: pip install 'splatview[video]'")
 W, H = 64, 48
 
 
@@ -93,6 +93,7 @@ def test_an_mp4_shows_the_same(view: GaussianView, screen: OffscreenScreen, tmp_
     assert not made(view, screen, out).fault
     with av.open(str(out)) as file:
         stream = file.streams.video[0]
+        assert stream.average_rate is not None
         assert (stream.width, stream.height, float(stream.average_rate)) == (W, H, 10.0)
         pictures = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
     assert len(pictures) == 8

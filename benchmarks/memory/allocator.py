@@ -30,7 +30,7 @@ PENDING_US = 1500
 """How long another stream takes to be done with a block."""
 
 
-inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]
 """Of kernels that only kernels call: a wrapper for Python that takes a `State` apart takes long to compile."""
 
 
