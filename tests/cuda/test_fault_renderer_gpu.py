@@ -200,7 +200,11 @@ def test_a_fault_that_ends_cuda_ends_neither_the_viewer_nor_the_training(
         with Page(where[0], acks=True) as page:
             page.connect(token=where[1])
             page.greet()
-            page.picture()
+            try:
+                page.picture()
+            except AssertionError as e:
+                viewer.kill()
+                raise AssertionError(f"life {life}: {e}; the viewer: {''.join(said)}{viewer.stderr.read()}") from None
             (processes.folder / "fault").touch()
             assert page.ended()
         if life < 3:
