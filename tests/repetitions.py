@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-def exhaustive(*values: Any) -> Any:
-    """Parameters of a test that only `make test-all` runs."""
-    return pytest.param(*values, marks=pytest.mark.exhaustive)
+def exhaustive(*values: Any, id: str | None = None) -> Any:
+    """Parameters of a test that only `make test-all` runs; `id` as of `pytest.param`."""
+    return pytest.param(*values, id=id, marks=pytest.mark.exhaustive)
 
 
 def with_exhaustive(cases: Mapping[str, Any] | Iterable[str], *names: str) -> list[Any]:

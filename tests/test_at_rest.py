@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from patience import PATIENCE
+from repetitions import exhaustive
 from scene_files import ply_columns, truth, write_ply
 from test_training_cameras_viewer import TRAINER
 from test_viewer import Viewer
@@ -99,7 +100,7 @@ def use_all(viewer: Viewer, view: Any) -> None:
     viewer.seat.mark()
 
 
-@pytest.mark.parametrize("show", ["color", pytest.param("depth", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("show", ["color", exhaustive("depth")])
 def test_a_scene_with_all_its_tools_and_an_open_panel_comes_to_rest(viewer: Viewer, training: Any, show: str,
                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     view = training

@@ -10,6 +10,7 @@ import pytest
 import torch
 from gpu_memory import used
 from PIL import Image
+from repetitions import exhaustive
 
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
@@ -82,7 +83,7 @@ def test_it_reads_what_the_stream_wrote_before(encoder: NvJpegEncoder) -> None:
 
 
 @pytest.mark.parametrize(("pictures", "more"), [
-    pytest.param(60, 4, id="few"), pytest.param(200, 20, id="many", marks=pytest.mark.exhaustive)])
+    pytest.param(60, 4, id="few"), exhaustive(200, 20, id="many")])
 def test_nothing_is_kept(encoder: NvJpegEncoder, pictures: int, more: int) -> None:
     pixels = torch.from_numpy(photo()).cuda()
 

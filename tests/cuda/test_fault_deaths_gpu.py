@@ -14,6 +14,7 @@ import torch
 from gpu_memory import MB, used
 from meters import footprint, settled
 from nursery import Child, Nursery, Watcher
+from repetitions import exhaustive
 from trainers import ALLOCATORS, Trainer, next_frame, stream_of
 
 from splatview.ipc import Frame, Subscriber
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cuda
 
-KILLS = pytest.param(20, id="20"), pytest.param(100, id="100", marks=pytest.mark.exhaustive)
+KILLS = pytest.param(20, id="20"), exhaustive(100, id="100")
 """Viewers that are killed for each way and allocator."""
 AT_ONCE = 10
 TRAINERS_KILLED = 16

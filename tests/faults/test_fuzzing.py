@@ -18,7 +18,7 @@ from fuzz.damage import damaged
 from hypothesis import HealthCheck, given, settings
 from meters import many
 from patience import PATIENCE
-from repetitions import with_exhaustive
+from repetitions import exhaustive, with_exhaustive
 
 from splatview.viewer_app.files import FORMATS
 
@@ -28,7 +28,7 @@ LARGE = ("memory_snapshot", "checkpoint_pt", "camera_path_json", "scene_sog", "p
 """Targets whose crafted inputs take long: exhaustive."""
 
 
-@pytest.mark.parametrize("examples", [30, pytest.param(many(20_000, 300), id="300", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("examples", [30, exhaustive(many(20_000, 300), id="300")])
 @pytest.mark.parametrize("name", TARGETS)
 def test_it_refuses_or_takes_whatever_comes(name: str, examples: int) -> None:
     seeds = fuzz.SEEDS[name]()

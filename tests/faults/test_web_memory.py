@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from meters import MB, footprint
 from PIL import Image
+from repetitions import exhaustive
 from web_clients import Page, address
 
 from splatview.viewer_app.web.budget import MOST
@@ -61,7 +62,7 @@ def viewer(processes: Processes, tmp_path: Path) -> Iterator[Viewer]:
 
 
 @pytest.mark.parametrize("acks", [
-    pytest.param(False, id="pages that acknowledge nothing", marks=pytest.mark.exhaustive),
+    exhaustive(False, id="pages that acknowledge nothing"),
     pytest.param(True, id="pages that show pictures")])
 def test_many_large_pages_stay_within_one_budget(viewer: Viewer, acks: bool, wait_until: Callable[..., Any]) -> None:
     viewer.page((640, 360), acks=True).picture()  # whatever is loaded with the first page
