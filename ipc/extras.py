@@ -1,6 +1,6 @@
 """The extras of the distribution: packages that only some commands need, and the error for one that is missing.
 
-    require("memory snapshots need", "numba", "duckdb", error=ViewerError)    # before anything is opened
+    require("detecting people needs", "cv2", error=DetectorError)              # before anything is opened
     with needed("films need", "av", error=FileError):                          # where it is imported
         import av
 
@@ -42,16 +42,16 @@ def missing(extra: str) -> list[str]:
     return [name_of(module) for module in EXTRAS[extra] if not installed(module)]
 
 
-def require(subject: str, module: str, *others: str, error: type[Exception]) -> None:
-    """Raise `error` unless a module is installed.
+def require(subject: str, *modules: str, error: type[Exception], also: tuple[str, ...] = ()) -> None:
+    """Raise `error` unless all of some modules of one extra are installed.
 
     Args:
-        subject: what needs it, and the verb: "memory snapshots need".
-        others: modules of the same extra that the error names too if they are missing.
+        subject: what needs them, and the verb: "memory snapshots need".
+        also: modules of the same extra that the error names too if they are missing.
     """
-    if not installed(module):
-        names = [name_of(m) for m in dict.fromkeys((module, *others)) if not installed(m)]
-        raise error(f"{subject} {' and '.join(names)}: {install_line(_extra_of(module))}")
+    if not all(map(installed, modules)):
+        names = [name_of(m) for m in (*modules, *also) if not installed(m)]
+        raise error(f"{subject} {' and '.join(names)}: {install_line(_extra_of(modules[0]))}")
 
 
 def require_one(subject: str, *modules: str, error: type[Exception]) -> str:

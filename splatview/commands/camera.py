@@ -166,8 +166,7 @@ def _detector(o: Camera) -> dict[str, object] | None:
     if o.detect == "people":
         require("--detect people needs", "cv2", error=_OptionError)
     elif o.detect.endswith(".onnx"):
-        for module in ("onnxruntime", "cv2"):
-            require(f"--detect {o.detect} needs", module, "onnxruntime", "cv2", error=_OptionError)
+        require(f"--detect {o.detect} needs", "onnxruntime", "cv2", error=_OptionError)
     settings: dict[str, object] = {"stream": o.name, "detect": o.detect, "motion": o.motion,
                                    "every": "auto" if o.every == "auto" else int(o.every)}
     return settings | {name: value for name in _OF_DETECTOR if (value := getattr(o, name)) is not None}

@@ -6,12 +6,12 @@ from splatview.ipc.extras import require
 from splatview.viewer_app.errors import ViewerError
 
 TIMELINE, SQL = "memory snapshots need", "SQL over memory snapshots needs"
-"""What needs numba, and what needs DuckDB, each with its verb."""
+"""Subjects of the errors for a missing numba and a missing DuckDB."""
 
 
 def check_timeline() -> None:
     """Raise ViewerError unless timelines can be laid out and painted."""
-    require(TIMELINE, "numba", "duckdb", error=ViewerError)
+    require(TIMELINE, "numba", error=ViewerError, also=("duckdb",))
 
 
 def check_sql() -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 NEEDED = "an mp4, unlike a folder of PNGs, needs"
-"""What needs PyAV, and its verb, for `splatview.ipc.extras`."""
+"""Subject of the error for a missing PyAV."""
 _QUALITY = "18"
 """Of x264 (its CRF): nothing is seen of the loss."""
 

@@ -14,7 +14,7 @@ from splatview.camera.detectors.feed import Feed
 from splatview.camera.detectors.nms import apart, surest
 from splatview.camera.detectors.providers import session
 from splatview.camera.detectors.recognise import Network, recognised
-from splatview.ipc.extras import EXTRAS, require
+from splatview.ipc.extras import require
 
 if TYPE_CHECKING:
     from splatview.camera.detectors.choice import DetectorSettings
@@ -35,8 +35,7 @@ class OnnxDetector:
         path = Path(settings.detect).expanduser()
         if not path.is_file():
             raise DetectorError(f"no file {str(path)!r}; give a model.onnx, people, or module:function")
-        for module in ("onnxruntime", "cv2"):
-            require(f"detecting with {printable(path.name)} needs", module, *EXTRAS["camera"], error=DetectorError)
+        require(f"detecting with {printable(path.name)} needs", "onnxruntime", "cv2", error=DetectorError)
         self._threshold = THRESHOLD if settings.threshold is None else settings.threshold
         self._overlap = settings.nms
         self._session, provider = session(path, settings.provider)
