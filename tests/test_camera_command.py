@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,10 @@ from PIL import Image
 from stream_servers import H, StreamServer, W, mjpeg, pattern, video
 
 import splatview
+from splatview.camera import launcher
 from splatview.camera.launcher import _free_name, _how, _short
 from splatview.camera.pattern import number_of, square
+from splatview.camera.sources import SourceSettings
 from splatview.commands.camera import main
 from splatview.ipc.runs import list_runs, runtime_folder
 
@@ -143,6 +146,23 @@ def test_a_file_is_played_once(camera: Callable[..., Camera], tmp_path: Path) ->
     assert running.said("320 x 240 at 30/s h264") and running.said(": the end")
     picture = np.asarray(Image.open(tmp_path / "a.png").convert("RGB"))
     assert picture.shape == (720, 1280, 3)
+
+
+def test_a_file_that_was_played_waits_for_its_picture_and_not_for_ever(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "a.png"
+    viewer = launcher.ViewerOptions((), offscreen=True, out=out)
+    source = SourceSettings(source="test")
+    session = launcher._Session(launcher.Plan(source, "camera", loop=False, detector=None, viewer=viewer))
+    assert not session._is_over()
+    session.played_at = time.monotonic()
+    assert not session._is_over()
+    out.write_bytes(b"a picture")
+    assert session._is_over()
+    out.unlink()
+    assert not session._is_over()
+    monkeypatch.setattr(launcher, "_PICTURE_PATIENCE", -1.0)
+    assert session._is_over()
 
 
 def test_a_server_that_is_lost_and_comes_back(camera: Callable[..., Camera], wait_until: Callable[..., Any]) -> None:

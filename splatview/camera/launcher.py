@@ -30,6 +30,8 @@ _PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds before a program that died is started for the first, second, ... time again; the last for all that follow."""
 _LIVES = 60.0
 """Seconds of life after which the next death is taken for the first one again."""
+_PICTURE_PATIENCE = 120.0
+"""Seconds to wait for the viewer's first picture after a file was played: a viewer that is stopped writes none."""
 _NOISE = ("libEGL warning", "MESA", "Corrupt JPEG data")
 """How lines of the graphics drivers begin that would only alarm, and those of a webcam's flaws."""
 _LONGEST_LINE = 4096
@@ -42,9 +44,9 @@ class ViewerOptions:
     arguments: tuple[str, ...]
     """Of `python -m splatview.viewer_app serve`."""
     offscreen: bool = False
-    """Whether nobody looks: there is nothing to stay for once a file was played."""
+    """The viewer has neither a window nor pages: the session ends once a file was played."""
     out: Path | None = None
-    """The file that it writes its picture to, which is waited for before the end of a file ends everything."""
+    """The viewer's picture file. A session whose file was played waits for its first picture."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,9 @@ class _Session:
         self.said: queue.Queue[tuple[str, str, str]] = queue.Queue(1000)
         self.shown = False
         """Whether there was something to show, so that everything has been started."""
-        self.played = False
-        """Whether the source has ended, and nobody looks."""
-        self.picture_before = self._picture()
+        self.played_at: float | None = None
+        """Time at which a source ended that no window or page shows, by `time.monotonic`."""
+        self.picture_before = self._picture_time()
         self.code: int | None = None
         """The exit status, once it is over."""
 
@@ -197,23 +199,29 @@ class _Session:
             if self.viewer is None:
                 _tell("camera", f"published as {self.plan.stream!r}; splatview serve shows it. Ctrl-C ends it")
         if said.event == "ended" and (self.plan.viewer is None or self.plan.viewer.offscreen):
-            self.played = True
+            self.played_at = self.played_at or time.monotonic()
 
-    def _picture(self) -> int | None:
-        """When the viewer's picture was written, in nanoseconds; None: there is none, or none is wanted."""
-        viewer = self.plan.viewer
-        if viewer is None or viewer.out is None:
-            return None
+    def _picture_time(self) -> int | None:
+        """Return the modification time of the viewer's picture file, in nanoseconds; None without such a file."""
+        out = self.plan.viewer and self.plan.viewer.out
         try:
-            return viewer.out.stat().st_mtime_ns
+            return out.stat().st_mtime_ns if out else None
         except OSError:
             return None
+
+    def _is_over(self) -> bool:
+        """Return whether the source has ended and the viewer has written a picture, if it writes any. A viewer that
+        cannot write one is given up after `_PICTURE_PATIENCE`."""
+        if self.played_at is None:
+            return False
+        viewer = self.plan.viewer
+        return (viewer is None or viewer.out is None or self._picture_time() != self.picture_before
+                or time.monotonic() > self.played_at + _PICTURE_PATIENCE)
 
     def _watch(self) -> None:
         """See who has ended, and start again who is to be."""
         self._watch_viewer()
-        wanted = self.plan.viewer is not None and self.plan.viewer.out is not None
-        if self.played and self.code is None and not (wanted and self._picture() == self.picture_before):
+        if self.code is None and self._is_over():
             self.code = 0
         self._watch_capture()
         self._watch_inference()
