@@ -59,7 +59,7 @@ class Preference:
         """The caller's `copy` and `live`."""
         self._in_place = kind == "gaussians"
         self.place: int | None = -1
-        """Where the newest tensors lay; None: not known any more."""
+        """Place of the newest tensors; None after `forget`."""
         self.expected: bool | None = None
         """Whether the next tensors stay where they are, if they are like the last. If so, it is enough to say where
         they lie, in `place`; `saw` need not be called."""

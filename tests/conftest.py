@@ -136,7 +136,7 @@ def forked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def few_objects() -> Iterator[None]:
-    """What looks through all objects finds those of the module's tests, not a million of pytest's and of imports."""
+    """Freeze the million objects of pytest and imports: searches of all objects visit those of the module's tests."""
     gc.collect()
     gc.freeze()
     yield
@@ -146,7 +146,7 @@ def few_objects() -> Iterator[None]:
 @pytest.fixture
 def wait_until() -> Callable[..., Any]:
     """`wait_until(condition, seconds=PATIENCE)`: poll until the condition gives something true, and return that.
-    `every`: seconds between two looks."""
+    `every`: seconds between two polls."""
 
     def wait(condition: Callable[[], Any], seconds: float = PATIENCE, what: str = "", every: float = 0.005) -> Any:
         end = time.monotonic() + seconds

@@ -164,7 +164,7 @@ def server(*modules: str) -> ForkServer:
 
 @functools.cache
 def _program_server(process: int) -> tuple[Forker, Mapping[str, str]]:
-    """What forks splatview's own programs for this process, and its environment."""
+    """Return the server that forks splatview's programs for this process, and its environment."""
     if _inherited is None:
         made = ForkServer(*_PROGRAMS, programs=True)
         return made, made.env
@@ -175,7 +175,7 @@ def _program_server(process: int) -> tuple[Forker, Mapping[str, str]]:
 
 
 def program_server() -> tuple[Forker, Mapping[str, str]]:
-    """Return what forks splatview's own programs, and the environment that they were loaded with."""
+    """Return the server that forks splatview's programs, and the environment they were loaded with."""
     return _program_server(os.getpid())  # a connection is of no use to a forked child
 
 

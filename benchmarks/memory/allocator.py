@@ -31,7 +31,7 @@ PENDING_US = 1500
 
 
 inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # type: ignore[call-overload]
-"""Of kernels that only kernels call: a wrapper for Python that takes a `State` apart takes long to compile."""
+"""Decorator of kernels that only kernels call: their wrappers for Python, which unpack a `State`, compile slowly."""
 
 
 class State(NamedTuple):

@@ -164,7 +164,7 @@ def test_copies_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(stopwatch, "seconds", measured)
     written = calls = 0
-    earliest = latest = 0.0  # when the next copy may begin, as far as is told from outside
+    earliest = latest = 0.0  # bounds of when the next copy may begin, measured from outside
     begun = time.monotonic()
     while (time.monotonic() < begun + 2 or written < 3) and time.monotonic() < begun + PATIENCE:
         calls, known, before = calls + 1, len(copies), time.monotonic()

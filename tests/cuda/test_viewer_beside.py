@@ -95,7 +95,7 @@ def test_offscreen_pictures_with_the_panel(trainers: dict[str, Trainer], open_vi
 
 
 class Watched:
-    """What a viewer spends and draws while `during` goes on, beside what the GPU has time for.
+    """Measure what a viewer spends and draws while `during` runs, beside what the GPU has time for.
 
     How fast a picture comes depends on what else the GPU does. A turn of it to CUDA and on to OpenGL, with next to
     nothing to do, is the measure: `turns` of these a second, made between the periods that are watched.
@@ -149,8 +149,8 @@ class Watched:
         return self._turns / self._turning
 
     def fluent(self, rate: float, of_turns: float) -> bool:
-        """Whether so many pictures a second came. Where the GPU makes fewer than `rate` times `of_turns` turns: one
-        picture in so many turns, or as many as the share allows, since what is measured there is others' work too."""
+        """Return whether `rate` pictures a second came. Where the GPU makes fewer than `rate` times `of_turns` turns:
+        one picture in so many turns, or as many as the share allows, since others' work is measured there too."""
         if self.turns >= rate * of_turns:
             return self.rate >= rate
         return self.rate >= self.turns / of_turns or self.share >= 0.8 * self.viewer.governor.share

@@ -193,9 +193,9 @@ class TooMany(Exception):  # noqa: N818
 # the processor is known to have come to it.
 _ProcessState = tuple[int, int, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], bool]
 _Label = tuple[Any, ...]
-"""What happens: the process's number, what it does, value, number of the address."""
+"""An event: process number, action, value, address number."""
 _Move = tuple[_Label, int]
-"""What happens, and the state of the whole that follows, or what it adds to that.
+"""An event with the global state that follows it, or with the change to that state.
 
 A state of the whole is one number: of the memory's contents in the lowest _BITS, then of each process's state among
 those that it has been in. What a process does adds the same to it wherever it does it.
@@ -205,13 +205,13 @@ _MASK = (1 << _BITS) - 1
 
 
 class _Choices:
-    """What a process can do in one of its states, found once: the states of the whole are many times as many."""
+    """The choices of a process in one of its states, computed once: there are many times as many global states."""
 
     def __init__(self, state: _ProcessState):
         self.state = state
         self.wrong = ""
         self.address = -1
-        """Of what it loads next; -1: nothing."""
+        """Address number of the next load; -1: no load."""
         self.loads: dict[Any, list[_Move]] = {}
         """By the value in memory: each value that it may get."""
         self.deaths: list[_Move] = []
@@ -295,7 +295,7 @@ class Explorer:
         return found
 
     def _local(self, n: int, state: _ProcessState) -> int:
-        """The number of a process's state, gone on with all that concerns nobody else."""
+        """Return the number of a process's state after all its steps that no other process can observe."""
         state = self._advanced(n, state)
         numbers = self._local_numbers[n]
         found = numbers.get(state)
@@ -308,11 +308,11 @@ class Explorer:
         return found
 
     def _added(self, n: int, before: int, after: _ProcessState) -> int:
-        """What it adds to the state of the whole that a process goes from one state to another."""
+        """Return the change to the global state when a process goes from one of its states to another."""
         return (self._local(n, after) - before) << _BITS * (n + 1)
 
     def _advanced(self, number: int, state: _ProcessState) -> _ProcessState:
-        """The process gone on with all that concerns nobody else: to a load, a fence that waits, or its end."""
+        """Advance the process past steps that no other process observes: to a load, a fence that waits, or its end."""
         segment, at, buffer, queued, old, alive = state
         if not alive:
             return state
@@ -340,7 +340,7 @@ class Explorer:
         return segment, at, buffer, queued, old, True
 
     def _chosen(self, n: int, number: int) -> _Choices:
-        """What a process can do in a state, but for loads, which depend on the memory."""
+        """Return the choices of a process in a state, without loads, which depend on memory."""
         state = self._local_states[n][number]
         segment, at, buffer, queued, old, alive = state
         program, made = self._programs[n], _Choices(state)
@@ -391,7 +391,7 @@ class Explorer:
         return moves
 
     def _loads(self, n: int, number: int, can: _Choices, current: Any) -> list[_Move]:
-        """What a load may give where the memory holds `current`."""
+        """Return the values a load may return where memory holds `current`."""
         segment, _, buffer, queued, old, _ = can.state
         made = tuple((to, value, ghost, True) for to, value, ghost, _ in buffer)
         return [((n, "loads", value, can.address),
@@ -412,7 +412,7 @@ class Explorer:
         return found
 
     def _stored(self, state: int, n: int, to: int, value: Any) -> int:
-        """What it adds to the state that everybody sees a value from now on."""
+        """Return the change to the state when a value becomes visible to all processes."""
         memory = state & _MASK
         added = self._written.get((memory, to, value))
         if added is None:
@@ -428,7 +428,7 @@ class Explorer:
         return added
 
     def _aged(self, n: int, number: int, to: int, before: Any) -> int:
-        """What it adds to the state that a process may still load a value which another one has replaced."""
+        """Return the change to the state that lets a process still load a value that was replaced."""
         can = self._choices[n][number] or self._chosen(n, number)
         if can.ended:
             return 0

@@ -46,8 +46,8 @@ def test_it_refuses_or_takes_whatever_comes(name: str, examples: int) -> None:
 
 @cache
 def crafted_run(large: bool) -> dict[str, str]:
-    """What a run of each target's crafted inputs printed, of those in LARGE or of the others. One process runs them
-    all; after a death, one more."""
+    """Return what each target printed for its crafted inputs: those in LARGE, or the others. One process runs all
+    of them; after its death, another runs the rest."""
     waiting = [name for name in fuzz.CRAFTED if (name in LARGE) is large]
     printed = dict.fromkeys(waiting, "not run")
     while waiting:

@@ -191,7 +191,7 @@ for i in itertools.count():
 
 
 PICTURES_SEEN = [6, exhaustive(30)]
-"""How many pictures are looked at, at least."""
+"""Minimum numbers of pictures to check."""
 
 
 @pytest.fixture

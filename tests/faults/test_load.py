@@ -56,7 +56,7 @@ def value_of(name):
     number_of[name] = number_of.get(name, 0) + 1
     return number_of[name] % 251
 def looked_at():
-    "Publish until somebody looks at all streams and gets copies, however long that takes on a busy machine."
+    "Publish until a reader of all streams gets copies, however long that takes on a busy machine."
     number = 0
     while counters()["copies"] < 10 or not all(s.readers for s in publishing._publisher.streams.values()):
         number += 1

@@ -1,4 +1,4 @@
-"""Viewers are stopped, for up to a minute, and go on: nobody waits for them meanwhile, and then they have the newest
+"""Viewers are stopped for up to a minute and continued: the trainer does not wait, and they then show the newest
 frame."""
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
 PROGRESS_PERIOD = 0.5
-"""Seconds between two pictures of how far compiling is."""
+"""Seconds between two redraws of the progress of compiling."""
 _PANES = {"segments": "SegmentsPane", "events": "EventsPane", "stacks": "StacksPane", "compare": "ComparePane",
           "leaks": "LeaksPane", "oom": "OomPane", "sql": "SqlPane", "about": "AboutPane", "details": "DetailsPane"}
 
@@ -110,7 +110,7 @@ class SnapshotView(Steady, Simple):
         """Where the hands last told what lies under the pointer, and in which picture."""
         self._wait_for_oom = True
         self._told_progress = 0.0
-        """When a picture was last wanted because compiling went on."""
+        """Time of the last redraw for the progress of compiling."""
 
     # -- the protocol --------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ _ARENA_KEPT, _MAPPED_FROM = 8 * 1024**2, 32 * 1024**2
 """Free bytes that glibc may keep at the end of each thread's arena; the size from which a block is mapped by itself."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _TRIMS = 3
-"""How many times memory is returned after a release: threads of drivers and encoders free theirs a little later."""
+"""Calls of malloc_trim after a release: threads of drivers and encoders free their memory a little later."""
 _TRIM_AFTER = 0.3
 """Seconds from a release of memory to its return to the system: pages often leave together."""
 
@@ -55,7 +55,7 @@ class PageBudget:
         self._encoding = 0
         self._changed = threading.Condition()
         self._trims = 0
-        """How many times freed memory is still to be returned; `_trim_later` has been called for the next."""
+        """Remaining calls of malloc_trim; a timer for the next one runs."""
 
     @property
     def reserved(self) -> int:

@@ -145,7 +145,7 @@ class Content:
 
     @property
     def compiling(self) -> tuple[str, float] | None:
-        """What to show while kernels are being compiled, once on a machine, and how much is done, 0 to 1."""
+        """Progress text while kernels are compiled, and the fraction done, 0 to 1; None at other times."""
         from splatview.viewer_app.memory.timeline import compiling
 
         return compiling()
