@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -118,6 +119,31 @@ def test_what_is_too_large_without_loss_rests_as_a_good_jpeg(
     moving, resting = page.picture(), poll(screen, lambda: not page._pictures.empty() and page.picture())
     assert not moving.lossless and not resting.lossless
     assert (resting.quality, resting.size, resting.format) == (pacing.RESTING, (160, 120), "jpeg")
+    spend(screen, 0.6)
+    assert page._pictures.empty()
+
+
+def test_a_picture_rests_without_loss_once_the_line_is_faster(
+        screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that was busy for a moment leaves no picture as a JPEG."""
+    settle(screen, page)
+    monkeypatch.setattr(pacing, "LOSSLESS", 0.0)
+    monkeypatch.setattr(sender, "_AGAIN", (0.05,) * 1000)
+    drawn = draw(screen, RED)
+    moving, *resting = [poll(screen, lambda: not page._pictures.empty() and page.picture()) for _ in range(3)]
+    assert not moving.lossless and [picture.quality for picture in resting] == [pacing.RESTING] * 2
+    monkeypatch.setattr(pacing, "LOSSLESS", math.inf)
+    np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
+
+
+def test_a_picture_that_stays_too_large_is_tried_a_few_times(
+        screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(screen, page)
+    monkeypatch.setattr(pacing, "LOSSLESS", 0.0)
+    monkeypatch.setattr(sender, "_AGAIN", (0.02, 0.02))
+    draw(screen, RED)
+    pictures = [poll(screen, lambda: not page._pictures.empty() and page.picture()) for _ in range(4)]
+    assert [picture.quality for picture in pictures[1:]] == [pacing.RESTING] * 3
     spend(screen, 0.6)
     assert page._pictures.empty()
 

@@ -38,8 +38,9 @@ PROMPT = 0.3
 """Seconds after what a user did for which pictures should answer soon, rather than be many."""
 _REST_OF_TRY = 0.05
 """The same where the last one was worse than it needed to be."""
-_SAMPLE = 32
-"""One row in so many is compared first: pictures that differ mostly do there."""
+_AGAIN = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+"""Seconds after each time that the last picture was too large to be sent without loss until it is tried again: the line
+may have been slow only for a while, which nothing else would show while no other picture is sent."""
 UNREAD = 10.0
 """Seconds after which a page that acknowledges no picture gives back the memory for its pictures until it does."""
 _ANSWERED = 0.25
@@ -79,6 +80,8 @@ class Sender:
         """What the page shows, or will when it has drawn all."""
         self._users: dict[Frame, int] = {}
         self._due = math.inf
+        self._lossless_bytes, self._withheld = 0, 0
+        """Size of the last picture without loss, 0: not known; how often it was not sent because of that."""
         self._unanswered = 0.0, 0.0
         self._prompt_until = 0.0
         self._stream: Any = None
@@ -244,6 +247,7 @@ class Sender:
             if not self._suspended:
                 self._due = now + (_REST_OF_TRY if self._pacer.trying else REST)
                 before, self._last = self._last, frame
+                self._lossless_bytes = self._withheld = 0
                 self._users[frame] += 1
                 if before is not None:
                     self._release(before)
@@ -287,15 +291,21 @@ class Sender:
         return TurboEncoder().encode(host_pixels(frame.pixels), level.quality, bottom_up=True, size=size), size
 
     def _rest(self, frame: Frame) -> None:
+        with self._lock:
+            if self._last is not frame:
+                return
+            size = self._lossless_bytes
+            allowed = self._pacer.lossless_allowed(size)
         with self._arrived(frame):
             lossless, data, level = LosslessEncoder(), b"", None
-            allowed = self._budget.fits_encoding(_pixels(frame) * LOSSLESS_BYTES)
+            allowed = allowed and self._budget.fits_encoding(_pixels(frame) * LOSSLESS_BYTES)
             if allowed:
                 self._frames.clear()  # the spare ones
                 with self._budget.encoding(_pixels(frame) * LOSSLESS_BYTES):
                     data = lossless.encode(host_pixels(frame.pixels), bottom_up=True)
+                size = len(data)
                 with self._lock:
-                    allowed = self._pacer.lossless_allowed(len(data))
+                    allowed = self._pacer.lossless_allowed(size)
             if not allowed and self._last is frame:
                 level = Level(RESTING, 1.0)
                 data, _ = self._encode(frame, level)
@@ -305,6 +315,10 @@ class Sender:
             if self._encoding or self._pacer.in_flight:
                 self._due = time.monotonic() + REST
                 return
+            if not allowed:
+                self._lossless_bytes, self._withheld = size, self._withheld + 1
+                if self._withheld <= len(_AGAIN):
+                    self._due = time.monotonic() + _AGAIN[self._withheld - 1]
             self._put(data, lossless.format if level is None else self._encoder.format, frame.size, frame, level,
                       resting=True)
 
