@@ -150,6 +150,39 @@ os.kill(os.getpid(), 9)"""
     raise AssertionError("it went on")
 
 
+def test_the_end_of_a_program_meets_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program waits for a load in progress, and none begins afterwards."""
+    for name in ("_ended", "_loaded"):
+        monkeypatch.setattr(_kernels, name, False)
+    loading, held, ended, loaded = (threading.Event() for _ in range(4))
+
+    def load(name: str) -> None:
+        loading.set()
+        assert held.wait(PATIENCE)
+        if name.endswith(_kernels.MODULES[-1]):
+            loaded.set()
+
+    def end() -> None:
+        _kernels.end_loading()
+        assert loaded.is_set()
+        ended.set()
+
+    monkeypatch.setattr(_kernels.importlib, "import_module", load)
+    threads = [threading.Thread(target=_kernels.warm_up), threading.Thread(target=end)]
+    threads[0].start()
+    assert loading.wait(PATIENCE)
+    threads[1].start()
+    assert not ended.wait(0.05)
+    held.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert ended.is_set()
+    monkeypatch.setattr(_kernels, "_loaded", False)
+    loading.clear()
+    _kernels.warm_up()
+    assert not loading.is_set() and not _kernels._loaded
+
+
 def test_stale_kernels_are_compiled_again(tmp_path: Path) -> None:
     """A kernel holds parts of other modules: it is stale when one of these changed."""
     package = tmp_path / "package"

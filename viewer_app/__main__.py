@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 _PROGRAMS: dict[str, str] = {"grab": "splatview.viewer_app.grab", "window": "splatview.viewer_app.window_program"}
 """By name, the module whose `main(args)` it is."""
@@ -17,9 +18,7 @@ def main(args: list[str] | None = None) -> int:
     if args is None:
         from splatview.ipc.entry import run
 
-        return run(lambda: main(sys.argv[1:]))
-    from importlib import import_module
-
+        return run(_program)
     from splatview.viewer_app.errors import ViewerError, of_opengl, words_of
 
     try:
@@ -41,6 +40,15 @@ def main(args: list[str] | None = None) -> int:
         print(f"splatview: {words_of(e)}; update the graphics driver", file=sys.stderr)
         return 2
     return 0
+
+
+def _program() -> int:
+    """Run the command of this process, and end the work that `begin` began beside it."""
+    try:
+        return main(sys.argv[1:])
+    finally:
+        if (timeline := "splatview.viewer_app.memory.timeline") in sys.modules:
+            import_module(timeline).end_loading()  # which waits where a thread is about to import it
 
 
 def begin(args: list[str]) -> None:

@@ -11,7 +11,7 @@ Importing this does not import numba; `warm_up` does, and loads the kernels or h
 
 from __future__ import annotations
 
-from splatview.viewer_app.memory.timeline._kernels import compiling, warm_up
+from splatview.viewer_app.memory.timeline._kernels import compiling, end_loading, warm_up
 from splatview.viewer_app.memory.timeline.addresses import Addresses
 from splatview.viewer_app.memory.timeline.axis import Axis
 from splatview.viewer_app.memory.timeline.bands import Bands
@@ -33,6 +33,7 @@ __all__ = [
            "allocated",
            "assemble",
            "compiling",
+           "end_loading",
            "lanes",
            "paint_ground",
            "reserved",

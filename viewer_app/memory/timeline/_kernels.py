@@ -23,6 +23,9 @@ MODULES = ("_index_kernels", "_bands_kernel", "_addresses_kernels", "_canvas_ker
 COMPILE_SECONDS = 15.0
 """Expected time of compiling MODULES, where nothing else runs."""
 _lock = threading.Lock()
+_importing = threading.Lock()
+"""Held while kernels are imported, which the end of the program must not interrupt."""
+_ended = False
 _loaded = False
 _compiler: Compiler | None = None
 
@@ -84,9 +87,23 @@ def warm_up() -> None:
         if modules:
             _compiler = Compiler(modules)
             _compiler.finished.wait()
-        for name in MODULES:
-            importlib.import_module(f"{__package__}.{name}")
-        _loaded = True
+        with _importing:
+            if _ended:
+                return
+            for name in MODULES:
+                importlib.import_module(f"{__package__}.{name}")
+            _loaded = True
+
+
+def end_loading() -> None:
+    """Let `warm_up` load nothing more, and wait until a load in progress has ended. Call it at the end of the program.
+
+    numba registers finalizers while it is imported. A thread that does so while Python runs the registered ones makes
+    Python print a traceback.
+    """
+    global _ended
+    with _importing:
+        _ended = True
 
 
 def compiling() -> tuple[str, float] | None:
