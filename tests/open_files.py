@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 
 def open_files() -> frozenset[tuple[int, int, int]]:
@@ -19,3 +20,9 @@ def open_files() -> frozenset[tuple[int, int, int]]:
             continue
         there.add((fd, known.st_dev, known.st_ino))
     return frozenset(there)
+
+
+def open_inodes() -> Counter[tuple[int, int]]:
+    """How often each file is open, as its device and its number there: for files that are closed and opened again, whose
+    descriptors may be others afterwards. Compare as those of `open_files`."""
+    return Counter(file[1:] for file in open_files())

@@ -15,7 +15,7 @@ import torch
 from fuzz.messages import to_viewer
 from impostor import Impostor, info, pickles
 from meters import MB, footprint, settled
-from open_files import open_files
+from open_files import open_files, open_inodes
 
 import splatview
 from splatview.ipc import Subscriber, limits, messages
@@ -217,10 +217,10 @@ def test_a_poll_takes_no_more_than_so_much(impostor: Impostor, viewer: Subscribe
 
 def test_welcome_again_and_again(impostor: Impostor, viewer: Subscriber, wait_until: Callable[..., Any]) -> None:
     through(impostor, viewer, [impostor.welcome(reader=1)])
-    before = open_files()
-    base = footprint()
+    before, base = open_inodes(), footprint()
     through(impostor, viewer, [impostor.welcome(reader=i % 32) for i in range(300)])
-    wait_until(lambda: (viewer.poll(), impostor.hear(), open_files() <= before)[-1])
+    wait_until(lambda: (viewer.poll(), impostor.hear(), open_inodes() <= before)[-1],
+               what=f"no more is open than {before}")
     settled(base, wait_until)
     assert sees_the_honest(viewer)
 
