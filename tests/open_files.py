@@ -23,6 +23,7 @@ def open_files() -> frozenset[tuple[int, int, int]]:
 
 
 def open_inodes() -> Counter[tuple[int, int]]:
-    """How often each file is open, as its device and its number there: for files that are closed and opened again, whose
-    descriptors may be others afterwards. Compare as those of `open_files`."""
+    """How often each file is open, by its device and number there. For files that are closed and opened again, whose
+    descriptors may be others afterwards. Compare as those of `open_files`.
+    """
     return Counter(file[1:] for file in open_files())
