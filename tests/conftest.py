@@ -135,12 +135,10 @@ def forked_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def few_objects() -> Iterator[None]:
-    """Freeze the million objects of pytest and imports: searches of all objects visit those of the module's tests."""
+def few_objects() -> None:
+    """Freeze all objects of pytest, imports and earlier modules: searches of all objects visit those of this module."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture
@@ -181,6 +179,12 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.enable()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the million objects of pytest and imports out of all garbage collections to come."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
