@@ -183,7 +183,6 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """Keep the million objects of pytest and imports out of all garbage collections to come."""
-    gc.collect()
     gc.freeze()
 
 

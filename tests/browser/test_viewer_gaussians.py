@@ -88,6 +88,7 @@ def middle(color: np.ndarray, canvas: np.ndarray) -> np.ndarray:
     return of(color, canvas).mean(0)
 
 
+@pytest.mark.exhaustive  # each of its steps has a test without a browser
 def test_the_mouse_orbits_moves_and_comes_closer(program: Program, open_page: Open,
                                                  picture_of: Callable[..., np.ndarray]) -> None:
     page = open_at(program.url, open_page)

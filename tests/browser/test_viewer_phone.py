@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from browser.pages import Open
 
-SIZE, RATIO = (390, 844), 3
+SIZE, RATIO = (390, 844), 2
 WIDTH, HEIGHT = SIZE[0] * RATIO, SIZE[1] * RATIO
-PICTURE = drawn(234, 150, 2)
+PICTURE = drawn(156, 100, 2)
 """Fits five times as large."""
 ZOOM = 5
-LEFT, TOP = 0.0, (HEIGHT - 150 * ZOOM) / 2
+LEFT, TOP = 0.0, (HEIGHT - 100 * ZOOM) / 2
 FITTED = placed(PICTURE, LEFT, TOP, ZOOM, (WIDTH, HEIGHT))
 
 
@@ -70,7 +70,7 @@ def test_a_phone_shows_the_picture_and_the_panel_below_it(phone: Page, picture_o
     picture_of(phone, "viewer-phone")
     phone.tap("#panel")
     room = HEIGHT - SHEET_HEIGHT * RATIO
-    above = placed(PICTURE, 0, (room - 150 * ZOOM) / 2, ZOOM, (WIDTH, room))
+    above = placed(PICTURE, 0, (room - 100 * ZOOM) / 2, ZOOM, (WIDTH, room))
     canvas = comes(phone, is_like(above, part=lambda canvas: canvas[:room]))
     assert len(np.unique(canvas[room:].reshape(-1, 3), axis=0)) > 10, "the panel's words"
     picture_of(phone, "viewer-phone-panel")
@@ -81,19 +81,20 @@ def test_a_phone_shows_the_picture_and_the_panel_below_it(phone: Page, picture_o
 def test_fingers_move_and_zoom_the_picture(phone: Page) -> None:
     x, y = 150, 400  # CSS pixels
     fingers(phone, along((x, y), (x + 30, y - 50)))
-    comes(phone, whole(placed(PICTURE, LEFT + 90, TOP - 150, ZOOM, (WIDTH, HEIGHT))))
+    comes(phone, whole(placed(PICTURE, LEFT + 30 * RATIO, TOP - 50 * RATIO, ZOOM, (WIDTH, HEIGHT))))
     fingers(phone, along((x - 40, y), (x - 80, y)), along((x + 40, y), (x + 80, y)))
-    left, top = 3 * x - (3 * x - LEFT - 90) * 2, 3 * y - (3 * y - TOP + 150) * 2
+    left = RATIO * x - (RATIO * (x - 30) - LEFT) * 2
+    top = RATIO * y - (RATIO * (y + 50) - TOP) * 2
     comes(phone, whole(placed(PICTURE, left, top, 2 * ZOOM, (WIDTH, HEIGHT)), 0.99))
     fingers(phone, along((x, y), (x - 20, y + 60)), along((x + 90, y), (x + 70, y + 60)))
-    comes(phone, whole(placed(PICTURE, left - 60, top + 180, 2 * ZOOM, (WIDTH, HEIGHT)), 0.99))
+    comes(phone, whole(placed(PICTURE, left - 20 * RATIO, top + 60 * RATIO, 2 * ZOOM, (WIDTH, HEIGHT)), 0.99))
     phone.tap("#fit")
     comes(phone, whole(FITTED))
 
 
 def test_two_taps_fit(phone: Page) -> None:
     fingers(phone, along((100, 300), (160, 330)))
-    comes(phone, whole(placed(PICTURE, LEFT + 180, TOP + 90, ZOOM, (WIDTH, HEIGHT))))
+    comes(phone, whole(placed(PICTURE, LEFT + 60 * RATIO, TOP + 30 * RATIO, ZOOM, (WIDTH, HEIGHT))))
     for place in (200, 400), (204, 403):
         phone.touchscreen.tap(*place)
     comes(phone, whole(FITTED))
