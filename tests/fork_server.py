@@ -3,6 +3,7 @@
 Requests are packets of JSON. {"source" or "module", ...} forks a program and is answered with its process id; the
 program begins when the client has answered that. {"wait": PID} is answered with the status of a program that has ended,
 {"started by": PID} with the command lines of what is forked for that process and not waited for, by process id.
+{"share": true} is answered with the environment of this process, which then lasts as long as that client.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ _HIGH = 256
 """No descriptor that a program is given has a number as high as this."""
 
 
-def serve(fd: int, modules: list[str], programs: bool, tests: str) -> None:
-    """Serve the client at descriptor `fd`, and every program that it led to, until that client closes its end.
+def serve(fd: int, modules: list[str], programs: bool, tests: str, address: str = "") -> None:
+    """Serve the client at descriptor `fd`, others at `address`, and every program that they led to, until the first
+    client and those that share this process have closed their ends.
 
     `modules` are imported first. `programs`: what the forked programs start with `splatview.programs` is forked too.
     """
@@ -40,7 +42,7 @@ def serve(fd: int, modules: list[str], programs: bool, tests: str) -> None:
     assert len(os.listdir("/proc/self/task")) == threading.active_count() == 1, threading.enumerate()
     server = socket.socket(fileno=fd)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(f"\0splatview-forks-{os.getpid()}")
+    listener.bind(f"\0{address or f'splatview-forks-{os.getpid()}'}")
     listener.listen(64)
     if programs:
         sys.path.insert(0, tests)
@@ -65,7 +67,7 @@ def serve(fd: int, modules: list[str], programs: bool, tests: str) -> None:
 
 def _serve(server: socket.socket, listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Serve for ever; returns in each forked program, with what it is to run and its descriptors."""
-    clients = {server.fileno(): server}
+    clients, lasting = {server.fileno(): server}, {server}
     started: dict[int, tuple[int, str]] = {}
     poller = select.poll()
     poller.register(server, select.POLLIN)
@@ -79,12 +81,19 @@ def _serve(server: socket.socket, listener: socket.socket) -> tuple[dict[str, An
                 continue
             data, fds = _receive(clients[fd])
             if not data:
-                if clients[fd] is server:
+                if clients[fd] in lasting:
+                    lasting.remove(clients[fd])
+                    _end_programs(started, _peer(clients[fd]))
+                if not lasting:
                     os._exit(0)
                 poller.unregister(fd)
                 clients.pop(fd).close()
                 continue
             request = json.loads(data)
+            if "share" in request:
+                lasting.add(clients[fd])
+                clients[fd].send(json.dumps(dict(os.environ)).encode())
+                continue
             if "wait" in request:
                 clients[fd].send(str(os.waitpid(request["wait"], 0)[1]).encode())
                 started.pop(request["wait"], None)
@@ -99,6 +108,15 @@ def _serve(server: socket.socket, listener: socket.socket) -> tuple[dict[str, An
                     one.close()
                 return request, fds
             started[pid] = _peer(clients[fd]), " ".join([request.get("module", ""), *request["args"]])
+
+
+def _end_programs(started: dict[int, tuple[int, str]], parent: int) -> None:
+    """Kill what was forked for a process and not waited for, and what was forked for that."""
+    for pid in [pid for pid, (asked, _) in started.items() if asked == parent]:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        del started[pid]
+        _end_programs(started, pid)
 
 
 def _receive(client: socket.socket) -> tuple[bytes, list[int]]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import array
 import contextlib
+import fcntl
 import functools
+import hashlib
 import json
 import os
 import select
@@ -77,7 +79,9 @@ def readable(fd: int, seconds: float | None) -> bool:
 class Forker:
     """A connection to the process that forks."""
 
-    def __init__(self, connection: socket.socket):
+    def __init__(self, connection: socket.socket, env: Mapping[str, str]):
+        """`env`: the environment that the process was started with."""
+        self.env = env
         self._lock = threading.Lock()
         self._ours = connection
         self._ours.settimeout(PATIENCE)
@@ -126,15 +130,16 @@ class Forker:
 class ForkServer(Forker):
     """The process that forks. `close` it, or let it end with this one."""
 
-    def __init__(self, *modules: str, programs: bool = False):
+    def __init__(self, *modules: str, programs: bool = False, address: str = ""):
         """`modules` are imported as well, before anything is forked. They must not begin threads. `programs`: forked
-        programs fork what they start with `splatview.programs`, too."""
-        self.env = environment()
+        programs fork what they start with `splatview.programs`, too. `address`: where other processes may share it
+        (`_shared`), as the name of an abstract socket."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        super().__init__(ours)
+        super().__init__(ours, environment())
         with theirs:
             begin = f"import sys; sys.path.insert(0, {str(TESTS)!r}); import fork_server; del sys.path[0]; "
-            call = f"fork_server.serve({theirs.fileno()}, {[*_ALWAYS, *modules]!r}, {programs}, {str(TESTS)!r})"
+            call = f"fork_server.serve({theirs.fileno()}, {[*_ALWAYS, *modules]!r}, {programs}, {str(TESTS)!r}, " \
+                   f"{address!r})"
             self._process = subprocess.Popen([sys.executable, "-c", begin + call], pass_fds=[theirs.fileno()],
                                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=self.env)
         try:
@@ -156,26 +161,44 @@ class ForkServer(Forker):
             self._process.wait()
 
 
-@functools.cache
-def server(*modules: str) -> ForkServer:
-    """The one of this process that has imported these as well. It ends with this process."""
-    return ForkServer(*modules)
+def _shared(modules: Sequence[str], *, programs: bool = False) -> Forker:
+    """Return a server that all workers of pytest-xdist use; it ends with the last of them. Without workers, or where
+    none of them began one, it is a new one."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return ForkServer(*modules, programs=programs)
+    address = "splatview-forks-" + hashlib.sha256(repr((run, modules, programs)).encode()).hexdigest()[:32]
+    with open(TESTS / "fork_server.py") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one worker starts it
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.suppress(ConnectionError):
+            connection.connect(f"\0{address}")
+            connection.send(b'{"share": true}')
+            if env := connection.recv(1 << 20):
+                return Forker(connection, json.loads(env))
+        connection.close()
+        return ForkServer(*modules, programs=programs, address=address)
 
 
 @functools.cache
-def _program_server(process: int) -> tuple[Forker, Mapping[str, str]]:
-    """Return the server that forks splatview's programs for this process, and its environment."""
+def server(*modules: str) -> Forker:
+    """Return the server that has imported these as well. It ends with the processes that use it."""
+    return _shared(modules)
+
+
+@functools.cache
+def _program_server(process: int) -> Forker:
+    """Return the server that forks splatview's programs for this process."""
     if _inherited is None:
-        made = ForkServer(*_PROGRAMS, programs=True)
-        return made, made.env
+        return _shared(_PROGRAMS, programs=True)
     address, env = _inherited
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.connect(address)
-    return Forker(connection), env
+    return Forker(connection, env)
 
 
-def program_server() -> tuple[Forker, Mapping[str, str]]:
-    """Return the server that forks splatview's programs, and the environment they were loaded with."""
+def program_server() -> Forker:
+    """Return the server that forks splatview's programs."""
     return _program_server(os.getpid())  # a connection is of no use to a forked child
 
 
@@ -235,8 +258,8 @@ def _popen(command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
 
     start = child_process.command("")[1]
     leashed = len(command) > 6 and command[2] == programs._LEASHED and command[5] == start
-    forker, before = program_server()
-    if not (leashed or command[1] == "-m") or not serves(options["env"], before):
+    forker = program_server()
+    if not (leashed or command[1] == "-m") or not serves(options["env"], forker.env):
         return subprocess.Popen(command, **options)
     program = ["-m", *command[6:]] if leashed else command[1:]
     return ForkedProgram([sys.executable, *program], forker=forker, leash=int(command[3]) if leashed else None,

@@ -59,8 +59,8 @@ class Processes:
     def forked(self, *args: str, **env: str) -> subprocess.Popen[str]:
         """`python ARGS`, of which the first is -c, -m or a file, with the viewer loaded as well. What it starts with
         `splatview.programs` is forked in turn, and no child of its own. At the end nothing loaded is taken apart."""
-        forker, before = program_server()
-        if not serves(environment(**env), before):
+        forker = program_server()
+        if not serves(environment(**env), forker.env):
             return self.python(*args, **env)
         return self._fork(forker, args, env)
 
@@ -80,7 +80,7 @@ class Processes:
     def children(self, parent: int) -> dict[int, str]:
         """Return the command lines of the programs that a process of ours has started, by process id: its children, or
         what is forked for it; zombies left out."""
-        found = program_server()[0].started_by(parent)
+        found = program_server().started_by(parent)
         return {pid: found.get(pid) or line for pid, (ppid, line) in _running().items()
                 if ppid == parent or pid in found}
 

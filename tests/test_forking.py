@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import signal
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from forking import ROOT, ForkedProgram, server
+from forking import ROOT, ForkedProgram, Forker, ForkServer, _shared, readable, server
 from open_files import open_files
 from patience import PATIENCE
 
@@ -113,6 +114,26 @@ def test_it_is_ended_waited_for_and_leaves_nothing(processes: Processes) -> None
     program.kill()  # does nothing any more
     processes.close()
     assert open_files() <= before
+
+
+def test_workers_share_one_server_that_ends_with_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", secrets.token_hex(8))
+    first, second, third = (_shared(()) for _ in range(3))
+    assert isinstance(first, ForkServer) and first.env == second.env == third.env
+
+    def status(forker: Forker) -> int:
+        pid, watched = forker.fork("import os; os._exit(5)", [], [0, 1, 2], {}, "/")
+        assert readable(watched, PATIENCE)
+        os.close(watched)
+        return os.waitstatus_to_exitcode(forker.status(pid))
+
+    for forker in (first, second, third):
+        assert status(forker) == 5
+    for forker in (first, second):
+        forker._ours.close()
+        assert status(third) == 5
+    third._ours.close()
+    assert first._process.wait(PATIENCE) == 0
 
 
 def test_what_is_read_at_the_start_is_started(processes: Processes, monkeypatch: pytest.MonkeyPatch,

@@ -14,14 +14,14 @@ from forking import environment, readable, server
 from patience import PATIENCE
 
 if TYPE_CHECKING:
-    from forking import ForkServer
+    from forking import Forker
     from programs import Processes
 
 
 class Child:
     """A program that the nursery started."""
 
-    def __init__(self, forker: ForkServer, pid: int, watched: int, said: int):
+    def __init__(self, forker: Forker, pid: int, watched: int, said: int):
         self.pid = pid
         self._forker = forker
         self._said, self._begun = said, b""
