@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from splatview.viewer_app.training_cameras.photos import PhotoStore
 
 ATLAS = 2048
-"""Pixels along the side of the texture that holds all small photographs."""
+"""Width of the texture that holds all small photographs, and its largest height, in pixels."""
 _LEVELS = 4
 """In which it is halved, so that nothing flickers that is far away."""
 _AT_A_TIME = 24
@@ -147,7 +147,8 @@ class FrustumDrawing:
         if not came or self._table is None:
             return False
         if self._atlas is None:
-            atlas = self._atlas = self._ctx.texture((ATLAS, ATLAS), 3, alignment=1)
+            rows = -(-len(self._flags) // (ATLAS // self._side))
+            atlas = self._atlas = self._ctx.texture((ATLAS, min(rows * self._side, ATLAS)), 3, alignment=1)
             atlas.build_mipmaps(0, _LEVELS)
             atlas.filter = moderngl.LINEAR_MIPMAP_LINEAR, moderngl.LINEAR
             atlas.repeat_x = atlas.repeat_y = False
@@ -262,14 +263,12 @@ class FrustumDrawing:
             array.program.release()
             array.release()
         self._arrays.clear()  # they read from the buffer
-        for held in (self._table, self._order):
+        for held in (self._table, self._order, self._atlas):
             if held is not None:
                 held.release()
-        self._table = self._order = None
+        self._table = self._order = self._atlas = None
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
         self._release_table()
-        if self._atlas is not None:
-            self._atlas.release()
-        self._atlas = self._cameras = None
+        self._cameras = None

@@ -39,7 +39,8 @@ void main() {
     vec2 x = dFdx(v_uv) * u_side, y = dFdy(v_uv) * u_side;
     float level = clamp(0.5 * log2(max(max(dot(x, x), dot(y, y)), 1e-8)), 0.0, u_levels);
     float edge = 0.5 * exp2(ceil(level)) / u_side;
-    vec3 color = textureLod(u_atlas, (v_cell + clamp(v_uv, edge, 1.0 - edge)) / float(u_per_row), level).rgb;
+    vec2 at = (v_cell + clamp(v_uv, edge, 1.0 - edge)) * u_side / vec2(textureSize(u_atlas, 0));
+    vec3 color = textureLod(u_atlas, at, level).rgb;
     f_color = vec4(v_there > 0.0 ? color : u_ground, 1.0);
 }
 

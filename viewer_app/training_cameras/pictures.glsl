@@ -34,7 +34,8 @@ void main() {
     float level = clamp(0.5 * log2(max(max(dot(x, x), dot(y, y)), 1e-8)), 0.0, u_levels);
     float edge = 0.5 * exp2(ceil(level)) / u_side;  // so that nothing of the cells beside it is mixed in
     vec2 uv = clamp(v_uv, edge, 1.0 - edge);
-    vec3 color = textureLod(u_atlas, (v_cell + uv) / float(u_per_row), level).rgb;
+    vec2 at = (v_cell + uv) * u_side / vec2(textureSize(u_atlas, 0));
+    vec3 color = textureLod(u_atlas, at, level).rgb;
     f_color = vec4(color, 1.0) * v_alpha;
 }
 
