@@ -32,6 +32,7 @@ from browser_rig import (
 )
 from patience import PATIENCE
 from PIL import Image
+from repetitions import exhaustive
 
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Screenshot
@@ -229,7 +230,9 @@ def busy_rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         yield made
 
 
-def test_pages_that_come_and_go_leave_nothing(busy_rig: Rig, wait_until: Callable[..., object]) -> None:
+@pytest.mark.parametrize(("first", "visits"), [(10, 50), exhaustive(40, 200)])
+def test_pages_that_come_and_go_leave_nothing(busy_rig: Rig, first: int, visits: int,
+                                              wait_until: Callable[..., object]) -> None:
     def visit(k: int) -> None:
         screen = busy_rig.open(400 + k % 7, 300)
         page = busy_rig.pages[screen]
@@ -246,11 +249,11 @@ def test_pages_that_come_and_go_leave_nothing(busy_rig: Rig, wait_until: Callabl
     def state() -> tuple[int, int]:
         return threading.active_count(), len(os.listdir("/proc/self/fd"))
 
-    for k in range(40):
+    for k in range(first):
         visit(k)
     gc.collect()
     before, memory = state(), _resident_mb()
-    for k in range(200):
+    for k in range(visits):
         visit(k)
     gc.collect()
     wait_until(lambda: state() <= before, what=f"{state()}, not {before}")

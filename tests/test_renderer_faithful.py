@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
-from repetitions import exhaustive, one_at_a_time
+from repetitions import exhaustive, one_at_a_time, with_exhaustive
 
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.renderers.base import Pixels, RenderOptions
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     Compare = Callable[[GaussianScene, Camera, RenderOptions], tuple[float, float, float]]
 
 NAMES = [f"{scene}_{view}" for scene in ("biker", "playbot", "random") for view in ("0", "0_aa", "1", "2")]
+QUICK = {"biker_0", "playbot_0_aa", "random_1"}
 # Decibels for colour, alpha, depth. Measured lowest: quads 81.0, 71.2, 73.2 on trained scenes and 70.5, 66.1, 64.1
 # on random; tiles 77.8 (biker_1; 87.2 elsewhere), 80.6, 82.5 and 79.4, 76.7, 78.6; the reference 87.2, 80.6, 82.6 and
 # 79.4, 76.7, 78.6. What tiles reach is thus about what the pictures, stored as float16, allow; on biker_1 the slow
@@ -97,7 +98,7 @@ def both(gl: GlRenderer, drawn: dict[str, Pixels], request: pytest.FixtureReques
     return compare
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", with_exhaustive(NAMES, *(set(NAMES) - QUICK)))
 def test_gl_against_gsplat(gl: GlRenderer, load: Load, data_dir: Path, name: str,
                            request: pytest.FixtureRequest) -> None:
     d = gsplat_picture(data_dir, name)
@@ -109,9 +110,9 @@ def test_gl_against_gsplat(gl: GlRenderer, load: Load, data_dir: Path, name: str
 
 
 # One slow camera of biker; playbot and random are small.
-@pytest.mark.parametrize("name", [exhaustive("biker_2"), "playbot_0", "playbot_0_aa", exhaustive("playbot_2"),
-                                  exhaustive("random_0"), exhaustive("random_0_aa"), "random_1",
-                                  exhaustive("random_2")])
+@pytest.mark.parametrize("name", [exhaustive("biker_2"), exhaustive("playbot_0"), "playbot_0_aa",
+                                  exhaustive("playbot_2"), exhaustive("random_0"), exhaustive("random_0_aa"),
+                                  "random_1", exhaustive("random_2")])
 def test_reference_against_gsplat(load: Load, data_dir: Path, name: str) -> None:
     d = gsplat_picture(data_dir, name)
     reference = ReferenceRenderer()

@@ -24,7 +24,8 @@ from splatview.viewer_app.files import FORMATS
 
 TARGETS = fuzz.load()
 LARGE = ("memory_snapshot", "checkpoint_pt", "camera_path_json", "scene_sog", "points_ply", "capture_npz",
-         "sog_meta_json", "memo_json")
+         "sog_meta_json", "memo_json", "transforms_json", "class_names", "picture_webp", "colmap_cameras_txt",
+         "colmap_images_txt", "colmap_points3D_txt")
 """Targets whose crafted inputs take long: exhaustive."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from meters import children
+from repetitions import exhaustive
 from test_browser_files import (
     Guests,
     guests,  # noqa: F401
@@ -62,10 +63,12 @@ def long_path(folder: Path) -> Path:
 
 
 @pytest.mark.usefixtures("no_decoding")
-def test_files_of_pages_are_never_decoded_in_the_viewer(guests: Guests, tmp_path: Path) -> None:  # noqa: F811
+@pytest.mark.parametrize("kinds", [("ply", "sog", "png"), exhaustive(tuple(FILES), id="all")], ids=", ".join)
+def test_files_of_pages_are_never_decoded_in_the_viewer(guests: Guests, kinds: tuple[str, ...],  # noqa: F811
+                                                        tmp_path: Path) -> None:
     page = guests.page()
-    for kind, make in FILES.items():
-        file = make(tmp_path)
+    for kind in kinds:
+        file = FILES[kind](tmp_path)
         guests.send(page, file)
         wanted = "image" if kind.split()[0] in ("png", "jpeg", "webp", "npy") else "gaussians"
 

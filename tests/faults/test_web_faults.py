@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # -- floods ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seconds", [0.4, exhaustive(1.2)])
+@pytest.mark.parametrize("seconds", [0.15, exhaustive(0.4), exhaustive(1.2)])
 @pytest.mark.parametrize("kind", hostile.KINDS)
 def test_a_flood_is_bounded(open_server: WebServer, work: Work, honest: tuple[Page, Connection], kind: str,
                             seconds: float, wait_until: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
