@@ -31,7 +31,7 @@ TRACES = {"long": (10_000, {"layers": 3}), "short": (5, {"layers": 2}), "part of
           "devices": (9_001, {"devices": 2, "layers": 2, "seed": 3}), "oom": (12_000, {"layers": 4, "oom": True})}
 
 
-@pytest.fixture(scope="module", params=with_exhaustive(list(TRACES), "long"))
+@pytest.fixture(scope="module", params=with_exhaustive(list(TRACES), "long", "part of a step", "devices"))
 def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
     events, options = TRACES[request.param]
     path = tmp_path_factory.mktemp("traces") / f"{request.param}.pickle"

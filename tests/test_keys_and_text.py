@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SIZE = 900, 620
+SIZE = 640, 620
 CTRL = frozenset({"ctrl"})
 
 
@@ -41,7 +41,7 @@ def held(view: Any) -> set[str]:
 
 def open_field(viewer: Viewer) -> None:
     """Click a slider with Ctrl, so that a number can be typed: the scene's size, wherever that lies."""
-    for y in range(60, SIZE[1] - 60, 8):
+    for y in range(120, SIZE[1] - 60, 12):  # below the list of scenes, where a click with Ctrl opens another pane
         viewer.do(PointerMove(180, y))
         viewer.do(Key("ctrl", mods=CTRL), PointerPress(180, y, mods=CTRL))
         viewer.do(PointerRelease(180, y, mods=CTRL), Key("ctrl", pressed=False))

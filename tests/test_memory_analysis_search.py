@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from memory_by_hand import MB, Recorder
+from repetitions import exhaustive
 
 from splatview.viewer_app.memory import analysis, load_snapshot
 from splatview.viewer_app.memory.analysis import search
@@ -38,9 +39,9 @@ def _size(test: Callable[[int], bool]) -> Callable[[Snapshot, int], bool]:
 
 @pytest.mark.parametrize(("text", "wanted"), [
     ("softmax", _stack_has("softmax")),
-    ("SoftMax", _stack_has("softmax")),
-    ("nn_utils.py", _stack_has("nn_utils.py")),
-    ("'softmax", _stack_has("'softmax")),
+    exhaustive("SoftMax", _stack_has("softmax")),
+    exhaustive("nn_utils.py", _stack_has("nn_utils.py")),
+    exhaustive("'softmax", _stack_has("'softmax")),
     (">1MiB", _size(lambda s: s > MB)),
     ("<=4096", _size(lambda s: s <= 4096)),
     ("=4096", _size(lambda s: s == 4096)),

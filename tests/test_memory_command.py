@@ -20,6 +20,7 @@ from memory_data import block as a_block
 from memory_data import event, segment, snapshot
 from patience import PATIENCE
 from PIL import Image
+from repetitions import exhaustive
 
 from splatview.viewer_app.__main__ import main
 from splatview.viewer_app.commands import Memory
@@ -168,14 +169,14 @@ def test_what_timelines_need_is_loaded_while_the_viewer_opens(args: list[str], b
 
 @pytest.mark.parametrize("options, words", [
     (("--sql", "ATTACH 'x.db'"), ["ATTACH is refused", "SELECT"]),
-    (("--sql", "SELECT sise FROM events"), ["LINE 1", "^", "size"]),
+    exhaustive(("--sql", "SELECT sise FROM events"), ["LINE 1", "^", "size"]),
     (("--sql", "SELECT 1", "--png", "x.png"), ["--sql and --png"]),
-    (("--sql", "SELECT 1", "--web"), ["--sql and --web"]),
-    (("--csv",), ["--csv", "--sql"]),
-    (("again.pickle", "--sql", "SELECT 1"), ["one snapshot", "again.pickle"]),
+    exhaustive(("--sql", "SELECT 1", "--web"), ["--sql and --web"]),
+    exhaustive(("--csv",), ["--csv", "--sql"]),
+    exhaustive(("again.pickle", "--sql", "SELECT 1"), ["one snapshot", "again.pickle"]),
     (("again.pickle",), ["again.pickle", "no such file"]),
-    (("--png", "missing/x.png"), ["missing", "no folder"]),
-    (("--window", "--web"), ["memory: --window and --web"]),
+    exhaustive(("--png", "missing/x.png"), ["missing", "no folder"]),
+    exhaustive(("--window", "--web"), ["memory: --window and --web"]),
     (("--png", "x.png", "--size", "wide"), ["wide"]),
 ])
 def test_what_cannot_be_done_is_said(memory: Any, small: Path, options: tuple[str, ...], words: list[str]) -> None:
@@ -228,7 +229,7 @@ def in_terminal(*args: object, cache: Path) -> str:
     return b"".join(parts).decode()
 
 
-@pytest.mark.parametrize("options", [(), ("--csv",)])
+@pytest.mark.parametrize("options", [(), exhaustive(("--csv",))])
 def test_a_snapshot_commands_no_terminal(small: Path, cache: Path, options: tuple[str, ...]) -> None:
     said = in_terminal(small, "--sql", "SELECT user_metadata FROM events", *options, cache=cache)
     assert "]0;mine" in said

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 from memory_data import block, event, frame, segment, snapshot
 from patience import PATIENCE
+from repetitions import exhaustive, one_at_a_time
 
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files import open_file, program
@@ -62,8 +63,8 @@ def same(a: Snapshot, b: Snapshot) -> None:
     assert [t.device for t in a.traces] == [t.device for t in b.traces]
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.ZstdCompressor().compress])
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize(("protocol", "pack"), one_at_a_time(
+    [5, 2, 3, 4], [bytes, gzip.compress, zstandard.ZstdCompressor().compress]))
 def test_every_protocol_and_packing_holds_the_same(pack: Any, protocol: int, tmp_path: Path):
     plain = pickle.dumps(small(), protocol)
     path = tmp_path / "a snapshot"
@@ -202,7 +203,7 @@ class CancelledError(Exception):
     pass
 
 
-@pytest.mark.parametrize("after", ["starting", "reading", "reading events"])
+@pytest.mark.parametrize("after", [exhaustive("starting"), "reading", exhaustive("reading events")])
 def test_a_cancel_ends_the_program_and_leaves_nothing(after: str, tmp_path: Path, cache: Path,
                                                       monkeypatch: pytest.MonkeyPatch):
     events = [event("alloc", 512 * i, i, frames=[frame("f", i)]) for i in range(1, 60_000)]

@@ -344,10 +344,18 @@ ELSEWHERE = {
 }
 
 
+_WRITING = {"replace", "rename", "renames", "link", "mknod", "mkstemp", "NamedTemporaryFile", "copy", "copy2",
+            "copyfile", "move", "copytree", "save", "savez", "savez_compressed", "savetxt", "write_text",
+            "write_bytes", "touch", "tofile", "symlink_to", "hardlink_to", "open"}
+"""Last names of all calls that `_writes` looks at."""
+
+
 def _writes(node: ast.AST) -> bool:
     """Return whether a call gives a file a name, or opens one to be written."""
-    if not isinstance(node, ast.Call):
+    if not isinstance(node, ast.Call) or not isinstance(node.func, (ast.Name, ast.Attribute)):
         return False
+    if (node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id) not in _WRITING:
+        return False  # the rest takes long
     called = ast.unparse(node.func)
     last = called.rpartition(".")[2]
     constants = {c.value for a in [*node.args, *(k.value for k in node.keywords)] for c in ast.walk(a)

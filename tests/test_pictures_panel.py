@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from picture_cases import Cases, Stage, play, scene, stage_fixture, stages  # noqa: F401
+from repetitions import with_exhaustive
 from scene_files import ply_columns, write_ply
 
 from splatview.viewer_app.events import Key, Text
@@ -224,6 +225,8 @@ def _keys(stage: Stage) -> None:
     assert stage.app.state.help
 
 
-@pytest.mark.parametrize(("name", "case"), CASES.items(), ids=list(CASES))
+@pytest.mark.parametrize(("name", "case"), with_exhaustive({name: (name, case) for name, case in CASES.items()},
+    "panel-view-points", "panel-camera-fisheye", "panel-filter", "panel-crop-sphere", "panel-inspect",
+    "panel-inspect-none", "panel-path-none", "panel-picture", "panel-details"))
 def test_it_looks_as_it_did(stage: Stage, name: str, case: object) -> None:
     play(stage, name)

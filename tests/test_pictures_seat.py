@@ -16,6 +16,7 @@ import test_pictures_panel
 import test_pictures_runs
 from picture_cases import FOLDER, MADE_WITH, Cases, Stage, play, scene, stage_fixture, stages  # noqa: F401
 from PIL import Image
+from repetitions import with_exhaustive
 
 from splatview import viewer_app
 from splatview.viewer_app import color_maps
@@ -184,7 +185,9 @@ def _toasts(stage: Stage) -> str:
     return "toasts"
 
 
-@pytest.mark.parametrize(("name", "case"), CASES.items(), ids=list(CASES))
+@pytest.mark.parametrize(("name", "case"), with_exhaustive({name: (name, case) for name, case in CASES.items()},
+    "compare-difference", "compare-blend", "compare-images", "panes-tabs", "panes-maximised", "light-parts",
+    "phone-panel", "without-panel", "resized"))
 def test_it_looks_as_it_did(stage: Stage, name: str, case: object) -> None:
     play(stage, name)
 

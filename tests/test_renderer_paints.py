@@ -232,7 +232,7 @@ def test_lists_in_chunks_make_the_same_picture(ctx: moderngl.Context, monkeypatc
     renderer.close()
 
 
-@pytest.mark.parametrize("paint", with_exhaustive(PAINTS, "ellipsoids", "overdraw"))
+@pytest.mark.parametrize("paint", with_exhaustive(PAINTS, "ellipsoids", "overdraw", "normals", "rings"))
 def test_of_a_real_scene(other: Renderer, expected: Callable[..., Pixels], data_dir: Path, paint: Any) -> None:
     gaussians = real_scene(data_dir, "playbot")
     view = looking_at_origin(160, 120, distance=2.5)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from renderer_cases import Chance, camera, looking_at_origin, random_scene, real_scene, scene
-from repetitions import exhaustive
+from repetitions import exhaustive, one_at_a_time
 
 from splatview.viewer_app.cameras import frame_points
 from splatview.viewer_app.renderers.activation import Activated, LeftOut, activate
@@ -60,9 +60,8 @@ def truth(given: GaussianScene, view: Camera, row: int, column: int, options: Re
 CAMERAS = {"pinhole": {}, "ortho": {"model": "ortho"}, "fisheye": {"model": "fisheye"}}
 
 
-@pytest.mark.parametrize("options", [CLASSIC, RenderOptions("antialiased"), RenderOptions(scale=0.4),
-                                     RenderOptions(scale=2.5)], ids=["classic", "antialiased", "smaller", "larger"])
-@pytest.mark.parametrize("model", CAMERAS)
+@pytest.mark.parametrize(("options", "model"), one_at_a_time(
+    [CLASSIC, RenderOptions("antialiased"), RenderOptions(scale=0.4), RenderOptions(scale=2.5)], [*CAMERAS]))
 def test_it_is_what_the_reference_draws(model: str, options: RenderOptions) -> None:
     given = activated(random_scene(3, Chance(n=700, log_scale=(-3.0, 1.0))))
     view = looking_at_origin(**CAMERAS[model])

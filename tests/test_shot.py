@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from publishers import BOTH, IMAGE
+from repetitions import exhaustive
 from scene_files import ply_columns, truth, write_ply
 
 from splatview.viewer_app import shot as shooting
@@ -73,7 +74,7 @@ def test_alpha_shows_the_background(tmp_path: Path) -> None:
     assert np.abs(read(tmp_path / "out.png") - (100.4, 50.2, 127)).max() <= 1
 
 
-@pytest.mark.parametrize("name", ["biker_0", "biker_2", "playbot_0", "playbot_1"])
+@pytest.mark.parametrize("name", [exhaustive("biker_0"), exhaustive("biker_2"), "playbot_0", exhaustive("playbot_1")])
 def test_scenes_look_as_gsplat_draws_them(data_dir: Path, tmp_path: Path, name: str) -> None:
     """Held against what gsplat 1.5.3 drew on a GPU, from the same camera."""
     reference = data_dir / "gsplat_reference"

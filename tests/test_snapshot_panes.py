@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from imgui_bundle import imgui
+from repetitions import exhaustive
 from snapshot_panes_rig import (  # noqa: F401
     GROUND,
     MOMENT,
@@ -46,8 +47,9 @@ def make(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", PANES)
-@pytest.mark.parametrize(("rect", "scale"), [(WHOLE, 1.0), (Rect(300, 200, 400, 300), 1.0), (Rect(0, 0, 90, 40), 1.0),
-                                             (Rect(100, 50, 1100, 600), 2.0)])
+@pytest.mark.parametrize(("rect", "scale"), [exhaustive(WHOLE, 1.0), (Rect(300, 200, 400, 300), 1.0),
+                                             exhaustive(Rect(0, 0, 90, 40), 1.0),
+                                             exhaustive(Rect(100, 50, 1100, 600), 2.0)])
 def test_draws_its_rectangle_alone_and_comes_to_rest(rig: Rig, real: Snapshot, name: str, rect: Rect,
                                                      scale: float) -> None:
     rig.show(make(name), real, rect, scale)

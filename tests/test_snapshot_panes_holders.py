@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from repetitions import exhaustive
 from snapshot_panes_rig import (  # noqa: F401
     MOMENT,
     WHOLE,
@@ -96,14 +97,15 @@ def test_of_everything_and_of_what_was_found(rig: Rig, real: Snapshot) -> None:
     assert pane.of == "moment"
 
 
-def test_many_stacks_are_few_boxes(rig: Rig) -> None:
-    """A hundred thousand stacks: what is narrower than a pixel is not drawn, what is wider is."""
+@pytest.mark.parametrize("stacks", [20_000, exhaustive(100_000)])
+def test_many_stacks_are_few_boxes(rig: Rig, stacks: int) -> None:
+    """Tens of thousands of stacks: what is narrower than a pixel is not drawn, what is wider is."""
     entries = [{"action": "alloc", "addr": 4096 * (i + 1), "size": 512 if i else 1 << 40, "stream": 0, "time_us": i,
-                "frames": [{"filename": "a.py", "line": i, "name": "leaf"}, {"filename": "a.py", "line": i % 300,
-                                                                            "name": "middle"}]}
-               for i in range(100_000)]
+                "frames": [{"filename": "a.py", "line": i, "name": "leaf"},
+                           {"filename": "a.py", "line": i % (3 * stacks // 1000), "name": "middle"}]}
+               for i in range(stacks)]
     pane = rig.show(StacksPane(), from_pickled({"segments": [], "device_traces": [entries]}))
-    assert len(pane._graph) > 100_000
+    assert len(pane._graph) > stacks
     drawn = pane._flame.drawn
     assert [len(row) for row in drawn] == [1, 1, 1]
     pane._flame.zoom = int(np.flatnonzero((pane._graph.depth == 1) & (pane._graph.width < 1 << 30))[0])

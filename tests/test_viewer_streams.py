@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from publishers import BOTH, IMAGE
+from repetitions import exhaustive
 from test_viewer import Viewer
 
 from splatview.viewer_app.app import AppOptions
@@ -161,7 +162,7 @@ def serve(processes: Processes, *args: str, **env: str) -> subprocess.Popen[str]
     return processes.command("serve", *args, **env)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, exhaustive(signal.SIGINT), exhaustive(signal.SIGHUP)])
 def test_serve_writes_what_it_shows_and_ends_cleanly(processes: Processes, tmp_path, wait_until,
                                                      number: signal.Signals) -> None:
     from PIL import Image
@@ -238,14 +239,14 @@ def test_the_next_free_port_is_said_aloud(processes: Processes, wait_until) -> N
 
 @pytest.mark.parametrize(("args", "message"), [
     (["--window", "--offscreen"], "--window and --offscreen exclude each other"),
-    (["--web", "--offscreen"], "--web and --offscreen exclude each other"),
+    exhaustive(["--web", "--offscreen"], "--web and --offscreen exclude each other"),
     (["--offscreen", "--host", "0.0.0.0"], "--host is for --web"),
     (["--web", "--host", "203.0.113.77"], "203.0.113.77"),
-    (["--web", "--port", "70000"], "70000"),
+    exhaustive(["--web", "--port", "70000"], "70000"),
     (["--window"], "no window could be opened"),
     (["--offscreen", "--size", "12"], "is not WIDTHxHEIGHT"),
-    (["--offscreen", "--max-fps", "0"], "--max-fps is 0"),
-    (["--offscreen", "--gpu-budget", "1.5"], "--gpu-budget is 1.5"),
+    exhaustive(["--offscreen", "--max-fps", "0"], "--max-fps is 0"),
+    exhaustive(["--offscreen", "--gpu-budget", "1.5"], "--gpu-budget is 1.5"),
 ])
 def test_what_cannot_be_served_is_told(processes: Processes, args: list[str], message: str) -> None:
     program = serve(processes, *args, DISPLAY="", WAYLAND_DISPLAY="")

@@ -49,7 +49,8 @@ LEFT = {  # the writer does not grow: slots that are leased are overwritten in t
 
 
 @pytest.mark.parametrize("case", with_exhaustive(
-    HELD, "one reader, every slot in turn", "two frames are held", "another reader leases and lets go",
+    HELD, "two readers", "two slots, two frames are held", "two slots, a version is unwanted",
+    "one reader, every slot in turn", "two frames are held", "another reader leases and lets go",
     "another reader leases the same", "two slots, the writer may die", "a GPU copies", "a GPU copies, as prepared",
     "weak memory", "two slots, one reader", "two slots, one stays leased", "two slots, two readers",
     "two slots, weak memory", "three slots, a GPU copies"))

@@ -131,7 +131,7 @@ sys.exit(main(["shot", "--size", "64x48", "out.png", "scene.ply"]))
 
 
 @pytest.mark.parametrize(("file", "words"), [
-    ("renderers/shaders/project.frag", "this driver refuses project.frag"),
+    exhaustive("renderers/shaders/project.frag", "this driver refuses project.frag"),
     ("views/shaders/compose.glsl", "OpenGL failed")])
 def test_a_package_with_a_damaged_shader_ends_in_words(processes: Processes, tmp_path: Path, file: str,
                                                        words: str) -> None:
@@ -298,7 +298,7 @@ def doomed() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 @pytest.mark.display
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGKILL, exhaustive(signal.SIGTERM)])
 def test_the_display_goes_away_under_a_window(processes: Processes, trainer: Any, tmp_path: Path, doomed: Any,
                                               wait_until: Callable[..., Any], how: signal.Signals) -> None:
     server, display = doomed
