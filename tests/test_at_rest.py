@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from programs import Processes
 
-SIZE = 1200, 2200
+SIZE = 720, 2200
 """High enough for all of the panel."""
 STILL = 2.5
 """Seconds: more than rates of streams, tooltips and what waits for the hand to rest take, which come once."""
@@ -108,7 +108,7 @@ def test_a_scene_with_all_its_tools_and_an_open_panel_comes_to_rest(viewer: View
     use_all(viewer, view)
     comes_to_rest(viewer, monkeypatch)
     assert [tool.name for tool in view.tools.values() if tool.bar_height()] == ["history", "path"]
-    viewer.screen.push(PointerMove(900, 300))  # over the picture
+    viewer.screen.push(PointerMove(560, 300))  # over the picture
     comes_to_rest(viewer, monkeypatch)
     viewer.screen.push(Key("w"), Key("w", pressed=False))  # what flies comes to a stop
     comes_to_rest(viewer, monkeypatch)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def viewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    app = Viewer(OffscreenScreen(900, 620), AppOptions(max_fps=500))
+    app = Viewer(OffscreenScreen(560, 520), AppOptions(max_fps=500))
     yield app
     app.close()
 

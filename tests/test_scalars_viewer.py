@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-SIZE = (1000, 900)
+SIZE = (820, 640)
 LOGGED = """
 import math, sys, splatview
 for step in range(1000):

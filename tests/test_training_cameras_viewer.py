@@ -62,7 +62,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def viewer() -> Iterator[Viewer]:
-    app = Viewer(OffscreenScreen(900, 500), AppOptions(max_fps=500))
+    app = Viewer(OffscreenScreen(680, 420), AppOptions(max_fps=500))
     yield app
     error = app.screen.ctx.error
     app.close()
