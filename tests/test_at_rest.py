@@ -121,6 +121,7 @@ def test_a_scene_with_all_its_tools_and_an_open_panel_comes_to_rest(viewer: View
     assert (viewer.pixels() == before).mean() > 0.99  # all of what there is to see is there already
 
 
+@pytest.mark.exhaustive  # the cameras of a scene and all its tools come to rest above
 def test_cameras_beside_a_scene_that_is_compared_come_to_rest(viewer: Viewer, training: Any, tmp_path: Path,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_ply(tmp_path / "other.ply", ply_columns(truth(200)))

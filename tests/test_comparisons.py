@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from comparison_cases import SIZE, House, exactly_shown, house_fixture  # noqa: F401
+from repetitions import one_at_a_time
 
 from splatview.viewer_app.comparing.compositor import HOWS
 from splatview.viewer_app.errors import ViewerError
@@ -35,8 +36,7 @@ def test_each_side_of_the_line_is_what_it_is_alone(house: Callable[..., House], 
     np.testing.assert_array_equal(split[:, line:], second[:, line:])
 
 
-@pytest.mark.parametrize("names", [("a", "b"), ("p", "q")])
-@pytest.mark.parametrize("x", [100, 400])
+@pytest.mark.parametrize(("names", "x"), one_at_a_time([("a", "b"), ("p", "q")], [100, 400]))
 def test_what_is_moved_on_one_side_moves_on_both(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
     h = house(*names)
     view = h.pair(*names)

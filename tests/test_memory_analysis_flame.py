@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from memory_by_hand import Recorder
+from repetitions import exhaustive
 
 from splatview.viewer_app.memory import analysis, load_snapshot
 from splatview.viewer_app.memory.analysis import flame
@@ -74,7 +75,7 @@ def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray, user_first: b
     assert graph.at(graph.depths, 0) == graph.at(-1, 0) == graph.at(0, float(graph.width[0])) == -1
 
 
-@pytest.mark.parametrize("user_first", [True, False])
+@pytest.mark.parametrize("user_first", [True, exhaustive(False)])
 def test_every_node_holds_what_went_through_it(real: Snapshot, user_first: bool) -> None:
     trace = real.traces[0]
     for ids in (analysis.live_ids(trace, 3486), np.arange(len(trace.allocations))):

@@ -104,9 +104,9 @@ def test_the_picture_is_the_reference_s(other: Renderer, expected: Callable[...,
     close(draw(other, gaussians, view, options), expected(gaussians, view, options))
 
 
-@pytest.mark.parametrize("paint", PAINTS)
-@pytest.mark.parametrize("chance", [Chance(n=300, log_scale=(-3.0, 1.6)), Chance(n=900, logit=(-3.5, 1.5)),
-                                    Chance(n=60, log_scale=(-0.5, 0.8))], ids=["needles", "faint", "large"])
+@pytest.mark.parametrize(("paint", "chance"), one_at_a_time(
+    PAINTS, [Chance(n=300, log_scale=(-3.0, 1.6)), Chance(n=900, logit=(-3.5, 1.5)),
+             Chance(n=60, log_scale=(-0.5, 0.8))]))
 def test_of_hard_scenes(other: Renderer, expected: Callable[..., Pixels], paint: Any, chance: Chance) -> None:
     gaussians, view = random_scene(22, chance), looking_at_origin(160, 120, distance=3.0)
     options = RenderOptions("antialiased", paint=paint, sh_degree=1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from repetitions import exhaustive
 from test_viewer import Viewer
 
 from splatview.viewer_app.app import AppOptions
@@ -83,7 +84,7 @@ def opened(viewer: Viewer) -> list[str]:
     return sorted(s.name for s in viewer.catalogue.subscriber.streams if s._opened)
 
 
-@pytest.mark.parametrize("where", ["memory", "files"])
+@pytest.mark.parametrize("where", ["memory", exhaustive("files")])
 def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer, processes: Processes,
                                                                  where: str) -> None:
     processes.code(TRAINER, where)

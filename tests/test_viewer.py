@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from PIL import Image
+from repetitions import exhaustive
 
 from splatview.viewer_app.app import App, AppOptions
 from splatview.viewer_app.controls import Rect
@@ -246,7 +247,7 @@ def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
 
 
-@pytest.mark.parametrize("where", ["draw", "tick", "handle", "panel", "update"])
+@pytest.mark.parametrize("where", ["draw", exhaustive("tick"), exhaustive("handle"), exhaustive("panel"), "update"])
 def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file: Path, where: str,
                                                     monkeypatch: pytest.MonkeyPatch,
                                                     caplog: pytest.LogCaptureFixture) -> None:

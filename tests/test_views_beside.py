@@ -13,6 +13,7 @@ import pytest
 import torch
 from beside_cases import LOOKS, VALUES, Look, alone, counted, opened, part, settings
 from frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
+from repetitions import exhaustive
 from training_camera_cases import cameras_frame
 from view_cases import RECT, WRITTEN, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
@@ -87,7 +88,8 @@ def test_one_update_is_seen_in_all(pair: list[View], kind: str, screen: Offscree
     assert not calls["renderers"]
 
 
-@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(range(len(LOOKS)), 2)))
+@pytest.mark.parametrize(("one", "other"), [exhaustive(one, other) if one else (one, other) for one, other in
+                                            itertools.combinations(range(len(LOOKS)), 2)])
 def test_each_draws_what_it_would_alone(pair: list[View], kind: str, screen: OffscreenScreen, one: int,
                                         other: int) -> None:
     looks = LOOKS[one], LOOKS[other]

@@ -110,7 +110,7 @@ def nothing_left() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", with_exhaustive(
-    list(FILES), "compressed ply", "splat", "a rank", "jpeg", "webp", "npy of 16 bits"))
+    list(FILES), "compressed ply", "splat", "checkpoint", "a rank", "jpeg", "webp", "npy of 16 bits"))
 def test_read_apart_returns_what_open_file_does(kind: str, tmp_path: Path) -> None:
     path, said = FILES[kind](tmp_path), []
     with nothing_left():
