@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from PIL import Image
+from repetitions import exhaustive
 from stream_servers import H, StreamServer, W, mjpeg, pattern, video
 
 import splatview
@@ -102,32 +103,34 @@ def first(frames: Any, wanted: Callable[[Frame], Any]) -> Frame:
     raise AssertionError("they ended")
 
 
-def test_capture_detection_and_viewer(camera: Callable[..., Camera], tmp_path: Path,
-                                      wait_until: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(("width", "height", "window", "forked"), [
+    (160, 120, "320x240", True), exhaustive(640, 360, "1000x600", False)])
+def test_capture_detection_and_viewer(camera: Callable[..., Camera], tmp_path: Path, wait_until: Callable[..., Any],
+                                      width: int, height: int, window: str, forked: bool) -> None:
     """Boxes that a function found lie where the square was in the very picture that they belong to, and on the
     picture of the viewer."""
     (tmp_path / "find.py").write_text(FIND)
     out = tmp_path / "out.png"
-    running = camera("test", "--size", "640x360", "--detect", "find:square", "--offscreen", "--out", str(out),
-                     "--window-size", "1000x600", forked=False)
+    running = camera("test", "--size", f"{width}x{height}", "--detect", "find:square", "--offscreen", "--out",
+                     str(out), "--window-size", window, forked=forked)
     numbers = {}
     with splatview.frames("camera", timeout=PATIENCE) as pictures, \
             splatview.frames("camera overlay", timeout=PATIENCE) as overlays:
         for _ in range(1000):
             frame = next(pictures)
             numbers[frame.version] = number_of(frame.numpy())
-            assert frame.numpy().shape == (360, 640, 3)
+            assert frame.numpy().shape == (height, width, 3)
             found = overlays.latest()
             if found.meta["version"] in numbers and not found.meta.get("trouble"):
                 break
         else:
             raise AssertionError("no detections of a picture that was seen")
         box = found.tensors["boxes"].numpy()[0]
-        assert tuple(box) == square(numbers[found.meta["version"]], 640, 360)
+        assert tuple(box) == square(numbers[found.meta["version"]], width, height)
         assert found.meta["by"] == "find:square"
         steady = first(pictures, lambda frame: frame.meta["camera_hz"] > 0 and not frame.meta.get("trouble"))
         assert steady.meta["dropped"] >= 0
-    assert running.said("camera: a test picture, 640 x 360 at 30/s")
+    assert running.said(f"camera: a test picture, {width} x {height} at 30/s")
     wait_until(out.exists)
     wait_until(lambda: (np.asarray(Image.open(out).convert("RGB")) == 255).all(2).sum() > 1000)
     names = {folder.description.name for folder in list_runs(runtime_folder())}

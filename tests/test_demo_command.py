@@ -17,6 +17,7 @@ import pytest
 from forking import environment, forked_popen
 from patience import PATIENCE
 from PIL import Image
+from repetitions import exhaustive
 
 from splatview.demo.command import Demo, _exit_code, _screen, run
 from splatview.demo.progress import Progress
@@ -119,13 +120,16 @@ def test_bad_options_end_with_2_and_a_line(processes, args, message):
     assert message in err and "Traceback" not in err
 
 
-def test_the_demo_writes_what_the_viewer_shows_and_leaves_nothing_running(processes, points, tmp_path):
+@pytest.mark.parametrize(("start", "steps"), [("command", 60), exhaustive("splatview", 200)])
+def test_the_demo_writes_what_the_viewer_shows_and_leaves_nothing_running(processes, points, tmp_path, start, steps):
+    """`splatview` starts all of it as users do, as `test_a_demo_that_is_killed_takes_its_processes_along` does."""
     out = tmp_path / "picture.png"
-    process = processes.splatview("demo", "--data", str(points), "--steps", "200", "--out", str(out), "--offscreen",
-                                  "--device", "cpu", "--size", "320x240", "--picture-every", "100")
+    process = getattr(processes, start)("demo", "--data", str(points), "--steps", str(steps), "--out", str(out),
+                                        "--offscreen", "--device", "cpu", "--size", "320x240", "--picture-every",
+                                        "100")
     said, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said + err
-    assert str(out) in said and "dB on held-out views after 200 of 200 steps" in said
+    assert str(out) in said and f"dB on held-out views after {steps} of {steps} steps" in said
     rgb = np.asarray(Image.open(out).convert("RGB"), np.float32)
     assert rgb.shape == (240, 320, 3)
     red, blue = (rgb[..., c] - rgb[..., 2 - c] > 100 for c in (0, 2))
@@ -226,7 +230,7 @@ def test_a_training_that_fails_ends_the_demo_with_its_exit_code(processes, tmp_p
 
 def test_ctrl_c_ends_both_processes_and_says_how_far_it_came(processes, points, tmp_path, wait_until):
     process = processes.command("demo", "--data", str(points), "--steps", "1000000", "--offscreen", "--device", "cpu",
-                                "--out", str(tmp_path / "a.png"), "--size", "160x120", "--picture-every", "1")
+                                "--out", str(tmp_path / "a.png"), "--size", "160x120", "--picture-every", "0.1")
     wait_until((tmp_path / "a.png").exists)
     children = processes.children(process.pid)
     assert len(children) >= 2

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from forking import environment, readable, server
+from forking import _PROGRAMS, environment, program_server, readable, server
 from patience import PATIENCE
 
 if TYPE_CHECKING:
@@ -106,9 +106,11 @@ class Nursery:
     """
 
     def __init__(self, processes: Processes, *modules: str):
-        """`modules` are imported as well before anything is started, "viewer_app.app" for example. They must not begin
-        threads. They run in the folder of `processes`."""
-        self._forker = server(*modules)
+        """`modules` are imported as well before anything is started, "splatview.viewer_app.app" for example. They must
+        not begin threads. They run in the folder of `processes`."""
+        # The server of splatview's programs has begun already in most workers: another takes seconds to load torch.
+        loaded = bool(modules) and set(modules) <= set(_PROGRAMS)
+        self._forker = program_server()[0] if loaded else server(*modules)
         self._folder = str(processes.folder)
         self._children: list[Child] = []
 

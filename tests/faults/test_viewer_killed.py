@@ -124,7 +124,7 @@ class Trainer:
         return json.loads(self.child.line())
 
 
-LOADED = "splatview.viewer_app.app", "splatview.viewer_app.screens.offscreen"
+LOADED = "splatview.viewer_app.app", "splatview.viewer_app.shot"
 """What the nursery has loaded."""
 
 

@@ -123,7 +123,7 @@ class Reader:
         self._thread.join()
 
 
-LOADED = "splatview.viewer_app.app", "splatview.viewer_app.screens.offscreen"
+LOADED = "splatview.viewer_app.app", "splatview.viewer_app.shot"
 """What the nursery has loaded."""
 
 
