@@ -13,6 +13,7 @@ import pytest
 import torch
 from detect_models import bright
 from patience import PATIENCE
+from repetitions import exhaustive
 
 import splatview
 from splatview.camera.inference import Inference, InferenceSettings, picture
@@ -83,11 +84,11 @@ def deaf(image):
 
 @pytest.fixture
 def infer(processes: Processes, tmp_path: Path) -> Any:
-    """Start the process: `infer(detect, **settings)`."""
+    """Fork the process: `infer(detect, **settings)`; with `started` it is started as `splatview camera` starts it."""
     (tmp_path / "detect_functions.py").write_text(FUNCTIONS)
 
-    def start(detect: str, **settings: Any) -> subprocess.Popen[str]:
-        start = processes.python if detect == "people" and settings else processes.forked
+    def start(detect: str, started: bool = False, **settings: Any) -> subprocess.Popen[str]:
+        start = processes.python if started else processes.forked
         return start("-m", "splatview.camera", "infer", json.dumps({"detect": detect, **settings}))
 
     return start
@@ -181,10 +182,11 @@ def test_a_function_may_say_whatever_annotate_takes(processes: Processes, infer:
     ended(process)
 
 
-def test_people(processes: Processes, infer: Any) -> None:
+@pytest.mark.parametrize("started", [False, exhaustive(True)])
+def test_people(processes: Processes, infer: Any, started: bool) -> None:
     """Nobody is in these pictures; they are looked at all the same."""
     processes.code(CAMERA, "0")
-    process = infer("people", provider="cpu")  # with settings it is started as `splatview camera` starts it
+    process = infer("people", started, provider="cpu")
     assert [len(tensors["boxes"]) for tensors, _ in results(3)] == [0, 0, 0]
     assert "people detector on CPU" in ended(process)
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from open_files import open_files
 from patience import PATIENCE
+from repetitions import exhaustive
 
 import splatview
 from splatview import grabber, grabbing, publishing
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from conftest import Processes
 
-pytestmark = pytest.mark.usefixtures("forked_programs")  # all but `test_the_program_by_hand` and one of the ends
+pytestmark = pytest.mark.usefixtures("forked_programs")  # all but one of the ends, and one exhaustive test
 IMAGE = torch.arange(20 * 30 * 3, dtype=torch.int32).remainder(251).to(torch.uint8).view(20, 30, 3)
 
 
@@ -143,6 +144,7 @@ _PROGRAM = """
 import os, signal, sys, time, torch, splatview
 from splatview import grabbing
 from patience import PATIENCE
+from repetitions import exhaustive
 splatview.publish(torch.full((16, 16, 3), 7, dtype=torch.uint8), "render")
 assert splatview.grab("render", timeout=PATIENCE).unique().tolist() == [7]
 print(grabbing._grabber._process.pid, flush=True)
@@ -205,10 +207,11 @@ def _path() -> str:
 # -- what is said --------------------------------------------------------------------------------------------
 
 
-def test_the_program_by_hand(processes: Processes) -> None:
+@pytest.mark.parametrize("start", ["forked", exhaustive("python")])
+def test_the_program_by_hand(processes: Processes, start: str) -> None:
     """It answers what it is asked, keeps its output clean, and ends with its input."""
     splatview.publish(IMAGE, "render")
-    program = processes.python("-m", "splatview.viewer_app", "grab")
+    program = getattr(processes, start)("-m", "splatview.viewer_app", "grab")
     assert program.stdin is not None and program.stdout is not None
     ready = grabs.decode_answer(program.stdout.readline())
     assert isinstance(ready, grabs.Ready)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from forking import environment, forked_popen
 from memory_data import block as a_block
 from memory_data import event, segment, snapshot
 from patience import PATIENCE
@@ -44,7 +45,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def memory(cache: Path, processes: Any) -> Any:
-    """`memory(FILE, ...)`: run the program, forked (`in_terminal` starts it); `stdin` is what it reads."""
+    """`memory(FILE, ...)`: run the program, forked; `stdin` is what it reads."""
     def run(*args: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
         process = processes.command("memory", *map(str, args), XDG_CACHE_HOME=str(cache), DISPLAY="",
                                     WAYLAND_DISPLAY="")
@@ -96,15 +97,15 @@ def test_packed_snapshots_are_asked_as_well(memory: Any, small: Path) -> None:
     assert memory(packed, "--sql", "SELECT sum(size) AS s FROM allocations", "--csv").stdout == "s\n1000\n"
 
 
-def test_a_picture_without_a_display(memory: Any, real: Path, cache: Path, tmp_path: Path) -> None:
+def test_a_picture_without_a_display(memory: Any, processes: Any, real: Path, cache: Path, tmp_path: Path) -> None:
     done = memory(real, "--png", tmp_path / "m.png", "--size", "640x400")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{tmp_path / 'm.png'}: 640 x 400\n"
     assert _colors(tmp_path / "m.png", (400, 640)) > 50
-    shot = subprocess.run([sys.executable, "-m", "splatview", "shot", tmp_path / "s.png", real, "--size", "640x400"],
-                          capture_output=True, text=True, timeout=PATIENCE, check=False,
-                          env={**os.environ, "XDG_CACHE_HOME": str(cache)})
-    assert shot.returncode == 0, shot.stderr
+    shot = processes.command("shot", str(tmp_path / "s.png"), str(real), "--size", "640x400",
+                             XDG_CACHE_HOME=str(cache))
+    _, said = shot.communicate(timeout=PATIENCE)
+    assert shot.returncode == 0, said
     ours, theirs = (np.asarray(Image.open(tmp_path / name)).astype(int) for name in ("m.png", "s.png"))
     np.testing.assert_allclose(ours, theirs, atol=1)  # one may be painted by numpy, if kernels take long to load
 
@@ -214,9 +215,9 @@ def test_help_teaches_queries_that_work(memory: Any, real: Path, small: Path) ->
 def in_terminal(*args: object, cache: Path) -> str:
     """What the program writes to a terminal, stdout and stderr together."""
     here, there = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-m", "splatview", "memory", *map(str, args)], stdout=there,
-                               stderr=there, stdin=subprocess.DEVNULL,
-                               env={**os.environ, "XDG_CACHE_HOME": str(cache)})
+    process = forked_popen.Popen([sys.executable, "-m", "splatview.viewer_app", "memory", *map(str, args)],
+                                 stdout=there, stderr=there, stdin=subprocess.DEVNULL,
+                                 env=environment(XDG_CACHE_HOME=str(cache)))
     os.close(there)
     parts = []
     try:
@@ -244,10 +245,10 @@ def test_a_terminal_is_told_how_many_rows_there_are(small: Path, cache: Path) ->
 
 def test_who_has_seen_enough_may_close_the_pipe(small: Path, cache: Path) -> None:
     for extra in ([], ["--csv"]):
-        process = subprocess.Popen([sys.executable, "-m", "splatview", "memory", str(small), "--sql",
-                                    "FROM range(3000000)" if extra else "FROM range(9000)", *extra],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env={**os.environ, "XDG_CACHE_HOME": str(cache)})
+        process = forked_popen.Popen([sys.executable, "-m", "splatview.viewer_app", "memory", str(small), "--sql",
+                                      "FROM range(3000000)" if extra else "FROM range(9000)", *extra],
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     text=True, env=environment(XDG_CACHE_HOME=str(cache)))
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline().startswith("range")
         process.stdout.close()

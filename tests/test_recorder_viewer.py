@@ -51,7 +51,7 @@ sys.stdin.readline()
 
 @pytest.fixture
 def viewer() -> Iterator[Viewer]:
-    app = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=100, record=RecordOptions(every=20)))
+    app = Viewer(OffscreenScreen(600, 360), AppOptions(max_fps=100, record=RecordOptions(every=20)))
     yield app
     app.close()
     assert not [t.name for t in threading.enumerate() if t.name.startswith("splatview recorder")]
@@ -252,7 +252,7 @@ def test_what_goes_to_a_folder_is_recorded_unseen_and_seen_again_later(processes
     index = read_index(stream)
     assert index.name == "splats"
     assert len(index.snapshots) >= 5
-    later = Viewer(OffscreenScreen(900, 520), AppOptions(files=tuple(file_source(p) for p in entries_of([folder]))))
+    later = Viewer(OffscreenScreen(300, 200), AppOptions(files=tuple(file_source(p) for p in entries_of([folder]))))
     try:
         later.until(lambda: later.seat.view is not None)
         player = view(later).content.player

@@ -183,9 +183,11 @@ print("the end")
 """
 
 
-def test_the_loop_of_the_readme(processes: Processes, seen: Seen, desktop: Desktop) -> None:
+@pytest.mark.parametrize("forked", [True, exhaustive(False)])
+def test_the_loop_of_the_readme(processes: Processes, seen: Seen, desktop: Desktop, forked: bool) -> None:
     """With another import. (And without a GPU.)"""
-    program = processes.code(_README.replace("async_torchwindow", "splatview").replace(".cuda()", ""))
+    code = _README.replace("async_torchwindow", "splatview").replace(".cuda()", "")
+    program = processes.forked("-c", code) if forked else processes.code(code)
     reds: set[int] = set()
 
     def changes(picture: np.ndarray) -> bool:

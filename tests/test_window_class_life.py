@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from open_files import open_files
 from patience import PATIENCE
+from repetitions import exhaustive
 from window_cases import (
     SIZE,
     Seen,
@@ -81,7 +82,11 @@ def test_another_run_of_this_process_is_followed(windows: Callable[..., Window],
     seen.grey("runs", 0.75)
 
 
-def test_nothing_is_left_behind(seen: Seen, wait_until: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("forked", [True, exhaustive(False)])
+def test_nothing_is_left_behind(seen: Seen, wait_until: Callable[..., Any], request: pytest.FixtureRequest,
+                                forked: bool) -> None:
+    if forked:
+        request.getfixturevalue("forked_programs")
     splatview.publish(image(0.1), "other")  # its run stays open
     with Window(*SIZE, "left") as window:  # what the first of all loads
         window.start()
@@ -165,8 +170,9 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_forked_children_and_a_sudden_end(processes: Processes, seen: Seen) -> None:
-    program = processes.code(_FORKS)
+@pytest.mark.parametrize("forked", [True, exhaustive(False)])
+def test_forked_children_and_a_sudden_end(processes: Processes, seen: Seen, forked: bool) -> None:
+    program = processes.forked("-c", _FORKS) if forked else processes.code(_FORKS)
     assert program.stdin is not None and program.stdout is not None
     assert program.stdout.readline() == "started\n"
     seen.grey("forked", 0.5)
@@ -179,7 +185,8 @@ def test_forked_children_and_a_sudden_end(processes: Processes, seen: Seen) -> N
 
 
 _ENDS = """
-import sys, torch
+import sys, torch, warnings
+warnings.simplefilter("error")
 from splatview import Window
 window, other = Window(120, 90, "ends"), Window(120, 90, "ends as well")
 for w in (window, other):
@@ -190,8 +197,9 @@ sys.stdin.readline()
 """
 
 
-def test_a_program_that_ends_takes_its_windows_with_it(processes: Processes, seen: Seen) -> None:
-    program = processes.python("-W", "error", "-c", _ENDS)
+@pytest.mark.parametrize("forked", [True, exhaustive(False)])
+def test_a_program_that_ends_takes_its_windows_with_it(processes: Processes, seen: Seen, forked: bool) -> None:
+    program = processes.forked("-c", _ENDS) if forked else processes.python("-W", "error", "-c", _ENDS)
     seen.grey("ends", 0.5)
     _, err = program.communicate("\n", timeout=PATIENCE)
     assert (program.returncode, err) == (0, "")
