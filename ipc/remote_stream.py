@@ -263,6 +263,6 @@ class RemoteStream:
         self._reader, self._reader_way, self._followed, self._taken = None, "", None, 0
         self._read, self._unanswered = 0, math.inf
 
-    def _measure(self, now: float) -> None:
-        self._rate.look(now, self.version)
+    def _measure(self) -> None:
+        self._rate.look(time.monotonic(), self.version)  # at the time of this count, not of the poll that began before
         self.rate_hz = self._rate.hz

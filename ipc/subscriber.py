@@ -80,7 +80,7 @@ class Subscriber:
                 if self._seen.get((run.id, index)) != version:
                     self._seen[run.id, index] = version
                     changed = True
-                stream._measure(now)
+                stream._measure()
         return changed
 
     def wait_for_runs(self, timeout: float) -> None:
