@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from patience import PATIENCE
+from repetitions import exhaustive
 from stream_servers import H, StreamServer, W, video
 
 import splatview
@@ -41,8 +42,9 @@ sys.exit(capture.main('{"source": "test", "patience": 0.2}'))
 """
 
 
-def test_it_says_what_it_does_and_ends_when_told(processes: Processes) -> None:
-    process = processes.python("-m", "splatview.camera", "capture", json.dumps(
+@pytest.mark.parametrize("start", ["forked", exhaustive("python")])
+def test_it_says_what_it_does_and_ends_when_told(start: str, processes: Processes) -> None:
+    process = getattr(processes, start)("-m", "splatview.camera", "capture", json.dumps(
         {"source": "test", "width": 64, "height": 48, "fps": 60, "stream": "door"}), SPLATVIEW_NAME="house")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline()) == {"event": "open", "text": "a test picture, 64 x 48 at 60/s"}

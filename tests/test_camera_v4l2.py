@@ -151,8 +151,10 @@ def test_why_a_node_cannot_be_used(tmp_path: Path) -> None:
 def test_a_camera_that_is_pulled_out_and_put_back(processes: Processes, camera: FakeCamera,
                                                   wait_until: Callable[..., Any]) -> None:
     """The last picture stays, with what is wrong said over it, until there are new ones."""
-    process = processes.command("camera", str(camera.node), "--no-viewer", "--patience", "3", "--size", "1280x720",
-                                  **camera.environment)
+    shown = picture(120, 160)
+    camera.show(shown)
+    process = processes.command("camera", str(camera.node), "--no-viewer", "--patience", "3", "--size", "160x120",
+                                **camera.environment)
     lines: list[str] = []
     assert process.stderr is not None
     stderr = process.stderr
@@ -166,13 +168,13 @@ def test_a_camera_that_is_pulled_out_and_put_back(processes: Processes, camera: 
             raise AssertionError
 
         before = next_with("")
-        assert np.abs(before.astype(int) - picture(720, 1280)).mean() < 6
+        assert np.abs(before.astype(int) - shown).mean() < 6
         camera.unplug()
         after = next_with(f"there is no camera {camera.node}")
         assert (after == before).all()
-        camera.show(picture(720, 1280)[:, ::-1])
+        camera.show(shown[:, ::-1])
         camera.plug()
-        assert np.abs(next_with("").astype(int) - picture(720, 1280)[:, ::-1]).mean() < 6
+        assert np.abs(next_with("").astype(int) - shown[:, ::-1]).mean() < 6
     wait_until(lambda: any("it goes on" in line for line in lines))
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) == 0

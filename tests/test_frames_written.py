@@ -15,6 +15,7 @@ import torch
 from frame_programs import NUMBERED
 from open_files import open_files
 from patience import PATIENCE
+from repetitions import with_exhaustive
 
 import splatview
 from splatview.ipc import Subscriber, segments
@@ -44,14 +45,14 @@ WRITES = {
     "asarray": "np.asarray(frame)[...] = 1",
     "tensor_numpy": "frame.tensor.numpy().fill(1)",
     "buffer": "memoryview(frame.numpy()).cast('B')[0] = 1",
-    "opencv": "cv2.rectangle(frame.numpy(), (2, 2), (9, 5), (1, 1, 1), -1)",
+    "opencv": "import cv2; cv2.rectangle(frame.numpy(), (2, 2), (9, 5), (1, 1, 1), -1)",
     "torch_dlpack": "torch.from_dlpack(frame)[0] = 1",
     "numpy_dlpack": "np.from_dlpack(frame)[0] = 1",
     "torch_dlpack_legacy": "torch.utils.dlpack.from_dlpack(frame.__dlpack__())[0] = 1",
     "pointer": "ctypes.memset(frame.tensor.data_ptr(), 1, 5)",
 }
 WRITER = """
-import ctypes, sys, cv2, numpy as np, torch, splatview
+import ctypes, sys, numpy as np, torch, splatview
 with splatview.frames("it", timeout=200) as frames:
     frame = frames.latest()
     assert frame.tensor.min() == frame.tensor.max() == 7
@@ -78,7 +79,8 @@ def ended(program: subprocess.Popen[str]) -> str:
     return out
 
 
-@pytest.mark.parametrize("how", WRITES)
+@pytest.mark.parametrize("how", with_exhaustive(list(WRITES), "torch_in_place", "torch_out", "detached", "asarray",
+                                                "tensor_numpy", "torch_dlpack_legacy"))
 def test_frame_write_stays_in_its_process(how: str, processes: Processes, wait_until: Callable[..., Any]) -> None:
     image = torch.full((40, 60, 3), 7, dtype=torch.uint8)
     splatview.publish(image, "it")
@@ -87,7 +89,7 @@ def test_frame_write_stays_in_its_process(how: str, processes: Processes, wait_u
         wait_until(lambda: (viewer.poll(), viewer.streams)[-1])
         viewer.streams[0].open()
         seen = wait_until(lambda: (viewer.poll(), viewer.streams[0].read())[-1])
-        out = ended(processes.code(WRITER, WRITES[how]))
+        out = ended(processes.forked("-c", WRITER, WRITES[how]))
         for pixels in (before.numpy(), frames.latest().numpy(), seen.tensors["image"].array, image.numpy()):
             assert (pixels == 7).all()
         assert not seen.tensors["image"].array.flags.writeable, "viewers only read"
@@ -131,7 +133,7 @@ def test_frame_drawing_stays_while_it_is_held_and_is_gone_with_it(processes: Pro
         splatview.publish(image.fill_(number % 251), "it", number=number)
 
     publish()
-    program = processes.code(KEPT)
+    program = processes.forked("-c", KEPT)
     assert program.stdin is not None and program.stdout is not None
     for version in program.stdout:
         for _ in range(100 if int(version) % 7 == 1 else 3):
@@ -164,7 +166,7 @@ with splatview.frames("it", timeout=200) as frames:
 
 def test_frame_readers_see_their_own_drawings_alone(processes: Processes) -> None:
     splatview.publish(torch.full((64, 100, 4), 7, dtype=torch.uint8), "it")
-    readers = [processes.code(BESIDE, str(mark)) for mark in (1, 2, 3)]
+    readers = [processes.forked("-c", BESIDE, str(mark)) for mark in (1, 2, 3)]
 
     def told(step: str) -> list[str]:
         answers = []
@@ -221,7 +223,7 @@ def test_frame_of_several_or_empty_tensors_is_writable(processes: Processes) -> 
     splatview.publish(torch.zeros(9, 9, 3), "picture")
     splatview.annotate("picture", notes="no boxes")
     splatview.publish(torch.ones(4, 6).to(torch.bfloat16), "half")
-    ended(processes.code(SCENE))
+    ended(processes.forked("-c", SCENE))
 
 
 ENDED = """
@@ -294,7 +296,7 @@ with splatview.frames("it", timeout=200) as frames:
 
 def test_frame_held_across_a_fork_is_writable_on_both_sides(processes: Processes) -> None:
     splatview.publish(torch.full((40, 60, 3), 7, dtype=torch.uint8), "it")
-    ended(processes.code(FORKED))
+    ended(processes.forked("-c", FORKED))
 
 
 def test_frames_of_a_fast_publisher_are_whole_while_their_readers_draw(processes: Processes) -> None:

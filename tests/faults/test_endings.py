@@ -14,6 +14,7 @@ import pytest
 from endings import BEGIN, go_on, line, newest, opened
 from meters import footprint
 from patience import PATIENCE
+from repetitions import exhaustive, with_exhaustive
 
 from splatview.ipc import Subscriber, transport
 from splatview.ipc.runs import create_run, list_runs
@@ -39,7 +40,7 @@ ENDINGS = {
     "an exception in a thread": ("t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()", 0),
     "a thread that publishes to the end": ("""
 def loop():
-    end = time.monotonic() + 0.5
+    end = time.monotonic() + 0.2
     while time.monotonic() < end:
         splatview.publish(torch.zeros((8, 8), dtype=torch.uint8), "other", step=0)
 threading.Thread(target=loop).start()
@@ -63,7 +64,8 @@ SUDDEN = {"os._exit", "SIGTERM", "abort", "exec"}
 """Nothing of ours can run then: what is left in the runtime folder is cleared away by whoever comes next."""
 
 
-@pytest.mark.parametrize("name", ENDINGS)
+@pytest.mark.parametrize("name", with_exhaustive(list(ENDINGS), "sys.exit", "an exception in a thread", "abort",
+                                                 "publishing in an exit function"))
 def test_an_end_while_a_viewer_reads(name: str, runtime_dir: Path, processes: Processes, subscriber: Subscriber,
                                      wait_until: Callable[..., Any]) -> None:
     end, code = ENDINGS[name]
@@ -104,7 +106,9 @@ time.sleep(0.2)
     assert list(runtime_dir.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", [n for n in ENDINGS if n not in SUDDEN])
+@pytest.mark.parametrize("name", with_exhaustive(
+    [n for n in ENDINGS if n not in SUDDEN], "an exception", "Ctrl-C", "a thread that publishes to the end",
+    "publishing when the program is torn down"))
 def test_an_orderly_end_leaves_nothing_to_clear_away(name: str, runtime_dir: Path, processes: Processes) -> None:
     process = processes.code(BEGIN + ENDINGS[name][0])
     process.communicate(timeout=PATIENCE)
@@ -168,14 +172,17 @@ print("ready", flush=True)
     assert list(runtime_dir.iterdir()) == []
 
 
+@pytest.mark.parametrize("presses", [100, exhaustive(300)])
 def test_ctrl_c_in_the_middle_of_anything(processes: Processes, subscriber: Subscriber,
-                                          wait_until: Callable[..., Any]) -> None:
-    """As the stop button of a notebook does, 300 times: what was begun is taken up again by the next publish."""
-    process = processes.code(BEGIN + """
+                                          wait_until: Callable[..., Any], presses: int) -> None:
+    """As the stop button of a notebook does: what was begun is taken up again by the next publish."""
+    process = processes.code(BEGIN + f"""
+presses = {presses}
+""" + """
 said("ready")
 import random
 def press():
-    for _ in range(300):
+    for _ in range(presses):
         while not inside:  # not where the one before is being caught
             time.sleep(0.0001)
         time.sleep(random.random() * 0.004)
@@ -212,7 +219,7 @@ while True:
         assert process.stdout is not None
         if select.select([process.stdout], [], [], 0.002)[0]:
             break
-    assert int(line(process)) > 50
+    assert int(line(process)) > presses // 6
     after = stream.version
     for _ in range(3):
         wait_until(lambda after=after: (subscriber.poll(), newest(stream) > after)[-1],

@@ -66,7 +66,7 @@ def test_shot_interrupted_while_it_writes(number: signal.Signals, names: str, pi
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "out.png").write_bytes(b"old")
-    process = processes.python("-c", COMMAND, names, "shot", str(folder / "out.png"), str(picture))
+    process = processes.forked("-c", COMMAND, names, "shot", str(folder / "out.png"), str(picture))
     code, errors = interrupt(process, folder, number, wait_until)
     assert (code, "Traceback" in errors) == (ENDS[number], False), errors
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == {"out.png": b"old"}
@@ -79,7 +79,7 @@ def test_video_interrupted_while_it_writes(number: signal.Signals, tmp_path: Pat
     folder = tmp_path / "out"
     folder.mkdir()
     scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(50)))
-    process = processes.python("-c", COMMAND, "named", "video", str(folder / "out.mp4"), str(scene), "--size",
+    process = processes.forked("-c", COMMAND, "named", "video", str(folder / "out.mp4"), str(scene), "--size",
                                "320x240", "--seconds", "3600")
     code, errors = interrupt(process, folder, number, wait_until)
     assert (code, "Traceback" in errors) == (ENDS[number], False), errors
@@ -95,7 +95,7 @@ def test_shot_killed_while_it_writes_leaves_nothing(picture: Path, tmp_path: Pat
         pytest.skip("no O_TMPFILE in the folder for tests")
     folder = tmp_path / "out"
     folder.mkdir()
-    process = processes.python("-c", COMMAND, "", "shot", str(folder / "out.png"), str(picture))
+    process = processes.forked("-c", COMMAND, "", "shot", str(folder / "out.png"), str(picture))
     code, errors = interrupt(process, folder, signal.SIGKILL, wait_until)
     assert code == -signal.SIGKILL, errors
     assert list(folder.iterdir()) == []

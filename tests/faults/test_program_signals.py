@@ -42,12 +42,13 @@ sys.meta_path.insert(0, Press())
 """A `sitecustomize`: Ctrl-C is pressed when a module begins to be imported, in the program whose command line has
 certain words."""
 MOMENTS = [
-    ("splatview.commands.status", "status"), ("tyro", "status"), ("msgspec", "status"), exhaustive("zmq", "status"),
-    ("splatview.commands.doctor", "doctor"), exhaustive("torch", "doctor"), exhaustive("numpy", "doctor"),
-    ("torch._C", "doctor"), ("splatview.commands.camera", "camera test --no-viewer"),
+    ("splatview.commands.status", "status"), exhaustive("tyro", "status"), ("msgspec", "status"),
+    exhaustive("zmq", "status"), exhaustive("splatview.commands.doctor", "doctor"), exhaustive("torch", "doctor"),
+    exhaustive("numpy", "doctor"), ("torch._C", "doctor"), ("splatview.commands.camera", "camera test --no-viewer"),
     exhaustive("tyro", "camera test --no-viewer"), ("splatview.demo.command", "demo"), exhaustive("tyro", "demo"),
-    ("splatview.viewer_app.errors", "serve --offscreen"), ("splatview.viewer_app.commands", "serve --offscreen"),
-    exhaustive("tyro", "serve --offscreen"), ("numpy", "serve --offscreen"), ("moderngl", "serve --offscreen"),
+    exhaustive("splatview.viewer_app.errors", "serve --offscreen"),
+    ("splatview.viewer_app.commands", "serve --offscreen"), exhaustive("tyro", "serve --offscreen"),
+    exhaustive("numpy", "serve --offscreen"), ("moderngl", "serve --offscreen"),
     exhaustive("splatview.viewer_app.app", "serve --offscreen"), exhaustive("zmq", "serve --offscreen"),
     exhaustive("imgui_bundle", "serve --offscreen"), ("aiohttp", "serve --web"),
     ("splatview.viewer_app.commands", "shot x.png"), exhaustive("numpy", "shot x.png"),
@@ -83,9 +84,10 @@ def test_ctrl_c_during_imports_prints_nothing(name: str, command: str, tmp_path:
 
 
 @pytest.mark.parametrize(("name", "command"), [
-    ("splatview.viewer_app.grab", "-m splatview.viewer_app grab"), ("moderngl", "-m splatview.viewer_app grab"),
+    exhaustive("splatview.viewer_app.grab", "-m splatview.viewer_app grab"),
+    ("moderngl", "-m splatview.viewer_app grab"),
     ("splatview.viewer_app.window_program", "-m splatview.viewer_app window {}"),
-    ("moderngl", "-m splatview.viewer_app window {}"),
+    exhaustive("moderngl", "-m splatview.viewer_app window {}"),
     ("splatview.camera.capture", "-m splatview.camera capture {}"),
     ("msgspec", "-m splatview.camera infer {}"), ("tyro", "-m splatview.demo.trainer --steps 1"),
 ])
@@ -195,7 +197,7 @@ def test_a_signal_ends_the_program_that_grabs_and_its_run(number: int, processes
     assert list(runtime_dir.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [["camera", "test", "--no-viewer"],
+@pytest.mark.parametrize("command", [["camera", "test", "--no-viewer", "--size", "64x48"],
                                      exhaustive(["demo", "--offscreen", "--device", "cpu"])])
 def test_nohup_keeps_programs_with_children_alive(command: list[str], processes: Processes, runtime_dir: Path,
                                                   wait_until: Callable[..., Any]) -> None:

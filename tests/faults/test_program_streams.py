@@ -30,6 +30,8 @@ COMMANDS = {
     "options of demo": ["demo", "--help"], "options of camera": ["camera", "--help"], "doctor": ["doctor"],
 }
 HELP = "options of serve", "options of doctor", "options of demo", "options of camera"
+AGAIN = "version", "status as JSON", "doctor"
+"""Commands whose output goes the way of the others'."""
 CLOSED = "import os, sys; os.close(int(sys.argv[1])); os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
 
 
@@ -48,18 +50,18 @@ def told_once(done: subprocess.CompletedProcess[str], words: str) -> None:
     assert line.startswith("splatview: ") and words in line
 
 
-@pytest.mark.parametrize("name", with_exhaustive(list(COMMANDS), *HELP))
+@pytest.mark.parametrize("name", with_exhaustive(list(COMMANDS), *HELP, *AGAIN))
 def test_output_to_a_full_disk_is_told_in_one_line(name: str) -> None:
     with open("/dev/full", "w") as full:
         told_once(ended(*COMMANDS[name], stdout=full), "standard output cannot be written: No space left on device")
 
 
-@pytest.mark.parametrize("name", with_exhaustive(list(COMMANDS), *HELP))
+@pytest.mark.parametrize("name", with_exhaustive(list(COMMANDS), *HELP, *AGAIN))
 def test_output_that_is_closed_is_told_in_one_line(name: str) -> None:
     told_once(ended(*COMMANDS[name], closed=1), "standard output cannot be written: it is closed")
 
 
-@pytest.mark.parametrize("name", with_exhaustive(list(COMMANDS), *HELP))
+@pytest.mark.parametrize("name", with_exhaustive(list(COMMANDS), *HELP, *AGAIN))
 def test_a_broken_pipe_ends_a_program_without_a_word(name: str) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -70,7 +72,7 @@ def test_a_broken_pipe_ends_a_program_without_a_word(name: str) -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-@pytest.mark.parametrize("how", ["closed", "full", "broken"])
+@pytest.mark.parametrize("how", ["closed", "full", exhaustive("broken")])
 def test_messages_that_cannot_be_written_change_nothing(how: str, tmp_path: Path) -> None:
     """Neither the exit status nor what comes on standard output."""
     for args, code in ((["status"], 0), (["nonsense"], 2), (["status", "--nonsense"], 2),
@@ -112,11 +114,11 @@ sys.exit(run(program))
 
 
 @pytest.mark.parametrize("args", [["status"], ["--version"], ["serve", "--help"], ["shot", "out.png"],
-                                  ["shot", "out.png", "scene.ply"], ["video", "out.mp4", "scene.ply"],
+                                  exhaustive(["shot", "out.png", "scene.ply"]), ["video", "out.mp4", "scene.ply"],
                                   ["memory", "a.pickle"], ["demo", "--out", "x.png", "--steps", "0"],
-                                  ["camera", "test", "--no-viewer", "--out", "x.png"],
+                                  exhaustive(["camera", "test", "--no-viewer", "--out", "x.png"]),
                                   ["camera", "test", "--out", "x.png", "--offscreen"],
-                                  ["serve", "--offscreen", "scene.ply"]])
+                                  exhaustive(["serve", "--offscreen", "scene.ply"])])
 def test_a_working_folder_that_is_gone_is_told_in_one_line(args: list[str], tmp_path: Path) -> None:
     """Programs that do not need it go on."""
     gone = tmp_path / "gone"
@@ -220,7 +222,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("environment_of", [exhaustive({}), exhaustive({"PYTHONIOENCODING": "ascii"}),
-                                            {"PYTHONIOENCODING": "latin-1"},
+                                            exhaustive({"PYTHONIOENCODING": "latin-1"}),
                                             {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
 def test_status_prints_nothing_that_a_terminal_obeys(environment_of: dict[str, str], processes: Processes) -> None:
     trainer = publish_evil(processes)
