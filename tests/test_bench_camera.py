@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from forking import forked_popen
 from patience import PATIENCE
+from repetitions import exhaustive
 
 from benchmarks import camera
 from benchmarks.cameras import detectors
@@ -58,10 +59,12 @@ def test_the_detectors_find_the_square() -> None:
         assert found["boxes"] == [square(number, WIDTH, HEIGHT)]
 
 
+@pytest.mark.parametrize("seconds", [0.5, exhaustive(2.0)])
 @pytest.mark.parametrize("measure", [camera._ours, camera._other])
-def test_a_design_is_seen(measure: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_design_is_seen(measure: Callable[[str], dict[str, Any]], seconds: float,
+                          monkeypatch: pytest.MonkeyPatch) -> None:
     """A short look: pictures are drawn, results come, and each belongs where it says."""
-    monkeypatch.setattr(camera, "SECONDS", 2.0)
+    monkeypatch.setattr(camera, "SECONDS", seconds)
     monkeypatch.setattr(camera, "WARM", 0.0)
     monkeypatch.setattr(camera, "subprocess", forked_popen)
     end = time.monotonic() + PATIENCE

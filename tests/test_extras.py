@@ -20,6 +20,7 @@ from memory_data import event, segment, snapshot
 from patience import PATIENCE
 from PIL import Image
 from programs import ROOT
+from repetitions import exhaustive
 from scene_files import ply_columns, truth, write_ply
 from snapshot_panes_rig import rig_fixture  # noqa: F401
 from test_structure import SOURCES
@@ -74,18 +75,18 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(("args", "modules", "said"), [
     (["memory", "small.pickle"], ALL, f"splatview: {MEMORY}"),
     (["memory", "small.pickle"], ("numba",), f"splatview: {MEMORY.replace(' and duckdb', '')}"),
-    (["memory", "small.pickle", "--png", "a.png"], ALL, f"splatview: {MEMORY}"),
+    exhaustive(["memory", "small.pickle", "--png", "a.png"], ALL, f"splatview: {MEMORY}"),
     (["memory", "small.pickle", "--sql", "SELECT 1"], ALL, f"splatview: {SQL}"),
     (["shot", "a.png", "small.pickle"], ALL, f"splatview: {MEMORY}"),
     (["video", "a.mp4", "scene.ply"], ALL,
      "splatview: a.mp4: an mp4, unlike a folder of PNGs, needs PyAV: pip install 'splatview[video]'"),
     (["camera", "scene.ply"], ALL,
      "splatview camera: scene.ply: reading a video needs PyAV or OpenCV: pip install 'splatview[camera]'"),
-    (["camera", "scene.ply", "--reader", "pyav"], ALL,
+    exhaustive(["camera", "scene.ply", "--reader", "pyav"], ALL,
      "splatview camera: scene.ply: reading a video needs PyAV: pip install 'splatview[video]'"),
-    (["camera", "a ! b"], ALL,
+    exhaustive(["camera", "a ! b"], ALL,
      "splatview camera: a ! b: reading a GStreamer pipeline needs OpenCV: pip install 'splatview[camera]'"),
-    (["camera", "test", "--detect", "people", "--no-viewer"], ALL,
+    exhaustive(["camera", "test", "--detect", "people", "--no-viewer"], ALL,
      "splatview camera: --detect people needs OpenCV: pip install 'splatview[camera]'"),
     (["camera", "test", "--detect", "network.onnx", "--no-viewer"], ALL,
      "splatview camera: --detect network.onnx needs onnxruntime and OpenCV: pip install 'splatview[camera]'"),
@@ -253,7 +254,7 @@ def test_doctor_takes_a_missing_extra_for_no_fault(modules: tuple[str, ...], lin
 
 
 def test_doctor_writes_a_film(processes: Processes) -> None:
-    process = processes.python("-m", "splatview.viewer_app.probe", "video")
+    process = processes.forked("-m", "splatview.viewer_app.probe", "video")
     out, _ = process.communicate(timeout=PATIENCE)
     found = json.loads(out)
     assert found["ok"] and found["detail"].startswith("a film was written as h264 by PyAV")

@@ -160,7 +160,8 @@ if __name__ == "__main__":
     print(splatview.publishing.begun().run_id, flush=True)
     said("worked")
 """)
-    process = processes.python(str(program))
+    start = processes.forked if method == "fork" else processes.python
+    process = start(str(program))
     assert line(process) == "ready"
     stream = opened(subscriber, process.pid, wait_until)
     go_on(process)

@@ -337,6 +337,9 @@ while True:
     assert process.communicate()[1].count("no open file is left to answer a viewer with: raise the limit") == 1
 
 
+CLONE_NEWNS = 0x20000
+
+
 def can_mount() -> bool:
     return subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
 
@@ -349,11 +352,12 @@ def test_a_runtime_folder_that_is_read_only_or_full(state: str, tmp_path: Path, 
     """On a file system of its own, which is mended later."""
     folder = tmp_path / "mounted"
     folder.mkdir()
-    program = tmp_path / "training.py"
-    program.write_text(TRAINING + f"""
-import subprocess
+    process = processes.code(TRAINING + f"""
+import ctypes, subprocess
 root = os.environ["SPLATVIEW_RUNTIME_DIR"]
 def mount(*options): subprocess.run(["mount", *options], check=True)
+assert ctypes.CDLL(None).unshare({CLONE_NEWNS}) == 0
+mount("--make-rprivate", "/")
 mount("-t", "tmpfs", "-o", "size=64k,nr_inodes=1k,mode=700", "tmpfs", root)
 if {state!r} == "full":
     with open(root + "/filler", "wb", buffering=0) as f:
@@ -383,10 +387,6 @@ with Subscriber() as s:
             if frame is not None:
                 with frame: seen = frame.meta["step"]
 said("seen")
-""")
-    process = processes.code(f"""
-import os, sys
-os.execvp("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, {str(program)!r}])
 """, SPLATVIEW_RUNTIME_DIR=str(folder))
     assert line(process) == "0", "nothing is left of the tries"
     assert line(process) == "seen"
