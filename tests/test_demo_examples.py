@@ -59,8 +59,8 @@ def test_an_example_ends_where_nothing_is_forked(name, processes):
                                           quick=("image", "streams")))
 def test_a_viewer_draws_every_stream_of_an_example(path, processes, tmp_path, wait_until):
     process = processes.forked(str(path), "--steps", "1000000", *MORE.get(path.stem, ()))
-    os.setpriority(os.PRIO_PROCESS, process.pid, 19)  # it works without a pause, and pictures are waited for
     wait_until(lambda: [r for r in list_runs(runtime_folder()) if r.description.pid == process.pid])
+    os.setpriority(os.PRIO_PROCESS, process.pid, 19)  # it works without a pause, and pictures are waited for
     for stream in sorted(STREAMS[path.stem]):
         out = tmp_path / f"{stream}.png"
         shot = processes.command("shot", str(out), "--stream", stream, "--run", str(process.pid))
