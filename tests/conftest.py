@@ -159,9 +159,14 @@ def wait_until() -> Callable[..., Any]:
     return wait
 
 
-LONG = ("test_viewer_stopped.py", "test_many_viewers.py", "test_distributed.py", "test_fault_deaths_gpu.py",
-        "test_grab_gpu.py", "test_recorder_gpu.py")
+LONG = ("test_viewer_stopped.py", "test_many_viewers.py", "test_distributed.py", "test_at_rest.py", "test_seats.py",
+        "test_camera_v4l2.py", "test_window_class_life.py", "test_tearing.py", "test_memory_live_viewer.py",
+        "test_training_cameras_viewer.py", "test_growth.py", "test_installed_names.py", "test_empty_environment.py",
+        "test_renderer_faults.py", "test_surroundings.py", "test_fault_deaths_gpu.py", "test_grab_gpu.py",
+        "test_recorder_gpu.py")
 """Files that take long with few tests: what comes last keeps one worker waiting for the other."""
+BROWSER = "tests/browser/"
+"""Folder of the tests in a browser."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -198,12 +203,27 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     return report
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file belongs to one worker, and so do all tests in a browser, which is then started once."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return BROWSER if nodeid.startswith(BROWSER) else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Workers of pytest-xdist begin with what takes longest, in the same order in all of them. Tests marked `cuda` are
     skipped where there is no GPU."""
     if hasattr(config, "workerinput"):
         counts = Counter(item.path for item in items)
-        items.sort(key=lambda item: (item.path.name not in LONG, -counts[item.path], item.path))
+        items.sort(key=lambda item: (not item.nodeid.startswith(BROWSER), item.path.name not in LONG,
+                                     -counts[item.path], item.path))
     marked = [item for item in items if item.get_closest_marker("cuda")]
     if not marked:
         return

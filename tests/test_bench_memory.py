@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from repetitions import with_exhaustive
+from repetitions import exhaustive, with_exhaustive
 from torch.cuda import _memory_viz
 
 from benchmarks.__main__ import main as benchmarks
@@ -31,7 +31,7 @@ TRACES = {"long": (10_000, {"layers": 3}), "short": (5, {"layers": 2}), "part of
           "devices": (9_001, {"devices": 2, "layers": 2, "seed": 3}), "oom": (12_000, {"layers": 4, "oom": True})}
 
 
-@pytest.fixture(scope="module", params=with_exhaustive(list(TRACES), "long", "part of a step", "devices"))
+@pytest.fixture(scope="module", params=with_exhaustive(list(TRACES), "long", "part of a step", "devices", "oom"))
 def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
     events, options = TRACES[request.param]
     path = tmp_path_factory.mktemp("traces") / f"{request.param}.pickle"
@@ -193,7 +193,7 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(pickle.loads(path.read_bytes())["device_traces"][0]) == 500
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [1, exhaustive(2)])
 def test_the_benchmark_checks_its_answers(devices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                           capsys: pytest.CaptureFixture[str]) -> None:
     """In this process, against what a replay says."""

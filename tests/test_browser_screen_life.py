@@ -36,7 +36,7 @@ from repetitions import exhaustive
 
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Screenshot
-from splatview.viewer_app.screens import _mailbox
+from splatview.viewer_app.screens import _mailbox, browser
 from splatview.viewer_app.screens.base import Caption
 from splatview.viewer_app.web import messages as m
 from splatview.viewer_app.web import sender, server
@@ -138,7 +138,7 @@ def test_a_caption_is_told_when_it_changes(screen: BrowserScreen, page: Page) ->
     assert screen.clipboard() == "K = [[1]]"
 
 
-def test_a_picture_to_keep_is_a_download(screen: BrowserScreen, page: Page) -> None:
+def test_a_picture_to_keep_is_a_download(screen: BrowserScreen, page: Page, wait_until: Callable[..., object]) -> None:
     picture = np.random.default_rng(0).integers(0, 256, (40, 60, 4), np.uint8)[..., :3]
     for name, expected in (("render-7", "render-7.png"), ("a/../b\\c\n\u4e16", "a-..-b-c-\u4e16.png"),
                            ("", "splatview.png"), ("\u4e16" * 300, "\u4e16" * 66 + ".png")):
@@ -146,6 +146,7 @@ def test_a_picture_to_keep_is_a_download(screen: BrowserScreen, page: Page) -> N
         file = page.file()
         assert file.name == expected
         np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(file.png))), picture)
+        wait_until(lambda: screen._keeping._value == browser._MOST_KEPT)  # which is after the page has it
 
 
 # -- ends ----------------------------------------------------------------------------------------------------

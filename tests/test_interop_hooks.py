@@ -31,8 +31,9 @@ def needs(*libraries: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
 
 
-@pytest.mark.parametrize("example", [pytest.param(name, marks=needs(*libraries)) for name, libraries
-                                     in TRAINERS.items()])
+@pytest.mark.parametrize("example", [
+    pytest.param(name, marks=[needs(*libraries), *([pytest.mark.exhaustive] if name == "hf_trainer_callback" else [])])
+    for name, libraries in TRAINERS.items()])
 def test_a_callback_shows_each_step_of_the_real_trainer(
         example: str, processes: Processes, wait_until: Callable[..., Any]) -> None:
     process = processes.forked(str(EXAMPLES / f"{example}.py"), "--steps", "1000000", SPLATVIEW_STRICT="1")

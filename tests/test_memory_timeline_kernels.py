@@ -206,6 +206,7 @@ def test_stale_kernels_are_compiled_again(tmp_path: Path) -> None:
     assert run() == "6 0"
 
 
+@pytest.mark.exhaustive
 def test_programs_that_start_at_once_compile_once(tmp_path: Path) -> None:
     (tmp_path / "whole.py").write_text("from splatview.viewer_app.memory._compile import i64, kernel\n"
                                        "print('ready', flush=True)\ninput()\n"

@@ -9,6 +9,7 @@ import moderngl
 import numpy as np
 import pytest
 from renderer_cases import Chance, looking_at_origin, psnr, random_scene
+from repetitions import exhaustive
 
 from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers import gl_quads, tile_lists
@@ -103,7 +104,7 @@ def test_pictures_of_another_context(ctx: moderngl.Context) -> None:
     renderer.close()
 
 
-@pytest.mark.parametrize("size", [(200, 150), (1200, 900)])
+@pytest.mark.parametrize("size", [(200, 150), exhaustive((1200, 900))])
 def test_triangles_and_rectangles_agree(ctx: moderngl.Context, size: tuple[int, int]) -> None:
     # Which of them is drawn depends on the driver; the picture does not. Some here exceed every threshold.
     scene, view, pictures = random_scene(2, Chance(n=800, log_scale=(-3.0, 2.0))), looking_at_origin(*size), []

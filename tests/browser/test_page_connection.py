@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from patience import PATIENCE
+from repetitions import exhaustive
 
 from browser.pages import connected, drawn, on_canvas, state, until
 from splatview.viewer_app.web import messages as m
@@ -42,7 +43,7 @@ def test_a_resize_is_told_and_the_last_picture_stays(viewer: Viewer, open_page: 
     np.testing.assert_array_equal(picture_of(page)[60:], drawn(1000, 700, 5)[60:])
 
 
-@pytest.mark.parametrize("ratio", [1.25, 2, 3])
+@pytest.mark.parametrize("ratio", [1.25, exhaustive(2), exhaustive(3)])
 def test_device_pixels(viewer: Viewer, open_page: Open, picture_of: Callable[..., np.ndarray], ratio: float) -> None:
     page, client = connected(viewer, open_page, (800, 400), ratio)
     assert (client.hello.width, client.hello.height) == (800 * ratio, 400 * ratio)

@@ -116,4 +116,4 @@ def test_a_double_click_are_two_presses_in_time(kept: Kept) -> None:
     second = client.wait(m.Press, 2)
     first = client.said(m.Press)[0]
     assert (first.x, first.y) == (second.x, second.y) == (400, 300)
-    assert 0 < second.at - first.at <= took * 1e3 + 1
+    assert 0 <= second.at - first.at <= took * 1e3 + 1  # a busy browser takes both in at once

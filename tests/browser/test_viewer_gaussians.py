@@ -180,6 +180,7 @@ def test_the_camera_goes_through_the_clipboard_to_a_shot(program: Program, stage
     assert not (wrong := is_like(kept, share=0.999, part=scene, within=2)(turned)), wrong
 
 
+@pytest.mark.exhaustive  # as text from a page, and what is typed into a control
 def test_numbers_are_typed_and_pasted_into_the_panel(program: Program, open_page: Open,
                                                      picture_of: Callable[..., np.ndarray]) -> None:
     page = open_at(program.url, open_page, SIZE, permissions=["clipboard-read", "clipboard-write"])

@@ -110,7 +110,7 @@ class Nursery:
         not begin threads. They run in the folder of `processes`."""
         # The server of splatview's programs has begun already in most workers: another takes seconds to load torch.
         loaded = bool(modules) and set(modules) <= set(_PROGRAMS)
-        self._forker = program_server()[0] if loaded else server(*modules)
+        self._forker = program_server() if loaded else server(*modules)
         self._folder = str(processes.folder)
         self._children: list[Child] = []
 

@@ -223,7 +223,8 @@ def test_no_collective_is_called_and_each_picture_is_of_whole_versions(
     print(f"{looking.pictures} pictures of {21 + steps} versions of 4 ranks; at most {looking.most_apart} steps apart")
 
 
-@pytest.mark.parametrize("count", [500, exhaustive(2000)])
+@pytest.mark.exhaustive  # as a rank that is killed
+@pytest.mark.parametrize("count", [500, 2000])
 def test_a_rank_that_stands_still_delays_no_other(ranks: Callable[[int], Ranks], looking: Looking,
                                                   wait_until: Callable[..., Any], count: int) -> None:
     three = ranks(3)

@@ -140,6 +140,7 @@ def watch(nursery: Nursery) -> Iterator[Callable[[int], Watcher]]:
         watcher.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("cycles", [100, exhaustive(1000)])
 def test_a_thousand_come_and_go(
         cycles: int, nursery: Nursery, start: Callable[..., Child], wait_until: Callable[..., Any],

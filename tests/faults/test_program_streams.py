@@ -72,7 +72,7 @@ def test_a_broken_pipe_ends_a_program_without_a_word(name: str) -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-@pytest.mark.parametrize("how", ["closed", "full", exhaustive("broken")])
+@pytest.mark.parametrize("how", ["closed", exhaustive("full"), exhaustive("broken")])
 def test_messages_that_cannot_be_written_change_nothing(how: str, tmp_path: Path) -> None:
     """Neither the exit status nor what comes on standard output."""
     for args, code in ((["status"], 0), (["nonsense"], 2), (["status", "--nonsense"], 2),
@@ -113,9 +113,10 @@ sys.exit(run(program))
     assert (tmp_path / "file").read_text() == ""
 
 
-@pytest.mark.parametrize("args", [["status"], ["--version"], ["serve", "--help"], ["shot", "out.png"],
-                                  exhaustive(["shot", "out.png", "scene.ply"]), ["video", "out.mp4", "scene.ply"],
-                                  ["memory", "a.pickle"], ["demo", "--out", "x.png", "--steps", "0"],
+@pytest.mark.parametrize("args", [["status"], exhaustive(["--version"]), exhaustive(["serve", "--help"]),
+                                  ["shot", "out.png"], exhaustive(["shot", "out.png", "scene.ply"]),
+                                  exhaustive(["video", "out.mp4", "scene.ply"]), exhaustive(["memory", "a.pickle"]),
+                                  ["demo", "--out", "x.png", "--steps", "0"],
                                   exhaustive(["camera", "test", "--no-viewer", "--out", "x.png"]),
                                   ["camera", "test", "--out", "x.png", "--offscreen"],
                                   exhaustive(["serve", "--offscreen", "scene.ply"])])
