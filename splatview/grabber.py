@@ -31,6 +31,8 @@ _LATE = 5.0
 """Seconds after the time that it was given within which it must have answered."""
 _LARGE = 1 << 26
 """Bytes of a picture after which the memory that it came in is given back."""
+_END = 3.0
+"""Seconds for the program to end by itself; then it is killed, and what it leaves is removed by the next program."""
 _LAST_WORDS = 2000
 _SAID = 1 << 20
 """Bytes of what it says that are kept."""
@@ -228,7 +230,7 @@ class Grabber:
         self._give_back()
         if self._subscriber is not None:
             self._subscriber.close()
-        programs.end(self._process, 3.0)
+        programs.end(self._process, _END)
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._last_words()

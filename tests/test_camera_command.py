@@ -260,6 +260,7 @@ def test_the_programs_end_with_the_command_however_it_ends(camera: Callable[...,
     wait_until(lambda: not list_runs(runtime_folder()))
 
 
+@pytest.mark.exhaustive
 def test_two_cameras_do_not_mix(camera: Callable[..., Camera], wait_until: Callable[..., Any]) -> None:
     camera("test", "--no-viewer", "--size", "160x120")
     with splatview.frames("camera", run="camera test", timeout=PATIENCE) as frames:
@@ -271,6 +272,7 @@ def test_two_cameras_do_not_mix(camera: Callable[..., Camera], wait_until: Calla
         assert next(frames).numpy().shape == (120, 160, 3)
 
 
+@pytest.mark.exhaustive  # as one pauses any run
 def test_the_pause_button_holds_the_picture(camera: Callable[..., Camera], wait_until: Callable[..., Any]) -> None:
     from splatview.ipc import Subscriber
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 from on_cpu import OnCpu
 from renderer_cases import Chance, camera, looking_at_origin, random_scene
+from repetitions import one_at_a_time
 
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.kernels import frame
@@ -172,8 +173,7 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize("name", SCENES)
-@pytest.mark.parametrize("mode", ["classic", "antialiased"])
+@pytest.mark.parametrize(("name", "mode"), one_at_a_time([*SCENES], ["classic", "antialiased"]))
 def test_lists_hold_all_that_can_be_seen_in_gsplat_s_order(own: OnCpu, name: str, mode: Any) -> None:
     view = looking_at_origin(75, 50)
     d = drawn(own, random_scene(3, SCENES[name]), view, RenderOptions(mode=mode))

@@ -160,6 +160,7 @@ def test_any_byte_of_columns_may_be_wrong(tmp_path: Path):
     assert told > 300
 
 
+@pytest.mark.exhaustive
 def test_the_folder_stays_small(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch):
     files: list[Path] = []
     for i in range(4):

@@ -145,6 +145,7 @@ def test_a_small_file_does_not_unpack_to_a_large_one(pack: Any, tmp_path: Path):
         load(tmp_path, bomb)
 
 
+@pytest.mark.exhaustive
 def test_a_file_cut_anywhere_is_an_error(tmp_path: Path):
     events = [event("alloc", 512 * i, 100 + i, time_us=i) for i in range(1, 20)]
     whole = pickle.dumps(snapshot(events, [segment(512, [block(512, 512)])]), 4)

@@ -72,6 +72,7 @@ def test_blocking_lasts_until_it_is_closed(windows: Callable[..., Window], seen:
     assert not window.is_running()
 
 
+@pytest.mark.exhaustive
 def test_another_run_of_this_process_is_followed(windows: Callable[..., Window], seen: Seen) -> None:
     window = windows("runs")
     window.start()

@@ -94,6 +94,7 @@ def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open
         assert max(orange[:, 0].max(), blue[:, 0].max()) < 400, "within the frame"
 
 
+@pytest.mark.exhaustive
 def test_a_viewer_that_ended_is_started_anew(shown: Callable[..., Shown]) -> None:
     from splatview import notebook as home
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
+import pytest
 
 from browser.pages import drawn, until
 from browser.whole import IMAGE, Stage, comes, is_like, open_at, placed
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from browser.pages import Open
 
 
+@pytest.mark.exhaustive  # as pages of a server with a token
 def test_only_the_printed_address_gets_in(stage: Stage, open_page: Open, tmp_path: Path,
                                           picture_of: Callable[..., np.ndarray]) -> None:
     image = drawn(310, 266, 5)

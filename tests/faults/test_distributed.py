@@ -249,6 +249,7 @@ def test_a_rank_that_stands_still_delays_no_other(ranks: Callable[[int], Ranks],
     wait_until(lambda: looking.look() or all(step == count + 5 for step, _ in looking.last.values()))
 
 
+@pytest.mark.exhaustive  # shards without ranks show it
 @pytest.mark.parametrize("count", [500, exhaustive(1000)])
 def test_a_rank_that_is_killed_is_said_and_the_others_go_on(ranks: Callable[[int], Ranks], looking: Looking,
                                                             wait_until: Callable[..., Any], count: int) -> None:

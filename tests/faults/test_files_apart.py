@@ -153,6 +153,7 @@ def test_read_film_apart_returns_what_read_path_does(tmp_path: Path) -> None:
         read_film_apart(path)
 
 
+@pytest.mark.exhaustive  # as any path that takes endless time
 def test_a_page_sends_no_path_of_endless_frames(tmp_path: Path) -> None:
     path = path_file(tmp_path, apart.MOST_FRAMES + 1)
     with pytest.raises(CameraError, match=r"20,001 cameras; a page can send 1 to 20,000"):
@@ -443,6 +444,7 @@ def test_a_program_that_writes_without_end_is_an_error(monkeypatch: pytest.Monke
     assert not footprint().over(before, rss=16 * MB)
 
 
+@pytest.mark.exhaustive
 def test_settled_after_many_files(tmp_path: Path, wait_until: Callable[..., Any]) -> None:
     png = FILES["png"](tmp_path)
     read_apart(png)

@@ -182,7 +182,8 @@ elif sys.argv[1] == "window":
 
 
 @pytest.mark.parametrize("what", [
-    exhaustive("grab"), "show", pytest.param("window", marks=[pytest.mark.display, pytest.mark.exhaustive])])
+    exhaustive("grab"), exhaustive("show"),
+    pytest.param("window", marks=[pytest.mark.display, pytest.mark.exhaustive])])
 def test_script_starts_programs_that_ignore_the_current_folder(what: str, planted: Path, tmp_path: Path,
                                                                processes: Processes,
                                                                request: pytest.FixtureRequest) -> None:

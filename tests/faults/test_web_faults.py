@@ -21,7 +21,7 @@ import pytest
 from meters import footprint, settled
 from patience import PATIENCE
 from programs import ROOT
-from repetitions import exhaustive
+from repetitions import exhaustive, with_exhaustive
 from test_web_server import raw
 from web_clients import Page
 from web_floods import MEMORY, Work, goes_on, honest_fixture, open_server_fixture, work_fixture  # noqa: F401
@@ -39,11 +39,16 @@ if TYPE_CHECKING:
     from splatview.viewer_app.web.connection import Connection
 
 
+OF_A_KIND = ("pipelined requests, never read", "endless bodies", "endless chunks", "events, as fast as it goes",
+             "pings", "empty fragments", "pages that come and go", "sockets without a hello")
+"""Floods that do much as another one."""
+
+
 # -- floods ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seconds", [0.15, exhaustive(0.4), exhaustive(1.2)])
-@pytest.mark.parametrize("kind", hostile.KINDS)
+@pytest.mark.parametrize("kind", with_exhaustive(list(hostile.KINDS), *OF_A_KIND))
 def test_a_flood_is_bounded(open_server: WebServer, work: Work, honest: tuple[Page, Connection], kind: str,
                             seconds: float, wait_until: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     goes_on(honest)
