@@ -141,11 +141,33 @@ def test_nothing_is_left(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert shared_files() <= shared
 
 
+def test_signals_do_not_interrupt_its_end(processes: Processes) -> None:
+    """The end of its input is followed by SIGTERM, which must not keep it from removing what it has made."""
+    program = processes.forked("-c", """
+import os, signal
+from splatview.ipc import entry
+from splatview.viewer_app import grab
+class Grabber:
+    run_id = "grab-1"
+    def __init__(self, uuid):
+        pass
+    def rest(self):
+        return 1.0
+    def close(self):
+        for number in entry.SIGNALS:
+            os.kill(os.getpid(), number)
+        print("closed", flush=True)
+with entry.ending(grab._end):
+    print(grab._draw([], os.open(os.devnull, os.O_WRONLY), Grabber))
+""")
+    assert program.communicate("", timeout=PATIENCE) == ("closed\n0\n", "")
+    assert program.returncode == 0
+
+
 _PROGRAM = """
 import os, signal, sys, time, torch, splatview
 from splatview import grabbing
 from patience import PATIENCE
-from repetitions import exhaustive
 splatview.publish(torch.full((16, 16, 3), 7, dtype=torch.uint8), "render")
 assert splatview.grab("render", timeout=PATIENCE).unique().tolist() == [7]
 print(grabbing._grabber._process.pid, flush=True)

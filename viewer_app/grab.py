@@ -34,8 +34,17 @@ def main(args: list[str]) -> int:
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
     from splatview.viewer_app.grabber import Grabber
 
-    with entry.ending(lambda *_: sys.exit(0)):
+    with entry.ending(_end):
         return _draw(args, answers, Grabber)
+
+
+def _end(*_: object) -> None:
+    _let_nothing_interrupt()
+    sys.exit(0)
+
+
+def _let_nothing_interrupt() -> None:
+    entry.handle(lambda *_: None)
 
 
 def _draw(args: list[str], answers: int, make: type[Grabber]) -> int:
@@ -50,7 +59,10 @@ def _draw(args: list[str], answers: int, make: type[Grabber]) -> int:
     except BrokenPipeError:
         pass  # whoever asked is gone
     finally:
-        grabber.close()
+        try:
+            _let_nothing_interrupt()  # the end of the input and SIGTERM come together
+        finally:
+            grabber.close()
     return 0
 
 
