@@ -279,6 +279,7 @@ def test_a_script_that_ends_at_once(processes: Processes) -> None:
 
 # -- much of it --------------------------------------------------------------------------------------------------
 
+@pytest.mark.exhaustive
 def test_as_many_as_come_and_from_several_threads(overlays: Overlays) -> None:
     """Each overlay that arrives is whole: all of it is of one call."""
     splatview.publish(IMAGE, "camera")

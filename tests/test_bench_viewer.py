@@ -23,6 +23,7 @@ def publish(i: int) -> tuple[int, int, int]:
     return colour
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("screen", SCREENS)
 def test_what_is_shown_is_counted_and_seen(screen: str, request: pytest.FixtureRequest) -> None:
     if screen == "window":

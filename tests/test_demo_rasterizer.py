@@ -139,6 +139,7 @@ def projected(n, seed):
     return [t.requires_grad_() for t in (means2d, conics.double(), opacities, features)]
 
 
+@pytest.mark.exhaustive
 def test_gradients_match_finite_differences():
     inputs = projected(6, seed=1)
     depths = torch.arange(6, dtype=torch.float64)

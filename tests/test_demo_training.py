@@ -35,6 +35,7 @@ def test_training_improves_held_out_views_and_changes_the_number_of_gaussians(ca
     assert training.sh_degree == 1 and training.gaussians["shN"].abs().max() > 0
 
 
+@pytest.mark.exhaustive
 def test_the_same_seed_trains_the_same(capture):
     losses = []
     for seed in (3, 3, 4):

@@ -105,10 +105,9 @@ def test_commands_name_the_extra_and_end(args: list[str], modules: tuple[str, ..
 @pytest.mark.parametrize(("args", "modules", "expected"), [
     exhaustive(["memory", "small.pickle", "--sql", "SELECT count(*) AS n FROM allocations", "--csv"],
                ("numba", "av", "cv2", "onnxruntime"), "n\n2\n"),
-    (["memory", "small.pickle", "--png", "a.png", "--size", "300x200"], ("duckdb", "av", "cv2", "onnxruntime"),
-     "a.png: 300 x 200\n"),
-    exhaustive(["video", "film", "scene.ply", "--size", "32x32", "--fps", "2", "--seconds", "1"], ALL,
-               "film: 2 pictures\n"),
+    exhaustive(["memory", "small.pickle", "--png", "a.png", "--size", "300x200"],
+               ("duckdb", "av", "cv2", "onnxruntime"), "a.png: 300 x 200\n"),
+    (["video", "film", "scene.ply", "--size", "32x32", "--fps", "2", "--seconds", "1"], ALL, "film: 2 pictures\n"),
 ], ids=["SQL without numba", "timeline without duckdb", "PNGs without PyAV"])
 def test_what_needs_none_of_them_works(args: list[str], modules: tuple[str, ...], expected: str, without: Any,
                                        file: Path, tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def test_it_is_ended_waited_for_and_leaves_nothing(processes: Processes) -> None
     assert open_files() <= before
 
 
+@pytest.mark.exhaustive
 def test_workers_share_one_server_that_ends_with_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", secrets.token_hex(8))
     first, second, third = (_shared(()) for _ in range(3))

@@ -117,6 +117,7 @@ def test_who_never_rests_has_the_youngest_collected(kept: Garbage, passes: list[
     assert (passes.count(1), passes.count(2)) == (9, 1)
 
 
+@pytest.mark.exhaustive
 def test_a_large_import_is_frozen_once_it_is_done(kept: Garbage, passes: list[int]) -> None:
     now, modules, frozen = 100.0, [], gc.get_freeze_count()
     passes.clear()

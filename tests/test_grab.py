@@ -335,6 +335,7 @@ def test_from_several_threads() -> None:
     assert not wrong
 
 
+@pytest.mark.exhaustive
 def test_it_lets_go_of_what_nobody_asks_for(wait_until: Callable[..., Any]) -> None:
     splatview.publish(picture(), "render")
     splatview.publish(scene(), "splats")

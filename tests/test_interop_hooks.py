@@ -32,7 +32,7 @@ def needs(*libraries: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.parametrize("example", [
-    pytest.param(name, marks=[needs(*libraries), *([pytest.mark.exhaustive] if name == "hf_trainer_callback" else [])])
+    pytest.param(name, marks=[needs(*libraries), pytest.mark.exhaustive])  # they import for seconds
     for name, libraries in TRAINERS.items()])
 def test_a_callback_shows_each_step_of_the_real_trainer(
         example: str, processes: Processes, wait_until: Callable[..., Any]) -> None:

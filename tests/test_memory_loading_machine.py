@@ -69,6 +69,7 @@ class FreeBound:
         pass
 
 
+@pytest.mark.exhaustive
 def test_a_long_file_is_read_by_it_within_the_readers_bounds(tmp_path: Path):
     """By the program that reads files, whose memory is bounded: in Python's way it would say that it reads events."""
     frames = [frame(f"f{i}", i) for i in range(200)]

@@ -355,6 +355,7 @@ def test_the_same_functions_serve_as_long_as_they_make_little(db: Database) -> N
     assert rows(db, "SELECT count(*) FROM range(1000000)") == [(1000000,)]
 
 
+@pytest.mark.exhaustive
 def test_large_rows_are_fewer(db: Database) -> None:
     result = db.run("SELECT repeat('x', 100000) AS t FROM range(9000)")
     assert 0 < len(result.rows) < 1000 and result.truncated and result.total == 9000

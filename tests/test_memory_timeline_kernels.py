@@ -183,6 +183,7 @@ def test_the_end_of_a_program_meets_no_load(monkeypatch: pytest.MonkeyPatch) -> 
     assert not loading.is_set() and not _kernels._loaded
 
 
+@pytest.mark.exhaustive
 def test_stale_kernels_are_compiled_again(tmp_path: Path) -> None:
     """A kernel holds parts of other modules: it is stale when one of these changed."""
     package = tmp_path / "package"

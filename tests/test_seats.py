@@ -213,6 +213,7 @@ def test_a_picture_to_keep_is_a_download_without_the_panel(house: House, picture
     np.testing.assert_array_equal(kept, np.asarray(Image.open(picture)))
 
 
+@pytest.mark.exhaustive
 def test_many_come_and_go(house: House) -> None:
     for i in range(40):
         page = house.page(320, 200, id=f"tab{i}")

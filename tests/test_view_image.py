@@ -100,6 +100,7 @@ def _coverage(screen: int, picture: int, origin: float, zoom: float) -> np.ndarr
     return np.clip(np.minimum(high, cells + 1) - np.maximum(low, cells), 0, None) / (high - low)
 
 
+@pytest.mark.exhaustive
 def test_far_minified_pixels_are_close_to_averages(image: ImageView, screen: OffscreenScreen) -> None:
     y, x = np.mgrid[0:2400, 0:3200] / 3200
     picture = np.stack([x, y, 0.5 + 0.3 * np.sin(9 * x * y)], -1).astype(np.float32)

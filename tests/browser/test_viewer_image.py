@@ -60,6 +60,7 @@ def test_a_published_image_is_on_the_page_pixel_by_pixel(
     assert re.fullmatch(r"render \u00b7 training \u00b7 [0-9]+ \u2013 splatview", page.title())
 
 
+@pytest.mark.exhaustive  # each of its steps has a test without a browser
 def test_what_the_mouse_does_to_an_image(program: Program, open_page: Open) -> None:
     page = open_at(program.url, open_page)
     comes(page, is_like(FITTED))

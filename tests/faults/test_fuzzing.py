@@ -18,7 +18,7 @@ from fuzz.damage import damaged
 from hypothesis import HealthCheck, given, settings
 from meters import many
 from patience import PATIENCE
-from repetitions import exhaustive, with_exhaustive
+from repetitions import exhaustive
 
 from splatview.viewer_app.files import FORMATS
 
@@ -26,7 +26,7 @@ TARGETS = fuzz.load()
 LARGE = ("memory_snapshot", "checkpoint_pt", "camera_path_json", "scene_sog", "points_ply", "capture_npz",
          "sog_meta_json", "memo_json", "transforms_json", "class_names", "picture_webp", "colmap_cameras_txt",
          "colmap_images_txt", "colmap_points3D_txt")
-"""Targets whose crafted inputs take long: exhaustive."""
+"""Targets whose crafted inputs take long."""
 
 
 @pytest.mark.parametrize("examples", [30, exhaustive(many(20_000, 300), id="300")])
@@ -65,7 +65,8 @@ def crafted_run(large: bool) -> dict[str, str]:
     return printed
 
 
-@pytest.mark.parametrize("name", with_exhaustive(list(fuzz.CRAFTED), "scene_ply", *LARGE))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", list(fuzz.CRAFTED))
 def test_readers_take_crafted_inputs_within_limits(name: str) -> None:
     """Counts of 10^4300, 60,000 properties, 30,000 keys, planes of a hundred bytes that decode to gigabytes."""
     printed = crafted_run(name in LARGE)[name]

@@ -58,7 +58,7 @@ def interrupt(process: object, folder: Path, number: int, wait_until: Callable[.
 
 
 @pytest.mark.parametrize(("number", "names"), [
-    (signal.SIGINT, "named"), (signal.SIGTERM, "without a name"), exhaustive(signal.SIGHUP, "named"),
+    exhaustive(signal.SIGINT, "named"), (signal.SIGTERM, "without a name"), exhaustive(signal.SIGHUP, "named"),
     exhaustive(signal.SIGINT, "without a name"), exhaustive(signal.SIGTERM, "named"),
     exhaustive(signal.SIGHUP, "without a name")])
 def test_shot_interrupted_while_it_writes(number: signal.Signals, names: str, picture: Path, tmp_path: Path,

@@ -162,6 +162,7 @@ def test_a_thousand_come_and_go(
         print(f"\n{cycles} viewers one after another in {took:.1f} s; trainer {footprint(trainer.pid)}")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kills", [8, exhaustive(40)])
 def test_eight_on_one_run_while_others_are_killed(
         kills: int, start: Callable[..., Child], watch: Callable[[int], Watcher], nursery: Nursery,

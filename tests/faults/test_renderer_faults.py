@@ -255,6 +255,7 @@ def test_a_lost_gpu_is_left_behind_and_pages_come_back(processes: Processes, tra
     assert trainer.stderr.read() == "", "it was told nothing, and has nothing to tell"
 
 
+@pytest.mark.exhaustive
 def test_whoever_meets_it_first_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA tells of it at any call, of whichever thread of control comes first."""
     from splatview.viewer_app import app
@@ -298,7 +299,7 @@ def doomed() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 @pytest.mark.display
-@pytest.mark.parametrize("how", [signal.SIGKILL, exhaustive(signal.SIGTERM)])
+@pytest.mark.parametrize("how", list(map(exhaustive, [signal.SIGKILL, signal.SIGTERM])))
 def test_the_display_goes_away_under_a_window(processes: Processes, trainer: Any, tmp_path: Path, doomed: Any,
                                               wait_until: Callable[..., Any], how: signal.Signals) -> None:
     server, display = doomed
