@@ -52,6 +52,7 @@ def kept() -> Iterator[Garbage]:
         yield g
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_collected_by_itself_and_afterwards_all_is_as_before(passes: list[int]) -> None:
     assert gc.isenabled()
     frozen, gone = gc.get_freeze_count(), knot()

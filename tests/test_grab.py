@@ -201,6 +201,7 @@ def test_what_lies_over_an_image_is_drawn(tmp_path: Path) -> None:
 # -- whose streams -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_streams_of_other_processes(processes: Processes) -> None:
     trainers = [processes.code(IMAGE, str(grey), "render") for grey in (50, 90)]
     other = processes.code(BOTH)

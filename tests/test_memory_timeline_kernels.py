@@ -87,6 +87,7 @@ def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "numba"
 
 
+@pytest.mark.exhaustive  # it compiles for seconds
 def test_another_program_compiles_and_progress_is_shown(cold: Path, wait_until: Callable[..., Any]) -> None:
     assert not _kept.kept(_kernels.__file__, CANVAS) and compiling() is None
     thread = threading.Thread(target=_kernels.warm_up)

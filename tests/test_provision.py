@@ -232,6 +232,7 @@ def test_a_large_frame_takes_two_slots_whoever_holds_what(gate: Gate, wait_until
     assert publishing.begun().board.counters()["faults"] == 0  # type: ignore[union-attr]
 
 
+@pytest.mark.exhaustive
 def test_a_large_ring_is_given_back_before_another_is_made(gate: Gate, wait_until: Callable[..., Any]) -> None:
     size = SIDE * SIDE
     publish(1, SIDE)

@@ -94,6 +94,7 @@ def test_words_stand_around_the_plot(user: User) -> None:
     assert pixels[m.y: m.y + m.height, m.x: m.x + m.width].std() > 10
 
 
+@pytest.mark.exhaustive
 def test_tabs_are_clicked_and_every_one_is_drawn(user: User) -> None:
     seen = []
     for x in range(20, 900, 26):

@@ -201,6 +201,7 @@ def ranks(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[[int], Ranks]]:
         one.close()
 
 
+@pytest.mark.exhaustive  # shards without ranks show it
 @pytest.mark.parametrize("steps", [30, exhaustive(300)])
 def test_no_collective_is_called_and_each_picture_is_of_whole_versions(
         ranks: Callable[[int], Ranks], looking: Looking, wait_until: Callable[..., Any], steps: int) -> None:

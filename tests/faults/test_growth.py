@@ -215,6 +215,7 @@ def lit(picture: np.ndarray) -> tuple[str, np.ndarray] | None:
     return there[0], mask
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("pictures", PICTURES_SEEN)
 def test_a_viewers_pictures_show_as_many_gaussians_as_their_version_has(viewer: Viewer, processes: Processes,
                                                                         pictures: int) -> None:

@@ -184,6 +184,7 @@ def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) 
     segment.close()
 
 
+@pytest.mark.exhaustive
 def test_a_lease_table_full_of_nonsense(wait_until: Callable[..., Any]) -> None:
     """A viewer writes all over the table, all the time: versions come, whole, and the trainer's memory is bounded."""
     frame = torch.zeros(64, 64, dtype=torch.uint8)

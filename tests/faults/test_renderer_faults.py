@@ -225,6 +225,7 @@ def trainer(processes: Processes, wait_until: Callable[..., Any]) -> Any:
     return program
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("most", [1, exhaustive(MOST)])
 def test_a_lost_gpu_is_left_behind_and_pages_come_back(processes: Processes, trainer: Any, tmp_path: Path, most: int,
                                                        wait_until: Callable[..., Any]) -> None:
