@@ -56,6 +56,7 @@ def test_it_says_what_it_does_and_ends_when_told(start: str, processes: Processe
     assert (process.returncode, out, err) == (0, "", "")
 
 
+@pytest.mark.exhaustive
 def test_it_ends_while_a_library_waits_for_a_picture(processes: Processes, wait_until: Callable[..., Any]) -> None:
     """Neither waits for it, nor breaks down over it."""
     def silent(connection: socket.socket) -> None:

@@ -86,6 +86,7 @@ class Reader:
         return out.strip()
 
 
+@pytest.mark.exhaustive
 def test_it_is_asked_for_a_size_and_rate_and_says_what_it_gives(processes: Processes, camera: FakeCamera) -> None:
     settings = f'{{"source": "{camera.node}", "width": 2000, "height": 720, "fps": 50}}'
     reader = Reader(processes, camera, settings)

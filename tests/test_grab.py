@@ -317,6 +317,7 @@ def test_where_nothing_can_be_drawn_it_says_why(monkeypatch: pytest.MonkeyPatch)
 # -- several at once -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_from_several_threads() -> None:
     images = {f"image {k}": picture(k) for k in range(4)}
     for name, image in images.items():

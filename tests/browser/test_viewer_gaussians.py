@@ -164,6 +164,7 @@ def angle(camera: dict[str, object]) -> float:
     return float(np.degrees(2 * np.arctan(HEIGHT / 2 / found.K[1, 1])))
 
 
+@pytest.mark.exhaustive  # as the clipboard of a page, and `shot` with a camera
 def test_the_camera_goes_through_the_clipboard_to_a_shot(program: Program, stage: Stage, open_page: Open,
                                                          processes: Processes, tmp_path: Path) -> None:
     page = open_at(program.url, open_page, SIZE, permissions=["clipboard-read", "clipboard-write"])

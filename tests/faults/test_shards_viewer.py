@@ -160,6 +160,7 @@ def test_what_is_missing_is_said(viewer: Viewer, training: Start) -> None:
     assert entries(viewer) == ["gaussians \u00b7 4 shards"]
 
 
+@pytest.mark.exhaustive
 def test_when_all_have_ended_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, training: Start) -> None:
     ranks = training([300, 200])
     viewer.until(lambda: count(viewer) == 500)
