@@ -9,7 +9,7 @@ from PIL import Image
 from programs import ROOT
 from repetitions import exhaustive
 
-from splatview.ipc.runs import list_runs, runtime_folder
+from splatview.ipc import Subscriber
 
 IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers"}
 """Examples within other people's trainers, and what those need; test_interop_hooks.py has more of them."""
@@ -59,7 +59,8 @@ def test_an_example_ends_where_nothing_is_forked(name, processes):
                                           quick=("image", "streams")))
 def test_a_viewer_draws_every_stream_of_an_example(path, processes, tmp_path, wait_until):
     process = processes.forked(str(path), "--steps", "1000000", *MORE.get(path.stem, ()))
-    wait_until(lambda: [r for r in list_runs(runtime_folder()) if r.description.pid == process.pid])
+    with Subscriber() as viewer:
+        wait_until(lambda: (viewer.poll(), {s.name for s in viewer.streams if s.version} >= STREAMS[path.stem])[-1])
     os.setpriority(os.PRIO_PROCESS, process.pid, 19)  # it works without a pause, and pictures are waited for
     for stream in sorted(STREAMS[path.stem]):
         out = tmp_path / f"{stream}.png"
