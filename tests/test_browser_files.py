@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from splatview.viewer_app.seat import Seat
 
 
-class Guests(House):
-    """Pages that bring files and fetch some."""
+class FilePages(House):
+    """Browser pages that upload and download files."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -83,8 +83,8 @@ class Guests(House):
 
 
 @pytest.fixture
-def guests(folder: Path) -> Iterator[Guests]:
-    made = Guests(folder)
+def pages(folder: Path) -> Iterator[FilePages]:
+    made = FilePages(folder)
     yield made
     made.close()
     assert not made.kept()
@@ -103,13 +103,13 @@ def view_of(app: App, seat: Seat) -> GaussianView:
     return view
 
 
-def opened(guests: Guests, page: Page, scene: Path) -> GaussianView:
+def opened(pages: FilePages, page: Page, scene: Path) -> GaussianView:
     """Send a scene; what shows it."""
-    guests.send(page, scene)
-    seat = guests.seat(page)
-    guests.until(lambda: isinstance(seat.view, GaussianView) and seat.view.content.facts is not None)
-    guests.at_rest(page)
-    return view_of(guests.app, seat)
+    pages.send(page, scene)
+    seat = pages.seat(page)
+    pages.until(lambda: isinstance(seat.view, GaussianView) and seat.view.content.facts is not None)
+    pages.at_rest(page)
+    return view_of(pages.app, seat)
 
 
 def path_of(view: GaussianView) -> PathTool:
@@ -118,84 +118,84 @@ def path_of(view: GaussianView) -> PathTool:
     return tool
 
 
-def test_a_scene_is_opened_for_who_sent_it(guests: Guests, scene: Path) -> None:
+def test_a_scene_is_opened_for_who_sent_it(pages: FilePages, scene: Path) -> None:
     """Others find it in the list. It goes from the disk when it is closed there."""
-    page, other = guests.page(), guests.page()
-    guests.seat(other).select(None)
-    view = opened(guests, page, scene)
+    page, other = pages.page(), pages.page()
+    pages.seat(other).select(None)
+    view = opened(pages, page, scene)
     assert view.content.facts is not None and view.content.facts.count == 200
-    assert shown(guests.seat(page)) == "fox.ply"
-    assert [entry.name for entry in guests.seat(other).state.entries] == ["fox.ply"]
-    assert guests.kept() == ["fox.ply"]
-    guests.send(page, scene)
-    guests.until(lambda: len(guests.app.catalogue.entries) == 2)
-    for entry in list(guests.app.catalogue.entries):
-        guests.app.catalogue.forget(entry.key)
-    guests.until(lambda: not guests.kept())
+    assert shown(pages.seat(page)) == "fox.ply"
+    assert [entry.name for entry in pages.seat(other).state.entries] == ["fox.ply"]
+    assert pages.kept() == ["fox.ply"]
+    pages.send(page, scene)
+    pages.until(lambda: len(pages.app.catalogue.entries) == 2)
+    for entry in list(pages.app.catalogue.entries):
+        pages.app.catalogue.forget(entry.key)
+    pages.until(lambda: not pages.kept())
 
 
-def test_a_camera_path_is_for_the_scene_that_is_shown(guests: Guests, scene: Path, tmp_path: Path,
+def test_a_camera_path_is_for_the_scene_that_is_shown(pages: FilePages, scene: Path, tmp_path: Path,
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read at once, and not kept."""
-    page = guests.page()
-    tool = path_of(opened(guests, page, scene))
+    page = pages.page()
+    tool = path_of(opened(pages, page, scene))
     tool.around()
     before = len(tool.path.keys)
     monkeypatch.chdir(tmp_path)
     tool.save()
-    saved = guests.fetch(page, tmp_path)
+    saved = pages.fetch(page, tmp_path)
     tool.path.keys.clear()
-    guests.send(page, saved)
-    guests.until(lambda: len(tool.path.keys) == before)
-    guests.until(lambda: guests.kept() == ["fox.ply"])
-    assert shown(guests.seat(page)) == "fox.ply" and len(guests.app.catalogue.entries) == 1
+    pages.send(page, saved)
+    pages.until(lambda: len(tool.path.keys) == before)
+    pages.until(lambda: pages.kept() == ["fox.ply"])
+    assert shown(pages.seat(page)) == "fox.ply" and len(pages.app.catalogue.entries) == 1
 
 
-def test_what_is_no_file_of_ours_is_said_and_can_be_closed(guests: Guests, tmp_path: Path) -> None:
-    page = guests.page()
+def test_what_is_no_file_of_ours_is_said_and_can_be_closed(pages: FilePages, tmp_path: Path) -> None:
+    page = pages.page()
     (tmp_path / "evil.pt").write_bytes(f"cposix\nsystem\n(S'touch {tmp_path}/done'\ntR.".encode())
-    guests.send(page, tmp_path / "evil.pt")
-    guests.until(lambda: any(entry.fault_of_source for entry in guests.app.catalogue.entries))
-    (entry,) = guests.app.catalogue.entries
+    pages.send(page, tmp_path / "evil.pt")
+    pages.until(lambda: any(entry.fault_of_source for entry in pages.app.catalogue.entries))
+    (entry,) = pages.app.catalogue.entries
     assert not (tmp_path / "done").exists()
-    guests.app.catalogue.forget(entry.key)
-    guests.until(lambda: not guests.kept())
+    pages.app.catalogue.forget(entry.key)
+    pages.until(lambda: not pages.kept())
 
 
-def test_a_page_that_leaves_at_once_leaves_nothing(guests: Guests, scene: Path) -> None:
+def test_a_page_that_leaves_at_once_leaves_nothing(pages: FilePages, scene: Path) -> None:
     """The file has come, and nobody has looked at the screen's events since."""
-    page = guests.page()
-    guests.send(page, scene)
+    page = pages.page()
+    pages.send(page, scene)
     page.drop()
-    guests.seat(page).screen.close()
-    guests.until(lambda: not guests.kept())
+    pages.seat(page).screen.close()
+    pages.until(lambda: not pages.kept())
 
 
-def test_what_is_written_is_downloaded_by_who_asked(guests: Guests, scene: Path, tmp_path: Path,
+def test_what_is_written_is_downloaded_by_who_asked(pages: FilePages, scene: Path, tmp_path: Path,
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     """A path, the scene, a film. A folder of pictures stays where it is, and the words say where."""
     there, here = tmp_path / "viewer", tmp_path / "user"
     there.mkdir()
     here.mkdir()
     monkeypatch.chdir(there)
-    page, other = guests.page(), guests.page()
-    view = opened(guests, page, scene)
+    page, other = pages.page(), pages.page()
+    view = opened(pages, page, scene)
     tool, filters = path_of(view), view.tools["filter"]
     assert isinstance(filters, Filter)
     tool.around()
     tool.save()
-    assert len(read_path(guests.fetch(page, here)).path.keys) == len(tool.path.keys)
+    assert len(read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
     filters.export.begin(False)
-    back = load_scene(guests.fetch(page, here))
+    back = load_scene(pages.fetch(page, here))
     np.testing.assert_allclose(np.sort(back.means[:, 0]), np.sort(load_scene(scene).means[:, 0]), rtol=1e-6)
     tool.film = replace(tool.film, width=64, height=48, fps=1.0)
     tool.as_frames = True
     tool.record()
-    guests.until(lambda: tool.filming is None)
+    pages.until(lambda: tool.filming is None)
     assert (there / "fox").is_dir()
     tool.as_frames = False
     tool.record()
-    film = guests.fetch(page, here)
+    film = pages.fetch(page, here)
     assert film.suffix == ".mp4" and film.read_bytes() == (there / film.name).read_bytes()
     while not other._messages.empty():
         assert not isinstance(other.receive(), m.Offer)
@@ -211,11 +211,11 @@ def test_where_nobody_is_far_nothing_is_handed_over(tmp_path: Path) -> None:
         screen.close()
 
 
-def test_offers_of_what_is_not_there(guests: Guests, tmp_path: Path) -> None:
-    page = guests.page()
-    screen = guests.seat(page).screen
+def test_offers_of_what_is_not_there(pages: FilePages, tmp_path: Path) -> None:
+    page = pages.page()
+    screen = pages.seat(page).screen
     screen.hand_over(tmp_path / "nothing")
     screen.hand_over(tmp_path)
     (tmp_path / "file").write_text("x")
     screen.hand_over(tmp_path / "file")
-    assert guests.offer(page).name == "file"
+    assert pages.offer(page).name == "file"

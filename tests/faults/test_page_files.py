@@ -13,9 +13,9 @@ import pytest
 from meters import children
 from repetitions import exhaustive
 from test_browser_files import (
-    Guests,
-    guests,  # noqa: F401
+    FilePages,
     opened,
+    pages,  # noqa: F401
     path_of,
     scene,  # noqa: F401
     shown,
@@ -64,95 +64,95 @@ def long_path(folder: Path) -> Path:
 
 @pytest.mark.usefixtures("no_decoding")
 @pytest.mark.parametrize("kinds", [("ply", "sog", "png"), exhaustive(tuple(FILES), id="all")], ids=", ".join)
-def test_files_of_pages_are_never_decoded_in_the_viewer(guests: Guests, kinds: tuple[str, ...],  # noqa: F811
+def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, kinds: tuple[str, ...],  # noqa: F811
                                                         tmp_path: Path) -> None:
-    page = guests.page()
+    page = pages.page()
     for kind in kinds:
         file = FILES[kind](tmp_path)
-        guests.send(page, file)
+        pages.send(page, file)
         wanted = "image" if kind.split()[0] in ("png", "jpeg", "webp", "npy") else "gaussians"
 
         def come(name: str = file.name, wanted: str = wanted) -> bool:
-            entry = next((e for e in guests.app.catalogue.entries if e.name == name), None)
+            entry = next((e for e in pages.app.catalogue.entries if e.name == name), None)
             assert entry is None or not entry.fault_of_source, entry.fault_of_source
-            return entry is not None and entry.kind == wanted and guests.seat(page).view is not None
+            return entry is not None and entry.kind == wanted and pages.seat(page).view is not None
 
-        guests.until(come)
-        assert shown(guests.seat(page)) == file.name
-        for entry in list(guests.app.catalogue.entries):
-            guests.app.catalogue.forget(entry.key)
-    guests.until(lambda: not guests.kept() and not readers())
+        pages.until(come)
+        assert shown(pages.seat(page)) == file.name
+        for entry in list(pages.app.catalogue.entries):
+            pages.app.catalogue.forget(entry.key)
+    pages.until(lambda: not pages.kept() and not readers())
 
 
-def test_camera_paths_of_pages_are_not_decoded_in_the_viewer(guests: Guests, scene: Path, tmp_path: Path,  # noqa: F811
+def test_camera_paths_of_pages_are_not_decoded_in_the_viewer(pages: FilePages, scene: Path, tmp_path: Path,  # noqa: F811
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    page = guests.page()
-    tool = path_of(opened(guests, page, scene))
+    page = pages.page()
+    tool = path_of(opened(pages, page, scene))
     tool.around()
     (tmp_path / "path.json").write_text(nerfstudio.write_path(tool.film))
     before = len(tool.path.keys)
     tool.path.keys.clear()
     monkeypatch.setattr("splatview.viewer_app.views._gaussians.path.read_path", None)
     monkeypatch.setattr(nerfstudio, "parse_path", None)
-    guests.send(page, tmp_path / "path.json")
-    guests.until(lambda: len(tool.path.keys) == before)
+    pages.send(page, tmp_path / "path.json")
+    pages.until(lambda: len(tool.path.keys) == before)
     (tmp_path / "bad.json").write_text("[" * 100_000)
-    guests.send(page, tmp_path / "bad.json")
-    guests.until(lambda: any("this is no JSON" in text for _, text in guests.seat(page).state.toasts))
-    guests.until(lambda: guests.kept() == ["fox.ply"])
-    assert len(guests.app.catalogue.entries) == 1
+    pages.send(page, tmp_path / "bad.json")
+    pages.until(lambda: any("this is no JSON" in text for _, text in pages.seat(page).state.toasts))
+    pages.until(lambda: pages.kept() == ["fox.ply"])
+    assert len(pages.app.catalogue.entries) == 1
 
 
-def test_the_loop_goes_on_while_a_file_is_decoded(guests: Guests, scene: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_loop_goes_on_while_a_file_is_decoded(pages: FilePages, scene: Path, tmp_path: Path) -> None:  # noqa: F811
     """A program that does nothing any more is the same to the viewer as one that takes long."""
-    page = guests.page()
-    opened(guests, page, scene)
-    guests.send(page, long_path(tmp_path))
-    guests.until(readers)
+    page = pages.page()
+    opened(pages, page, scene)
+    pages.send(page, long_path(tmp_path))
+    pages.until(readers)
     (pid,) = readers()
     os.kill(pid, signal.SIGSTOP)
     for _ in range(20):
-        draws = guests.app.draws
-        guests.seat(page).mark()
-        guests.until(lambda draws=draws: guests.app.draws > draws)
+        draws = pages.app.draws
+        pages.seat(page).mark()
+        pages.until(lambda draws=draws: pages.app.draws > draws)
     assert readers() == [pid]
     os.kill(pid, signal.SIGSEGV)
     os.kill(pid, signal.SIGCONT)
-    guests.until(lambda: any("crashed (SIGSEGV)" in text for _, text in guests.seat(page).state.toasts))
-    guests.until(lambda: guests.kept() == ["fox.ply"] and not readers())
+    pages.until(lambda: any("crashed (SIGSEGV)" in text for _, text in pages.seat(page).state.toasts))
+    pages.until(lambda: pages.kept() == ["fox.ply"] and not readers())
 
 
-def test_a_crash_is_the_fault_of_one_entry(guests: Guests, tmp_path: Path) -> None:  # noqa: F811
-    page: Page = guests.page()
+def test_a_crash_is_the_fault_of_one_entry(pages: FilePages, tmp_path: Path) -> None:  # noqa: F811
+    page: Page = pages.page()
     (tmp_path / "scene.ply").write_bytes(FILES["ply"](tmp_path).read_bytes())
-    guests.send(page, long_path(tmp_path))  # no scene is shown that it could be for: it is an entry
-    guests.until(readers)
+    pages.send(page, long_path(tmp_path))  # no scene is shown that it could be for: it is an entry
+    pages.until(readers)
     for pid in readers():
         os.kill(pid, signal.SIGABRT)
-    guests.until(lambda: any("crashed (SIGABRT)" in entry.fault_of_source for entry in guests.app.catalogue.entries))
-    guests.send(page, tmp_path / "scene.ply")
-    guests.until(lambda: any(entry.kind == "gaussians" for entry in guests.app.catalogue.entries))
-    for entry in list(guests.app.catalogue.entries):
-        guests.app.catalogue.forget(entry.key)
-    guests.until(lambda: not guests.kept() and not readers())
+    pages.until(lambda: any("crashed (SIGABRT)" in entry.fault_of_source for entry in pages.app.catalogue.entries))
+    pages.send(page, tmp_path / "scene.ply")
+    pages.until(lambda: any(entry.kind == "gaussians" for entry in pages.app.catalogue.entries))
+    for entry in list(pages.app.catalogue.entries):
+        pages.app.catalogue.forget(entry.key)
+    pages.until(lambda: not pages.kept() and not readers())
 
 
-def test_a_page_that_leaves_ends_the_decoding_of_its_path(guests: Guests, scene: Path,  # noqa: F811
+def test_a_page_that_leaves_ends_the_decoding_of_its_path(pages: FilePages, scene: Path,  # noqa: F811
                                                           tmp_path: Path) -> None:
-    page = guests.page()
-    opened(guests, page, scene)
-    guests.send(page, long_path(tmp_path))
-    guests.until(readers)
+    page = pages.page()
+    opened(pages, page, scene)
+    pages.send(page, long_path(tmp_path))
+    pages.until(readers)
     os.kill(readers()[0], signal.SIGSTOP)  # it would not end by itself
     page.drop()
-    guests.until(lambda: not readers() and guests.kept() == ["fox.ply"])
+    pages.until(lambda: not readers() and pages.kept() == ["fox.ply"])
 
 
-def test_an_entry_that_is_closed_ends_its_decoding(guests: Guests, tmp_path: Path) -> None:  # noqa: F811
-    page = guests.page()
-    guests.send(page, long_path(tmp_path))
-    guests.until(readers)
+def test_an_entry_that_is_closed_ends_its_decoding(pages: FilePages, tmp_path: Path) -> None:  # noqa: F811
+    page = pages.page()
+    pages.send(page, long_path(tmp_path))
+    pages.until(readers)
     os.kill(readers()[0], signal.SIGSTOP)
-    (entry,) = guests.app.catalogue.entries
-    guests.app.catalogue.forget(entry.key)
-    guests.until(lambda: not readers() and not guests.kept())
+    (entry,) = pages.app.catalogue.entries
+    pages.app.catalogue.forget(entry.key)
+    pages.until(lambda: not readers() and not pages.kept())
