@@ -185,12 +185,17 @@ def handle(handler: Callable[[int, FrameType | None], Any],
             if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN}
 
 
+def ignore(numbers: tuple[signal.Signals, ...] = SIGNALS) -> None:
+    """Ignore signals from now on, so that nothing interrupts the closing of what is open."""
+    handle(lambda *_: None, numbers)
+
+
 def _quit(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    handle(lambda *_: None, (signal.SIGTERM, signal.SIGHUP))  # nothing interrupts the cleaning up
+    ignore((signal.SIGTERM, signal.SIGHUP))
     raise EndedBySignalError(number)
 
 

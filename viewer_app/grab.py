@@ -39,12 +39,8 @@ def main(args: list[str]) -> int:
 
 
 def _end(*_: object) -> None:
-    _let_nothing_interrupt()
+    entry.ignore()
     sys.exit(0)
-
-
-def _let_nothing_interrupt() -> None:
-    entry.handle(lambda *_: None)
 
 
 def _draw(args: list[str], answers: int, make: type[Grabber]) -> int:
@@ -60,7 +56,7 @@ def _draw(args: list[str], answers: int, make: type[Grabber]) -> int:
         pass  # whoever asked is gone
     finally:
         try:
-            _let_nothing_interrupt()  # the end of the input and SIGTERM come together
+            entry.ignore()  # SIGTERM may follow the end of the input at once
         finally:
             grabber.close()
     return 0
