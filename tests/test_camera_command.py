@@ -272,7 +272,7 @@ def test_two_cameras_do_not_mix(camera: Callable[..., Camera], wait_until: Calla
         assert next(frames).numpy().shape == (120, 160, 3)
 
 
-@pytest.mark.exhaustive  # as one pauses any run
+@pytest.mark.exhaustive  # quick: test_pausing.py
 def test_the_pause_button_holds_the_picture(camera: Callable[..., Camera], wait_until: Callable[..., Any]) -> None:
     from splatview.ipc import Subscriber
 

@@ -149,7 +149,7 @@ def test_why_a_node_cannot_be_used(tmp_path: Path) -> None:
     assert issubclass(HopelessError, CameraError)
 
 
-@pytest.mark.exhaustive  # as damage, silence and a pulled plug
+@pytest.mark.exhaustive  # quick: a pulled plug, by another way
 def test_a_camera_that_is_pulled_out_and_put_back(processes: Processes, camera: FakeCamera,
                                                   wait_until: Callable[..., Any]) -> None:
     """The last picture stays, with what is wrong said over it, until there are new ones."""

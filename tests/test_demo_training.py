@@ -23,7 +23,7 @@ def short(steps=60, **density_options):
     return TrainingOptions(steps=steps, density=DensityOptions(**options))
 
 
-@pytest.mark.exhaustive  # as the example of training learns
+@pytest.mark.exhaustive  # quick: the training example learns
 def test_training_improves_held_out_views_and_changes_the_number_of_gaussians(capture):
     training = Training(capture, backends.choose("cpu"), short())
     before = training.evaluate()

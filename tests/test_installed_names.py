@@ -11,7 +11,6 @@ import pytest
 from patience import PATIENCE
 from PIL import Image
 from programs import ROOT
-from repetitions import exhaustive
 
 import splatview
 
@@ -79,7 +78,8 @@ def test_wheel_has_the_version_of_the_code(wheels: Mapping[str, Path], name: str
     assert wheels[name].name == f"splatview-{splatview.__version__}-py3-none-any.whl"
 
 
-@pytest.mark.parametrize("how", [*map(exhaustive, ("wheel", "checkout", "wheel of the sdist", "editable"))])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("how", ["wheel", "checkout", "wheel of the sdist", "editable"])
 def test_script_keeps_its_own_modules(wheels: Mapping[str, Path], how: str, tmp_path: Path,
                                       processes: Processes) -> None:
     """A script with modules of the names that splatview's folders have publishes, grabs and is shown."""

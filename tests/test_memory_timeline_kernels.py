@@ -87,7 +87,7 @@ def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "numba"
 
 
-@pytest.mark.exhaustive  # it compiles for seconds
+@pytest.mark.exhaustive  # compiles for seconds
 def test_another_program_compiles_and_progress_is_shown(cold: Path, wait_until: Callable[..., Any]) -> None:
     assert not _kept.kept(_kernels.__file__, CANVAS) and compiling() is None
     thread = threading.Thread(target=_kernels.warm_up)
@@ -151,7 +151,7 @@ os.kill(os.getpid(), 9)"""
     raise AssertionError("it went on")
 
 
-def test_the_end_of_a_program_meets_no_load(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_loading_waits_and_prevents_later_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program waits for a load in progress, and none begins afterwards."""
     for name in ("_ended", "_loaded"):
         monkeypatch.setattr(_kernels, name, False)

@@ -208,7 +208,7 @@ def test_slots_of_other_frames_are_four_with_room_to_grow(frame: int) -> None:
     assert slots_for(room_for(frame, True)) == slots_for(room_for(frame, False)) == 4
 
 
-@pytest.mark.exhaustive  # the model of leases shows it
+@pytest.mark.exhaustive  # quick: the model of leases
 def test_a_large_frame_takes_two_slots_whoever_holds_what(gate: Gate, wait_until: Callable[..., Any]) -> None:
     size = SIDE * SIDE
     publish(1, SIDE)

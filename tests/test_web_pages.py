@@ -300,7 +300,7 @@ def test_messages_wait_in_bounds(join: Callable[..., tuple[Page, Connection]], w
     assert connection.closed
 
 
-@pytest.mark.exhaustive  # as connections that say nothing
+@pytest.mark.exhaustive  # quick: floods of silent connections
 def test_a_page_that_is_silent_is_gone(join: Callable[..., tuple[Page, Connection]],
                                        monkeypatch: pytest.MonkeyPatch) -> None:
     """One that reads answers when it is asked, without its script; one that does not read is closed after a while."""

@@ -201,8 +201,8 @@ def test_the_loop_of_the_readme(processes: Processes, seen: Seen, desktop: Deskt
     assert (program.returncode, out, err) == (0, "the end\n", "")
 
 
-@pytest.mark.parametrize(("name", "title"), [exhaustive("window_image", "splatview"),
-                                              exhaustive("window_scene", "A knot")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("name", "title"), [("window_image", "splatview"), ("window_scene", "A knot")])
 def test_examples(name: str, title: str, processes: Processes, seen: Seen, desktop: Desktop) -> None:
     start = processes.python if name == "window_image" else processes.forked
     program = start(str(ROOT / f"examples/{name}.py"))

@@ -246,7 +246,7 @@ def test_the_buttons_fade_and_leave_the_keys_to_the_viewer(viewer: Viewer, open_
     assert [said.name for said in client.said(m.Key) if said.pressed] == ["h", "f", "tab"]
 
 
-@pytest.mark.exhaustive  # as the whole on a phone
+@pytest.mark.exhaustive  # test_viewer_phone.py opens one too
 def test_a_phone(viewer: Viewer, open_page: Open, picture_of: Callable[..., np.ndarray]) -> None:
     page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
     assert (client.hello.width, client.hello.height, client.hello.scale) == (1170, 2532, 3.0)

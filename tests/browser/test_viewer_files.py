@@ -59,7 +59,7 @@ def test_a_scene_is_dropped_and_its_picture_kept(program: Program, open_page: Op
     assert waiting.value.suggested_filename == "fox.png"
 
 
-@pytest.mark.exhaustive  # as fingers on the page alone, and wheels over the panel
+@pytest.mark.exhaustive  # quick: touch input of the page, scrolling of the panel
 def test_a_finger_scrolls_the_panel(program: Program, open_page: Open, scene: Path,
                                     picture_of: Callable[..., np.ndarray]) -> None:
     """On a phone: also where it comes down on a field, which stays as it is."""

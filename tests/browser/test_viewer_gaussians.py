@@ -164,7 +164,7 @@ def angle(camera: dict[str, object]) -> float:
     return float(np.degrees(2 * np.arctan(HEIGHT / 2 / found.K[1, 1])))
 
 
-@pytest.mark.exhaustive  # as the clipboard of a page, and `shot` with a camera
+@pytest.mark.exhaustive  # quick: the page's clipboard, `shot --camera`
 def test_the_camera_goes_through_the_clipboard_to_a_shot(program: Program, stage: Stage, open_page: Open,
                                                          processes: Processes, tmp_path: Path) -> None:
     page = open_at(program.url, open_page, SIZE, permissions=["clipboard-read", "clipboard-write"])
@@ -181,7 +181,7 @@ def test_the_camera_goes_through_the_clipboard_to_a_shot(program: Program, stage
     assert not (wrong := is_like(kept, share=0.999, part=scene, within=2)(turned)), wrong
 
 
-@pytest.mark.exhaustive  # as text from a page, and what is typed into a control
+@pytest.mark.exhaustive  # quick: text input of the page, typing into a control
 def test_numbers_are_typed_and_pasted_into_the_panel(program: Program, open_page: Open,
                                                      picture_of: Callable[..., np.ndarray]) -> None:
     page = open_at(program.url, open_page, SIZE, permissions=["clipboard-read", "clipboard-write"])

@@ -81,7 +81,7 @@ def test_what_the_mouse_does_to_an_image(program: Program, open_page: Open) -> N
     comes(page, is_like(FITTED))
 
 
-@pytest.mark.exhaustive  # as keys of a page reach the viewer, and hide its panel
+@pytest.mark.exhaustive  # quick: keys of the page, the key that hides the panel
 def test_keys_hide_the_panel_and_show_it(program: Program, open_page: Open) -> None:
     page = open_at(program.url, open_page)
     whole = placed(PICTURE, (SIZE[0] - 310 * 560 / 266) / 2, 0, 560 / 266, SIZE)
@@ -100,7 +100,7 @@ BELOW = 60
 """Pixels of the panel's end that are its own: nothing stands there but the background and its last line."""
 
 
-@pytest.mark.exhaustive  # as two seats have without a browser
+@pytest.mark.exhaustive  # quick: two seats without a browser
 def test_two_tabs_have_two_places_until_one_follows_the_other(program: Program, open_page: Open,
                                                               picture_of: Callable[..., np.ndarray]) -> None:
     follower = open_at(program.url, open_page)

@@ -78,7 +78,7 @@ def test_a_phone_shows_the_picture_and_the_panel_below_it(phone: Page, picture_o
     comes(phone, whole(FITTED))
 
 
-@pytest.mark.exhaustive  # as fingers on the page alone, and what they do to a view
+@pytest.mark.exhaustive  # quick: touch input of the page, touch events in views
 def test_fingers_move_and_zoom_the_picture(phone: Page) -> None:
     x, y = 150, 400  # CSS pixels
     fingers(phone, along((x, y), (x + 30, y - 50)))
@@ -93,7 +93,7 @@ def test_fingers_move_and_zoom_the_picture(phone: Page) -> None:
     comes(phone, whole(FITTED))
 
 
-@pytest.mark.exhaustive  # as fingers on the page alone, and what they do to a view
+@pytest.mark.exhaustive  # quick: touch input of the page, touch events in views
 def test_two_taps_fit(phone: Page) -> None:
     fingers(phone, along((100, 300), (160, 330)))
     comes(phone, whole(placed(PICTURE, LEFT + 60 * RATIO, TOP + 30 * RATIO, ZOOM, (WIDTH, HEIGHT))))
@@ -102,7 +102,7 @@ def test_two_taps_fit(phone: Page) -> None:
     comes(phone, whole(FITTED))
 
 
-@pytest.mark.exhaustive  # as a large page keeps one
+@pytest.mark.exhaustive  # quick: a picture saved from a large page
 def test_a_picture_is_saved(phone: Page, tmp_path: Path) -> None:
     phone.tap("#panel")
     until(phone, "splatview.state().lossless")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from browser.pages import Open
 
 
-@pytest.mark.exhaustive  # as pages of a server with a token
+@pytest.mark.exhaustive  # quick: tokens of the server and of the page
 def test_only_the_printed_address_gets_in(stage: Stage, open_page: Open, tmp_path: Path,
                                           picture_of: Callable[..., np.ndarray]) -> None:
     image = drawn(310, 266, 5)

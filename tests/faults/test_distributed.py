@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from PIL import Image
-from repetitions import exhaustive
 
 from splatview.ipc import Subscriber
 from splatview.viewer_app.shards.grouping import Shards
@@ -201,8 +200,8 @@ def ranks(nursery: Nursery, tmp_path: Path) -> Iterator[Callable[[int], Ranks]]:
         one.close()
 
 
-@pytest.mark.exhaustive  # shards without ranks show it
-@pytest.mark.parametrize("steps", [30, exhaustive(300)])
+@pytest.mark.exhaustive  # quick: shards without torch.distributed
+@pytest.mark.parametrize("steps", [30, 300])
 def test_no_collective_is_called_and_each_picture_is_of_whole_versions(
         ranks: Callable[[int], Ranks], looking: Looking, wait_until: Callable[..., Any], steps: int) -> None:
     """The process group counts its collectives itself: as many with publishing as without it."""
@@ -224,7 +223,7 @@ def test_no_collective_is_called_and_each_picture_is_of_whole_versions(
     print(f"{looking.pictures} pictures of {21 + steps} versions of 4 ranks; at most {looking.most_apart} steps apart")
 
 
-@pytest.mark.exhaustive  # as a rank that is killed
+@pytest.mark.exhaustive  # quick: shards without torch.distributed
 @pytest.mark.parametrize("count", [500, 2000])
 def test_a_rank_that_stands_still_delays_no_other(ranks: Callable[[int], Ranks], looking: Looking,
                                                   wait_until: Callable[..., Any], count: int) -> None:
@@ -250,8 +249,8 @@ def test_a_rank_that_stands_still_delays_no_other(ranks: Callable[[int], Ranks],
     wait_until(lambda: looking.look() or all(step == count + 5 for step, _ in looking.last.values()))
 
 
-@pytest.mark.exhaustive  # shards without ranks show it
-@pytest.mark.parametrize("count", [500, exhaustive(1000)])
+@pytest.mark.exhaustive  # quick: shards without torch.distributed
+@pytest.mark.parametrize("count", [500, 1000])
 def test_a_rank_that_is_killed_is_said_and_the_others_go_on(ranks: Callable[[int], Ranks], looking: Looking,
                                                             wait_until: Callable[..., Any], count: int) -> None:
     four = ranks(4)

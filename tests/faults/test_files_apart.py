@@ -153,7 +153,7 @@ def test_read_film_apart_returns_what_read_path_does(tmp_path: Path) -> None:
         read_film_apart(path)
 
 
-@pytest.mark.exhaustive  # as any path that takes endless time
+@pytest.mark.exhaustive  # quick: a file that takes endless time
 def test_a_page_sends_no_path_of_endless_frames(tmp_path: Path) -> None:
     path = path_file(tmp_path, apart.MOST_FRAMES + 1)
     with pytest.raises(CameraError, match=r"20,001 cameras; a page can send 1 to 20,000"):

@@ -23,10 +23,6 @@ from repetitions import exhaustive
 from splatview.viewer_app.files import FORMATS
 
 TARGETS = fuzz.load()
-LARGE = ("memory_snapshot", "checkpoint_pt", "camera_path_json", "scene_sog", "points_ply", "capture_npz",
-         "sog_meta_json", "memo_json", "transforms_json", "class_names", "picture_webp", "colmap_cameras_txt",
-         "colmap_images_txt", "colmap_points3D_txt")
-"""Targets whose crafted inputs take long."""
 
 
 @pytest.mark.parametrize("examples", [30, exhaustive(many(20_000, 300), id="300")])
@@ -46,10 +42,10 @@ def test_it_refuses_or_takes_whatever_comes(name: str, examples: int) -> None:
 
 
 @cache
-def crafted_run(large: bool) -> dict[str, str]:
-    """Return what each target printed for its crafted inputs: those in LARGE, or the others. One process runs all
-    of them; after its death, another runs the rest."""
-    waiting = [name for name in fuzz.CRAFTED if (name in LARGE) is large]
+def crafted_run() -> dict[str, str]:
+    """Return what each target printed for its crafted inputs. One process runs all of them; after its death, another
+    runs the rest."""
+    waiting = list(fuzz.CRAFTED)
     printed = dict.fromkeys(waiting, "not run")
     while waiting:
         done = _run("--crafted", *waiting)
@@ -69,7 +65,7 @@ def crafted_run(large: bool) -> dict[str, str]:
 @pytest.mark.parametrize("name", list(fuzz.CRAFTED))
 def test_readers_take_crafted_inputs_within_limits(name: str) -> None:
     """Counts of 10^4300, 60,000 properties, 30,000 keys, planes of a hundred bytes that decode to gigabytes."""
-    printed = crafted_run(name in LARGE)[name]
+    printed = crafted_run()[name]
     assert printed.endswith("crafted inputs, nothing found"), printed
 
 

@@ -181,9 +181,8 @@ elif sys.argv[1] == "window":
 """
 
 
-@pytest.mark.parametrize("what", [
-    exhaustive("grab"), exhaustive("show"),
-    pytest.param("window", marks=[pytest.mark.display, pytest.mark.exhaustive])])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("what", ["grab", "show", pytest.param("window", marks=pytest.mark.display)])
 def test_script_starts_programs_that_ignore_the_current_folder(what: str, planted: Path, tmp_path: Path,
                                                                processes: Processes,
                                                                request: pytest.FixtureRequest) -> None:

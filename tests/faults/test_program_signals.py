@@ -197,7 +197,7 @@ def test_a_signal_ends_the_program_that_grabs_and_its_run(number: int, processes
     assert list(runtime_dir.iterdir()) == []
 
 
-@pytest.mark.exhaustive  # as it keeps `serve` alive
+@pytest.mark.exhaustive  # quick: the same for `serve`
 @pytest.mark.parametrize("command", [["camera", "test", "--no-viewer", "--size", "64x48"],
                                      exhaustive(["demo", "--offscreen", "--device", "cpu"])])
 def test_nohup_keeps_programs_with_children_alive(command: list[str], processes: Processes, runtime_dir: Path,

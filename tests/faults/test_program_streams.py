@@ -237,7 +237,7 @@ def test_status_prints_nothing_that_a_terminal_obeys(environment_of: dict[str, s
         assert found["name"] == EVIL and found["streams"][0]["name"] == EVIL and found["pid"] == trainer.pid
 
 
-@pytest.mark.exhaustive  # as `status` prints nothing
+@pytest.mark.exhaustive  # quick: the same for `status`
 def test_errors_of_a_viewer_print_nothing_that_a_terminal_obeys(processes: Processes, tmp_path: Path) -> None:
     publish_evil(processes)
     for args in (["shot", str(tmp_path / "x.png"), "--stream", "other"], ["shot", str(tmp_path / f"{EVIL[1]}" / "x")],

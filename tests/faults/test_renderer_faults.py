@@ -300,7 +300,8 @@ def doomed() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 @pytest.mark.display
-@pytest.mark.parametrize("how", list(map(exhaustive, [signal.SIGKILL, signal.SIGTERM])))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_the_display_goes_away_under_a_window(processes: Processes, trainer: Any, tmp_path: Path, doomed: Any,
                                               wait_until: Callable[..., Any], how: signal.Signals) -> None:
     server, display = doomed

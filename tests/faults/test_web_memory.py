@@ -61,7 +61,7 @@ def viewer(processes: Processes, tmp_path: Path) -> Iterator[Viewer]:
     made.leave()
 
 
-@pytest.mark.exhaustive  # as the budget divides among any pages
+@pytest.mark.exhaustive  # quick: test_web_budget.py
 @pytest.mark.parametrize("acks", [
     exhaustive(False, id="pages that acknowledge nothing"),
     pytest.param(True, id="pages that show pictures")])
