@@ -39,8 +39,8 @@ PROMPT = 0.3
 _REST_OF_TRY = 0.05
 """The same where the last one was worse than it needed to be."""
 _AGAIN = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""Seconds after each time that the last picture was too large to be sent without loss until it is tried again: the line
-may have been slow only for a while, which nothing else would show while no other picture is sent."""
+"""Delays in seconds before each retry of a lossless picture that was too large for the measured line. While nothing
+else is sent, only these retries show that the line has become faster."""
 UNREAD = 10.0
 """Seconds after which a page that acknowledges no picture gives back the memory for its pictures until it does."""
 _ANSWERED = 0.25
@@ -81,7 +81,7 @@ class Sender:
         self._users: dict[Frame, int] = {}
         self._due = math.inf
         self._lossless_bytes, self._withheld = 0, 0
-        """Size of the last picture without loss, 0: not known; how often it was not sent because of that."""
+        """Bytes of the last picture without loss (0: unknown), and how often it was sent as a JPEG instead."""
         self._unanswered = 0.0, 0.0
         self._prompt_until = 0.0
         self._stream: Any = None
