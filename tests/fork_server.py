@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -37,7 +38,8 @@ def serve(fd: int, modules: list[str], programs: bool, tests: str, address: str 
     `modules` are imported first. `programs`: what the forked programs start with `splatview.programs` is forked too.
     """
     for name in modules:
-        __import__(name)
+        with contextlib.suppress(ModuleNotFoundError):  # numba and DuckDB are extras; a program that needs one says so
+            __import__(name)
     sys.modules["torch"].set_num_threads(1)
     assert len(os.listdir("/proc/self/task")) == threading.active_count() == 1, threading.enumerate()
     server = socket.socket(fileno=fd)
