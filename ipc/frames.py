@@ -171,10 +171,12 @@ class Frame:
     """Whether what was read until now is this version, whole."""
     release: Callable[[], None] = field(repr=False)
     wait: Callable[[int], None] = field(default=_nothing, repr=False)
-    """`wait(stream)`: make a CUDA stream (its handle as an int; of the GPU that the tensors lie on) wait until the
-    data is there. Nothing to do for host memory and rings, whose frames are complete when they are handed out."""
+    """`wait(stream)`: what a CUDA stream (its handle as an int; of the GPU that the tensors lie on) is given afterwards
+    finds the data there. Of tensors in place it waits, on the host, until the trainer's GPU has come that far or the
+    trainer is gone; ask `complete` not to wait. Nothing to do for host memory and rings, whose frames are complete when
+    they are handed out."""
     arrived: Callable[[], bool] = field(default=_unknown, repr=False)
-    """Whether the GPU is known to have written what is to be waited for. Of scenes in place nobody says."""
+    """Whether the GPU is known to have written what is to be waited for."""
     _held: bool = field(default=False, init=False, repr=False)
     _closed: bool = field(default=False, init=False, repr=False)
 
@@ -185,7 +187,7 @@ class Frame:
 
     @property
     def complete(self) -> bool:
-        """Whether the data is known to be there without `wait`; of a picture in place that becomes true."""
+        """Whether the data is known to be there without `wait`; of tensors in place that becomes true."""
         return self.wait is _nothing or self.arrived()
 
     def hold(self) -> None:

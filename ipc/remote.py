@@ -33,11 +33,11 @@ class RemoteRun:
     def __init__(self, folder: RunFolder, mailroom: Mailroom, client: str, can_take: CanTake):
         self.folder = folder
         self._can_take = can_take
-        self._source = RunSource(folder.description.pid, folder.path)
         self._welcome: messages.Welcome | None = None
         self.alive = True
         self.watch = folder.watch()
         """Tells of its life where its folder does not."""
+        self._source = RunSource(folder.description.pid, folder.path, self.watch.alive)
         self.refused: str | None = None
         """Why this run cannot be attached to, for people."""
         self.viewers: list[dict[str, int | str]] = []

@@ -12,6 +12,7 @@ from splatview.ipc.segments import check_segment, open_segment
 from splatview.ipc.ways import NotYet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from splatview.ipc.messages import SegmentRef
@@ -24,7 +25,9 @@ _KEPT = 4.0
 class RunSource:
     """A `Source` for one run."""
 
-    def __init__(self, pid: int, folder: Path):
+    def __init__(self, pid: int, folder: Path, alive: Callable[[], bool]):
+        """`alive`: as `Source.alive`."""
+        self.alive = alive
         self._pid = pid
         self._folder = folder
         self._fetches: dict[str, descriptors.Fetch] = {}
@@ -99,6 +102,9 @@ class OwnSource:
 
     def forget(self, token: str) -> None:
         pass  # nothing is kept
+
+    def alive(self) -> bool:
+        return True
 
 
 def _close(fds: list[int]) -> None:

@@ -48,12 +48,13 @@ class Shared:
 
     def __init__(self, kind: str, tensors: dict[str, torch.Tensor], wait: Callable[[int], None] | None = None,
                  **meta: Any):
-        self.whole = True
+        self.whole, self.arrived = True, wait is None
         self.released = False
         device = {name: DeviceTensor(str(t.dtype).removeprefix("torch."), tuple(t.shape), t.stride(), Memory(t), 0)
                   for name, t in tensors.items()}
         more = {} if wait is None else {"wait": wait}
-        self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release, **more)  # type: ignore[arg-type]
+        self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release,
+                           arrived=lambda: self.arrived, **more)  # type: ignore[arg-type]
 
     def _release(self) -> None:
         self.released = True

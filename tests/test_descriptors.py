@@ -177,7 +177,7 @@ def test_a_long_folder_name_works(tmp_path: Path) -> None:
 
 def test_a_segment_that_proc_does_not_show_is_handed_over(server: Server, tmp_path: Path) -> None:
     segment = Segment(1000, "test")
-    source = RunSource(2**22 + 1, tmp_path)  # no such process
+    source = RunSource(2**22 + 1, tmp_path, lambda: False)  # no such process
 
     def get(ref: SegmentRef) -> int:
         while True:
@@ -259,7 +259,7 @@ def test_a_viewer_whose_process_id_means_another_process_is_not_watched(wait_unt
 
 def test_an_answer_that_was_taken_is_forgotten(server: Server, tmp_path: Path) -> None:
     """A training that densifies often must not fill its viewer's table of descriptors."""
-    source = RunSource(2**22 + 1, tmp_path)
+    source = RunSource(2**22 + 1, tmp_path, lambda: False)
     before = open_files()
     for _ in range(20):
         token = descriptors.offer(files(3))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ import torch
 from open_files import open_files
 
 from splatview.ipc import descriptors
-from splatview.ipc.cuda import memory
+from splatview.ipc.cuda import driver, events, memory
 from splatview.ipc.errors import SharingError
 from splatview.ipc.frames import DeviceTensor, Frame, Piece
 from splatview.ipc.messages import FdMemory, InPlaceRef, TensorRef, VersionHeader
@@ -21,7 +23,14 @@ from splatview.ipc.source import RunSource
 from splatview.ipc.ways import in_place_reader
 from splatview.ipc.ways.base import NotYet
 from splatview.ipc.ways.in_place_reader import InPlaceReader
-from splatview.ipc.ways.layout import OLDEST_KEPT, header_before_meta, header_with
+from splatview.ipc.ways.layout import (
+    ARRIVED,
+    FIRST_SLOT,
+    OLDEST_KEPT,
+    WORDS_PER_SLOT,
+    header_before_meta,
+    header_with,
+)
 from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
@@ -56,6 +65,11 @@ class Control(SlotWriter):
         self.set_done(slot, whole)
         start = header_before_meta(VersionHeader("image", generation, {}))
         self.end(slot, whole, header_with(start, {"layout": "HW"}), version)
+
+    def arrive(self, version: int) -> None:
+        """The GPU has come to the version's mark."""
+        slot = version % self.slots
+        self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + ARRIVED] = self._words[FIRST_SLOT + slot * WORDS_PER_SLOT]
 
     def keeps(self, generation: int) -> None:
         self._words[OLDEST_KEPT] = generation
@@ -111,7 +125,7 @@ def test_many_generations_leave_no_descriptors(server: descriptors.Server, tmp_p
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """A training that densifies often must not fill its viewer's table of descriptors."""
     monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)  # nothing here could be mapped
-    control, source = Control(), RunSource(os.getpid(), tmp_path)
+    control, source = Control(), RunSource(os.getpid(), tmp_path, lambda: True)
     reader, base = None, 0
     for generation in range(1, 81):
         ref = control.offer(generation)
@@ -136,7 +150,7 @@ def test_many_generations_leave_no_descriptors(server: descriptors.Server, tmp_p
 def test_who_finds_nothing_newer_asks_for_it(server: descriptors.Server, tmp_path: Path,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
-    control, source = Control(), RunSource(os.getpid(), tmp_path)
+    control, source = Control(), RunSource(os.getpid(), tmp_path, lambda: True)
     ref, said = control.offer(1), []
     reader = following(server, ref, source, lease=said.append)
     for _ in range(2):
@@ -156,10 +170,121 @@ def test_who_finds_nothing_newer_asks_for_it(server: descriptors.Server, tmp_pat
     control.close()
 
 
+class Marks:
+    """As `OpenedEvent`."""
+
+    def __init__(self) -> None:
+        self.opened = self.asked = self.closed = 0
+        self.at: float = math.inf
+        """How many questions come before the mark."""
+
+    def open(self, handle: bytes, index: int) -> Marks:
+        self.opened += 1
+        return self
+
+    def done(self) -> bool:
+        self.asked += 1
+        return self.asked > self.at
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def marks(monkeypatch: pytest.MonkeyPatch) -> Marks:
+    made = Marks()
+    monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
+    monkeypatch.setattr(driver, "here", lambda gpu: 0)
+    monkeypatch.setattr(events, "OpenedEvent", made.open)
+    return made
+
+
+class Waiting:
+    """A reader of one version, which has not arrived, of a trainer that may be gone."""
+
+    def __init__(self, server: descriptors.Server, folder: Path) -> None:
+        self.control, self.alive = Control(), True
+        self.source = RunSource(os.getpid(), folder, lambda: self.alive)
+        self.ref = self.control.offer(1)
+        self.reader = following(server, self.ref, self.source)
+        frame = self.reader.read()
+        assert frame is not None
+        self.frame = frame
+
+    def close(self) -> None:
+        self.frame.close()
+        self.reader.close()
+        descriptors.withdraw(self.ref.memories[0].token)  # type: ignore[union-attr]
+        self.source.close()
+        self.control.close()
+
+
+@pytest.fixture
+def waiting(server: descriptors.Server, tmp_path: Path, marks: Marks) -> Iterator[Waiting]:
+    made = Waiting(server, tmp_path)
+    yield made
+    made.close()
+
+
+def test_data_is_waited_for_until_it_arrives(waiting: Waiting) -> None:
+    assert not waiting.frame.complete
+    gpu = threading.Timer(0.1, waiting.control.arrive, (1,))
+    gpu.start()
+    waiting.frame.wait(0)
+    assert waiting.frame.complete
+    gpu.join()
+
+
+def test_the_event_says_it_where_the_gpu_writes_nothing(waiting: Waiting, marks: Marks) -> None:
+    marks.at = 5
+    waiting.frame.tensors["image"].ready(0)  # type: ignore[union-attr]
+    assert (marks.opened, marks.asked, waiting.frame.complete) == (1, 6, False)
+    waiting.frame.wait(0)
+    assert marks.asked == 6, "what has come is not asked for again"
+    waiting.control.publish(1, 2)
+    newer = waiting.reader.read(1)
+    assert newer is not None
+    marks.at = 8
+    newer.wait(0)
+    assert (marks.opened, marks.asked) == (1, 9), "each version is waited for"
+    newer.close()
+
+
+def test_a_trainer_that_is_gone_is_not_waited_for(waiting: Waiting, marks: Marks) -> None:
+    """Its GPU work ended with it: the mark will never come."""
+    waiting.alive = False
+    waiting.frame.wait(0)
+    assert (marks.asked, waiting.frame.complete) == (0, False)
+
+
+def test_a_trainer_that_dies_meanwhile_is_waited_for_no_longer(waiting: Waiting) -> None:
+    death = threading.Timer(0.1, setattr, (waiting, "alive", False))
+    death.start()
+    waiting.frame.wait(0)
+    assert not waiting.alive
+    death.join()
+
+
+def test_a_gpu_that_never_gets_there_is_given_up(waiting: Waiting, marks: Marks,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_place_reader, "_PATIENCE", 0.1)
+    waiting.frame.wait(0)
+    asked = marks.asked
+    assert asked > 1
+    waiting.frame.wait(0)
+    assert marks.asked == asked, "it is given up once, not at each drawing"
+
+
+def test_a_reader_that_is_closed_waits_for_nothing(waiting: Waiting, marks: Marks) -> None:
+    waiting.reader.close()
+    waiting.frame.wait(0)
+    assert marks.opened == 0
+
+
 def test_a_generation_that_was_taken_can_be_opened_again(server: descriptors.Server, tmp_path: Path,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
-    control, source = Control(), RunSource(os.getpid(), tmp_path)
+    control, source = Control(), RunSource(os.getpid(), tmp_path, lambda: True)
     ref = control.offer(1)
     for _ in range(3):
         reader = following(server, ref, source)
@@ -178,7 +303,7 @@ def test_tensors_are_made_once_per_generation_and_keep_no_memory_beyond_it(
     monkeypatch.setattr(memory, "open_memory", lambda ref, fds: opened.append(OnHost(ref, fds)) or opened[-1])
     monkeypatch.setattr(memory, "tensor_at", on_host)
     monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
-    control, source = Control(), RunSource(os.getpid(), tmp_path)
+    control, source = Control(), RunSource(os.getpid(), tmp_path, lambda: True)
     reader: InPlaceReader | None = None
     tokens: list[str] = []
 

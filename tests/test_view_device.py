@@ -19,6 +19,7 @@ from splatview.viewer_app.catalogue import Slot
 from splatview.viewer_app.events import PointerMove
 from splatview.viewer_app.sources import StreamSource
 from splatview.viewer_app.state import Entry
+from splatview.viewer_app.views import _image_content
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
@@ -117,9 +118,11 @@ def test_a_frame_that_is_torn_when_it_comes_is_not_taken(in_place: ImageView, sc
     assert not first.released
 
 
-def test_data_that_may_come_later_is_drawn_again(in_place: ImageView, screen: OffscreenScreen) -> None:
-    """In place nobody tells, without CUDA, when the trainer's GPU has written what was announced."""
-    picture(50, wait=lambda stream: None).show(in_place)
+def test_data_that_may_come_later_is_drawn_again(in_place: ImageView, screen: OffscreenScreen,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the trainer's GPU cannot write that it has come so far, nothing says so without CUDA."""
+    monkeypatch.setattr(_image_content, "_PATIENCE", 0.0)
+    assert picture(50, wait=lambda stream: None).show(in_place)
     shown(in_place, screen)
     now = time.monotonic()
     again = [t for t in np.arange(0, 3, 0.01) if in_place.tick(now + t)]

@@ -12,10 +12,12 @@ import pytest
 import torch
 from device_frames import Reader, Shared
 from frames import cloud
+from patience import PATIENCE
 from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 
 from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.events import PointerMove, PointerPress
+from splatview.viewer_app.views._gaussians import content
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
@@ -47,6 +49,11 @@ def scene(seed: int = 0, **more: Any) -> Shared:
     return Shared("gaussians", cloud(seed=seed), **meta)
 
 
+def unfinished(seed: int = 0) -> Shared:
+    """A scene in place that the trainer's GPU is still writing."""
+    return Shared("gaussians", cloud(seed=seed), lambda stream: None, color="sh", sh_degree=0)
+
+
 def test_a_scene_is_read_with_the_picture_that_shows_it_and_held_until_then(
         gaussians: GaussianView, reader: Reader, screen: OffscreenScreen) -> None:
     shared = scene()
@@ -65,6 +72,41 @@ def test_a_scene_is_read_with_the_picture_that_shows_it_and_held_until_then(
     assert (shown(gaussians, screen) != before).any()
     assert second.released
     assert reader.loads == reader.drawings == 2
+
+
+def test_a_scene_that_has_not_arrived_comes_again_and_holds_nothing_up(
+        gaussians: GaussianView, reader: Reader, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scene().show(gaussians)
+    before = shown(gaussians, screen)
+    monkeypatch.setattr(content, "_PATIENCE", PATIENCE)
+    second = unfinished(5)
+    assert not second.show(gaussians)
+    assert second.released
+    assert (shown(gaussians, screen) == before).all()
+    assert reader.loads == 1
+    arrived = unfinished(5)
+    arrived.arrived = True
+    assert arrived.show(gaussians)
+    assert (shown(gaussians, screen) != before).any()
+
+
+def test_a_trainer_that_is_always_ahead_of_its_gpu_is_seen(gaussians: GaussianView,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "_PATIENCE", PATIENCE)
+    first = unfinished()
+    assert not first.show(gaussians)
+    assert not unfinished(1).show(gaussians)
+    first.arrived = True
+    assert unfinished(2).show(gaussians)
+    assert not unfinished(3).show(gaussians), "each one is waited for, not only the first"
+
+
+def test_a_scene_that_nobody_says_has_arrived_is_waited_for_in_the_end(gaussians: GaussianView,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content, "_PATIENCE", 0.1)
+    assert not unfinished().show(gaussians)
+    time.sleep(0.11)
+    assert unfinished().show(gaussians)
 
 
 def test_where_the_gaussians_are_is_looked_at_behind_the_picture(

@@ -18,6 +18,7 @@ from splatview.ipc.interop.host import HostBridge
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import PointerLeave, PointerMove
 from splatview.viewer_app.state import ImageSettings
+from splatview.viewer_app.views import _image_content
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
@@ -109,9 +110,11 @@ def test_an_image_in_place_is_held_once_for_all(screen: OffscreenScreen) -> None
 
 
 @pytest.mark.usefixtures("no_cuda")
-def test_data_that_may_come_later_is_drawn_again_in_all(screen: OffscreenScreen) -> None:
+def test_data_that_may_come_later_is_drawn_again_in_all(screen: OffscreenScreen,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_image_content, "_PATIENCE", 0.0)
     with opened("image", screen) as views:
-        picture(50, wait=lambda stream: None).show(views[0])
+        assert picture(50, wait=lambda stream: None).show(views[0])
         for view in views:
             shown(view, screen)
         now = time.monotonic()

@@ -17,7 +17,7 @@ _own: weakref.WeakValueDictionary[bytes, InterprocessEvent] = weakref.WeakValueD
 
 
 class InterprocessEvent:
-    """An event made here, to be recorded again and again, that another process can wait for."""
+    """An event made here, to be recorded again and again, that another process can ask for."""
 
     def __init__(self, index: int):
         """`index`: the device on whose streams it will be recorded. Raises SharingError."""
@@ -32,7 +32,7 @@ class InterprocessEvent:
         with driver.context(index):
             self._event = driver.handle("cuEventCreate", flags)
             try:
-                # Recorded before its handle is given away: there is something to wait for from the start.
+                # Recorded before its handle is given away: there is something to ask for from the start.
                 driver.call("cuEventRecord", self._event, driver.stream_object(0))
                 self.handle = bytes(driver.call("cuIpcGetEventHandle", self._event).reserved)
                 """64 bytes that another process opens."""
@@ -97,7 +97,11 @@ class Stopwatch:
 
 
 class OpenedEvent:
-    """An event of another process, or one of this process by its handle."""
+    """An event of another process, or one of this process by its handle.
+
+    No stream is made to wait for it: a mark of a process that is killed before its GPU came that far never comes, and a
+    stream that waits for it holds its process up for ever (measured, driver 580).
+    """
 
     def __init__(self, handle_bytes: bytes, index: int):
         """Makes the device's context. Raises SharingError."""
@@ -112,12 +116,6 @@ class OpenedEvent:
         ipc_handle.reserved = handle_bytes
         with driver.context(index):
             self._event = driver.handle("cuIpcOpenEventHandle", ipc_handle)
-
-    def wait(self, stream: int) -> None:
-        """Make a stream wait for what was newest recorded when this is called. Never waits itself."""
-        if self._event is None or (self._ours is not None and self._ours._event is None):
-            raise SharingError("the event is closed")
-        driver.in_stream(self.index, stream, "cuStreamWaitEvent", driver.stream_object(stream), self._event, 0)
 
     def done(self) -> bool:
         """Whether the work before the newest record has ended."""

@@ -39,6 +39,10 @@ class Source(Protocol):
         """What stands under this token is not asked for again."""
         ...
 
+    def alive(self) -> bool:
+        """Whether the process that announced it still runs."""
+        ...
+
 
 class FrameWriter(Protocol):
     """The trainer's side of one stream. Calls do not overlap; none of them waits for a reader.

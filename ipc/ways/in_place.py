@@ -15,8 +15,9 @@ Invariants (tests/faults explores 1 to 4)
 4. A reader reads the tensors, and then (fence) the word: if it is not beyond the generation, they were kept meanwhile.
 5. The event is one for all the writer's life, recorded before its handle is given away, and before the version that it
    is to mark: who waits for it waits for that version or a later one.
-6. Whoever has no CUDA cannot wait for an event. Of pictures, which OpenGL alone can show, the GPU therefore writes into
-   the slot that the data have arrived, behind all that the event marks. Readers need not wait for it.
+6. The GPU writes into the slot that the data have arrived, behind all that the event marks. Readers look at that word,
+   or ask for the event where no such word can be written, and never give a GPU something to wait for: work of a process
+   that is killed never ends, and a stream that waited for it would wait for ever.
 7. Marking is done under the stream's lock; forgetting may be done by any thread beside it.
 """
 
@@ -116,7 +117,8 @@ class InPlaceWriter(SlotWriter):
         self._kind = "image"
         self._pinned = 0
         self._arrivals: list[int] = []
-        """Where the GPU writes that a picture has arrived, by slot; empty for scenes and before the first picture."""
+        """Where the GPU writes that a version has arrived, by slot; empty before the first version, and where the GPU
+        cannot write there."""
         self._sent: dict[int, int] = {}
         """What it writes there last."""
         self._closed = False
@@ -147,7 +149,7 @@ class InPlaceWriter(SlotWriter):
         if self._meta is None or kind != self._kind:
             self._kind, self._meta = kind, None
             self._header_start = header_before_meta(VersionHeader(kind, self._number, {}))  # type: ignore[arg-type]
-        if kind == "image" and not self._arrivals:
+        if not self._arrivals:
             self._pin()
         return self.again((), [], dict(meta), version, self._stream_of(self._index))
 
@@ -185,13 +187,13 @@ class InPlaceWriter(SlotWriter):
         store_fence()
         words[base + SEQ] = whole
         self._last = slot
-        if self._arrivals and self._kind == "image":
+        if self._arrivals:
             self._sent[slot] = whole
             driver.write_value(self._index, stream, self._arrivals[slot], whole)
         return True
 
     def _pin(self) -> None:
-        """Have the GPU write into the control page. Where that cannot be, pictures arrive without notice."""
+        """Have the GPU write into the control page. Where that cannot be, versions arrive without notice."""
         if self._pinned:
             return
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))

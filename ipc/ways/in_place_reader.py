@@ -7,6 +7,7 @@ the last frame in them is closed.
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from splatview.ipc import kinds, limits
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from splatview.ipc.frames import DeviceMemory
     from splatview.ipc.messages import MemoryRef, Ref
     from splatview.ipc.ways.base import Source
+
+
+_PATIENCE = 5.0
+"""Seconds for which the data of a version is waited for; then it is read as it is. Only a GPU that takes as long for
+what was published before it, or that has failed, needs them."""
+_PAUSES = 0.0001, 0.001
+"""Seconds between looks whether it has arrived: at first, and at most."""
 
 
 class _Shared:
@@ -79,6 +87,9 @@ class InPlaceReader(SlotReader):
         self._gpu = ref.gpu
         self._event_handle = ref.event
         self._event: Any = None
+        self._newest = self._settled = 0, 0
+        """The word that tells that the newest version read has arrived, and what it says then; and of the last version
+        that was waited for."""
         self._open: dict[MemoryRef, _Shared] = {}
         self._wanted: frozenset[MemoryRef] = frozenset()
         """Memories of a generation that has not come whole yet."""
@@ -192,13 +203,10 @@ class InPlaceReader(SlotReader):
 
     def _version(self, generation: _Generation, header: VersionHeader, stamp: tuple[int, int],
                  place: tuple[int, int]) -> Frame | None:
-        word, seq = FIRST_SLOT + place[0] * WORDS_PER_SLOT + ARRIVED, place[1]
+        mark = self._newest = FIRST_SLOT + place[0] * WORDS_PER_SLOT + ARRIVED, place[1]
 
         def arrived() -> bool:
-            try:
-                return self._words[word] >= seq
-            except ValueError:  # this reader was closed
-                return False
+            return self._arrived(mark)
 
         def kept() -> bool:
             full_fence()
@@ -217,13 +225,32 @@ class InPlaceReader(SlotReader):
         return Frame(header.kind, *stamp, dict(header.meta), dict(generation.tensors), kept, release, self._wait,
                      arrived)
 
+    def _arrived(self, mark: tuple[int, int]) -> bool:
+        try:
+            return self._words[mark[0]] >= mark[1]
+        except ValueError:  # this reader was closed
+            return False
+
     def _wait(self, stream: int) -> None:
+        """As `Frame.wait`, for the newest version read: on the host, whatever the stream, and not for a trainer that
+        is gone, whose GPU work has ended unfinished with it."""
+        mark, pause = self._newest, _PAUSES[0]
+        end = time.monotonic() + _PATIENCE
+        while mark != self._settled and not self._arrived(mark) and self._source.alive() and not self._marked():
+            if time.monotonic() > end:
+                break
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSES[1])
+        self._settled = mark
+
+    def _marked(self) -> bool:
+        """Whether the trainer's GPU has come to the newest mark: for where it cannot write into the control page."""
         if self._event is None:
             from splatview.ipc.cuda import driver
             from splatview.ipc.cuda.events import OpenedEvent
 
             self._event = OpenedEvent(self._event_handle, driver.here(self._gpu))
-        self._event.wait(stream)
+        return bool(self._event.done())
 
     def _retire(self) -> None:
         """Close what no frame holds any more."""
@@ -243,6 +270,7 @@ class InPlaceReader(SlotReader):
             self._old.append(self._current)
             self._current = None
         self._wanted = frozenset()
+        self._settled = self._newest
         self._retire()
         if self.asks:
             self.asks = False

@@ -5,7 +5,7 @@ where these lie in the segment too (`in_segment`); else they lie somewhere else,
 Control page, in 64-bit words: magic, slots, bytes of data per slot, oldest generation kept (in-place only), when the
 writer was closed (0: it is not; CLOCK_MONOTONIC, ns); from word 16 on, eight words per slot: sequence number, done,
 version, time in ns since the epoch, bytes of the header, arrived
-(pictures in place only: the sequence number as the GPU writes it when it has come that far).
+(in place only: the sequence number as the GPU writes it when it has come that far).
 """
 
 from __future__ import annotations

@@ -250,6 +250,71 @@ def test_killed_trainers_leave_the_last_frame(
         viewer.close()
 
 
+AHEAD = """
+import os, sys, time, torch, splatview
+way, gate, image = sys.argv[1], sys.argv[2], torch.zeros(64, 64, device="cuda")
+scene = {name: torch.zeros(1000, *shape, device="cuda") for name, shape in
+         (("means", (3,)), ("quats", (4,)), ("scales", (3,)), ("opacities", ()), ("sh0", (1, 3)))}
+def publish(step):
+    for tensor in (image, *scene.values()):
+        tensor.fill_(step)
+    for value in (image, scene):
+        splatview.publish(value, step=step, copy=True if way == "device-ring" else None)
+publish(0)
+torch.cuda.synchronize()
+print("ready", flush=True)
+while not os.path.exists(gate):
+    time.sleep(0.001)
+torch.cuda._sleep(1 << 36)  # half a minute
+publish(7)
+print("ahead", flush=True)
+time.sleep(1000)
+"""
+"""Arguments: how its tensors are to travel, and a file. When that is there, it publishes what its GPU will not come to
+for long."""
+
+WITNESS = """
+import json, sys, time
+import torch
+from splatview.ipc import Subscriber
+newest = {}
+with Subscriber(ways=(sys.argv[1],)) as subscriber:
+    while True:
+        subscriber.poll()
+        for stream in subscriber.streams:
+            stream.open()
+            frame = stream.read(newest.get((stream.run.pid, stream.name), 0))
+            if frame is not None:
+                newest[stream.run.pid, stream.name] = frame.version
+                with frame:
+                    steps = {float(x) for t in frame.tensors.values() for x in t.to_float32().flat}
+                print(json.dumps({"read": [stream.run.pid, stream.name], "steps": sorted(steps)}), flush=True)
+        time.sleep(0.001)
+"""
+"""Argument: the way that it takes. It says what it reads."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_viewer_waits_for_what_a_killed_trainer_s_gpu_had_still_to_do(
+        nursery: Nursery, wait_until: Callable[..., Any], tmp_path: Path, way: str) -> None:
+    """It never comes: a viewer whose GPU waited for it would stand still for ever."""
+    witness, gate = Heard(nursery.start(WITNESS, way)), tmp_path / "gate"
+    try:
+        for _ in range(3):
+            gate.unlink(missing_ok=True)
+            trainer = nursery.start(AHEAD, way, gate)
+            assert trainer.line() == "ready"
+            wait_until(lambda pid=trainer.pid: {name for e in witness.all for p, name in [e["read"]] if p == pid} == {
+                "image", "gaussians"}, what="both are read")
+            gate.touch()
+            assert trainer.line() == "ahead"
+            time.sleep(0.2)  # the viewer meets it
+            trainer.kill()
+        assert {step for e in witness.all for step in e["steps"]} == {0.0}, "the GPU never came to more"
+    finally:
+        witness.close()
+
+
 def test_eight_viewers_one_of_which_is_killed(
         nursery: Nursery, processes: Processes, wait_until: Callable[..., Any], tmp_path: Path) -> None:
     trainer, gate = Trainer(processes), tmp_path / "gate"

@@ -211,7 +211,7 @@ hear()
     peer.say()
 
 
-def test_updates_are_seen_and_an_event_orders_them(owner: Start) -> None:
+def test_updates_are_seen_and_an_event_orders_them(owner: Start, wait_until: Callable[..., Any]) -> None:
     peer = owner("""
 from splatview.ipc.cuda.events import InterprocessEvent
 from splatview.ipc.cuda import driver
@@ -242,14 +242,9 @@ event.close()
     peer.say()
     assert peer.hear() == "recorded"
     early = int(t.max())  # not ordered: the owner's work takes its time
-    event.wait(driver.current_stream(0))
-    assert int(t.min()) == 7, "what comes after the wait sees what came before the record"
-    assert early == 0, "reading without the wait was early, as it was meant to be"
-    assert event.done()
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        event.wait(side.cuda_stream)
-        assert int(t.max()) == 7
+    wait_until(event.done)
+    assert int(t.min()) == 7, "what comes after the event sees what came before the record"
+    assert early == 0, "reading before it was early, as it was meant to be"
     event.close()
     event.close()
     opened.close()

@@ -102,6 +102,9 @@ class Nothing:
     def forget(self, token: str) -> None:
         pass
 
+    def alive(self) -> bool:
+        raise AssertionError("there is nothing to wait for")
+
 
 @pytest.mark.parametrize("case", ["outside", "another gpu", "twice", "names", "strides", "no memory"])
 def test_what_does_not_fit_together_is_refused_before_anything_is_opened(case: str) -> None:
@@ -174,7 +177,7 @@ def test_descriptors_that_were_not_asked_for_are_closed(
         giver: Giver, tmp_path: Path, packets: list[tuple[bytes, int]], wait_until: Callable[..., Any]) -> None:
     """A run hands over more than it says, less, none, or says what cannot be: all is closed, in words or in time."""
     before, base = open_files(), footprint()
-    source = RunSource(2**22 + 1, tmp_path)  # no such process
+    source = RunSource(2**22 + 1, tmp_path, lambda: False)  # no such process
     with pytest.raises(NotYet):
         source.descriptors("fds-1", 3)
     giver.answer(*packets)

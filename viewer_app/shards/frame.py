@@ -184,6 +184,7 @@ def join(frames: Sequence[Frame], ranks: Sequence[int], version: int, trouble: s
         shards=tuple((rank, frame.tensors["means"].shape[0]) for rank, frame in zip(ranks, frames, strict=True)))
     if gathering is not None:
         joined.wait = gathering.wait
+        joined.arrived = lambda: all(frame.complete for frame in frames)
     return joined
 
 

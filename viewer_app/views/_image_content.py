@@ -13,7 +13,7 @@ import numpy as np
 from splatview.ipc.errors import SharingError
 from splatview.ipc.interop.base import fragment_head
 from splatview.ipc.interop.host import HostBridge
-from splatview.ipc.interop.probe import AutoBridge, suitable
+from splatview.ipc.interop.probe import AutoBridge
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.views._image_values import INTEGERS, count_broken, picture_of
 from splatview.viewer_app.views._overlay.layers import CAMERA_META, Layers
@@ -136,13 +136,12 @@ class ImageContent:
     def _may_draw(self, frame: Frame, tensor: Any) -> bool:
         """Whether a frame that is read in place may be drawn from now on, or comes again later.
 
-        Memory that nothing has been written into yet is not shown. Afterwards it may be: another version in the same
-        memory is seen in any case. So it is the first version there that must have arrived; a trainer that is always
-        ahead of its GPU has none newer that has.
+        Memory that nothing has been written into yet is not shown, and waiting for it here would hold up all else that
+        is drawn. Afterwards it may be shown: another version in the same memory is seen in any case. So it is the first
+        version there that must have arrived; a trainer that is always ahead of its GPU has none newer that has.
         """
-        in_place = self.gpu is not None and self.gpu.name in ("", "direct") and "direct" in suitable(tensor)
         place = _place(tensor)
-        if frame.complete or not in_place or place == self._place:
+        if frame.complete or place == self._place:
             self._expected = None
             return True
         now = time.monotonic()

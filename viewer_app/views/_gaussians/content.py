@@ -43,6 +43,8 @@ _REPLACED = 1.0
 """Seconds within which a scene that was overwritten while it was read is replaced, if its trainer lives."""
 _LOOK_PERIOD = 5.0
 """Seconds between looks at where the Gaussians of a scene on a GPU are."""
+_PATIENCE = 0.5
+"""Seconds for which a frame that is read in place must have arrived; then it is waited for."""
 _BACKGROUND_PERIOD = 1.0
 """Seconds between looks at a background colour that lies on a GPU, which wait for it."""
 
@@ -95,6 +97,8 @@ class GaussianContent:
         self._stale_at = self._background_at = -math.inf
         self._loading: Frame | None = None
         """What the renderer reads when it draws next, or is reading."""
+        self._expected: tuple[Frame, float] | None = None
+        """The first frame that had not arrived when it came, and when that was."""
         self._look: Callable[[], Sight | None] | None = None
         self._torn = False
         """Whether the last scene that came turned out to be overwritten."""
@@ -117,6 +121,8 @@ class GaussianContent:
             scene, self.on_gpu, background = value, False, value.background or self.background
         else:
             frame = value
+            if not self._has_arrived(frame):
+                return False
             with self.stopwatch("copy"):
                 self.on_gpu = value.on_gpu and self.renderer.wants_gpu
                 scene, ready = device_scene_of(value) if self.on_gpu else (scene_of(value), None)
@@ -146,6 +152,22 @@ class GaussianContent:
         if first:
             for view in self.views:
                 view.begin()
+        return True
+
+    def _has_arrived(self, frame: Frame) -> bool:
+        """Whether a frame may be read from now on; otherwise it comes again. To wait for a trainer's GPU here would
+        hold up all else that is drawn. Of a trainer that is always ahead of its GPU the newest frame has never arrived,
+        but some frame before it has."""
+        if not frame.on_gpu or frame.complete:
+            self._expected = None
+            return True
+        now = time.monotonic()
+        if self._expected is None:
+            self._expected = frame, now
+        first, since = self._expected
+        if not first.complete and now - since < _PATIENCE:
+            return False
+        self._expected = None
         return True
 
     def _is_to_be_framed(self) -> bool:
