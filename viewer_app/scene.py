@@ -78,7 +78,7 @@ class GaussianScene:
     def to_host(self, ready: Callable[[int], None] | None = None) -> GaussianScene:
         """This scene as float32 NumPy arrays: itself where it is one already, otherwise a copy.
 
-        `ready(stream)`, with the raw handle of the CUDA stream that copies, makes that stream wait for the data.
+        What the CUDA stream that copies is given after `ready(stream)`, with its raw handle, finds the data there.
         """
         if not self.on_gpu:
             return self

@@ -221,9 +221,9 @@ class Renderer(Protocol):
         GPU, which the next `render` begins to read, asynchronously, once `reading` is False. The next `load` forgets
         a scene that was not begun with.
 
-        `ready(stream)`, with the raw handle of a CUDA stream, makes that stream wait until the data is there
-        (`Frame.wait`); called only for scenes on a GPU, when they are read. Without it they are there once torch's
-        current stream has come as far as now.
+        What a CUDA stream is given after `ready(stream)`, with its raw handle, finds the data there (`Frame.wait`);
+        called only for scenes on a GPU, when they are read. Without it they are there once torch's current stream has
+        come as far as now.
 
         Gaussians with a NaN or an infinity in any field, a scale over `SCALE_MAX` or a quaternion of length zero
         are left out and counted in `left_out`. Opacities count as no more than 1 and no less than 0, coefficients and

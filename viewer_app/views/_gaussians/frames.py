@@ -46,8 +46,8 @@ def scene_of(frame: Frame) -> GaussianScene:
 
 
 def device_scene_of(frame: Frame) -> tuple[GaussianScene, Callable[[int], None]]:
-    """CUDA tensors over the frame's own memory, valid while it is held, and `ready(stream)`, which makes a CUDA stream
-    wait for their data.
+    """CUDA tensors over the frame's own memory, valid while it is held, and `ready(stream)`, after which a CUDA stream
+    finds their data there.
 
     That stream also converts what has to be converted, then: the GPU is given nothing before. Errors as for `scene_of`.
     """
@@ -153,7 +153,7 @@ class Sight:
 
     @classmethod
     def of(cls, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> Sight:
-        """`ready` makes a CUDA stream wait for the data. Waits for the GPU where the scene lies on one."""
+        """`ready` as for `GaussianScene.to_host`. Waits for the GPU where the scene lies on one."""
         if scene.on_gpu:
             _prepare_pinned(len(scene))
         means, opacities = scene.sample(_SAMPLE, ready)
