@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from splatview.viewer_app.shards.stream import ShardedStream
 
 FEW = 0.1
-"""Of so many calls at most the thread may have had to wait: for the GIL, which the helper thread has now and then."""
+"""In so many calls at most the thread may have had to wait: for the GIL, which the helper thread has now and then."""
+LOTS = 5
+"""Into so many the calls are divided, and it is the quietest that counts: on a busy machine the helper thread may lose
+the processor while it has the GIL, again and again for a while. Who waited for a rank would do so in all of them."""
 RANK = f"""
 import sys
 sys.path[:0] = [{str(Path(__file__).parent)!r}]
@@ -68,12 +71,14 @@ def train(count, publishing):
 def alone(count):
     "Publish without the others."
     global step
-    before, keys, waited = collectives(), store.num_keys() if rank == 0 else 0, waits()
-    for _ in range(count):
-        step += 1
-        publish()
-    waited = waits() - waited
-    return {{"collectives": collectives() - before, "waits": waited, "step": step,
+    before, keys, waited = collectives(), store.num_keys() if rank == 0 else 0, []
+    for _ in range({LOTS}):
+        so_far = waits()
+        for _ in range(count // {LOTS}):
+            step += 1
+            publish()
+        waited.append(waits() - so_far)
+    return {{"collectives": collectives() - before, "waits": min(waited), "step": step,
             "keys": (store.num_keys() if rank == 0 else 0) - keys}}
 print("ready", flush=True)
 for line in open(orders):
@@ -237,7 +242,7 @@ def test_a_rank_that_stands_still_delays_no_other(ranks: Callable[[int], Ranks],
     for rank in (0, 2):
         done = three.answer(rank, looking.look)
         assert done["collectives"] == done["keys"] == 0  # nor does anybody speak by way of the store
-        assert done["waits"] < count * FEW
+        assert done["waits"] < count // LOTS * FEW
         assert done["step"] == count + 2
     newest = {0: count + 2, 1: 2, 2: count + 2}
     wait_until(lambda: looking.look() or {r: s for r, (s, _) in looking.last.items()} == newest)
@@ -264,7 +269,7 @@ def test_a_rank_that_is_killed_is_said_and_the_others_go_on(ranks: Callable[[int
     for rank in (0, 1, 3):
         done = four.answer(rank, looking.look)
         assert done["collectives"] == 0
-        assert done["waits"] < count * FEW
+        assert done["waits"] < count // LOTS * FEW
     wait_until(lambda: looking.look() or looking.trouble == "3 of 4 shards; rank 2 ended")
     before = looking.last[2]
     for rank in (0, 1, 3):
