@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.gpu.clocks import until
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -68,7 +70,9 @@ class Viewer:
                 state = self.ask("state", timeout=timeout)
                 if state["shows"]:
                     print("  viewer:", ", ".join(state["path"]), *state["notes"], sep="; ", file=sys.stderr, flush=True)
-                    self.ask("key", name="h")  # the panel away: the picture fills the screen
+                    if state["panel"]:
+                        self.ask("key", name="h")  # the panel away: the picture fills the screen
+                    until("the panel's end", lambda: not self.ask("state")["panel"], timeout, meanwhile)
                     return state
                 if state["fault"]:
                     raise RuntimeError(f"the viewer cannot show it: {state['fault']}")
