@@ -53,8 +53,8 @@ class Shared:
         device = {name: DeviceTensor(str(t.dtype).removeprefix("torch."), tuple(t.shape), t.stride(), Memory(t), 0)
                   for name, t in tensors.items()}
         more = {} if wait is None else {"wait": wait}
-        self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release,
-                           arrived=lambda: self.arrived, **more)  # type: ignore[arg-type]
+        self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release,  # type: ignore[arg-type]
+                           arrived=lambda: self.arrived, **more)
 
     def _release(self) -> None:
         self.released = True

@@ -19,7 +19,7 @@ from splatview.ipc.cuda import driver, retiring
 from splatview.ipc.errors import SharingError
 from splatview.ipc.frames import DeviceTensor
 from splatview.ipc.messages import DeviceRingRef, FdMemory, RingRef, TensorHeader
-from splatview.ipc.segments import open_segment
+from splatview.ipc.source import OwnSource
 from splatview.ipc.subscriber import can_take
 from splatview.ipc.ways.device_ring import DeviceRingReader
 from splatview.ipc.ways.gpu_slots import GpuSlotWriter
@@ -29,8 +29,6 @@ from splatview.ipc.ways.slots import SlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from splatview.ipc.messages import SegmentRef
 
 GPU = "0123456789abcdef" * 2
 META = {"layout": "HW"}
@@ -60,17 +58,11 @@ class Writer(GpuSlotWriter):
             self.set_done(*self.pending.pop(0))
 
 
-class OneMemory:
-    """A source with a memfd in place of GPU memory: nothing here maps it."""
-
-    def segment(self, ref: SegmentRef) -> int:
-        return open_segment(ref, os.getpid())
+class OneMemory(OwnSource):
+    """With a memfd in place of GPU memory: nothing here maps it."""
 
     def descriptors(self, token: str, count: int) -> list[int]:
         return [os.memfd_create("not-cuda", os.MFD_CLOEXEC) for _ in range(count)]
-
-    def forget(self, token: str) -> None:
-        pass
 
 
 @pytest.fixture
