@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from device_frames import Shared
+from patience import PATIENCE
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 from splatview.ipc.errors import SharingError
@@ -20,6 +21,7 @@ from splatview.viewer_app.events import PointerMove
 from splatview.viewer_app.sources import StreamSource
 from splatview.viewer_app.state import Entry
 from splatview.viewer_app.views import _image_content
+from splatview.viewer_app.views import image as image_view
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
@@ -155,15 +157,19 @@ def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: ImageView, screen: 
 
 
 def test_a_value_on_a_gpu_is_looked_at_now_and_then_but_not_forgotten(in_place: ImageView,
-                                                                      wait_until: Callable[..., Any]) -> None:
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_view, "_READOUT_PERIOD", PATIENCE)
     picture(10).show(in_place)
     in_place.handle(PointerMove(5, 6), RECT)
     assert in_place.readout == "(5, 6)   10  10  10"
     picture(20).show(in_place)
     assert in_place.readout == "(5, 6)   10  10  10"  # looking waits for the GPU
-    wait_until(lambda: in_place.tick(time.monotonic()))
+    assert not in_place.tick(time.monotonic())
+    assert in_place.tick(time.monotonic() + PATIENCE)
+    monkeypatch.setattr(image_view, "_READOUT_PERIOD", 0.0)
     assert in_place.readout == "(5, 6)   20  20  20"
-    assert not in_place.tick(time.monotonic() + 60)
+    assert not in_place.tick(time.monotonic() + PATIENCE)
+    monkeypatch.setattr(image_view, "_READOUT_PERIOD", PATIENCE)
     in_place.handle(PointerMove(7, 6), RECT)
     assert in_place.readout == "(7, 6)   20  20  20"  # another pixel is looked at at once
 
