@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 from frames import image_frame
+from patience import PATIENCE
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import PointerLeave, PointerMove, Wheel
+from splatview.viewer_app.views import _image_content
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
@@ -153,13 +155,16 @@ def test_one_nan_is_seen_in_a_large_picture(image: ImageView, screen: OffscreenS
     assert np.argwhere((shown(image, screen) == (255, 0, 255)).all(axis=-1)).tolist() == [[100 // 6, 200 // 6]]
 
 
-def test_counting_nans_waits_but_is_not_forgotten(image: ImageView, wait_until: Callable[..., Any]) -> None:
+def test_counting_nans_waits_but_is_not_forgotten(image: ImageView, wait_until: Callable[..., Any],
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_image_content, "_COUNT_PERIOD", PATIENCE)
     clean = torch.zeros(8, 8)
     broken = clean.clone()
     broken[2, :3] = float("nan")
     image.update(image_frame(clean))
     image.update(image_frame(broken))  # at once: not counted yet
     assert not any("NaN" in d for d in image.details)
+    monkeypatch.setattr(_image_content, "_COUNT_PERIOD", 0.0)
     wait_until(lambda: image.tick(time.monotonic()))
     assert "3 NaN or inf (magenta)" in image.details
     assert not image.tick(time.monotonic() + 60)

@@ -12,6 +12,7 @@ import torch
 from beside_cases import opened
 from device_frames import Shared
 from frames import image_frame
+from patience import PATIENCE
 from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 
 from splatview.ipc.interop.host import HostBridge
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
-def test_broken_values_are_counted_once_and_told_to_all(screen: OffscreenScreen, wait_until: Callable[..., Any]
-                                                        ) -> None:
+def test_broken_values_are_counted_once_and_told_to_all(screen: OffscreenScreen, wait_until: Callable[..., Any],
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_image_content, "_COUNT_PERIOD", PATIENCE)
     clean = torch.zeros(8, 8)
     broken = clean.clone()
     broken[2, :3] = float("nan")
@@ -37,6 +39,7 @@ def test_broken_values_are_counted_once_and_told_to_all(screen: OffscreenScreen,
         views[0].update(image_frame(broken))  # at once: not counted yet
         told = {view for view in views if view.tick(time.monotonic())}
         assert told == set(views[1:])
+        monkeypatch.setattr(_image_content, "_COUNT_PERIOD", 0.0)
         told = set()
         wait_until(lambda: told.update(v for v in views if v.tick(time.monotonic())) or len(told) == 3)
         assert all("3 NaN or inf (magenta)" in view.details for view in views)
