@@ -17,7 +17,7 @@ _own: weakref.WeakValueDictionary[bytes, InterprocessEvent] = weakref.WeakValueD
 
 
 class InterprocessEvent:
-    """An event made here, to be recorded again and again, that another process can ask for."""
+    """An event made here, to be recorded again and again, that another process can query."""
 
     def __init__(self, index: int):
         """`index`: the device on whose streams it will be recorded. Raises SharingError."""
@@ -32,7 +32,7 @@ class InterprocessEvent:
         with driver.context(index):
             self._event = driver.handle("cuEventCreate", flags)
             try:
-                # Recorded before its handle is given away: there is something to ask for from the start.
+                # Recorded before its handle is given away: there is something to query from the start.
                 driver.call("cuEventRecord", self._event, driver.stream_object(0))
                 self.handle = bytes(driver.call("cuIpcGetEventHandle", self._event).reserved)
                 """64 bytes that another process opens."""
@@ -99,8 +99,8 @@ class Stopwatch:
 class OpenedEvent:
     """An event of another process, or one of this process by its handle.
 
-    No stream is made to wait for it: a mark of a process that is killed before its GPU came that far never comes, and a
-    stream that waits for it holds its process up for ever (measured, driver 580).
+    No stream is made to wait for it. The event of a process that is killed before its GPU reached the record is never
+    completed, and a stream that waits for it never goes on (measured, driver 580).
     """
 
     def __init__(self, handle_bytes: bytes, index: int):

@@ -40,7 +40,7 @@ class Source(Protocol):
         ...
 
     def alive(self) -> bool:
-        """Whether the process that announced it still runs."""
+        """Return whether the process that announced it still runs."""
         ...
 
 

@@ -16,7 +16,7 @@ Invariants (tests/faults explores 1 to 4)
 5. The event is one for all the writer's life, recorded before its handle is given away, and before the version that it
    is to mark: who waits for it waits for that version or a later one.
 6. The GPU writes into the slot that the data have arrived, behind all that the event marks. Readers look at that word,
-   or ask for the event where no such word can be written, and never give a GPU something to wait for: work of a process
+   or query the event where no such word can be written, and never give a GPU something to wait for: work of a process
    that is killed never ends, and a stream that waited for it would wait for ever.
 7. Marking is done under the stream's lock; forgetting may be done by any thread beside it.
 """

@@ -232,8 +232,8 @@ class InPlaceReader(SlotReader):
             return False
 
     def _wait(self, stream: int) -> None:
-        """As `Frame.wait`, for the newest version read: on the host, whatever the stream, and not for a trainer that
-        is gone, whose GPU work has ended unfinished with it."""
+        """As `Frame.wait`, for the newest version read. Waits on the host, whatever the stream, at most `_PATIENCE`,
+        and not for a trainer that is gone: its GPU work ended with it, unfinished."""
         mark, pause = self._newest, _PAUSES[0]
         end = time.monotonic() + _PATIENCE
         while mark != self._settled and not self._arrived(mark) and self._source.alive() and not self._marked():
@@ -244,7 +244,7 @@ class InPlaceReader(SlotReader):
         self._settled = mark
 
     def _marked(self) -> bool:
-        """Whether the trainer's GPU has come to the newest mark: for where it cannot write into the control page."""
+        """Query the event, for trainers whose GPU cannot write into the control page."""
         if self._event is None:
             from splatview.ipc.cuda import driver
             from splatview.ipc.cuda.events import OpenedEvent

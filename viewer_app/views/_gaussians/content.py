@@ -155,9 +155,9 @@ class GaussianContent:
         return True
 
     def _has_arrived(self, frame: Frame) -> bool:
-        """Whether a frame may be read from now on; otherwise it comes again. To wait for a trainer's GPU here would
-        hold up all else that is drawn. Of a trainer that is always ahead of its GPU the newest frame has never arrived,
-        but some frame before it has."""
+        """Return whether a frame may be read now; otherwise the caller brings it again. Waiting here for a trainer's
+        GPU would delay everything else that is drawn. The newest frame of a trainer that is always ahead of its GPU has
+        never arrived; the first one that was refused decides then."""
         if not frame.on_gpu or frame.complete:
             self._expected = None
             return True
