@@ -97,7 +97,8 @@ def unpack(packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()) -> 
     quats = np.multiply(a["quats"], np.float32(1 / _UNIT), dtype=np.float32)
     higher = a["shN"].astype(np.float32)
     if higher.size:
-        higher *= a["sh_unit"].astype(np.float32)[:, None, None]
+        with np.errstate(invalid="ignore"):  # 0 times infinity, in a damaged file
+            higher *= a["sh_unit"].astype(np.float32)[:, None, None]
     scales, opacities, sh0 = (a[name].astype(np.float32) for name in ("scales", "opacities", "sh0"))
     return GaussianScene(a["means"], quats, scales, opacities, sh0, higher, packed.activated, packed.sh_degree,
                          packed.antialiased, version, notes, packed.background)
