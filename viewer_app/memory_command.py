@@ -45,6 +45,7 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
             else:
                 result = database.run(sql, timeout=float("inf"))
                 out.write(table(result))
+                out.flush()  # before what follows it on a terminal
                 _say(_summary(result))
         out.flush()
     except BrokenPipeError:  # `| head` has seen enough
