@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from splatview.ipc.runs import RunFolder
 
 TRAINER = """
-import json, signal, time, torch, splatview
+import json, os, signal, time, torch, splatview
 from splatview import publishing
 frame = torch.zeros(40, 60, 3, dtype=torch.uint8)
 splatview.publish(frame, "frame")
@@ -37,8 +37,9 @@ run = publishing.begun()
 calls = 0
 
 def tell(*_):
-    print(json.dumps({"calls": calls, "viewers": len(run._helper._viewers), "helper": run._helper._thread.native_id,
-                      "readers": sum(s.readers for s in run.streams.values()), **run.board.counters()}), flush=True)
+    stood = {"calls": calls, "viewers": len(run._helper._viewers), "helper": run._helper._thread.native_id,
+             "readers": sum(s.readers for s in run.streams.values()), **run.board.counters()}
+    os.write(1, json.dumps(stood).encode() + b"\\n")  # `print` in a signal handler may interrupt another one
 
 signal.signal(signal.SIGUSR1, tell)
 print("ready", flush=True)

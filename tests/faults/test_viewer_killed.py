@@ -26,7 +26,7 @@ FEW = 30
 meanwhile: the helper thread answers a few messages, and holds the interpreter for each."""
 
 TRAINER = """
-import json, resource, signal, torch, splatview
+import json, os, resource, signal, torch, splatview
 from splatview import publishing
 frame = torch.zeros(120, 160, 3, dtype=torch.uint8)
 scene = {"means": torch.randn(300, 3), "quats": torch.randn(300, 4), "scales": torch.full((300, 3), -4.0),
@@ -38,10 +38,11 @@ waits = calls = waited = 0
 
 def tell(*_):
     streams = run.streams.values()
-    print(json.dumps({"calls": calls, "waits": waits, "waited": waited, "readers": sum(s.readers for s in streams),
-                      "viewers": len(run._helper._viewers), "faults": run.board.counters()["faults"],
-                      "leases": sum(any(run.board.leased(s.index)()) for s in streams),
-                      "outlets": sum(len(s._outlets) for s in streams)}), flush=True)
+    stood = json.dumps({"calls": calls, "waits": waits, "waited": waited, "readers": sum(s.readers for s in streams),
+                        "viewers": len(run._helper._viewers), "faults": run.board.counters()["faults"],
+                        "leases": sum(any(run.board.leased(s.index)()) for s in streams),
+                        "outlets": sum(len(s._outlets) for s in streams)})
+    os.write(1, stood.encode() + b"\\n")  # `print` in a signal handler may interrupt another one
 
 signal.signal(signal.SIGUSR1, tell)
 print("ready", flush=True)
