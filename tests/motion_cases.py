@@ -72,6 +72,7 @@ class Rig:
         for work in (("warp", W, H), ("warp", W, H, "cuda")):
             self.governor.took(work, 0.02)
         self.work = GpuWork(screen.ctx, self.governor)
+        self.work.software, self.work._gl = True, None  # what drawing costs is said here, whatever draws
         self.view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf), renderer=renderer, work=self.work)
         self.drawings = 0
         render = renderer.render

@@ -13,7 +13,7 @@ import pytest
 from splatview.ipc.interop.base import fragment_head
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.renderers.base import Pixels, RenderOptions
-from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gl import SOFTWARE, GlRenderer
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
 from splatview.viewer_app.scene import SH_C0, GaussianScene
@@ -35,6 +35,11 @@ MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
 """Every implementation by its name; after a hyphen, by the way it works."""
 MARKED = [pytest.param(name, marks=pytest.mark.cuda) if name.startswith("gsplat") else name for name in sorted(MAKERS)]
 """Their names, for tests; those that need a GPU say so."""
+
+
+def software(ctx: moderngl.Context) -> bool:
+    """Return whether the processor draws, and no graphics card."""
+    return any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
 
 
 def read_source(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:

@@ -224,7 +224,7 @@ print(child, flush=True)
 def _path() -> str:
     from programs import ROOT
 
-    return os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    return os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH")]))
 
 
 # -- what is said --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import replace
 import moderngl
 import numpy as np
 import pytest
-from renderer_cases import Chance, looking_at_origin, psnr, random_scene
+from renderer_cases import Chance, looking_at_origin, psnr, random_scene, software
 from repetitions import exhaustive
 
 from splatview.viewer_app.errors import RendererError
@@ -136,8 +136,7 @@ def test_batches_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.Monke
 
 def test_software_rasterisers_get_tiles(ctx: moderngl.Context) -> None:
     renderer = GlRenderer(ctx)
-    software = "llvmpipe" in ctx.info["GL_RENDERER"]
-    assert isinstance(renderer._compositor, TileCompositor if software else QuadCompositor)
+    assert isinstance(renderer._compositor, TileCompositor if software(ctx) else QuadCompositor)
     renderer.close()
 
 

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
+@pytest.fixture(autouse=True)
+def drawn_by_opengl(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where gsplat could draw: these tests count what OpenGL's renderer does."""
+    monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
+
+
 def test_what_does_not_move_is_not_drawn_again(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = counted(monkeypatch)
     with opened("gaussians", screen) as (a, b):

@@ -49,6 +49,7 @@ index = read_index(folder.path)
 assert [line.step for line in index.snapshots] == [1, 2, 3]
 assert len(read_packed(folder.path / index.snapshots[-1].file)) == 5000
 print("whole")
-""", str(tmp_path / "recorded"), PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+""", str(tmp_path / "recorded"), PYTHONPATH=os.pathsep.join(
+        filter(None, [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH")])))
     said, errors = process.communicate(timeout=PATIENCE)
     assert said == "whole\n", errors

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from odd_cases import SCENES, everywhere
-from renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
+from renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene, software
 
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.renderers import gl_quads, gl_tiles, tile_lists, work
-from splatview.viewer_app.renderers.base import COLOR_MAX, PAINTS, LeftOut, RenderOptions
+from splatview.viewer_app.renderers.base import ALPHA_MIN, COLOR_MAX, PAINTS, LeftOut, RenderOptions
 from splatview.viewer_app.renderers.gl import GlRenderer
 from splatview.viewer_app.renderers.gl_quads import footprints
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
@@ -52,7 +52,10 @@ def test_every_odd_scene_has_the_reference_s_picture(gl: GlRenderer, reference: 
         assert p.depth is not None and np.isfinite(p.color).all() and np.isfinite(p.depth).all()
         assert p.color.max() <= COLOR_MAX and 0 <= p.alpha.min() and p.alpha.max() <= 1
     assert expected.alpha.any() or name == "everything behind"
-    assert np.abs(got.alpha - expected.alpha).max() < 2e-3
+    # A Gaussian whose alpha is the least that counts is drawn or not as the driver rounds.
+    step = 0.0 if software(gl.ctx) else ALPHA_MIN
+    difference = np.abs(got.alpha - expected.alpha)
+    assert difference.max() < step + 2e-3 and (difference < 2e-3).mean() > 0.99
     assert psnr(np.minimum(got.color, 1), np.minimum(expected.color, 1)) > 50
 
 
@@ -123,7 +126,8 @@ def test_what_is_shown_is_the_nearest(ctx: moderngl.Context, monkeypatch: pytest
     nearest = replace(many, **{n: getattr(many, n)[:62] for n in ("means", "quats", "scales", "opacities", "sh0",
                                                                    "shN")})
     monkeypatch.setattr(gl_tiles, "Chunks", lambda boxes, grid: Chunks(boxes, grid, 62 * 80))
-    monkeypatch.setattr(gl_quads, "SOFTWARE_PIXELS_MAX", 62 * 80 * 64)
+    for name in ("PIXELS_MAX", "SOFTWARE_PIXELS_MAX"):
+        monkeypatch.setattr(gl_quads, name, 62 * 80 * 64)
     expected = draw(ReferenceRenderer(), nearest, view)
     for compositor in ("quads", "tiles"):
         renderer = GlRenderer(ctx, compositor=compositor)  # type: ignore[arg-type]
@@ -163,7 +167,8 @@ def test_pixels_to_be_filled_are_never_counted_too_few(ctx: moderngl.Context, mo
 
 
 def test_filled_pixels_are_bounded(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gl_quads, "SOFTWARE_PIXELS_MAX", 100 * 80 * 64)
+    for name in ("PIXELS_MAX", "SOFTWARE_PIXELS_MAX"):
+        monkeypatch.setattr(gl_quads, name, 100 * 80 * 64)
     drawn: list[int] = []
     renderer = GlRenderer(ctx, compositor="quads")
     compositor = renderer._compositor

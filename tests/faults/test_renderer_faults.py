@@ -24,6 +24,7 @@ from splatview.viewer_app.catalogue import Catalogue
 from splatview.viewer_app.errors import GpuLostError, GraphicsError, RendererError
 from splatview.viewer_app.files.write_ply import write_ply
 from splatview.viewer_app.recovering.restart import MOST, VARIABLE, WITHIN, Restart, Resumed
+from splatview.viewer_app.renderers import gl as gl_module
 from splatview.viewer_app.renderers import gl_compositor
 from splatview.viewer_app.renderers.choose import renderer_note
 from splatview.viewer_app.renderers.gl import GlRenderer
@@ -92,7 +93,10 @@ def damage(shader: Path) -> None:
 
 @pytest.mark.parametrize("shader", ["walk.frag", "gather.frag", "unfinished.frag"])
 def test_the_other_way_of_opengl_draws_where_one_shader_is_refused(ctx: moderngl.Context, shaders: Path,
-                                                                   shader: str) -> None:
+                                                                   shader: str,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tiles are the way of choice, as they are for software rasterisers."""
+    monkeypatch.setattr(gl_module, "SOFTWARE", (ctx.info["GL_RENDERER"].lower(),))
     gaussians = random_scene(1, Chance(n=200))
     whole = GlRenderer(ctx)
     expected = draw(whole, gaussians, VIEW)
@@ -140,7 +144,8 @@ def test_a_package_with_a_damaged_shader_ends_in_words(processes: Processes, tmp
     shutil.copytree(ROOT / "splatview", there, ignore=shutil.ignore_patterns("__pycache__"))
     damage(there / "viewer_app" / file)
     write_ply(random_scene(1, Chance(n=20)), tmp_path / "scene.ply")
-    program = processes.python("-c", DAMAGED, PYTHONPATH=str(tmp_path / "there"))
+    path = os.pathsep.join(filter(None, [str(tmp_path / "there"), os.environ.get("PYTHONPATH")]))
+    program = processes.python("-c", DAMAGED, PYTHONPATH=path)
     _, said = program.communicate(timeout=PATIENCE)
     assert program.returncode == 2 and said.startswith("splatview: ") and "Traceback" not in said, said
     assert words in said and "nonsense" in said
