@@ -149,11 +149,13 @@ class Watched:
         return self._turns / self._turning
 
     def fluent(self, rate: float, of_turns: float) -> bool:
-        """Return whether `rate` pictures a second came. Where the GPU makes fewer than `rate` times `of_turns` turns:
-        one picture in so many turns, or as many as the share allows, since others' work is measured there too."""
-        if self.turns >= rate * of_turns:
-            return self.rate >= rate
-        return self.rate >= self.turns / of_turns or self.share >= 0.8 * self.viewer.governor.share
+        """Return whether `rate` pictures a second came, or as many as the share allows.
+
+        The GPU's time for a picture is measured with what others do in between. So the share may be spent with fewer
+        pictures where others keep the GPU busy, if one took no more than the time of `of_turns` turns.
+        """
+        share = self.viewer.governor.share
+        return self.rate >= rate or (self.share >= 0.8 * share and self.rate >= share * self.turns / of_turns)
 
     def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         """Watch for so long at least, and until all that was watched, taken together, is so."""
