@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import pickle
 import re
 import sys
@@ -58,8 +59,8 @@ def without(tmp_path: Path, processes: Processes) -> Callable[..., Any]:
     def start(modules: tuple[str, ...], *args: str) -> Any:
         (tmp_path / "blocking").mkdir()
         (tmp_path / "blocking" / "sitecustomize.py").write_text(_BLOCK.format(names=modules))
-        return processes.splatview(*args, PYTHONPATH=f"{tmp_path / 'blocking'}:{ROOT}",
-                                   XDG_CACHE_HOME=str(tmp_path / "cache"))
+        path = filter(None, [str(tmp_path / "blocking"), str(ROOT), os.environ.get("PYTHONPATH")])
+        return processes.splatview(*args, PYTHONPATH=os.pathsep.join(path), XDG_CACHE_HOME=str(tmp_path / "cache"))
 
     return start
 
