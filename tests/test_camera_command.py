@@ -168,6 +168,30 @@ def test_a_file_that_was_played_waits_for_its_picture_and_not_for_ever(
     assert session._is_over()
 
 
+_SIGNALLED = """
+import signal, threading
+from splatview.camera import launcher
+from splatview.camera.sources import SourceSettings
+
+class Interrupted(threading.Condition):
+    def __enter__(self):
+        taken = super().__enter__()
+        signal.raise_signal(signal.SIGTERM)
+        return taken
+
+session = launcher._Session(launcher.Plan(SourceSettings(source="test"), "camera", False, None, None))
+session.said.not_empty = Interrupted(session.said.mutex)
+print(session.run(), session.capture.process)
+"""
+"""SIGTERM comes when the lock of what was said has just been taken."""
+
+
+def test_it_ends_whenever_the_signal_comes(processes: Processes) -> None:
+    process = processes.forked("-c", _SIGNALLED)
+    said, told = process.communicate(timeout=PATIENCE)
+    assert said == "0 None\n", told
+
+
 def test_a_server_that_is_lost_and_comes_back(camera: Callable[..., Camera], wait_until: Callable[..., Any]) -> None:
     with StreamServer(mjpeg(50)) as server:
         port = server.port

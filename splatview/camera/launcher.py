@@ -35,6 +35,8 @@ _PICTURE_PATIENCE = 120.0
 _NOISE = ("libEGL warning", "MESA", "Corrupt JPEG data")
 """How lines of the graphics drivers begin that would only alarm, and those of a webcam's flaws."""
 _LONGEST_LINE = 4096
+_MOST_LINES = 1000
+"""Lines that are kept until they are told; whoever says more has to wait."""
 _EXPLAINED = 2
 """The exit status of a program that said why it cannot do what it is asked for."""
 
@@ -59,10 +61,6 @@ class Plan:
     detector: dict[str, object] | None
     """The settings of the inference process, less its run; None: there is none."""
     viewer: ViewerOptions | None
-
-
-class _EndedBySignalError(Exception):
-    """A signal asked to end."""
 
 
 def launch(plan: Plan) -> int:
@@ -137,7 +135,7 @@ class _Session:
         if plan.viewer is not None:
             self.viewer = _Program("viewer", "splatview.viewer_app", "serve", "--run", self.run_name,
                                    *plan.viewer.arguments, environment=environment)
-        self.said: queue.Queue[tuple[str, str, str]] = queue.Queue(1000)
+        self.said: queue.Queue[tuple[str, str, str]] = queue.Queue(_MOST_LINES)
         self.shown = False
         """Whether there was something to show, so that everything has been started."""
         self.played_at: float | None = None
@@ -152,13 +150,12 @@ class _Session:
 
     def _run(self) -> int:
         try:
-            self.capture.start(self.said)
+            if self.code is None:
+                self.capture.start(self.said)
             while self.code is None:
                 self._listen(0.2)
                 self._watch()
             return self.code
-        except _EndedBySignalError:
-            return 0  # how it is meant to end
         finally:
             for number in entry.SIGNALS:  # nothing interrupts the cleaning up
                 signal.signal(number, signal.SIG_IGN)
@@ -168,12 +165,14 @@ class _Session:
             self._listen(0.0)
 
     def _ended(self, number: int, frame: FrameType | None) -> None:
-        raise _EndedBySignalError
+        """End at the next look, which is how it is meant to end. An exception from a signal handler could come between
+        taking the queue's lock and the line that gives it back; the cleaning up would then wait for it for ever."""
+        self.code = 0
 
     def _listen(self, seconds: float) -> None:
         """Tell what the programs said, waiting at most so many seconds for the first line."""
         with contextlib.suppress(queue.Empty):
-            while True:
+            for _ in range(_MOST_LINES):  # whoever never falls silent does not hold up the rest
                 title, pipe, line = self.said.get(timeout=seconds) if seconds else self.said.get_nowait()
                 seconds = 0.0
                 if title == "camera" and pipe == "out":
@@ -191,7 +190,7 @@ class _Session:
             _tell("camera", line)
             return
         _tell("camera", said.text)
-        if not self.shown:
+        if not self.shown and self.code is None:
             self.shown = True
             for program in (self.viewer, self.inference):
                 if program is not None:

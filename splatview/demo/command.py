@@ -120,7 +120,8 @@ class _Session:
     def __init__(self, options: Demo):
         self.options = options
         self.tell = Progress(style_for(sys.stdout, False))
-        self.events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        # Not a Queue, whose lock a signal's exception may leave taken.
+        self.events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.camera: dict[str, Any] | None = None
         self.trainer: subprocess.Popen[str] | None = None
         self.viewer: subprocess.Popen[str] | None = None
