@@ -268,6 +268,16 @@ def test_a_source_of_no_known_kind_is_told_what_is(tmp_path):
         load(tmp_path / "absent")
 
 
+@pytest.mark.parametrize(("vertices", "told"), [
+    ("\n \n", "0 vertices of 2"), ("# 1 2 3\n# 4 5 6\n", "could not convert string '#'"),
+    ("1 2 3\n\n", "1 vertices of 2"), ("", "0 vertices of 2"), ("1 2 3\n4 5\n", "columns")])
+def test_points_without_their_numbers_are_refused(tmp_path, vertices: str, told: str) -> None:
+    properties = "".join(f"property float {axis}\n" for axis in "xyz")
+    (tmp_path / "a.ply").write_text(f"ply\nformat ascii 1.0\nelement vertex 2\n{properties}end_header\n{vertices}")
+    with pytest.raises(DemoError, match=f"damaged.*{told}"):
+        ply.read_points(tmp_path / "a.ply")
+
+
 def test_gaussians_are_written_in_the_inria_layout(tmp_path):
     gaussians = initial_gaussians(torch.rand(5, 3), torch.rand(5, 3))
     with torch.no_grad():

@@ -55,7 +55,7 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
                 fields.append((words[2], order + _TYPES[words[1]]))
         dtype = np.dtype(fields)
         if order == "=":
-            rows = np.loadtxt(body.decode("ascii").splitlines()[:count], ndmin=2) if count else np.zeros((0, 3))
+            rows = _rows(body.decode("ascii").splitlines()[:count])
             if len(rows) != count:
                 raise ValueError(f"{len(rows)} vertices of {count}")
             vertices = {name: rows[:, i] for i, (name, _) in enumerate(fields)}
@@ -70,6 +70,13 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
     else:
         colors = np.full((len(points), 3), 128, np.uint8)
     return points, colors
+
+
+def _rows(lines: list[str]) -> np.ndarray:
+    """The numbers of a text's lines, blank ones left out. Raises ValueError for anything else."""
+    if not any(map(str.strip, lines)):  # of which loadtxt would warn
+        return np.zeros((0, 3))
+    return np.loadtxt(lines, comments=None, ndmin=2)
 
 
 def _count(text: str) -> int:
