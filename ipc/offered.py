@@ -37,10 +37,16 @@ class Offered:
         return "; ".join(f"{way}: {reason}" for way, reason in (self.failed | self.short).items())
 
     def order(self) -> None:
-        """Settle `ways` anew; none are left where memory is short for the last one."""
+        """Settle `ways` anew; none are left where memory is short for the last one. Any thread, at any moment: what
+        another changes meanwhile counts."""
+        settled = None
+        while settled != (settled := self._settled()):
+            self.ways = settled
+
+    def _settled(self) -> tuple[str, ...]:
         ways = CPU_WAYS if self.device == "cpu" else self.preference.ways()
         usable = tuple(w for w in ways if w not in self.failed) or ways[-1:]
-        self.ways = tuple(w for w in usable if w not in self.short)
+        return tuple(w for w in usable if w not in self.short)
 
     def settle_on(self, device: str, tally: Tally) -> SharingError | None:
         """Tensors lie on this device from now on; why nothing can be shared within its memory, if so."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from splatview.ipc.ways import WAYS, NotYet
@@ -83,18 +82,6 @@ class Form(Protocol):
         ...
 
 
-@dataclass
-class Refused:
-    """Memory that is not to be had."""
-
-    looks: object
-    """What the stream's values looked like."""
-    size: int
-    """Bytes that would have to be free."""
-    again_at: float
-    """When (time.monotonic) to look again."""
-
-
 class Outlet:
     """One way in which a stream is being shared."""
 
@@ -125,8 +112,9 @@ class Outlet:
         """Whether that one takes the place of a writer for the same frames, whose slots readers hold."""
         self.roomy_since: float | None = None
         """Since when (time.monotonic) the values have taken much less memory than the writer has; None: they do not."""
-        self.refused: Refused | None = None
-        """Why there is no writer for the newest value, where memory is short. Written by the helper thread."""
+        self.refused: float | None = None
+        """When (time.monotonic) to look again whether there is memory for the newest value; None: it was not refused.
+        Written by the helper thread."""
 
     @property
     def waits(self) -> bool:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from splatview.ipc import free_memory
 from splatview.ipc.errors import SharingError
-from splatview.ipc.outlet import Refused
 from splatview.ipc.ways import NotYet
 from splatview.ipc.ways.layout import LARGE
 
@@ -44,7 +43,6 @@ class ShortageError(SharingError):
         super().__init__(f"not enough memory: the frames need {_mb(size)}, and {_mb(margin(size))} stay free for the "
                          f"training, but {_mb(available)} are left. Free some memory, or publish less at once; tried "
                          "again every second")
-        self.size = size
 
 
 def margin(size: int) -> int:
@@ -66,7 +64,7 @@ def due(outlet: Outlet) -> float:
     """Return when (time.monotonic) an outlet needs `provide`; inf: not before something changes."""
     if outlet.making is not None or outlet.wants or outlet.crowded:
         return 0.0
-    again = math.inf if outlet.refused is None else outlet.refused.again_at
+    again = math.inf if outlet.refused is None else outlet.refused
     return again if outlet.roomy_since is None else min(again, outlet.roomy_since + ROOMY)
 
 
@@ -97,11 +95,9 @@ def abandon(stream: Stream, outlet: Outlet) -> None:
 def _begin(stream: Stream, outlet: Outlet) -> None:
     """Look which memory the newest value needs, and begin to make it."""
     outlet.wants = outlet.growing = False
-    available, refused, crowded = free_memory.available_bytes(), outlet.refused, outlet.crowded
-    if refused is not None:
-        refused.again_at = time.monotonic() + RETRY
-        if refused.looks == stream.looks:
-            check(refused.size, available)
+    available, crowded = free_memory.available_bytes(), outlet.crowded
+    if outlet.refused is not None:
+        outlet.refused = time.monotonic() + RETRY
     writer, tensors = outlet.writer, stream.newest_tensors()
     if writer is not None and writer.fits(tensors):
         if crowded:
@@ -152,8 +148,7 @@ def _refuse(stream: Stream, outlet: Outlet, error: SharingError) -> None:
     if outlet.growing and outlet.writer is not None:
         outlet.writer.grows = False  # frames that readers hold are overwritten from now on (`Frame.intact`)
     else:
-        size = error.size if isinstance(error, ShortageError) else 0
-        outlet.refused = Refused(stream.looks, size, time.monotonic() + RETRY)
+        outlet.refused = time.monotonic() + RETRY
         with stream.lock:
             stream.withhold(outlet.way, str(error))
     if anew:

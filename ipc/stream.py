@@ -340,9 +340,7 @@ class Stream:
                 return  # the trainer came by while we waited for the lock
             with self._side_stream():
                 form, value = self._newest()
-                if form is not self._form:
-                    self._looks = form.shape, form.dtype, form.device
-                    self._run.announce()
+                self._look_again(form)
                 self.tally.steady = None  # what the writer has then may be something else
                 self._place.same(value[0])
                 frame = form.unpack(value)
@@ -350,6 +348,16 @@ class Stream:
                     if self._lacks(outlet):
                         self._catch_up(outlet, form, value, frame)
         self.tally.tell_beside()
+
+    def _look_again(self, form: Form) -> None:
+        """Take in the form of the newest value: one that was passed over may look different from what was described."""
+        described, found = self._form, self.tally.newest
+        if form is described or described is None or found is None or found[0] is not None:
+            return
+        self._looks = form.shape, form.dtype, form.device
+        if (now := self._form) is not described and now is not None:  # the trainer's thread described another meanwhile
+            self._looks = now.shape, now.dtype, now.device
+        self._run.announce()
 
     @contextlib.contextmanager
     def _side_stream(self) -> Iterator[None]:
@@ -387,11 +395,6 @@ class Stream:
     def lock(self) -> threading.RLock:
         """Held by whoever writes a version. `publish` does not wait for it."""
         return self._lock
-
-    @property
-    def looks(self) -> tuple[tuple[int, ...], str, str] | None:
-        """Shape, dtype and device of what is published."""
-        return self._looks
 
     @property
     def leased(self) -> Callable[[], bytes]:

@@ -21,6 +21,7 @@ import splatview
 from splatview import publishing
 from splatview.ipc import Subscriber, free_memory, provision
 from splatview.ipc.errors import SharingError
+from splatview.ipc.offered import Offered
 from splatview.ipc.segments import PAGE, Segment
 from splatview.ipc.ways.layout import LARGE, room_for, slots_for
 
@@ -309,6 +310,48 @@ def test_what_does_not_fit_is_refused_and_said_and_comes_when_memory_is_free(
     assert len(caplog.records) == 1, "said once"
     assert "stream 'image' is not shown: not enough memory" in caplog.text
     assert publishing.begun().board.counters()["faults"] == 1  # type: ignore[union-attr]
+
+
+def test_memory_is_measured_for_the_value_that_is_there_while_another_comes(
+        meminfo: Meminfo, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    """A smaller value is described, not yet published, when memory for the larger is refused again."""
+    refusals = []
+    refuse = provision._refuse
+    monkeypatch.setattr(provision, "_refuse", lambda *args: (refuse(*args), refusals.append(args)))
+    meminfo.is_free(5 * MB)
+    publish(1, 1200)
+    with Subscriber() as subscriber:
+        stream = opened(subscriber, wait_until)
+        wait_until(lambda: (subscriber.poll(), stream.fault)[-1])
+        offered = published()._offered
+        order = offered.order
+
+        def slowly() -> None:
+            order()
+            if threading.current_thread() is threading.main_thread():
+                before = len(refusals)
+                wait_until(lambda: len(refusals) > before + 1, what="the memory is refused again")
+
+        monkeypatch.setattr(offered, "order", slowly)
+        publish(2, 100)
+        frame_of(subscriber, 2, wait_until).close()
+        wait_until(lambda: (subscriber.poll(), stream.fault is None)[-1])
+
+
+def test_what_is_offered_is_settled_from_what_another_thread_changes_meanwhile() -> None:
+    offered = Offered("image")
+
+    class Short(dict[str, str]):
+        def __contains__(self, way: object) -> bool:
+            was = super().__contains__(way)
+            if was:  # here the helper thread finds that there is memory again
+                self.clear()
+                offered.order()
+            return was
+
+    offered.short = Short(ring="too little")
+    offered.order()
+    assert offered.ways == ("ring",)
 
 
 def test_a_frame_that_became_smaller_is_shown_where_the_larger_was_refused(
