@@ -437,15 +437,14 @@ class Stream:
                 if o.way in self._offered.ways or o.making is not None or o.refused is not None]
 
     def finish(self) -> None:
-        """Mark the newest version in place, which no publish follows: viewers read it when this process has ended. For
-        when the helper thread has."""
-        if any(o.in_place and o.version != self.version for o in self._outlets.values()):
-            self.tally.steady = None
-            try:
-                with contextlib.suppress(NotYet):
-                    self.catch_up()
-            except Exception as e:
-                self._run.fault(e)
+        """Share the newest version, which no publish follows, if its own publish could not, and mark it in place:
+        viewers read it when this process has ended. For when the helper thread has."""
+        self.tally.steady = None
+        try:
+            with contextlib.suppress(NotYet):
+                self.catch_up()
+        except Exception as e:
+            self._run.fault(e)
 
     def tend(self, generation: int) -> None:
         """Let go of generations in place before this one, which no viewer reads any more, and of tensors that were

@@ -276,14 +276,17 @@ def test_a_publisher_that_starts_again_is_gone_on_with(processes: Processes) -> 
         assert len(set(seen)) == 3
 
 
-def test_the_last_frame_of_a_run_that_has_ended_is_read(processes: Processes) -> None:
+@pytest.mark.parametrize("amid", [False, True], ids=["alone", "while the helper thread is at it"])
+def test_the_last_frame_of_a_run_that_has_ended_is_read(amid: bool, processes: Processes) -> None:
     program = processes.code("""
-import sys, torch, splatview
+import contextlib, sys, torch, splatview
+from splatview import publishing
 splatview.publish(torch.zeros(4, 4, 3), "it", number=0)
 print("ready", flush=True)
 sys.stdin.readline()
-splatview.publish(torch.full((4, 4, 3), 1.0), "it", number=1)
-""")
+with publishing._entries["it"].stream.lock if sys.argv[1] == "True" else contextlib.nullcontext():
+    splatview.publish(torch.full((4, 4, 3), 1.0), "it", number=1)
+""", str(amid))
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
     with of("it") as frames:

@@ -202,7 +202,8 @@ while True:
     try:
         publisher = publishing._publisher
         assert publisher is not None
-        before = publisher.board.counters()["copies"]
+        with publishing._entries["image"].stream.lock:  # the helper thread has gone
+            before = publisher.board.counters()["copies"]
         for i in range(2000):
             splatview.publish(frame.fill_(i % 256))
         assert publisher.board.counters()["copies"] == before + 2000
