@@ -24,9 +24,11 @@ import struct
 import sys
 import threading
 import types
+import weakref
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 _HIGH = 256
 """No descriptor that a program is given has a number as high as this."""
 
@@ -41,6 +43,8 @@ def serve(fd: int, modules: list[str], programs: bool, tests: str, address: str 
         with contextlib.suppress(ModuleNotFoundError):  # numba and DuckDB are extras; a program that needs one says so
             __import__(name)
     sys.modules["torch"].set_num_threads(1)
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False  # torch would take its 2,000 operators apart one by one in every forked program
     assert len(os.listdir("/proc/self/task")) == threading.active_count() == 1, threading.enumerate()
     server = socket.socket(fileno=fd)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -152,7 +156,7 @@ def _fork(client: socket.socket, fds: list[int]) -> int:
             os.kill(pid, signal.SIGKILL)
         os.close(write)
         return pid
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with us, and we with the first client
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with us, and we with the first client
     if os.getppid() != forker:
         os._exit(1)
     os.close(write)
@@ -178,6 +182,8 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         os.setsid()
     if request["leash"] is not None:
         _leash(request["leash"])
+    if not request["destructors"]:
+        _LIBC.on_exit(_LIBC._exit, None)  # registered last, called first: once the interpreter has ended
     _set_path(request)
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     main.__builtins__ = __builtins__  # type: ignore[attr-defined]

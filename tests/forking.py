@@ -2,7 +2,8 @@
 
 Half of what the tests do is to start programs, each of which imports torch for a second and a half. A forked one runs
 as one that was started: nothing of ours was begun in its parent, no thread, no run, no graphics; it ends as the
-interpreter ends, and its streams, exit status and signals are those of any `subprocess.Popen`.
+interpreter ends, and its streams, exit status and signals are those of any `subprocess.Popen`. Left out by default is
+what takes longest at the end, and is torch's: its finalizers, and the destructors of its libraries.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class Forker:
     def ask(self, request: Mapping[str, Any], fds: Mapping[int, int]) -> tuple[int, int]:
         """Fork what `request` describes (`fork_server.py`). `fds`: descriptors by the numbers that they get in it.
         Returns what `fork` does."""
-        request = {"group": False, "session": False, "leash": None, **request, "numbers": list(fds)}
+        defaults = {"group": False, "session": False, "leash": None, "destructors": False}
+        request = {**defaults, **request, "numbers": list(fds)}
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds.values()))]
         with self._lock:
             self._ours.sendmsg([json.dumps(request).encode()], rights)
@@ -208,9 +210,11 @@ class ForkedProgram(subprocess.Popen[Any]):
 
     _watched = -1
 
-    def __init__(self, args: Sequence[str], *, forker: Forker, leash: int | None = None, **options: Any):
-        """`leash`: the descriptor of the pipe that ends what `splatview.programs` starts."""
-        self._server, self._leash = forker, leash
+    def __init__(self, args: Sequence[str], *, forker: Forker, leash: int | None = None, destructors: bool = False,
+                 **options: Any):
+        """`leash`: the descriptor of the pipe that ends what `splatview.programs` starts. `destructors`: whether torch's
+        libraries, loaded before the fork, run theirs at the end, which takes 150 ms."""
+        self._server, self._leash, self._destructors = forker, leash, destructors
         super().__init__(args, **options)
 
     def _execute_child(self, args: Sequence[str], *more: Any) -> None:  # type: ignore[override]
@@ -223,7 +227,7 @@ class ForkedProgram(subprocess.Popen[Any]):
         rest = args[2:] if "path" in what else args[3:]
         self.pid, self._watched = self._server.ask(
             {**what, "args": list(rest), "env": dict(given["env"]), "cwd": str(given["cwd"] or os.getcwd()),
-             "session": given["start_new_session"], "leash": self._leash}, fds)
+             "session": given["start_new_session"], "leash": self._leash, "destructors": self._destructors}, fds)
         self._child_created = True
         pipes = (given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite"))
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]

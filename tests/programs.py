@@ -53,6 +53,12 @@ class Processes:
             return self.python("-c", source, *args, **env)
         return self._fork(server(), ("-c", source, *args), env)
 
+    def code_with_destructors(self, source: str, *args: str, **env: str) -> subprocess.Popen[str]:
+        """As `code`, for programs in which something still runs at their end: torch's libraries run the destructors of
+        their static objects beside it, as in a program that was started."""
+        assert serves(environment(**env))
+        return self._fork(server(), ("-c", source, *args), env, destructors=True)
+
     def splatview(self, *args: str, **env: str) -> subprocess.Popen[str]:
         return self.python("-m", "splatview", *args, **env)
 
@@ -64,10 +70,11 @@ class Processes:
             return self.python(*args, **env)
         return self._fork(forker, args, env)
 
-    def _fork(self, forker: Forker, args: Sequence[str], env: dict[str, str]) -> subprocess.Popen[str]:
-        process = ForkedProgram([sys.executable, *map(str, args)], forker=forker, stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
-                                env=environment(**env))
+    def _fork(self, forker: Forker, args: Sequence[str], env: dict[str, str], *,
+              destructors: bool = False) -> subprocess.Popen[str]:
+        process = ForkedProgram([sys.executable, *map(str, args)], forker=forker, destructors=destructors,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                cwd=self.folder, env=environment(**env))
         self._running.append(process)
         return process
 

@@ -7,6 +7,7 @@ import secrets
 import select
 import signal
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -135,6 +136,21 @@ def test_workers_share_one_server_that_ends_with_the_last(monkeypatch: pytest.Mo
         assert status(third) == 5
     third._ours.close()
     assert first._process.wait(PATIENCE) == 0
+
+
+@pytest.mark.exhaustive
+def test_destructors_of_loaded_libraries_run_only_on_request(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "aborts_at_exit.py").write_text("import ctypes; c = ctypes.CDLL(None); c.on_exit(c.abort, None)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    forker = ForkServer("aborts_at_exit")
+    try:
+        for destructors, status in ((False, 3), (True, -signal.SIGABRT)):
+            program = ForkedProgram([sys.executable, "-c", "import sys; print('last'); sys.exit(3)"], forker=forker,
+                                    destructors=destructors, stdout=subprocess.PIPE, text=True, env=forker.env)
+            assert program.communicate(timeout=PATIENCE)[0] == "last\n"
+            assert program.returncode == status
+    finally:
+        forker.close()
 
 
 def test_what_is_read_at_the_start_is_started(processes: Processes, monkeypatch: pytest.MonkeyPatch,

@@ -69,7 +69,7 @@ SUDDEN = {"os._exit", "SIGTERM", "abort", "exec"}
 def test_an_end_while_a_viewer_reads(name: str, runtime_dir: Path, processes: Processes, subscriber: Subscriber,
                                      wait_until: Callable[..., Any]) -> None:
     end, code = ENDINGS[name]
-    process = processes.code(BEGIN + "said('ready')\nfor _ in range(50): publish()\n" + end)
+    process = processes.code_with_destructors(BEGIN + "said('ready')\nfor _ in range(50): publish()\n" + end)
     assert line(process) == "ready"
     stream = opened(subscriber, process.pid, wait_until)
     version = newest(stream)
@@ -94,7 +94,7 @@ def test_an_end_while_a_viewer_reads(name: str, runtime_dir: Path, processes: Pr
 def test_an_end_with_a_daemon_thread_that_publishes(runtime_dir: Path, processes: Processes) -> None:
     """Nobody looks, so that nothing of torch's runs there: a daemon thread in torch may end any program by abort, with
     us or without (Python ends such threads where C++ does not allow it)."""
-    process = processes.code(BEGIN + """
+    process = processes.code_with_destructors(BEGIN + """
 def loop():
     while True:
         splatview.publish(image, step=0)
@@ -110,7 +110,7 @@ time.sleep(0.2)
     [n for n in ENDINGS if n not in SUDDEN], "an exception", "Ctrl-C", "a thread that publishes to the end",
     "publishing when the program is torn down"))
 def test_an_orderly_end_leaves_nothing_to_clear_away(name: str, runtime_dir: Path, processes: Processes) -> None:
-    process = processes.code(BEGIN + ENDINGS[name][0])
+    process = processes.code_with_destructors(BEGIN + ENDINGS[name][0])
     process.communicate(timeout=PATIENCE)
     assert process.returncode == ENDINGS[name][1]
     assert list(runtime_dir.iterdir()) == []
@@ -118,7 +118,7 @@ def test_an_orderly_end_leaves_nothing_to_clear_away(name: str, runtime_dir: Pat
 
 @pytest.mark.parametrize("name", sorted(SUDDEN))
 def test_a_sudden_end_is_cleared_away_by_the_next_run(name: str, runtime_dir: Path, processes: Processes) -> None:
-    processes.code(BEGIN + ENDINGS[name][0]).communicate(timeout=PATIENCE)
+    processes.code_with_destructors(BEGIN + ENDINGS[name][0]).communicate(timeout=PATIENCE)
     assert len(list(runtime_dir.iterdir())) == 1
     assert list_runs(runtime_dir) == []
     run = create_run("next", os.getpid(), time.time())
@@ -135,7 +135,7 @@ def test_an_end_waits_for_half_a_second_at_most() -> None:
 def test_an_end_while_a_large_value_is_copied(runtime_dir: Path, processes: Processes, subscriber: Subscriber,
                                               wait_until: Callable[..., Any]) -> None:
     """The helper thread is in the middle of a copy of seconds, or of getting the memory for it."""
-    process = processes.code("""
+    process = processes.code_with_destructors("""
 import sys, torch, splatview
 strided = torch.zeros(4000, 4000, 3).transpose(0, 1)
 splatview.publish(strided, step=0)
@@ -155,7 +155,7 @@ assert sys.stdin.readline()
 
 def test_an_end_while_the_helper_thread_is_stuck(runtime_dir: Path, processes: Processes) -> None:
     """A call of somebody's that it waits in never comes back: what it was to do is not done, and the program ends."""
-    process = processes.code(BEGIN + """
+    process = processes.code_with_destructors(BEGIN + """
 from splatview import publishing
 publisher = publishing.begun()
 began = threading.Event()
@@ -176,7 +176,7 @@ print("ready", flush=True)
 def test_ctrl_c_in_the_middle_of_anything(processes: Processes, subscriber: Subscriber,
                                           wait_until: Callable[..., Any], presses: int) -> None:
     """As the stop button of a notebook does: what was begun is taken up again by the next publish."""
-    process = processes.code(BEGIN + f"""
+    process = processes.code_with_destructors(BEGIN + f"""
 presses = {presses}
 """ + """
 said("ready")

@@ -62,7 +62,7 @@ sys.exit(0)
 @pytest.mark.parametrize("name", CHILDREN)
 def test_a_forked_child_does_no_harm(name: str, runtime_dir: Path, processes: Processes, subscriber: Subscriber,
                                      wait_until: Callable[..., Any]) -> None:
-    process = processes.code(BEGIN + f"""
+    process = processes.code_with_destructors(BEGIN + f"""
 parent = splatview.publishing.begun().run_id
 said("ready")
 if os.fork() == 0:
@@ -98,7 +98,7 @@ def process_descriptors(pid: int) -> int:
 def test_a_child_that_lives_on_keeps_nothing_alive(runtime_dir: Path, processes: Processes, subscriber: Subscriber,
                                                    wait_until: Callable[..., Any]) -> None:
     """However many threads were just publishing, or beginning to, when it was forked."""
-    process = processes.code(BEGIN + """
+    process = processes.code_with_destructors(BEGIN + """
 for _ in range(10):
     threading.Thread(target=lambda: [splatview.publish(torch.zeros(4, 4), f"s{i}", step=0) for i in range(50)]).start()
 pid = os.fork()
