@@ -212,8 +212,8 @@ class ForkedProgram(subprocess.Popen[Any]):
 
     def __init__(self, args: Sequence[str], *, forker: Forker, leash: int | None = None, destructors: bool = False,
                  **options: Any):
-        """`leash`: the descriptor of the pipe that ends what `splatview.programs` starts. `destructors`: whether torch's
-        libraries, loaded before the fork, run theirs at the end, which takes 150 ms."""
+        """`leash`: the descriptor of the pipe that ends what `splatview.programs` starts. `destructors`: whether the
+        libraries of torch, loaded before the fork, run theirs at the end, which takes 150 ms."""
         self._server, self._leash, self._destructors = forker, leash, destructors
         super().__init__(args, **options)
 

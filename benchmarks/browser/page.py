@@ -100,8 +100,8 @@ class Page:
         if self._decoding:
             jpeg.decode(picture.data)
             self._drawn.append((time.perf_counter() * 1e3, picture.at, picture.full, picture.data))
-        self._say(messages.Ack(picture.number))
         self._seen.append(Seen(now, picture.at, picture.size, picture.lossless, len(picture.data), picture.data))
+        self._say(messages.Ack(picture.number))  # a picture that the server knows of is counted
 
     def _read_viser(self) -> None:
         import msgspec
