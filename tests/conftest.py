@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from frozen import freeze_for_good
 from nursery import Nursery
 from patience import PATIENCE
 from programs import ROOT, Processes
@@ -187,8 +188,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the million objects of pytest and imports out of all garbage collections to come."""
-    gc.freeze()
+    freeze_for_good()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -231,7 +231,7 @@ def busy_rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         yield made
 
 
-@pytest.mark.parametrize(("first", "visits"), [(10, 50), exhaustive(40, 200)])
+@pytest.mark.parametrize(("first", "visits"), [(5, 20), exhaustive(10, 50), exhaustive(40, 200)])
 def test_pages_that_come_and_go_leave_nothing(busy_rig: Rig, first: int, visits: int,
                                               wait_until: Callable[..., object]) -> None:
     def visit(k: int) -> None:

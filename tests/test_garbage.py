@@ -8,6 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from frozen import unfreeze
 from test_viewer import SIZE
 
 from splatview.viewer_app import garbage
@@ -46,6 +47,14 @@ def passes() -> Iterator[list[int]]:
 
 
 @pytest.fixture
+def real_unfreeze(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`gc.unfreeze` as programs have it; what lives is frozen again afterwards."""
+    monkeypatch.setattr(gc, "unfreeze", unfreeze)
+    yield
+    gc.freeze()
+
+
+@pytest.fixture
 def kept() -> Iterator[Garbage]:
     g = Garbage()
     with g.held_back(100.0):
@@ -53,6 +62,7 @@ def kept() -> Iterator[Garbage]:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("real_unfreeze")
 def test_nothing_is_collected_by_itself_and_afterwards_all_is_as_before(passes: list[int]) -> None:
     assert gc.isenabled()
     frozen, gone = gc.get_freeze_count(), knot()
@@ -119,6 +129,7 @@ def test_who_never_rests_has_the_youngest_collected(kept: Garbage, passes: list[
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("real_unfreeze")
 def test_a_large_import_is_frozen_once_it_is_done(kept: Garbage, passes: list[int]) -> None:
     now, modules, frozen = 100.0, [], gc.get_freeze_count()
     passes.clear()
