@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from other_users import needs_root, relay_as
 from patience import PATIENCE
 
@@ -156,6 +157,7 @@ def test_frame_without_the_token_shows_nothing(viewer: Viewer, open_page: Open) 
         viewer.client()
 
 
+@pytest.mark.exhaustive
 @needs_root
 def test_port_mapping_of_another_user_works_with_the_token(viewer: Viewer, open_page: Open,
                                                            processes: Processes) -> None:

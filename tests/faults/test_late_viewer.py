@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from frames import host_array
+from repetitions import exhaustive
 
 from splatview.ipc import Subscriber, transport
 
@@ -100,7 +101,7 @@ def shown(viewer: Subscriber) -> dict[str, int]:
 NEWEST = {"render": 7, "scene": 7}
 
 
-@pytest.mark.parametrize("how", ["asleep", "torch", "python", "sort"])
+@pytest.mark.parametrize("how", ["asleep", "torch", "python", exhaustive("sort")])
 def test_it_sees_what_was_published_last(
         start: Callable[[str], Child], how: str, wait_until: Callable[..., Any],
         capsys: pytest.CaptureFixture[str]) -> None:
