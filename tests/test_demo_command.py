@@ -241,6 +241,7 @@ def test_ctrl_c_ends_both_processes_and_says_how_far_it_came(processes, points, 
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
 
 
+@pytest.mark.exhaustive
 def test_a_demo_that_is_killed_takes_its_processes_along(processes, points, tmp_path, wait_until):
     process = processes.splatview("demo", "--data", str(points), "--steps", "1000000", "--offscreen", "--device", "cpu",
                                   "--out", str(tmp_path / "a.png"), "--size", "160x120")

@@ -56,7 +56,7 @@ def test_an_example_ends_where_nothing_is_forked(name, processes):
 
 
 @pytest.mark.parametrize("path", examples([p for p in EXAMPLES if p.stem in STREAMS],
-                                          quick=("image", "streams")))
+                                          quick=("image",)))
 def test_a_viewer_draws_every_stream_of_an_example(path, processes, tmp_path, wait_until):
     process = processes.forked(str(path), "--steps", "1000000", *MORE.get(path.stem, ()))
     with Subscriber() as viewer:

@@ -162,6 +162,7 @@ def test_what_is_read_at_the_start_is_started(processes: Processes, monkeypatch:
     assert isinstance(processes.code("pass", SPLATVIEW_RUNTIME_DIR=str(tmp_path)), ForkedProgram)
 
 
+@pytest.mark.exhaustive
 def test_it_ends_with_whoever_asked_also_where_that_is_killed(processes: Processes) -> None:
     asks = processes.python("-c", "import os, pathlib, signal, sys; sys.path.insert(0, sys.argv[1])\n"
                             "from programs import Processes\n"

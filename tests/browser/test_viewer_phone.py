@@ -66,6 +66,7 @@ def along(*corners: tuple[float, float], steps: int = 4) -> list[tuple[float, fl
     return [(x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps) for i in range(steps + 1)]
 
 
+@pytest.mark.exhaustive
 def test_a_phone_shows_the_picture_and_the_panel_below_it(phone: Page, picture_of: Callable[..., np.ndarray]) -> None:
     picture_of(phone, "viewer-phone")
     phone.tap("#panel")

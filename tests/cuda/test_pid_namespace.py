@@ -123,7 +123,7 @@ def pair(processes: Processes, request: pytest.FixtureRequest) -> Iterator[tuple
 
 
 @pytest.mark.parametrize("pair", [
-    pytest.param(("cpu", ""), id="cpu"),
+    pytest.param(("cpu", ""), id="cpu", marks=pytest.mark.exhaustive),
     *(pytest.param(("cuda", setting), id=name, marks=pytest.mark.cuda) for name, setting in ALLOCATORS.items()),
 ], indirect=True)
 def test_a_viewer_in_another_pid_namespace(

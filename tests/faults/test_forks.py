@@ -10,7 +10,6 @@ import pytest
 from endings import BEGIN, go_on, line, newest, opened
 from meters import footprint
 from patience import PATIENCE
-from repetitions import exhaustive
 
 from splatview.ipc import Subscriber
 from splatview.ipc.runs import list_runs
@@ -134,7 +133,8 @@ said("forked")
             os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("method", ["fork", exhaustive("spawn")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_of_a_data_loader_and_of_a_pool(method: str, runtime_dir: Path, processes: Processes,
                                                 subscriber: Subscriber, wait_until: Callable[..., Any],
                                                 tmp_path: Path) -> None:

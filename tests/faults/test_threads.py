@@ -106,7 +106,7 @@ def test_a_child_forked_in_the_middle_of_a_fence_is_not_held_up() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
-@pytest.mark.parametrize("seconds", [0.5, exhaustive(6.0)])
+@pytest.mark.parametrize("seconds", [0.2, exhaustive(0.5), exhaustive(6.0)])
 def test_a_training_and_its_helper_take_turns_anywhere(seconds: float, hasty: None,
                                                        wait_until: Callable[..., Any]) -> None:
     """Publishing, describing anew, viewers that come and go, late copies, growing rings, `log` and `close`: whatever
