@@ -29,6 +29,8 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+_finalizers: list[weakref.finalize[Any, Any]] = []
+"""Those of torch's libraries of operators, which take 2,000 of them apart one by one."""
 _HIGH = 256
 """No descriptor that a program is given has a number as high as this."""
 
@@ -43,8 +45,8 @@ def serve(fd: int, modules: list[str], programs: bool, tests: str, address: str 
         with contextlib.suppress(ModuleNotFoundError):  # numba and DuckDB are extras; a program that needs one says so
             __import__(name)
     sys.modules["torch"].set_num_threads(1)
-    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
-        finalizer.atexit = False  # torch would take its 2,000 operators apart one by one in every forked program
+    _finalizers.extend(f for f in weakref.finalize._registry if f.atexit)  # type: ignore[attr-defined]
+    _finalize_at_exit(False)
     assert len(os.listdir("/proc/self/task")) == threading.active_count() == 1, threading.enumerate()
     server = socket.socket(fileno=fd)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -116,6 +118,11 @@ def _serve(server: socket.socket, listener: socket.socket) -> tuple[dict[str, An
             started[pid] = _peer(clients[fd]), " ".join([request.get("module", ""), *request["args"]])
 
 
+def _finalize_at_exit(wanted: bool) -> None:
+    for finalizer in _finalizers:
+        finalizer.atexit = wanted
+
+
 def _end_programs(started: dict[int, tuple[int, str]], parent: int) -> None:
     """Kill what was forked for a process and not waited for, and what was forked for that."""
     for pid in [pid for pid, (asked, _) in started.items() if asked == parent]:
@@ -182,7 +189,9 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
         os.setsid()
     if request["leash"] is not None:
         _leash(request["leash"])
-    if not request["destructors"]:
+    if request["destructors"]:
+        _finalize_at_exit(True)
+    else:
         _LIBC.on_exit(_LIBC._exit, None)  # registered last, called first: once the interpreter has ended
     _set_path(request)
     main = sys.modules["__main__"] = types.ModuleType("__main__")

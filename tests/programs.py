@@ -49,15 +49,18 @@ class Processes:
     def code(self, source: str, *args: str, **env: str) -> subprocess.Popen[str]:
         """A program given as text, which starts at once: torch and ours are loaded already. `python("-c", source)` is
         for programs that look at how they are loaded."""
-        if not serves(environment(**env)):
-            return self.python("-c", source, *args, **env)
-        return self._fork(server(), ("-c", source, *args), env)
+        return self._code(source, args, env)
 
     def code_with_destructors(self, source: str, *args: str, **env: str) -> subprocess.Popen[str]:
-        """As `code`, for programs in which something still runs at their end: torch's libraries run the destructors of
-        their static objects beside it, as in a program that was started."""
-        assert serves(environment(**env))
-        return self._fork(server(), ("-c", source, *args), env, destructors=True)
+        """As `code`, for programs in which something still runs at their end: torch runs its finalizers and the
+        destructors of its libraries beside it, as in a program that was started."""
+        return self._code(source, args, env, destructors=True)
+
+    def _code(self, source: str, args: Sequence[str], env: dict[str, str], *,
+              destructors: bool = False) -> subprocess.Popen[str]:
+        if not serves(environment(**env)):
+            return self.python("-c", source, *args, **env)
+        return self._fork(server(), ("-c", source, *args), env, destructors=destructors)
 
     def splatview(self, *args: str, **env: str) -> subprocess.Popen[str]:
         return self.python("-m", "splatview", *args, **env)
