@@ -26,6 +26,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a program to end: Ctrl-C, `kill`, and the end of the terminal or the ssh session."""
 _CANNOT = 2
 """The exit status of what cannot be done; a line on stderr tells why."""
+_AGAIN = 0.01
+"""Seconds after which a signal is sent again."""
 _active = False
 _deferred: list[int] = []
 
@@ -154,6 +156,7 @@ def unwind() -> None:
         if signal.getsignal(signal.SIGINT) == _quit:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         handle(_raise, (signal.SIGTERM, signal.SIGHUP))
+        sys.unraisablehook = _send_again
 
 
 def defer() -> None:
@@ -197,6 +200,22 @@ def _quit(number: int, frame: FrameType | None) -> None:
 def _raise(number: int, frame: FrameType | None) -> None:
     ignore((signal.SIGTERM, signal.SIGHUP))
     raise EndedBySignalError(number)
+
+
+def _send_again(unraisable: Any) -> None:
+    """Send a signal again whose exception was ignored. Python ignores exceptions in `__del__` and in callbacks of
+    weakref, ctypes and the garbage collector, and the program would go on."""
+    error = unraisable.exc_value
+    if not isinstance(error, (KeyboardInterrupt, EndedBySignalError)):
+        sys.__unraisablehook__(unraisable)
+        return
+    number = signal.SIGINT
+    if isinstance(error, EndedBySignalError):
+        number = error.number
+        handle(_raise, (signal.SIGTERM, signal.SIGHUP))
+    # After the code that ignores exceptions has ended, or once more where it has not.
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 
 def _remember(number: int, frame: FrameType | None) -> None:

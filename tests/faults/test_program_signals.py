@@ -96,6 +96,50 @@ def test_ctrl_c_during_imports_of_a_child_program_prints_nothing(name: str, comm
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_whose_exception_python_ignores_ends_the_program(number: signal.Signals, processes: Processes) -> None:
+    """One in a `__del__`, and again in another that runs when the signal is sent again."""
+    program = processes.code("""
+import os, signal, sys, time
+from splatview.ipc import entry
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where tests run under nohup
+class Interrupted:
+    def __del__(self):
+        os.kill(os.getpid(), int(sys.argv[1]))
+        sum(range(1000))
+class Slow:
+    def __del__(self):
+        end = time.monotonic() + 0.1
+        while time.monotonic() < end:
+            pass
+def program():
+    entry.unwind()
+    Interrupted()
+    Slow()
+    time.sleep(60)
+sys.exit(entry.run(program))
+""", str(int(number)))
+    assert program.communicate(timeout=PATIENCE) == ("", "")
+    assert program.returncode == 128 + number
+
+
+def test_exception_in_del_is_still_printed(processes: Processes) -> None:
+    program = processes.code("""
+import sys
+from splatview.ipc import entry
+class Fails:
+    def __del__(self):
+        raise ValueError("in __del__")
+def program():
+    entry.unwind()
+    Fails()
+sys.exit(entry.run(program))
+""")
+    _, errors = program.communicate(timeout=PATIENCE)
+    assert "Exception ignored in" in errors and "ValueError: in __del__" in errors
+    assert program.returncode == 0
+
+
 def test_ctrl_c_that_came_before_a_program_was_replaced_is_taken_by_the_next(processes: Processes) -> None:
     """Between the two, Python itself would tell of it."""
     process = processes.python("-c", """
