@@ -27,7 +27,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CANNOT = 2
 """The exit status of what cannot be done; a line on stderr tells why."""
 _AGAIN = 0.01
-"""Seconds after which a signal is sent again."""
+"""Delay before a signal is sent again, seconds."""
 _active = False
 _deferred: list[int] = []
 
@@ -203,8 +203,8 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _send_again(unraisable: Any) -> None:
-    """Send a signal again whose exception was ignored. Python ignores exceptions in `__del__` and in callbacks of
-    weakref, ctypes and the garbage collector, and the program would go on."""
+    """Send a signal again after Python ignored the exception that its handler raised, as it does in `__del__` and in
+    callbacks of weakref, ctypes and the garbage collector: the program would continue."""
     error = unraisable.exc_value
     if not isinstance(error, (KeyboardInterrupt, EndedBySignalError)):
         sys.__unraisablehook__(unraisable)

@@ -30,7 +30,7 @@ from typing import Any
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 _finalizers: list[weakref.finalize[Any, Any]] = []
-"""Those of torch's libraries of operators, which take 2,000 of them apart one by one."""
+"""Finalizers that torch registers to deregister its 2,000 operators at exit."""
 _HIGH = 256
 """No descriptor that a program is given has a number as high as this."""
 

@@ -48,7 +48,7 @@ def passes() -> Iterator[list[int]]:
 
 @pytest.fixture
 def real_unfreeze(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`gc.unfreeze` as programs have it; what lives is frozen again afterwards."""
+    """Restore the interpreter's `gc.unfreeze` for a test, and freeze all objects again after it."""
     monkeypatch.setattr(gc, "unfreeze", unfreeze)
     yield
     gc.freeze()
