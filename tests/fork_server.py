@@ -1,9 +1,15 @@
 """The process that forks programs: `python -c "import fork_server; fork_server.serve(...)"`; `forking.py` starts it.
 
-Requests are packets of JSON. {"source" or "module", ...} forks a program and is answered with its process id; the
-program begins when the client has answered that. {"wait": PID} is answered with the status of a program that has ended,
-{"started by": PID} with the command lines of what is forked for that process and not waited for, by process id.
-{"share": true} is answered with the environment of this process, which then lasts as long as that client.
+Requests are packets of JSON with a number. Each is answered with one packet, `[number, answer]`, so that a client whose
+request was interrupted by a signal can drop the answer later.
+
+- {"source", "module" or "path", ...} forks a program; the answer is its process id.
+- {"wait": PID}: the wait status of a program that has ended. A client may repeat the request.
+- {"started by": PID}: the command lines of the programs that were forked for a process and not waited for, by process
+  id.
+- {"share": true}: the environment of this process, which then lasts as long as that client.
+
+Programs whose client has disconnected are reaped when they end, as init does with orphans.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ import array
 import atexit
 import contextlib
 import ctypes
+import dataclasses
 import fcntl
 import gc
 import json
@@ -62,7 +69,7 @@ def serve(fd: int, modules: list[str], programs: bool, tests: str, address: str 
     gc.collect()
     gc.freeze()
     server.send(b"ready")
-    request, fds = _serve(server, listener)
+    request, fds = _Server(server, listener).serve()
     if not programs:
         _become(request, fds)
         return
@@ -73,63 +80,123 @@ def serve(fd: int, modules: list[str], programs: bool, tests: str, address: str 
         _end_with(e)
 
 
-def _serve(server: socket.socket, listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Serve for ever; returns in each forked program, with what it is to run and its descriptors."""
-    clients, lasting = {server.fileno(): server}, {server}
-    started: dict[int, tuple[int, str]] = {}
-    poller = select.poll()
-    poller.register(server, select.POLLIN)
-    poller.register(listener, select.POLLIN)
-    while True:
-        for fd, _ in poller.poll():
-            if fd == listener.fileno():
-                client = listener.accept()[0]
-                clients[client.fileno()] = client
-                poller.register(client, select.POLLIN)
+@dataclasses.dataclass
+class _Program:
+    """A forked program."""
+
+    client: int
+    """Process id of the client that it was forked for."""
+    line: str
+    """Command line."""
+    status: int | None = None
+    """Wait status, once the client has waited for it."""
+
+
+class _Server:
+    """Clients and the programs that were forked for them."""
+
+    def __init__(self, first: socket.socket, listener: socket.socket):
+        """`first`: the client that this process lasts as long as."""
+        self._listener = listener
+        self._clients = {first.fileno(): first}
+        self._lasting = {first}
+        self._programs: dict[int, _Program] = {}
+        self._orphans: dict[int, int] = {}
+        """Process ids of running programs whose client has disconnected, by their pidfd."""
+        self._poll = select.poll()
+        self._poll.register(first, select.POLLIN)
+        self._poll.register(listener, select.POLLIN)
+
+    def serve(self) -> tuple[dict[str, Any], list[int]]:
+        """Serve for ever; returns in each forked program, with its request and its descriptors."""
+        while True:
+            # One event at a time: handling it may close other descriptors and reuse their numbers.
+            fd = self._poll.poll()[0][0]
+            if fd == self._listener.fileno():
+                client = self._listener.accept()[0]
+                self._clients[client.fileno()] = client
+                self._poll.register(client, select.POLLIN)
                 continue
-            data, fds = _receive(clients[fd])
+            if fd in self._orphans:
+                self._reap(self._orphans[fd])
+                continue
+            client = self._clients[fd]
+            data, fds = _receive(client)
             if not data:
-                if clients[fd] in lasting:
-                    lasting.remove(clients[fd])
-                    _end_programs(started, _peer(clients[fd]))
-                if not lasting:
-                    os._exit(0)
-                poller.unregister(fd)
-                clients.pop(fd).close()
+                self._disconnect(client)
                 continue
             request = json.loads(data)
-            if "share" in request:
-                lasting.add(clients[fd])
-                clients[fd].send(json.dumps(dict(os.environ)).encode())
-                continue
-            if "wait" in request:
-                clients[fd].send(str(os.waitpid(request["wait"], 0)[1]).encode())
-                started.pop(request["wait"], None)
-                continue
-            if "started by" in request:
-                found = {pid: line for pid, (parent, line) in started.items() if parent == request["started by"]}
-                clients[fd].send(json.dumps(found).encode())
-                continue
-            pid = _fork(clients[fd], fds)
-            if not pid:
-                for one in (listener, *clients.values()):
-                    one.close()
+            answer = self._answer(client, request, fds)
+            if answer is None:
                 return request, fds
-            started[pid] = _peer(clients[fd]), " ".join([request.get("module", ""), *request["args"]])
+            with contextlib.suppress(OSError):  # the client has ended; poll reports it next
+                client.send(json.dumps([request["number"], answer]).encode())
+
+    def _answer(self, client: socket.socket, request: dict[str, Any], fds: list[int]) -> Any:
+        """Return the answer to a request, or None in the program that was forked for it."""
+        if "share" in request:
+            self._lasting.add(client)
+            return dict(os.environ)
+        if "wait" in request:
+            program = self._programs[request["wait"]]
+            if program.status is None:
+                program.status = os.waitpid(request["wait"], 0)[1]
+            return program.status
+        if "started by" in request:
+            return {pid: self._programs[pid].line for pid in self._started_by(request["started by"])}
+        pid = _fork()
+        if not pid:
+            for fd in self._orphans:
+                os.close(fd)
+            for one in (self._listener, *self._clients.values()):
+                one.close()
+            return None
+        for fd in fds:
+            os.close(fd)
+        self._programs[pid] = _Program(_peer(client), " ".join([request.get("module", ""), *request["args"]]))
+        return pid
+
+    def _started_by(self, client: int) -> list[int]:
+        """Return the process ids of the programs that were forked for a process and not waited for."""
+        return [pid for pid, program in self._programs.items() if program.client == client and program.status is None]
+
+    def _disconnect(self, client: socket.socket) -> None:
+        """Kill the programs of a lasting client, and watch those of any other until they end."""
+        peer = _peer(client)
+        if client in self._lasting:
+            self._lasting.remove(client)
+            self._kill_started_by(peer)
+        if not self._lasting:
+            os._exit(0)
+        for pid in self._started_by(peer):
+            watched = os.pidfd_open(pid)
+            self._orphans[watched] = pid
+            self._poll.register(watched, select.POLLIN)
+        self._programs = {pid: program for pid, program in self._programs.items()
+                          if program.client != peer or program.status is None}
+        self._poll.unregister(client)
+        self._clients.pop(client.fileno()).close()
+
+    def _kill_started_by(self, client: int) -> None:
+        """Kill the programs that were forked for a process, and those that were forked for them."""
+        for pid in self._started_by(client):
+            os.kill(pid, signal.SIGKILL)
+            self._reap(pid)
+            self._kill_started_by(pid)
+
+    def _reap(self, pid: int) -> None:
+        """Wait for a program without a client."""
+        os.waitpid(pid, 0)
+        del self._programs[pid]
+        for watched in [fd for fd, orphan in self._orphans.items() if orphan == pid]:
+            self._poll.unregister(watched)
+            os.close(watched)
+            del self._orphans[watched]
 
 
 def _finalize_at_exit(wanted: bool) -> None:
     for finalizer in _finalizers:
         finalizer.atexit = wanted
-
-
-def _end_programs(started: dict[int, tuple[int, str]], parent: int) -> None:
-    """Kill what was forked for a process and not waited for, and what was forked for that."""
-    for pid in [pid for pid, (asked, _) in started.items() if asked == parent]:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        del started[pid]
-        _end_programs(started, pid)
 
 
 def _receive(client: socket.socket) -> tuple[bytes, list[int]]:
@@ -148,28 +215,15 @@ def _peer(client: socket.socket) -> int:
     return struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
 
-def _fork(client: socket.socket, fds: list[int]) -> int:
-    """Return as `os.fork`; in the program once the client knows of it, and watches."""
+def _fork() -> int:
+    """Return as `os.fork`."""
     forker = os.getpid()
-    read, write = os.pipe()
     pid = os.fork()
-    if pid:
-        for fd in (read, *fds):
-            os.close(fd)
-        try:
-            client.send(str(pid).encode())
-            client.recv(16)
-        except OSError:
-            os.kill(pid, signal.SIGKILL)
-        os.close(write)
-        return pid
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with us, and we with the first client
-    if os.getppid() != forker:
-        os._exit(1)
-    os.close(write)
-    os.read(read, 1)
-    os.close(read)
-    return 0
+    if not pid:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with us, and we with the lasting clients
+        if os.getppid() != forker:
+            os._exit(1)
+    return pid
 
 
 def _become(request: dict[str, Any], fds: list[int]) -> None:

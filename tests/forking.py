@@ -84,6 +84,7 @@ class Forker:
         """`env`: the environment that the process was started with."""
         self.env = env
         self._lock = threading.Lock()
+        self._number = 0
         self._ours = connection
         self._ours.settimeout(PATIENCE)
 
@@ -98,32 +99,33 @@ class Forker:
         """Fork what `request` describes (`fork_server.py`). `fds`: descriptors by the numbers that they get in it.
         Returns what `fork` does."""
         defaults = {"group": False, "session": False, "leash": None, "destructors": False}
-        request = {**defaults, **request, "numbers": list(fds)}
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds.values()))]
-        with self._lock:
-            self._ours.sendmsg([json.dumps(request).encode()], rights)
-            pid = int(self._expect())
-            watched = os.pidfd_open(pid)
-            self._ours.send(b"go")
-        return pid, watched
+        pid = self.request({**defaults, **request, "numbers": list(fds)}, list(fds.values()))
+        return pid, os.pidfd_open(pid)
 
     def status(self, pid: int) -> int:
-        """What `os.waitpid` tells of a program that has ended. To be asked once."""
-        with self._lock:
-            self._ours.send(json.dumps({"wait": pid}).encode())
-            return int(self._expect())
+        """Return what `os.waitpid` tells of a program that has ended."""
+        return self.request({"wait": pid})
 
     def started_by(self, pid: int) -> dict[int, str]:
         """Return the command lines of the programs that were forked for a process, by process id."""
-        with self._lock:
-            self._ours.send(json.dumps({"started by": pid}).encode())
-            return {int(pid): line for pid, line in json.loads(self._expect()).items()}
+        return {int(pid): line for pid, line in self.request({"started by": pid}).items()}
 
-    def _expect(self) -> bytes:
-        answer = self._ours.recv(1 << 16)
-        if not answer:
-            raise RuntimeError(f"the process that forks ended{self._how_it_ended()}")
-        return answer
+    def request(self, request: Mapping[str, Any], fds: Sequence[int] = ()) -> Any:
+        """Return the answer to a request (`fork_server.py`). ConnectionError: the server has ended."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        with self._lock:
+            self._number += 1
+            self._ours.sendmsg([json.dumps({**request, "number": self._number}).encode()], rights)
+            while True:
+                number, answer = json.loads(self._receive())
+                if number == self._number:  # not the answer to a request that a signal interrupted
+                    return answer
+
+    def _receive(self) -> bytes:
+        data = self._ours.recv(1 << 20)
+        if not data:
+            raise ConnectionError(f"the process that forks ended{self._how_it_ended()}")
+        return data
 
     def _how_it_ended(self) -> str:
         return ""
@@ -145,7 +147,7 @@ class ForkServer(Forker):
             self._process = subprocess.Popen([sys.executable, "-c", begin + call], pass_fds=[theirs.fileno()],
                                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=self.env)
         try:
-            self._expect()
+            self._receive()
         except BaseException:
             self.close()
             raise
@@ -175,9 +177,9 @@ def _shared(modules: Sequence[str], *, programs: bool = False) -> Forker:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with contextlib.suppress(ConnectionError):
             connection.connect(f"\0{address}")
-            connection.send(b'{"share": true}')
-            if env := connection.recv(1 << 20):
-                return Forker(connection, json.loads(env))
+            forker = Forker(connection, {})
+            forker.env = forker.request({"share": True})
+            return forker
         connection.close()
         return ForkServer(*modules, programs=programs, address=address)
 

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,7 @@ from open_files import open_files
 from patience import PATIENCE
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from programs import Processes
 
@@ -73,7 +74,7 @@ def test_a_forked_program_is_as_a_started_one(args: list[str], env: dict[str, st
     assert one == other
 
 
-def test_a_forked_program_forks_what_it_starts(processes: Processes) -> None:
+def test_a_forked_program_forks_what_it_starts(processes: Processes, wait_until: Callable[..., object]) -> None:
     """On the leash that ends it, and with its streams, its exit status and the variables that it is given."""
     program = processes.forked("-c", """
 import os, subprocess, sys
@@ -96,6 +97,7 @@ os._exit(0)
         assert select.select([watched], [], [], PATIENCE)[0]
     finally:
         os.close(watched)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())  # no zombie is left where the parent did not wait
 
 
 def test_an_error_is_told_as_usual(processes: Processes) -> None:
@@ -136,6 +138,32 @@ def test_workers_share_one_server_that_ends_with_the_last(monkeypatch: pytest.Mo
         assert status(third) == 5
     third._ours.close()
     assert first._process.wait(PATIENCE) == 0
+
+
+@pytest.mark.exhaustive
+def test_an_interrupted_request_leaves_no_answer_to_the_next_one() -> None:
+    forker = ForkServer()
+
+    def fork(status: int) -> tuple[int, int]:
+        return forker.fork(f"import os; os._exit({status})", [], [0, 1, 2], {}, "/")
+
+    try:
+        os.kill(forker._process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, forker._process.pid, os.WSTOPPED)
+        forker._ours.setblocking(False)
+        with pytest.raises(BlockingIOError):  # as if a signal's handler had raised while the answer is waited for
+            fork(5)
+        os.kill(forker._process.pid, signal.SIGCONT)
+        forker._ours.settimeout(PATIENCE)
+        pid, watched = fork(6)
+        (interrupted,) = forker.started_by(os.getpid()).keys() - {pid}
+        for one, fd, status in ((pid, watched, 6), (interrupted, os.pidfd_open(interrupted), 5)):
+            assert readable(fd, PATIENCE)
+            os.close(fd)
+            assert [os.waitstatus_to_exitcode(forker.status(one)) for _ in range(2)] == [status, status]
+        assert not forker.started_by(os.getpid())
+    finally:
+        forker.close()
 
 
 @pytest.mark.exhaustive
