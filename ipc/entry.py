@@ -209,12 +209,20 @@ def _send_again(unraisable: Any) -> None:
     if not isinstance(error, (KeyboardInterrupt, EndedBySignalError)):
         sys.__unraisablehook__(unraisable)
         return
-    number = signal.SIGINT
-    if isinstance(error, EndedBySignalError):
-        number = error.number
-        handle(_raise, (signal.SIGTERM, signal.SIGHUP))
+    number = error.number if isinstance(error, EndedBySignalError) else signal.SIGINT
+
+    def send(_: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code is _send_again.__code__:  # still in it: this exception would be ignored too
+                signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+                return
+            frame = frame.f_back
+        if number != signal.SIGINT:
+            handle(_raise, (signal.SIGTERM, signal.SIGHUP))
+        signal.raise_signal(number)
+
     # After the code that ignores exceptions has ended, or once more where it has not.
-    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+    signal.signal(signal.SIGALRM, send)
     signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 

@@ -98,7 +98,8 @@ def test_ctrl_c_during_imports_of_a_child_program_prints_nothing(name: str, comm
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_whose_exception_python_ignores_ends_the_program(number: signal.Signals, processes: Processes) -> None:
-    """One in a `__del__`, and again in another that runs when the signal is sent again."""
+    """One in a `__del__`, sent again amid the hook of a process that had to wait for a processor there, and in another
+    `__del__`."""
     program = processes.code("""
 import os, signal, sys, time
 from splatview.ipc import entry
@@ -114,7 +115,14 @@ class Slow:
             pass
 def program():
     entry.unwind()
+    start = signal.setitimer
+    def start_slowly(*timer):
+        signal.setitimer = start
+        start(*timer)
+        time.sleep(0.1)
+    signal.setitimer = start_slowly
     Interrupted()
+    assert signal.setitimer is start
     Slow()
     time.sleep(60)
 sys.exit(entry.run(program))
