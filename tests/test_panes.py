@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +15,7 @@ from test_viewer import Viewer
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import FileDrop, Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.interface import panel
 from splatview.viewer_app.memo import Memo
 from splatview.viewer_app.panes import GAP, HEADER, MOST, grid
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
@@ -100,6 +103,30 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
     viewer.do(Key("tab", mods=frozenset({"ctrl"})))
     assert viewer.seat.panes.active is second
     assert viewer.state.panel_open
+
+
+@pytest.mark.parametrize(("seconds", "clicks"), [(0.5, 2), (0.001, 1)])
+@pytest.mark.parametrize("together", [False, True])
+def test_header_is_double_clicked_if_the_press_says_so(make: Callable[..., Viewer], monkeypatch: pytest.MonkeyPatch,
+                                                       seconds: float, clicks: int, together: bool) -> None:
+    """Also where frames are so far apart, `seconds`, and where both presses arrive before a frame."""
+    viewer = make()
+    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.do()
+    clock = itertools.count(viewer.seat.panel._last_time, seconds)
+    monkeypatch.setattr(panel, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    for maximised in (True, False):
+        head = viewer.seat.panes.places(viewer.seat.area(), 1.0)[0][1]
+        x, y = head.x + 30, head.y + 10
+        presses = (PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y),
+                   PointerPress(x, y, clicks=clicks), PointerRelease(x, y))
+        for events in [presses] if together else [(event,) for event in presses]:
+            viewer.do(*events)
+        for _ in range(8):
+            viewer.turn()
+        assert bool(viewer.seat.panes.maximised) == (maximised and clicks == 2)
+        if not viewer.seat.panes.maximised:
+            break
 
 
 def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:

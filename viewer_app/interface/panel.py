@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict, deque
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -98,6 +99,8 @@ class Panel:
         self._last_time = time.perf_counter()
         self._inside = False
         self._held: set[str] = set()
+        self._presses: defaultdict[int, deque[int]] = defaultdict(deque)
+        """For each of imgui's buttons, `PointerPress.clicks` of the presses that no frame has shown yet."""
         self._finger = Finger()
         self._popup = False
         self._open = True
@@ -168,6 +171,8 @@ class Panel:
                 self._inside = self._over(event.x, event.y, picture)
                 ours = self._inside or self._popup or typing
                 if ours:
+                    if event.button not in self._held:  # imgui drops a press without a release before it
+                        self._presses[_BUTTONS[event.button]].append(event.clicks)
                     self._held.add(event.button)
                     io.add_mouse_button_event(_BUTTONS[event.button], True)
                 return ours, ours
@@ -257,6 +262,11 @@ class Panel:
         self._last_time = now
         imgui.backends.opengl3_new_frame()
         imgui.new_frame()
+        for button, clicks in self._presses.items():
+            # imgui shows one press of a button in a frame. It tells double clicks by the time between frames, which a
+            # busy machine pulls apart.
+            if clicks and io.mouse_clicked[button]:
+                io.mouse_clicked_count[button] = clicks.popleft()
         try:
             yield
         finally:
