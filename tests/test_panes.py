@@ -109,7 +109,7 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
 @pytest.mark.parametrize("together", [False, True])
 def test_header_is_double_clicked_if_the_press_says_so(make: Callable[..., Viewer], monkeypatch: pytest.MonkeyPatch,
                                                        seconds: float, clicks: int, together: bool) -> None:
-    """Also where frames are so far apart, `seconds`, and where both presses arrive before a frame."""
+    """`seconds`: time between two frames. `together`: both presses arrive before the next frame."""
     viewer = make()
     viewer.seat.panes.add(key(viewer, "green"))
     viewer.do()

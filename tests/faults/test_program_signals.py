@@ -98,8 +98,8 @@ def test_ctrl_c_during_imports_of_a_child_program_prints_nothing(name: str, comm
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_whose_exception_python_ignores_ends_the_program(number: signal.Signals, processes: Processes) -> None:
-    """One in a `__del__`, sent again amid the hook of a process that had to wait for a processor there, and in another
-    `__del__`."""
+    """The exception is ignored in a `__del__`. The signal is sent again while the hook still runs, as on a busy
+    machine, and then in another `__del__`."""
     program = processes.code("""
 import os, signal, sys, time
 from splatview.ipc import entry
