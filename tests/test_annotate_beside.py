@@ -9,6 +9,7 @@ import pytest
 import torch
 from annotate_cases import Overlays, made, texts
 from patience import PATIENCE
+from repetitions import exhaustive
 
 import splatview
 from splatview.adapt.overlay import OPTIONS, together
@@ -85,7 +86,7 @@ JUNK: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(10), *map(exhaustive, range(10, 40))])
 def test_whatever_it_is_given_it_is_drawn_or_the_mistake_is_named(seed: int, wait_until: Callable[..., Any]) -> None:
     rng = np.random.default_rng(seed)
     names = ["boxes", "labels", "scores", "points", "masks", "version", *OPTIONS]

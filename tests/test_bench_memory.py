@@ -170,6 +170,7 @@ def test_a_long_run_has_what_long_runs_have(tmp_path: Path) -> None:
     assert steps[-2].min() > steps[1].min()  # the leaks
 
 
+@pytest.mark.exhaustive
 def test_the_same_seed_writes_the_same_file(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         write_trace(tmp_path / name, 2_000, seed, layers=2)
@@ -179,7 +180,7 @@ def test_the_same_seed_writes_the_same_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("events", "options", "words"), [
     (0, {}, "0 events on 1 devices"), (1, {"devices": 2}, "1 events on 2 devices"), (5, {"layers": 0}, "0 layers"),
-    (10, {"layers": 200}, "200 layers does not fit"),
+    exhaustive(10, {"layers": 200}, "200 layers does not fit"),
 ])
 def test_what_cannot_be_made_is_refused(tmp_path: Path, events: int, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):

@@ -273,6 +273,7 @@ def test_closing_the_viewer_ends_all(camera: Callable[..., Camera], wait_until: 
     assert not any(map(alive, started))
 
 
+@pytest.mark.exhaustive  # quick: closing the viewer, and the end of demo
 def test_the_programs_end_with_the_command_however_it_ends(camera: Callable[..., Camera],
                                                            wait_until: Callable[..., Any]) -> None:
     running = camera("test", "--offscreen", "--size", "160x120", forked=False)

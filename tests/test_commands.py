@@ -195,6 +195,7 @@ def test_doctor_finds_that_there_is_no_room_for_a_run(runtime_dir: Path) -> None
     assert not list(runtime_dir.iterdir())
 
 
+@pytest.mark.exhaustive  # quick: checks that fail, one at a time
 def test_doctor_names_what_is_broken(processes: Processes, tmp_path: Path,
                                      monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")

@@ -137,6 +137,7 @@ def test_the_demo_writes_what_the_viewer_shows_and_leaves_nothing_running(proces
     assert np.nonzero(red)[1].mean() < np.nonzero(blue)[1].mean()  # x points right, as the cameras saw it
 
 
+@pytest.mark.exhaustive
 def test_the_demo_in_a_browser_ends_by_itself_in_a_script(processes, points, tmp_path):
     out = tmp_path / "picture.png"
     process = processes.command("demo", "--data", str(points), "--steps", "50", "--out", str(out), "--web",

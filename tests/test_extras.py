@@ -139,6 +139,7 @@ def test_a_viewer_shows_the_line_in_place_and_goes_on(without: Any, file: Path, 
     assert (np.asarray(Image.open(tmp_path / "v.png"))[100:, 250:] > 120).any()  # words, where the picture would be
 
 
+@pytest.mark.exhaustive
 def test_the_live_memory_of_a_run_needs_none_of_them(processes: Processes, without: Any, tmp_path: Path,
                                                      wait_until: Callable[..., Any]) -> None:
     processes.code("import splatview, time\nwhile True: splatview.publish_memory(hz=50); time.sleep(0.01)",

@@ -177,7 +177,7 @@ print(grabbing._grabber._process.pid, flush=True)
 KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
-@pytest.mark.parametrize(("start", "end"), [("forked", ""), ("code", KILLED), ("forked", KILLED),
+@pytest.mark.parametrize(("start", "end"), [("forked", ""), exhaustive("code", KILLED), ("forked", KILLED),
                                             ("forked", "os._exit(3)"), ("forked", "raise RuntimeError('x')")])
 def test_it_ends_with_the_process(processes: Processes, wait_until: Callable[..., Any], start: str, end: str) -> None:
     """What `code` starts starts the program that draws as any training does."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from programs import Processes
 
+pytestmark = pytest.mark.exhaustive  # packaging: wheels are built
 OWN = ("ipc", "viewer_app", "tests", "benchmarks")
 SCRIPT = """
 import os, subprocess, sys, torch
@@ -80,7 +81,6 @@ def test_wheel_has_the_version_of_the_code(wheels: Mapping[str, Path], name: str
     assert wheels[name].name == f"splatview-{splatview.__version__}-py3-none-any.whl"
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["wheel", "checkout", "wheel of the sdist", "editable"])
 def test_script_keeps_its_own_modules(wheels: Mapping[str, Path], how: str, tmp_path: Path,
                                       processes: Processes) -> None:

@@ -108,6 +108,12 @@ def real(data_dir: Path) -> Snapshot:
     return load_snapshot(data_dir / "training_memory_snapshot.pickle", cache=False)
 
 
+@pytest.fixture(scope="module")
+def again(data_dir: Path) -> Snapshot:
+    """The same snapshot, loaded a second time."""
+    return load_snapshot(data_dir / "training_memory_snapshot.pickle", cache=False)
+
+
 def test_one_step_of_a_real_training_leaks_nothing(real: Snapshot) -> None:
     suspects = leaks(real, real.traces[0])
     assert suspects and not any(s.growing and s.bytes > MB for s in suspects)
@@ -131,9 +137,8 @@ def test_what_grew_between_two_moments(real: Snapshot, by: analysis.By) -> None:
 
 
 @pytest.mark.parametrize("by", analysis.BYS)
-def test_the_same_program_s_snapshots_are_matched_by_what_stacks_say(real: Snapshot, data_dir: Path,
+def test_the_same_program_s_snapshots_are_matched_by_what_stacks_say(real: Snapshot, again: Snapshot,
                                                                      by: analysis.By) -> None:
-    again = load_snapshot(data_dir / "training_memory_snapshot.pickle", cache=False)
     side = (again, again.traces[0], 3486)
     assert not any(c.change or c.count_before != c.count_after for c in compare((real, real.traces[0], 3486), side, by))
     within = compare((real, real.traces[0], 1000), (real, real.traces[0], 3486), by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,11 @@ def real(data_dir: Path) -> Snapshot:
 
 
 def _stack_has(part: str) -> Callable[[Snapshot, int], bool]:
-    def has(snapshot: Snapshot, i: int) -> bool:
-        frames = snapshot.stack(int(snapshot.traces[0].allocations.stack[i]))
-        return any(part in f.file.lower() or part in f.name.lower() for f in frames)
-    return has
+    @functools.cache
+    def stack_has(snapshot: Snapshot, stack: int) -> bool:
+        return any(part in f.file.lower() or part in f.name.lower() for f in snapshot.stack(stack))
+
+    return lambda snapshot, i: stack_has(snapshot, int(snapshot.traces[0].allocations.stack[i]))
 
 
 def _size(test: Callable[[int], bool]) -> Callable[[Snapshot, int], bool]:

@@ -124,6 +124,7 @@ def test_a_picture_of_the_memory_of_a_run(processes: Any, tmp_path: Path) -> Non
     assert _colors(tmp_path / "live.png", (300, 500)) > 20
 
 
+@pytest.mark.exhaustive  # quick: a picture of one
 def test_the_viewer_shows_a_snapshot_and_says_where(processes: Any, small: Path, tmp_path: Path,
                                                     wait_until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

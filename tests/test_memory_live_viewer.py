@@ -91,6 +91,7 @@ def test_the_memory_lies_beside_the_scene_that_causes_it(viewer: Viewer, trainer
     assert readers(viewer)
 
 
+@pytest.mark.exhaustive  # quick: a click on the strip of plots
 def test_a_click_on_the_strip_shows_more(viewer: Viewer, trainer: Callable[..., Any]) -> None:
     trainer()
     viewer.until(lambda: shows(viewer, "render") and has_strip(viewer))
@@ -144,6 +145,7 @@ def test_a_run_that_dies_of_it_leaves_its_last_words(viewer: Viewer, trainer: Ca
     assert memory(viewer).content.history.now("ooms") == 1  # type: ignore[union-attr]
 
 
+@pytest.mark.exhaustive
 def test_who_looks_at_a_scene_keeps_it_when_the_run_dies(viewer: Viewer, trainer: Callable[..., Any]) -> None:
     trainer("dies")
     viewer.until(lambda: shows(viewer, "render"))

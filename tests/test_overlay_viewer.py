@@ -280,6 +280,7 @@ def test_the_words_in_the_corner_are_right_in_the_end(viewer: Viewer, told: Call
     assert lines()[1].startswith("tester")
 
 
+@pytest.mark.exhaustive
 def test_a_thousand_results_a_second_do_no_harm(viewer: Viewer, processes: Processes) -> None:
     processes.code(CAMERA)
     flood = processes.code("""

@@ -271,6 +271,7 @@ def test_what_goes_to_a_folder_is_recorded_unseen_and_seen_again_later(processes
         later.close()
 
 
+@pytest.mark.exhaustive  # quick: what goes to a folder
 def test_the_command_records_into_a_folder(processes: Processes, tmp_path: Path,
                                            wait_until: Callable[..., Any]) -> None:
     folder = tmp_path / "kept"

@@ -112,7 +112,7 @@ def test_gl_against_gsplat(gl: GlRenderer, load: Load, data_dir: Path, name: str
 # One slow camera of biker; playbot and random are small.
 @pytest.mark.parametrize("name", [exhaustive("biker_2"), exhaustive("playbot_0"), "playbot_0_aa",
                                   exhaustive("playbot_2"), exhaustive("random_0"), exhaustive("random_0_aa"),
-                                  "random_1", exhaustive("random_2")])
+                                  exhaustive("random_1"), exhaustive("random_2")])
 def test_reference_against_gsplat(load: Load, data_dir: Path, name: str) -> None:
     d = gsplat_picture(data_dir, name)
     reference = ReferenceRenderer()

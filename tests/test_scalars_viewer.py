@@ -252,6 +252,7 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer, processes: Pro
     assert strip_of(viewer) is None
 
 
+@pytest.mark.exhaustive
 def test_gaussians_are_counted_though_nothing_is_logged(viewer: Viewer, processes: Processes) -> None:
     processes.code(GROWS)
     viewer.until(lambda: (strip := strip_of(viewer)) is not None and len(strip.curves[0]) >= 4)

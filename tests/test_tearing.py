@@ -87,6 +87,7 @@ def test_a_lease_keeps_the_writer_away_from_a_slow_reader(flat_out: Subscriber) 
     flat_out.close()
 
 
+@pytest.mark.exhaustive  # quick: a late reader
 @pytest.mark.usefixtures("no_leases")
 def test_without_leases_slow_readings_are_given_up_not_shown(flat_out: Subscriber) -> None:
     seen = _watch(flat_out, check=True, pause=0.05, enough=lambda seen: seen.given_up == 20)

@@ -128,6 +128,7 @@ def test_a_window_that_is_killed(windows: Callable[..., Window], seen: Seen, wai
     seen.grey("killed", 0.25)
 
 
+@pytest.mark.exhaustive
 def test_nobody_waits_for_a_window_that_stands_still(windows: Callable[..., Window], seen: Seen) -> None:
     """Nor fills a pipe: 20000 changes of what is to be seen."""
     window = windows("stopped")

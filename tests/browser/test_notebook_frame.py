@@ -69,6 +69,7 @@ def share(picture: np.ndarray, color: tuple[int, int, int]) -> float:
     return float((np.abs(picture.astype(int) - color).max(-1) < 40).mean())
 
 
+@pytest.mark.exhaustive  # quick: a frame of another site
 def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open_page: Callable[..., Page],
                                               picture_of: Callable[..., np.ndarray]) -> None:
     before = threading.active_count()

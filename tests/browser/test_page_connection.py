@@ -79,6 +79,7 @@ def test_a_huge_window_gets_fewer_pixels(viewer: Viewer, open_page: Open) -> Non
 # ---- connection
 
 
+@pytest.mark.exhaustive  # quick: being online again
 def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., Viewer], open_page: Open,
                                                        picture_of: Callable[..., np.ndarray]) -> None:
     first = start()
@@ -218,6 +219,7 @@ def test_title_and_trouble(viewer: Viewer, open_page: Open, picture_of: Callable
     assert page.is_hidden("#notice")
 
 
+@pytest.mark.exhaustive
 def test_the_buttons_fade_and_leave_the_keys_to_the_viewer(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page)
     page.mouse.move(300, 200)

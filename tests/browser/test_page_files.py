@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from repetitions import exhaustive
 
 from browser.pages import connected, state, until
 from splatview.viewer_app.web import server as module
@@ -139,7 +140,7 @@ def test_a_file_too_large_is_not_even_sent(viewer: Viewer, open_page: Open, tmp_
     until(page, f"({TOAST}).startsWith('large.ply has 1.5 MB; 1 MB is the most that a page can send')")
 
 
-@pytest.mark.parametrize("size", [100, 60_000_000])
+@pytest.mark.parametrize("size", [100, exhaustive(60_000_000)])
 def test_why_a_file_is_refused(viewer: Viewer, open_page: Open, tmp_path: Path, size: int,
                                monkeypatch: pytest.MonkeyPatch, picture_of: Callable[..., np.ndarray]) -> None:
     """Also where the viewer says so before all of it has come."""

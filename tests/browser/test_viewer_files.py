@@ -46,6 +46,7 @@ def colourful(canvas: np.ndarray) -> str:
     return "" if share > 0.05 else f"{share:.2%} of the picture has colours"
 
 
+@pytest.mark.exhaustive  # quick: test_page_files.py and test_browser_files.py, a side each
 def test_a_scene_is_dropped_and_its_picture_kept(program: Program, open_page: Open, scene: Path,
                                                  picture_of: Callable[..., np.ndarray]) -> None:
     page = open_at(program.url, open_page)

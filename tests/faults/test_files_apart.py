@@ -300,6 +300,7 @@ def test_a_scene_in_a_folder_is_refused(tmp_path: Path) -> None:
         read_apart(tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_neighbours_of_a_file_are_not_read(tmp_path: Path) -> None:
     """The ranks beside a checkpoint are other files, which the page did not send with it."""
     for rank in range(2):

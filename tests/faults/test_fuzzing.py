@@ -80,6 +80,7 @@ def test_every_target_that_reads_a_file_has_crafted_inputs() -> None:
     assert set(fuzz.CRAFTED) <= set(TARGETS)
 
 
+@pytest.mark.exhaustive
 def test_limits_end_a_process_that_takes_too_long() -> None:
     code = ("import sys; sys.path.insert(0, '.')\nfrom fuzz.limits import cpu_limit\n"
             "with cpu_limit(0): sum(1 for _ in iter(int, 1))")

@@ -93,7 +93,9 @@ def test_every_version_comes_with_its_own_size(wait_until: Callable[..., Any]) -
         wait_until(lambda: (subscriber.poll(), {name: s.shape for name, s in streams.items()} == said)[-1])
 
 
-def test_what_changes_flat_out_is_never_mixed(processes: Processes, wait_until: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("frames", [100, exhaustive(300)])
+def test_what_changes_flat_out_is_never_mixed(processes: Processes, wait_until: Callable[..., Any],
+                                              frames: int) -> None:
     with Nursery(processes) as nursery:
         trainer = nursery.start("import sys; sys.path.append(sys.argv.pop(1))\n" + GROWING, TESTS, "cpu", "0")
         second = nursery.start(READER)
@@ -117,11 +119,11 @@ def test_what_changes_flat_out_is_never_mixed(processes: Processes, wait_until: 
                 assert trainer.alive
                 assert second.alive
                 scenes = [count(v) for v in versions["scene"]]
-                return (len(scenes) >= 300 and len(versions["picture"]) >= 300 and 0 in scenes
+                return (len(scenes) >= frames and len(versions["picture"]) >= frames and 0 in scenes
                         and 0 < min(filter(None, scenes)) < SMALL < max(scenes))
 
             wait_until(read)
-        while int(second.line().split()[0]) < 300:
+        while int(second.line().split()[0]) < frames:
             pass
 
 

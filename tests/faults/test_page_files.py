@@ -84,6 +84,7 @@ def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, kinds:
     pages.until(lambda: not pages.kept() and not readers())
 
 
+@pytest.mark.exhaustive  # quick: scenes
 def test_camera_paths_of_pages_are_not_decoded_in_the_viewer(pages: FilePages, scene: Path, tmp_path: Path,  # noqa: F811
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     page = pages.page()

@@ -147,7 +147,8 @@ LONG_RUNNING = {
 }
 
 
-@pytest.mark.parametrize("command", with_exhaustive(list(LONG_RUNNING), "serve a snapshot", "camera"))
+@pytest.mark.exhaustive  # quick: commands that end
+@pytest.mark.parametrize("command", list(LONG_RUNNING))
 def test_viewer_ignores_modules_in_the_current_folder(command: str, planted: Path, files: Path, tmp_path: Path,
                                                       processes: Processes, wait_until: Callable[..., Any]) -> None:
     """Until a picture stands, with all the programs that takes."""
@@ -223,7 +224,8 @@ def test_environment_keeps_absolute_entries_of_pythonpath() -> None:
     assert child_process.environment({"PYTHONSAFEPATH": "yes"})["PYTHONSAFEPATH"] == "yes"
 
 
-@pytest.mark.parametrize("command", ["memory in SQL", exhaustive("memory as a picture")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("command", ["memory in SQL", "memory as a picture"])
 def test_numba_reads_no_settings_from_the_current_folder(command: str, files: Path, tmp_path: Path,
                                                          processes: Processes) -> None:
     """The folder of numba's cache is one of them, and what lies there is unpickled."""

@@ -208,6 +208,7 @@ def test_a_signal_ends_serve_and_nothing_is_left(number: int, processes: Process
     assert list(kept.glob("*splatview-*")) == [] and list(runtime_dir.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_nohup_keeps_serve_alive(processes: Processes, kept: Path, wait_until: Callable[..., Any]) -> None:
     process = serving(processes, kept, wait_until, "-c", """
 import os, signal, sys
@@ -223,6 +224,7 @@ os.execv(sys.executable, [sys.executable, "-m", "splatview", *sys.argv[1:]])
     assert process.returncode == 0
 
 
+@pytest.mark.exhaustive  # quick: what dead programs have left
 def test_what_a_killed_viewer_has_left_goes_with_the_next(processes: Processes, kept: Path, runtime_dir: Path,
                                                           wait_until: Callable[..., Any]) -> None:
     process = serving(processes, kept, wait_until)

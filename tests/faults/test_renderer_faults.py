@@ -134,8 +134,9 @@ sys.exit(main(["shot", "--size", "64x48", "out.png", "scene.ply"]))
 """
 
 
+@pytest.mark.exhaustive  # quick: a shader that all need, in this process
 @pytest.mark.parametrize(("file", "words"), [
-    exhaustive("renderers/shaders/project.frag", "this driver refuses project.frag"),
+    ("renderers/shaders/project.frag", "this driver refuses project.frag"),
     ("views/shaders/compose.glsl", "OpenGL failed")])
 def test_a_package_with_a_damaged_shader_ends_in_words(processes: Processes, tmp_path: Path, file: str,
                                                        words: str) -> None:

@@ -214,6 +214,7 @@ def test_killed_with_pictures(kills: int, nursery: Nursery, trainer: Trainer, wa
     assert after["faults"] == 0
 
 
+@pytest.mark.exhaustive
 def test_killed_where_its_process_cannot_be_watched(
         nursery: Nursery, trainer: Trainer, wait_until: Callable[..., Any]) -> None:
     """A viewer in another container has another number there: its connection tells."""

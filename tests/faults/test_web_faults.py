@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 
 OF_A_KIND = ("pipelined requests, never read", "endless bodies", "endless chunks", "events, as fast as it goes",
-             "pings", "empty fragments", "pages that come and go", "sockets without a hello")
-"""Floods that do much as another one."""
+             "pings", "empty fragments", "pages that come and go", "sockets without a hello", "compressed bombs")
+"""Floods that do much as another one, or that take seconds of the processor."""
 
 
 # -- floods ------------------------------------------------------------------------------------------------------------

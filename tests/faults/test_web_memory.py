@@ -86,6 +86,7 @@ def test_many_large_pages_stay_within_one_budget(viewer: Viewer, acks: bool, wai
     wait_until(lambda: viewer.memory < base + MARGIN, what="the memory returned to the system")
 
 
+@pytest.mark.exhaustive
 def test_hidden_pages_cost_no_pictures(viewer: Viewer, wait_until: Callable[..., Any]) -> None:
     viewer.page((640, 360), acks=True).picture()
     base = viewer.memory
