@@ -194,7 +194,8 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert len(pickle.loads(path.read_bytes())["device_traces"][0]) == 500
 
 
-@pytest.mark.parametrize("devices", [1, exhaustive(2)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("devices", [1, 2])
 def test_the_benchmark_checks_its_answers(devices: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                           capsys: pytest.CaptureFixture[str]) -> None:
     """In this process, against what a replay says."""

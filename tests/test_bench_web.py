@@ -71,6 +71,7 @@ def test_the_mark_is_found_where_it_lies(base: Path) -> None:
     assert marks.find(np.roll(picture, (20, -31), (0, 1))) == (240 - 31, 135 + 20)
 
 
+@pytest.mark.exhaustive
 def test_processor_time_is_told_by_thread() -> None:
     stop = threading.Event()
 

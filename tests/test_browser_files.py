@@ -134,6 +134,7 @@ def test_a_scene_is_opened_for_who_sent_it(pages: FilePages, scene: Path) -> Non
     pages.until(lambda: not pages.kept())
 
 
+@pytest.mark.exhaustive
 def test_a_camera_path_is_for_the_scene_that_is_shown(pages: FilePages, scene: Path, tmp_path: Path,
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read at once, and not kept."""

@@ -208,6 +208,7 @@ def test_never_more_than_two_unanswered(rig: Rig) -> None:
     assert not screen.ready
 
 
+@pytest.mark.exhaustive
 def test_one_on_its_way_counts_once(rig: Rig) -> None:
     """Not as one that is being encoded and as one that was sent: a second one is welcome all the time."""
     screen = rig.open(160, 120, acks=False)

@@ -53,7 +53,8 @@ def test_help_teaches() -> None:
     assert run("--version").stdout == f"splatview {splatview.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["serve", "shot", "memory", "status", "doctor", "demo", "camera"])
+@pytest.mark.parametrize("command", [
+    "serve", "shot", *map(exhaustive, ["memory", "status", "doctor", "demo", "camera"])])
 def test_every_command_explains_itself(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0, done.stderr

@@ -50,6 +50,7 @@ def events_of(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.exhaustive
 def test_the_trainer_tells_its_progress_and_saves(processes, points, tmp_path):
     process = trainer(processes, "--data", str(points), "--steps", "120", "--json-progress", "--save",
                       str(tmp_path / "a.ply"))
@@ -86,6 +87,7 @@ def test_a_signal_ends_training_with_the_result_so_far(processes, points, number
     assert done["event"] == "done" and 0 < done["steps"] < 1000000 and done["psnr"] > 5
 
 
+@pytest.mark.exhaustive
 def test_a_signal_before_training_ends_at_once(processes):
     process = trainer(processes, "--json-progress")
     for line in process.stdout:
@@ -149,6 +151,7 @@ def test_the_demo_in_a_browser_ends_by_itself_in_a_script(processes, points, tmp
         assert picture.size == (160, 120)
 
 
+@pytest.mark.exhaustive
 def test_on_a_terminal_the_viewer_stays_open_until_ctrl_c(processes, points, tmp_path, wait_until):
     """Although the port is taken."""
     ours, theirs = os.openpty()
@@ -198,6 +201,7 @@ def _read_terminal(fd):
         return b""
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_copied_for_a_viewer_that_no_browser_looks_at(processes, points, tmp_path, wait_until):
     process = processes.command("demo", "--data", str(points), "--steps", "1000000", "--web", "--port", "0", "--out",
                                 str(tmp_path / "a.png"), "--device", "cpu", "--picture-every", "1000")

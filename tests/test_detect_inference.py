@@ -129,6 +129,7 @@ def test_boxes_belong_to_the_versions_that_they_name(processes: Processes, infer
     assert ended(process).strip() == "bright on CPU"
 
 
+@pytest.mark.exhaustive
 def test_a_camera_that_starts_anew_is_gone_on_with(processes: Processes, infer: Any, tmp_path: Path) -> None:
     processes.code(CAMERA, "40")
     process = infer(bright(tmp_path / "bright.onnx", 128, 96))

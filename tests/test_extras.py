@@ -78,8 +78,8 @@ def file(tmp_path: Path) -> Path:
     (["memory", "small.pickle"], ("numba",), f"splatview: {MEMORY.replace(' and duckdb', '')}"),
     exhaustive(["memory", "small.pickle", "--png", "a.png"], ALL, f"splatview: {MEMORY}"),
     (["memory", "small.pickle", "--sql", "SELECT 1"], ALL, f"splatview: {SQL}"),
-    (["shot", "a.png", "small.pickle"], ALL, f"splatview: {MEMORY}"),
-    (["video", "a.mp4", "scene.ply"], ALL,
+    exhaustive(["shot", "a.png", "small.pickle"], ALL, f"splatview: {MEMORY}"),
+    exhaustive(["video", "a.mp4", "scene.ply"], ALL,
      "splatview: a.mp4: an mp4, unlike a folder of PNGs, needs PyAV: pip install 'splatview[video]'"),
     (["camera", "scene.ply"], ALL,
      "splatview camera: scene.ply: reading a video needs PyAV or OpenCV: pip install 'splatview[camera]'"),
@@ -89,7 +89,7 @@ def file(tmp_path: Path) -> Path:
      "splatview camera: a ! b: reading a GStreamer pipeline needs OpenCV: pip install 'splatview[camera]'"),
     exhaustive(["camera", "test", "--detect", "people", "--no-viewer"], ALL,
      "splatview camera: --detect people needs OpenCV: pip install 'splatview[camera]'"),
-    (["camera", "test", "--detect", "network.onnx", "--no-viewer"], ALL,
+    exhaustive(["camera", "test", "--detect", "network.onnx", "--no-viewer"], ALL,
      "splatview camera: --detect network.onnx needs onnxruntime and OpenCV: pip install 'splatview[camera]'"),
 ], ids=lambda value: " ".join(value) if isinstance(value, (list, tuple)) else "")
 def test_commands_name_the_extra_and_end(args: list[str], modules: tuple[str, ...], said: str, without: Any, file: Path,
@@ -103,12 +103,14 @@ def test_commands_name_the_extra_and_end(args: list[str], modules: tuple[str, ..
     assert {path.name for path in tmp_path.iterdir()} - before <= {"blocking", "cache"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("args", "modules", "expected"), [
-    exhaustive(["memory", "small.pickle", "--sql", "SELECT count(*) AS n FROM allocations", "--csv"],
-               ("numba", "av", "cv2", "onnxruntime"), "n\n2\n"),
-    exhaustive(["memory", "small.pickle", "--png", "a.png", "--size", "300x200"],
-               ("duckdb", "av", "cv2", "onnxruntime"), "a.png: 300 x 200\n"),
-    (["video", "film", "scene.ply", "--size", "32x32", "--fps", "2", "--seconds", "1"], ALL, "film: 2 pictures\n"),
+    (["memory", "small.pickle", "--sql", "SELECT count(*) AS n FROM allocations", "--csv"],
+     ("numba", "av", "cv2", "onnxruntime"), "n\n2\n"),
+    (["memory", "small.pickle", "--png", "a.png", "--size", "300x200"],
+     ("duckdb", "av", "cv2", "onnxruntime"), "a.png: 300 x 200\n"),
+    (["video", "film", "scene.ply", "--size", "32x32", "--fps", "2", "--seconds", "1"], ALL,
+     "film: 2 pictures\n"),
 ], ids=["SQL without numba", "timeline without duckdb", "PNGs without PyAV"])
 def test_what_needs_none_of_them_works(args: list[str], modules: tuple[str, ...], expected: str, without: Any,
                                        file: Path, tmp_path: Path) -> None:

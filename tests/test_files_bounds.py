@@ -40,6 +40,7 @@ def test_sog_of_some_hundred_bytes_is_not_a_scene_of_millions(tmp_path: Path):
         load_scene(path)
 
 
+@pytest.mark.exhaustive
 def test_sog_counts_harmonics_against_its_size(tmp_path: Path):
     """Positions are there, so their plane is plausible; what the harmonics of one palette entry become is not."""
     side = 1200

@@ -144,6 +144,7 @@ def test_a_sog_with_a_wrong_length_of_a_name_is_refused_briefly(valid, tmp_path)
     assert _scene_or_error(tmp_path / name) is None
 
 
+@pytest.mark.exhaustive
 def test_mutated_meta_json(tmp_path):
     files = w.sog_files(T)
     meta = json.loads(files["meta.json"])

@@ -30,6 +30,7 @@ def both(processes: Processes, source: str, *args: str, **env: str) -> list[tupl
     return [(out, err, p.returncode) for p, out, err in said]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("source", [
     "import sys; print(sys.argv, sys.stdin.readline(), end=''); print('err', file=sys.stderr)",
     "import sys; sys.exit(3)",

@@ -112,7 +112,7 @@ print(*faults, sep="\\n")
     ("splatview.viewer_app.memory.analysis", "splatview.viewer_app.views._snapshot"),
     exhaustive("splatview.viewer_app.memory.timeline", "splatview.viewer_app.views._snapshot"),
     exhaustive("splatview.viewer_app.memory.loading", "splatview.viewer_app.memory.timeline"),
-    ("splatview.viewer_app.files", "splatview.viewer_app.memory.analysis"),
+    exhaustive("splatview.viewer_app.files", "splatview.viewer_app.memory.analysis"),
     ("splatview.ipc.ways", "splatview.ipc"),
 ])
 def test_a_package_and_what_uses_it_are_loaded_at_once(package: str, folder: str) -> None:

@@ -120,6 +120,7 @@ def test_pieces_and_limits() -> None:
         access((256, 256), "uint8", "HW", offset=MIB, limits=Limits(65536, 0))
 
 
+@pytest.mark.exhaustive
 def test_any_memory_exactly(ctx: moderngl.Context) -> None:
     """Random pictures: every way to fetch must turn up, and every value be right."""
     choose, bits = random.Random(4), np.random.default_rng(4)

@@ -127,6 +127,7 @@ _SPECS = st.dictionaries(
     st.tuples(st.sampled_from(sorted(ITEM_SIZE)), _SHAPES.map(tuple)), max_size=5)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=400, deadline=None)
 @given(specs=_SPECS, right=st.sets(st.sampled_from([*WHOLE, "masks"])), n=st.integers(0, 12_000))
 def test_what_passes_has_a_size_that_can_be_held(specs: dict[str, Any], right: set[str], n: int) -> None:

@@ -115,6 +115,7 @@ def test_what_is_visible(real: Snapshot) -> None:
             assert graph.visible(depth, low, high, least).tolist() == expected
 
 
+@pytest.mark.exhaustive
 def test_a_hundred_thousand_stacks() -> None:
     """Counts at the first two depths, which are told without following the stacks."""
     r = Recorder()

@@ -104,6 +104,7 @@ def test_what_the_snapshot_shows_stays_when_its_file_is_removed(tmp_path: Path, 
     assert snap.traces[0].allocations.size.tolist() == [100, 7]
 
 
+@pytest.mark.exhaustive
 def test_damaged_columns_are_made_again(tmp_path: Path, home: Path, started: list[Any]):
     path = make(tmp_path / "a.pickle")
     load_snapshot(path)

@@ -258,6 +258,7 @@ def test_who_has_seen_enough_may_close_the_pipe(small: Path, cache: Path) -> Non
         assert (process.wait(PATIENCE), said) == (0, "")
 
 
+@pytest.mark.exhaustive
 def test_a_full_disk_below_the_standard_output_is_told(memory: Any, small: Path, cache: Path, tmp_path: Path) -> None:
     """The kernel's limit on the size of files refuses a write as a full disk does."""
     assert memory(small, "--sql", "SELECT 1").returncode == 0  # the snapshot's columns are cached now

@@ -119,7 +119,8 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", with_exhaustive(
-    list(BOMBS), "nested 500,000 deep", "nested in the trace, 200,000 deep"))
+    list(BOMBS), "long bytes", "bytearray", "negative number", "frame", "nested 500,000 deep", "nested in the trace",
+    "nested in the trace, 200,000 deep", "memo of none"))
 def test_what_claims_to_be_large_takes_no_memory(name: str, tmp_path: Path):
     with pytest.raises(FileError) as e:
         load(tmp_path, BOMBS[name])

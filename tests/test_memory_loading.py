@@ -203,6 +203,7 @@ class CancelledError(Exception):
     pass
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("after", [exhaustive("starting"), "reading", exhaustive("reading events")])
 def test_a_cancel_ends_the_program_and_leaves_nothing(after: str, tmp_path: Path, cache: Path,
                                                       monkeypatch: pytest.MonkeyPatch):

@@ -245,6 +245,7 @@ def test_many_texts_streams_and_stacks_find_room(count: int, stacks: int):
     assert listing(by_machine(plain)) == listing(from_pickled(value))
 
 
+@pytest.mark.exhaustive
 def test_entries_that_come_twice_are_read_twice(tmp_path: Path):
     """PyTorch writes none. What was emptied already is noticed, and the file is read in the plain way."""
     events = long_trace(60_000)
@@ -269,6 +270,7 @@ def test_what_it_leaves_is_read_in_the_general_way(pack: Any, tmp_path: Path, mo
     assert listing(snap) == listing(from_pickled(value))
 
 
+@pytest.mark.exhaustive
 def test_what_is_wrong_far_inside_is_named(tmp_path: Path):
     value = data(60_000)
     value["device_traces"][2][20_001]["size"] = "abc"

@@ -138,6 +138,7 @@ def test_it_never_leaves_its_arrays(tmp_path: Path):
     assert int(done.stdout.split()[1]) > 100, "some are still sound"
 
 
+@pytest.mark.exhaustive
 def test_damaged_ones_that_are_read_are_read_as_python_reads_them():
     same = 0
     for plain in mutations(2500):

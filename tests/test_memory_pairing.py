@@ -88,6 +88,7 @@ STATE = st.sampled_from(["active_allocated", "active_pending_free", "inactive"])
 ODD = st.sampled_from([0, 1, 3 << 60])
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ENTRY, max_size=40), st.lists(STATE, min_size=5, max_size=5), st.booleans(), ODD)
 def test_any_order_of_entries(events: list[dict[str, Any]], states: list[str], with_blocks: bool, odd: int):

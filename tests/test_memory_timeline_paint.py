@@ -205,6 +205,7 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom(events: int) -> None:
         assert (canvas.rgba[around, 20:80, :3] == (250, 40, 40)).all((1, 2)).any()
 
 
+@pytest.mark.exhaustive
 def test_importing_the_timeline_does_not_import_numba() -> None:
     code = """import sys
 import splatview.viewer_app.memory.timeline as t

@@ -195,6 +195,7 @@ def test_what_belongs_to_another_run_is_not_shown(viewer: Viewer, processes: Pro
     assert opened(viewer) == []
 
 
+@pytest.mark.exhaustive
 def test_a_camera_that_is_started_again(viewer: Viewer, processes: Processes, told: Callable[..., Told]) -> None:
     first, detector = processes.code(CAMERA), told(DETECTOR)
     viewer.until(lambda: viewer.seat.view is not None)
@@ -261,6 +262,7 @@ def test_the_pointer_finds_names(viewer: Viewer, told: Callable[..., Told]) -> N
     assert viewer.image.readout == "(50, 40)   90  90  90   dog"
 
 
+@pytest.mark.exhaustive
 def test_the_words_in_the_corner_are_right_in_the_end(viewer: Viewer, told: Callable[..., Told]) -> None:
     camera, detector = told(CAMERA, "when told"), told(DETECTOR)
     camera("go")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from patience import PATIENCE
 from PIL import Image
+from repetitions import exhaustive
 from test_viewer import Viewer
 
 from splatview.viewer_app.app import AppOptions
@@ -106,7 +107,7 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
 
 
 @pytest.mark.parametrize(("seconds", "clicks"), [(0.5, 2), (0.001, 1)])
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("together", [exhaustive(False), True])
 def test_header_is_double_clicked_if_the_press_says_so(make: Callable[..., Viewer], monkeypatch: pytest.MonkeyPatch,
                                                        seconds: float, clicks: int, together: bool) -> None:
     """`seconds`: time between two frames. `together`: both presses arrive before the next frame."""

@@ -198,6 +198,7 @@ def test_a_program_is_paused_stepped_and_resumed_from_outside(viewer: Subscriber
     assert trainer.poll() is None
 
 
+@pytest.mark.exhaustive
 def test_status_says_that_a_run_is_paused(viewer: Subscriber, run: Any, loop: Loop, wait_until: Callable[..., Any],
                                           capsys: pytest.CaptureFixture[str]) -> None:
     from splatview.cli import main

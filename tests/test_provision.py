@@ -251,6 +251,7 @@ def test_a_large_ring_is_given_back_before_another_is_made(gate: Gate, wait_unti
         wait_until(lambda: (subscriber.poll(), other.poll(), shared() <= 2.2 * larger)[-1])
 
 
+@pytest.mark.exhaustive
 def test_memory_of_large_frames_is_given_back_when_frames_are_small(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
     monkeypatch.setattr(provision, "ROOMY", 0.05)

@@ -178,6 +178,7 @@ def test_keys_go_back_and_hide_the_bar(viewer: Viewer, processes: Processes) -> 
     assert history.shown
 
 
+@pytest.mark.exhaustive
 def test_after_the_run_has_ended_its_last_version_is_there(viewer: Viewer, processes: Processes) -> None:
     program = processes.code(GROWING, "0", "300", "0.005")
     viewer.until(recorded(viewer, 3))
@@ -194,6 +195,7 @@ def test_after_the_run_has_ended_its_last_version_is_there(viewer: Viewer, proce
     viewer.until(lambda: seen(viewer) == 399)
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_is_started_again_goes_on_in_the_same_recording(viewer: Viewer, processes: Processes) -> None:
     program = processes.code(GROWING, "0", "4000", "0.01")
     viewer.until(recorded(viewer, 3))
@@ -210,6 +212,7 @@ def test_a_run_that_is_started_again_goes_on_in_the_same_recording(viewer: Viewe
     assert tape(viewer).player.has_live
 
 
+@pytest.mark.exhaustive
 def test_a_scene_that_does_not_fit_is_said_once(processes: Processes, caplog: pytest.LogCaptureFixture) -> None:
     viewer = Viewer(OffscreenScreen(300, 200), AppOptions(max_fps=100, record=RecordOptions(memory_mb=1)))
     try:

@@ -262,6 +262,7 @@ def test_gaussians_are_counted_though_nothing_is_logged(viewer: Viewer, processe
     assert (np.diff(strip.curves[0]["value"]) >= 0).all()
 
 
+@pytest.mark.exhaustive
 def test_a_click_on_the_strip_shows_the_plots(viewer: Viewer, processes: Processes) -> None:
     processes.code(GROWS, "log")
     accent = 255 * np.array([theme.ACCENT.x, theme.ACCENT.y, theme.ACCENT.z])

@@ -135,6 +135,7 @@ def test_a_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> Non
     assert view(viewer).settings.selection.marked == (3,)
 
 
+@pytest.mark.exhaustive
 def test_a_kept_picture_of_two_has_none_of_what_only_helps_to_look(viewer: Viewer, tmp_path: Path) -> None:
     viewer.seat._obey(Asked(compare=("pair", second(viewer))))
     pair = view(viewer)

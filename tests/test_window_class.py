@@ -53,6 +53,7 @@ def test_changes_in_place_are_seen(windows: Callable[..., Window], seen: Seen) -
     assert window.is_running()
 
 
+@pytest.mark.exhaustive
 def test_image_scene_image(windows: Callable[..., Window], seen: Seen) -> None:
     window = windows("both")
     window.start()
@@ -100,6 +101,7 @@ def test_an_address_is_followed_as_a_tensor(windows: Callable[..., Window], seen
     assert window.is_running()
 
 
+@pytest.mark.exhaustive
 def test_several_at_once(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
                          wait_until: Callable[..., Any]) -> None:
     values = {"one": 0.2, "two": 0.4, "three": 0.6}

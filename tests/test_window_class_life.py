@@ -199,6 +199,7 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("forked", [True, exhaustive(False)])
 def test_a_program_that_ends_takes_its_windows_with_it(processes: Processes, seen: Seen, forked: bool) -> None:
     program = processes.forked("-c", _ENDS) if forked else processes.python("-W", "error", "-c", _ENDS)

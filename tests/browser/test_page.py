@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 from browser.pages import connected, drawn, on_canvas, png, state, until
 from splatview.viewer_app.web import messages as m
@@ -70,6 +71,7 @@ def test_a_picture_that_is_none_does_not_stop_the_others(viewer: Viewer, open_pa
     np.testing.assert_array_equal(on_canvas(page), drawn(320, 240, 3))
 
 
+@pytest.mark.exhaustive
 def test_latency_and_frame_rate(viewer: Viewer, open_page: Open, wait_until: Callable[..., Any]) -> None:
     page, client = connected(viewer, open_page, (320, 240))
     assert state(page)["latencyMs"] is None

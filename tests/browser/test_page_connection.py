@@ -138,6 +138,7 @@ def test_a_refusal_is_shown_and_respected(viewer: Viewer, open_page: Open,
     assert state(page)["notice"] == ""
 
 
+@pytest.mark.exhaustive
 def test_a_refusal_for_now_is_tried_again(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page)
     client.connection.send(m.Refused("Too many pages.", True))
@@ -157,6 +158,7 @@ def test_a_token_that_is_no_longer_right(start: Callable[..., Viewer], open_page
     assert page.is_visible("text=Try again")
 
 
+@pytest.mark.exhaustive
 def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open, wait_until: Callable[..., Any]) -> None:
     loads: list[str] = []
 

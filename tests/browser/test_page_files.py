@@ -157,6 +157,7 @@ def test_why_a_file_is_refused(viewer: Viewer, open_page: Open, tmp_path: Path, 
     assert came(client)[0].path.stat().st_size == size
 
 
+@pytest.mark.exhaustive
 def test_the_disk_is_full_in_the_middle_of_it(viewer: Viewer, open_page: Open, tmp_path: Path,
                                               monkeypatch: pytest.MonkeyPatch) -> None:
     page, client = connected(viewer, open_page, expected="507")

@@ -178,6 +178,7 @@ def test_one_finger_is_the_left_button(phone: tuple[Page, Client, CDPSession]) -
     assert client.said(m.Move)[-1].x == 660
 
 
+@pytest.mark.exhaustive
 def test_a_second_tap_nearby_lands_where_the_first_one_did(phone: tuple[Page, Client, CDPSession]) -> None:
     from splatview.viewer_app.events import ClickCounter, PointerPress
 

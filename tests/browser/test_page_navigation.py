@@ -31,6 +31,7 @@ def turn(client: Client, cdp: CDPSession, degrees: float, steps: int = 12) -> fl
     return math.degrees(sum(pinch.turn for pinch in client.said(m.Pinch)))
 
 
+@pytest.mark.exhaustive
 def test_two_fingers_turn_once_it_is_meant(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
     cdp = page.context.new_cdp_session(page)

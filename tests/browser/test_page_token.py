@@ -104,6 +104,7 @@ def test_own_user_needs_no_token_after_reload(viewer: Viewer, open_page: Open) -
     assert page.url == viewer.bare
 
 
+@pytest.mark.exhaustive
 def test_token_of_a_viewer_that_ended_is_forgotten(start: Callable[..., Viewer], open_page: Open) -> None:
     first = start(token=TOKEN)
     page, _ = connected(first, open_page, expected="403|WebSocket connection|ERR_CONNECTION_REFUSED")
@@ -143,6 +144,7 @@ def test_frame_of_another_site_has_the_token(start: Callable[..., Viewer], open_
         assert all(TOKEN not in str(headers) for headers in notebook.headers)
 
 
+@pytest.mark.exhaustive
 def test_frame_without_the_token_shows_nothing(viewer: Viewer, open_page: Open) -> None:
     """A page of another user's server, in whose frame this user's clicks would land."""
     with elsewhere(f"<iframe src='{viewer.bare}' width=640 height=400></iframe>") as other:

@@ -64,8 +64,8 @@ SUDDEN = {"os._exit", "SIGTERM", "abort", "exec"}
 """Nothing of ours can run then: what is left in the runtime folder is cleared away by whoever comes next."""
 
 
-@pytest.mark.parametrize("name", with_exhaustive(list(ENDINGS), "sys.exit", "an exception in a thread", "abort",
-                                                 "publishing in an exit function"))
+@pytest.mark.parametrize("name", with_exhaustive(
+    list(ENDINGS), "sys.exit", "an exception", "an exception in a thread", "abort", "publishing in an exit function"))
 def test_an_end_while_a_viewer_reads(name: str, runtime_dir: Path, processes: Processes, subscriber: Subscriber,
                                      wait_until: Callable[..., Any]) -> None:
     end, code = ENDINGS[name]
@@ -132,6 +132,7 @@ def test_an_end_waits_for_half_a_second_at_most() -> None:
     assert [float(j) for j in joins] == [0.5]
 
 
+@pytest.mark.exhaustive
 def test_an_end_while_a_large_value_is_copied(runtime_dir: Path, processes: Processes, subscriber: Subscriber,
                                               wait_until: Callable[..., Any]) -> None:
     """The helper thread is in the middle of a copy of seconds, or of getting the memory for it."""

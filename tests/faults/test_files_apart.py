@@ -323,6 +323,7 @@ def test_a_file_is_opened_by_its_descriptor(kind: str, tmp_path: Path) -> None:
     assert same(expected, read_apart(path, started=started))
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_file_says_what_open_file_says(tmp_path: Path) -> None:
     damaged = {"a.ply": b"ply\nformat binary\n", "b.sog": b"PK\x03\x04" + bytes(50), "c.png": b"\x89PNG\r\n\x1a\n",
                "d.pt": b"cposix\nsystem\n.", "e.txt": b"hello", "f.ply": b""}
@@ -338,6 +339,7 @@ def test_a_damaged_file_says_what_open_file_says(tmp_path: Path) -> None:
             assert str(there.value) == str(here.value)
 
 
+@pytest.mark.exhaustive
 def test_many_zip_entries_are_parsed_apart(tmp_path: Path) -> None:
     """The directory of a zip is tens of thousands of objects, before any of them is looked at."""
     with zipfile.ZipFile(tmp_path / "many.sog", "w") as archive:

@@ -127,6 +127,7 @@ def test_what_changes_flat_out_is_never_mixed(processes: Processes, wait_until: 
             pass
 
 
+@pytest.mark.exhaustive
 def test_memory_follows_the_largest_value_and_no_further(wait_until: Callable[..., Any]) -> None:
     """A scene that grows makes room for itself a few times, not at every version; what shrinks makes none."""
     publish(1)

@@ -38,6 +38,7 @@ def in_place(*tensors: messages.TensorRef, memories: tuple[Any, ...]) -> message
     return messages.InPlaceRef(SEGMENT, GPU, 1, memories, tensors, bytes(64))
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=many(50_000, 500), deadline=None, database=None)
 @given(st.lists(st.tuples(st.sampled_from(BIG), st.sampled_from(BIG)), max_size=4),
        st.sampled_from([0, 1, 4, 512, 2**40, limits.MAX_SEGMENT]), st.sampled_from(list(limits.ITEM_SIZE)),

@@ -70,6 +70,7 @@ def touch(frame: Any, size: int) -> None:
         frame.intact()
 
 
+@pytest.mark.exhaustive
 def test_any_control_word_holds_anything(ring: tuple[RingWriter, RingReader]) -> None:
     """Words of the slots: sequence numbers, versions, times, lengths."""
     writer, reader = ring

@@ -200,8 +200,8 @@ def helper_seconds(trainer: Trainer, tid: int) -> float:
 
 
 @pytest.mark.parametrize("seconds", [0.5, exhaustive(1.5)])
-@pytest.mark.parametrize("what", ["garbage", exhaustive("hellos"), "opens", exhaustive("bytes"), "connections",
-                                  exhaustive("tokens")])
+@pytest.mark.parametrize("what", ["garbage", exhaustive("hellos"), exhaustive("opens"), exhaustive("bytes"),
+                                  "connections", exhaustive("tokens")])
 def test_a_flood_takes_little_of_the_processor(
         trainer: Trainer, honest: Honest, wait_until: Callable[..., Any], what: str, seconds: float) -> None:
     """However fast it comes: the helper thread rests, and the interpreter belongs to the training. The pictures of the

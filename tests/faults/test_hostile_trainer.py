@@ -287,6 +287,7 @@ def test_what_it_says_of_versions_is_bounded(impostor: Impostor, viewer: Subscri
     assert set(liar(viewer).counters) == {"dropped_messages", "faults", "copies", "skipped"}
 
 
+@pytest.mark.exhaustive
 def test_thousands_of_runs(runtime_dir: Path, wait_until: Callable[..., Any]) -> None:
     """The newest are followed, and only so many."""
     splatview.publish(torch.full((4, 4), 9, dtype=torch.uint8), "honest")

@@ -86,6 +86,7 @@ def test_video_interrupted_while_it_writes(number: signal.Signals, tmp_path: Pat
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_shot_killed_while_it_writes_leaves_nothing(picture: Path, tmp_path: Path, processes: Processes,
                                                     wait_until: Callable[..., object]) -> None:
     """Where the file system has files without a name, as ext4, XFS, Btrfs and tmpfs have."""

@@ -49,7 +49,8 @@ LEFT = {  # the writer does not grow: slots that are leased are overwritten in t
 
 
 @pytest.mark.parametrize("case", with_exhaustive(
-    HELD, "two readers", "two slots, two frames are held", "two slots, a version is unwanted",
+    HELD, "another reader leases what is no slot", "two slots, the ring is replaced", "two readers",
+    "two slots, two frames are held", "two slots, a version is unwanted",
     "one reader, every slot in turn", "two frames are held", "another reader leases and lets go",
     "another reader leases the same", "two slots, the writer may die", "a GPU copies", "a GPU copies, as prepared",
     "weak memory", "two slots, one reader", "two slots, one stays leased", "two slots, two readers",
@@ -118,7 +119,7 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("case", LOST.values(), ids=LOST)
+@pytest.mark.parametrize("case", with_exhaustive(LOST, "an unwanted copy counts as the newest"))
 def test_two_slots_without_a_whole_frame_are_found(case: Case) -> None:
     found = explore(case)
     assert "nothing can be read" in found.wrong and found.trace, found

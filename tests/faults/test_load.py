@@ -185,6 +185,7 @@ def test_a_hundred_thousand_publishes_beside_a_viewer(publishes: int, nursery: N
     settled(of_reader[0], wait_until, reader.pid, rss=8 * MB, segment_bytes=8 * MB)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("publishes", [500, exhaustive(2000), exhaustive(10_000)])
 def test_ten_thousand_new_tensors_of_new_shapes(publishes: int, nursery: Nursery,
                                                 wait_until: Callable[..., Any]) -> None:

@@ -261,6 +261,7 @@ def test_every_python_is_started_by_child_process() -> None:
             assert not re.search(r'sys\.executable, "-', text), path
 
 
+@pytest.mark.exhaustive
 def test_video_and_pictures_are_what_they_claim(planted: Path, files: Path, tmp_path: Path,
                                                 processes: Processes) -> None:
     """The commands above do their work: a program that ends early would import nothing either."""

@@ -50,9 +50,10 @@ MOMENTS = [
     ("splatview.viewer_app.commands", "serve --offscreen"), exhaustive("tyro", "serve --offscreen"),
     exhaustive("numpy", "serve --offscreen"), ("moderngl", "serve --offscreen"),
     exhaustive("splatview.viewer_app.app", "serve --offscreen"), exhaustive("zmq", "serve --offscreen"),
-    exhaustive("imgui_bundle", "serve --offscreen"), ("aiohttp", "serve --web"),
+    exhaustive("imgui_bundle", "serve --offscreen"), exhaustive("aiohttp", "serve --web"),
     ("splatview.viewer_app.commands", "shot x.png"), exhaustive("numpy", "shot x.png"),
-    ("splatview.viewer_app.video", "video x.mp4"), ("splatview.viewer_app.memory_command", "memory x --sql FROM"),
+    exhaustive("splatview.viewer_app.video", "video x.mp4"),
+    ("splatview.viewer_app.memory_command", "memory x --sql FROM"),
 ]
 
 

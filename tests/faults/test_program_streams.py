@@ -72,6 +72,7 @@ def test_a_broken_pipe_ends_a_program_without_a_word(name: str) -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["closed", exhaustive("full"), exhaustive("broken")])
 def test_messages_that_cannot_be_written_change_nothing(how: str, tmp_path: Path) -> None:
     """Neither the exit status nor what comes on standard output."""
@@ -116,9 +117,9 @@ sys.exit(run(program))
 @pytest.mark.parametrize("args", [["status"], exhaustive(["--version"]), exhaustive(["serve", "--help"]),
                                   ["shot", "out.png"], exhaustive(["shot", "out.png", "scene.ply"]),
                                   exhaustive(["video", "out.mp4", "scene.ply"]), exhaustive(["memory", "a.pickle"]),
-                                  ["demo", "--out", "x.png", "--steps", "0"],
+                                  exhaustive(["demo", "--out", "x.png", "--steps", "0"]),
                                   exhaustive(["camera", "test", "--no-viewer", "--out", "x.png"]),
-                                  ["camera", "test", "--out", "x.png", "--offscreen"],
+                                  exhaustive(["camera", "test", "--out", "x.png", "--offscreen"]),
                                   exhaustive(["serve", "--offscreen", "scene.ply"])])
 def test_a_working_folder_that_is_gone_is_told_in_one_line(args: list[str], tmp_path: Path) -> None:
     """Programs that do not need it go on."""
@@ -222,6 +223,7 @@ time.sleep(600)
     return process
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("environment_of", [exhaustive({}), exhaustive({"PYTHONIOENCODING": "ascii"}),
                                             exhaustive({"PYTHONIOENCODING": "latin-1"}),
                                             {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])

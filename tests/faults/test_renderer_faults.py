@@ -340,6 +340,7 @@ print("goes on", flush=True)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.display
 def test_the_display_goes_away_under_a_trainer_s_own_window(processes: Processes, doomed: Any) -> None:
     server, display = doomed

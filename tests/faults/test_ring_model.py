@@ -32,7 +32,7 @@ HOLDS = {
 
 
 @pytest.mark.parametrize("case", with_exhaustive(
-    HOLDS, "two reads", "as prepared", "weak memory, as prepared",
+    HOLDS, "two reads", "as prepared", "weak memory, as prepared", "the reader's slot is overwritten",
     "the writer may die", "four slots", "a GPU copies, the writer may die", "a GPU copies, as prepared",
     "a GPU copies, the reader's slot is overwritten", "weak memory", "weak memory, the reader's slot is overwritten"))
 def test_every_interleaving_holds(case: Case) -> None:

@@ -198,6 +198,7 @@ def test_two_trainings_of_one_name_are_two(viewer: Viewer, training: Start) -> N
     assert counts == {500, 50}
 
 
+@pytest.mark.exhaustive
 def test_trainings_that_cannot_be_told_apart_are_not_mixed(viewer: Viewer, training: Start) -> None:
     first = training([300, 200])
     viewer.until(lambda: count(viewer) == 500)
@@ -267,6 +268,7 @@ def test_the_rank_of_a_gaussian_is_said(viewer: Viewer, training: Start) -> None
     assert view.content.facts.shard_of(500) is None
 
 
+@pytest.mark.exhaustive
 def test_it_is_recorded_as_any_scene(training: Start) -> None:
     """Snapshots are of all ranks, and going back shows them."""
     ranks = training([300, 200])

@@ -208,6 +208,7 @@ def test_nothing_that_is_logged_holds_the_token(viewer: WebServer, processes: Pr
     assert all("Referrer-Policy: no-referrer" in answer for answer in (answers[0], answers[2], answers[4]))
 
 
+@pytest.mark.exhaustive
 def test_whole_viewer_shows_nothing_to_other_user(runtime_dir: Path, processes: Processes) -> None:
     """`splatview serve --web` beside a run: the printed address gets in, the bare one only for the own user."""
     splatview.publish(torch.full((8, 8, 3), 200, dtype=torch.uint8), "render")
