@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 import pytest
 from open_files import open_files
+from repetitions import with_exhaustive
 from stream_servers import H, StreamServer, W, av, mjpeg, pattern, rtsp, video
 
 from splatview.camera import sources
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 SOURCES = [("test", "auto"), *((kind, reader) for kind in ("file", "http", "rtsp") for reader in ("pyav", "opencv"))]
 
 
-@pytest.fixture(params=SOURCES, ids=lambda p: "-".join(p))
+@pytest.fixture(params=with_exhaustive({"-".join(s): (s,) for s in SOURCES}, "http-opencv", "rtsp-opencv"))
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
     """A SOURCE, and the library that reads it."""
     kind, reader = request.param

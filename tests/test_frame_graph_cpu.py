@@ -210,8 +210,7 @@ def test_the_picture_is_the_reference_s(own: OnCpu, degree: int, options: Render
         assert psnr(d.depth.numpy(), expected.depth) > 70
 
 
-@pytest.mark.parametrize("name", SCENES)
-@pytest.mark.parametrize("mode", ["classic", "antialiased"])
+@pytest.mark.parametrize(("name", "mode"), one_at_a_time([*SCENES], ["classic", "antialiased"]))
 def test_both_rasterisers_agree(own: OnCpu, name: str, mode: Any) -> None:
     """What the viewer's leaves out for eight by four pixels shows in none of them."""
     scene, view = random_scene(3, SCENES[name]), looking_at_origin(75, 50)

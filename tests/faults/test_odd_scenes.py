@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from odd_cases import SCENES, everywhere
 from renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene, software
+from repetitions import one_at_a_time
 
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.controls import Rect
@@ -40,8 +41,7 @@ def reference() -> ReferenceRenderer:
     return ReferenceRenderer()
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize(("name", "model"), one_at_a_time([*SCENES], MODELS))
 def test_every_odd_scene_has_the_reference_s_picture(gl: GlRenderer, reference: ReferenceRenderer, name: str,
                                                      model: Any) -> None:
     make, left_out = SCENES[name]

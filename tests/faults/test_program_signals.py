@@ -306,7 +306,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("who", ["status", exhaustive("status of another run"), "shot", "publish", "frames",
+@pytest.mark.parametrize("who", ["status", exhaustive("status of another run"), exhaustive("shot"), "publish", "frames",
                                  exhaustive("doctor")])
 def test_what_dead_programs_have_left_goes_with_the_next_that_looks(who: str, processes: Processes, tmp_path: Path,
                                                                     runtime_dir: Path) -> None:

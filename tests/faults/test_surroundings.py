@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from patience import PATIENCE
-from repetitions import exhaustive
+from repetitions import exhaustive, with_exhaustive
 
 from splatview import publishing
 from splatview.ipc import Publisher, Subscriber, door
@@ -96,7 +96,7 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("what", SHORT)
+@pytest.mark.parametrize("what", with_exhaustive(list(SHORT), "sizes of files", "threads"))
 def test_a_run_that_cannot_be_begun_is_begun_later(what: str, runtime_dir: Path, processes: Processes,
                                                    wait_until: Callable[..., Any]) -> None:
     """A training at a limit of its process, which is raised later."""
