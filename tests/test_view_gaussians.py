@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from frames import cloud, frame_of, gaussian_frame, host_array
-from view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
+from view_cases import RECT, H, W, module_screen, rest_fixture, screen_fixture, shown  # noqa: F401
 
 from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
 from splatview.viewer_app.controls import Rect
@@ -197,7 +197,7 @@ def test_the_sh_degree_can_be_limited(gaussians: GaussianView, screen: Offscreen
 
 
 def test_dragging_is_coarse_and_rest_is_sharp(gaussians: GaussianView, screen: OffscreenScreen,
-                                              wait_until: Callable[..., Any]) -> None:
+                                              wait_until: Callable[..., Any], rest: Callable[[], None]) -> None:
     screen.resize(256, 192)
     rect = Rect(0, 0, 256, 192)
     gaussians.update(gaussian_frame())
@@ -208,6 +208,7 @@ def test_dragging_is_coarse_and_rest_is_sharp(gaussians: GaussianView, screen: O
     coarse = shown(gaussians, screen)
     assert any("for now" in d for d in gaussians.details)
     gaussians.handle(PointerRelease(110, 100), rect)
+    rest()
     wait_until(lambda: gaussians.tick(time.monotonic()))
     sharp = shown(gaussians, screen)
     assert not any("for now" in d for d in gaussians.details)
@@ -217,13 +218,14 @@ def test_dragging_is_coarse_and_rest_is_sharp(gaussians: GaussianView, screen: O
 
 
 def test_the_first_picture_of_a_large_scene_is_coarse(
-        gaussians: GaussianView, screen: OffscreenScreen, wait_until: Callable[..., Any],
+        gaussians: GaussianView, screen: OffscreenScreen, wait_until: Callable[..., Any], rest: Callable[[], None],
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._LARGE", 1)
     monkeypatch.setattr(type(gaussians.content.renderer), "wants_gpu", False)  # for those a scene is never too large
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
     assert any("for now" in d for d in gaussians.details)
+    rest()
     wait_until(lambda: gaussians.tick(time.monotonic()))
     shown(gaussians, screen)
     assert not any("for now" in d for d in gaussians.details)

@@ -15,7 +15,7 @@ import torch
 from beside_cases import LOOKS, SMALL, VALUES, counted, opened
 from device_frames import Reader, Shared
 from frames import cloud
-from view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
+from view_cases import RECT, module_screen, rest_fixture, screen_fixture, shown  # noqa: F401
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import PointerMove, PointerPress, Wheel
@@ -93,7 +93,8 @@ def test_a_view_alone_keeps_no_copy(screen: OffscreenScreen) -> None:
         np.testing.assert_array_equal(shown(a, screen), want)
 
 
-def test_a_drag_of_one_is_coarse_for_that_one_only(screen: OffscreenScreen, wait_until: Callable[..., Any]) -> None:
+def test_a_drag_of_one_is_coarse_for_that_one_only(screen: OffscreenScreen, wait_until: Callable[..., Any],
+                                                   rest: Callable[[], None]) -> None:
     screen.resize(256, 192)
     rect = Rect(0, 0, 256, 192)
     with opened("gaussians", screen) as (a, b):
@@ -108,11 +109,13 @@ def test_a_drag_of_one_is_coarse_for_that_one_only(screen: OffscreenScreen, wait
         np.testing.assert_array_equal(shown(b, screen), sharp[1])
         assert not b.moving
         assert not any("for now" in d for d in b.details)
+        rest()
         wait_until(lambda: a.tick(time.monotonic()))
         shown(a, screen)
         assert not any("for now" in d for d in a.details)
 
 
+@pytest.mark.usefixtures("rest")
 def test_the_first_picture_of_a_large_scene_is_coarse_for_each(screen: OffscreenScreen,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._LARGE", 1)
@@ -154,8 +157,9 @@ def scene(seed: int = 0) -> Shared:
 def in_place(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[GaussianView]]:
     """Two views in different looks that show a scene in place."""
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: SimpleNamespace(cuda_stream=0))
-    # its trainer lives, however slow this is
-    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._REPLACED", 1e6)
+    # However slow this is, its trainer lives, and what would need CUDA is not done a second time.
+    for name in ("_REPLACED", "_LOOK_PERIOD"):
+        monkeypatch.setattr(f"splatview.viewer_app.views._gaussians.content.{name}", 1e6)
     first = GaussianView(screen.ctx, renderer=Reader(screen.ctx))
     views = [first, first.beside(GaussianSettings())]
     scene().show(first)
