@@ -55,22 +55,27 @@ def test_its_share_of_the_gpu_holds_while_a_run_needs_it(viewer: Viewer, picture
     monkeypatch.setattr(viewer.governor, "cost", lambda work: 10.0)
     monkeypatch.setattr(viewer.catalogue, "gpu_is_needed", lambda now: True)
 
-    def drawn(seconds: float, enough: int = 1000) -> int:
-        draws, end = viewer.draws, time.monotonic() + seconds
-        while time.monotonic() < end and viewer.draws - draws < enough:
+    def seconds_for(pictures: int) -> float:
+        begin, draws = time.monotonic(), viewer.draws
+        while viewer.draws < draws + pictures:
+            assert time.monotonic() < begin + PATIENCE
             viewer.screen.push(PointerMove(90, 40 + viewer.draws % 7))
             viewer.turn()
             time.sleep(0.003)
-        return viewer.draws - draws
+        return time.monotonic() - begin
 
-    drawn(0.5)
-    assert 4 <= drawn(2.0) <= 12
+    def held_back_after(pictures: int) -> list[bool]:
+        return [seconds_for(1) > 0 and viewer.governor.next_picture() > 0 for _ in range(pictures)]
+
+    seconds_for(3)  # what was saved up at rest is spent
+    assert seconds_for(6) > 6 * 0.2 * 0.9
     assert any(p.startswith("GPU share") and p.endswith("of 10%") for p in status_phrases(viewer.state, Shown()))
     monkeypatch.setattr(viewer.work, "software", True)  # the processor draws: no GPU's time is taken
-    assert drawn(1.0, enough=13) > 12
+    viewer.until(lambda: viewer.governor.next_picture() == 0)
+    assert not any(held_back_after(3))
     monkeypatch.setattr(viewer.work, "software", False)
     monkeypatch.setattr(viewer.catalogue, "gpu_is_needed", lambda now: False)
-    assert drawn(1.0, enough=13) > 12
+    assert not any(held_back_after(3))
 
 
 def test_an_impossible_share_of_the_gpu_is_told() -> None:
