@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from splatview.viewer_app.shards.frame import JoinedFrame
     from splatview.viewer_app.shards.stream import ShardedStream
 
-FEW = 0.1
-"""In so many calls at most the thread may have had to wait: for the GIL, which the helper thread has now and then."""
+FEW = 0.5
+"""In so many of the calls at most the thread may have had to wait: for the GIL, which the helper thread has now and
+then, in every sixth call where the processors are busy."""
 LOTS = 5
 """Into so many the calls are divided, and it is the quietest that counts: on a busy machine the helper thread may lose
 the processor while it has the GIL, again and again for a while. Who waited for a rank would do so in all of them."""
