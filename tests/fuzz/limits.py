@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CPU_SECONDS = 30
-"""For one input, within a second. The slowest took 2 s on one machine and 9 s on another, whose cores are shared with
-others; those that took time quadratic in their size took 40 s on the first."""
+"""For one input, within a second. The slowest took 6 s on a slow machine that did nothing else, and more than 8 s on
+one like it that ran other tests; those that took time quadratic in their size took 40 s on one thrice as quick."""
 
 
 @contextmanager
