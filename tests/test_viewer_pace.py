@@ -64,18 +64,19 @@ def test_its_share_of_the_gpu_holds_while_a_run_needs_it(viewer: Viewer, picture
             time.sleep(0.003)
         return time.monotonic() - begin
 
-    def held_back_after(pictures: int) -> list[bool]:
-        return [seconds_for(1) > 0 and viewer.governor.next_picture() > 0 for _ in range(pictures)]
+    def is_held_back() -> bool:
+        seconds_for(1)
+        return viewer.governor.next_picture() > 0
 
     seconds_for(3)  # what was saved up at rest is spent
     assert seconds_for(6) > 6 * 0.2 * 0.9
     assert any(p.startswith("GPU share") and p.endswith("of 10%") for p in status_phrases(viewer.state, Shown()))
     monkeypatch.setattr(viewer.work, "software", True)  # the processor draws: no GPU's time is taken
     viewer.until(lambda: viewer.governor.next_picture() == 0)
-    assert not any(held_back_after(3))
+    assert not any(is_held_back() for _ in range(3))
     monkeypatch.setattr(viewer.work, "software", False)
     monkeypatch.setattr(viewer.catalogue, "gpu_is_needed", lambda now: False)
-    assert not any(held_back_after(3))
+    assert not any(is_held_back() for _ in range(3))
 
 
 def test_an_impossible_share_of_the_gpu_is_told() -> None:
