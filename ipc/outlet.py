@@ -6,6 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from splatview.ipc.other_threads import OtherThreads
 from splatview.ipc.ways import WAYS, NotYet
 from splatview.ipc.ways.layout import data_bytes, ring_bytes, room_for
 
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 _REST = 0.1
 """Seconds between two generations in place while another way suits the stream better."""
 _SETTLE = 0.01
-"""Seconds for which a tensor must stay unchanged after a late copy."""
+"""Seconds for which a tensor must stay unchanged after a late copy, and processor time of each thread meanwhile."""
+_SLOWER = 4
+"""Times as long as a copy that a write into the same tensor may take."""
+_LOOK_AGAIN = 0.001
+_LONGEST = 2.0
+"""Seconds after which threads that have had too little processor time are waited for no longer."""
 
 
 class Run(Protocol):
@@ -207,14 +213,27 @@ def undo(outlets: Iterable[Outlet], place: Place) -> None:
 
 
 def at_rest(tensors: dict[str, torch.Tensor], current: Callable[[], bool]) -> Callable[[], bool]:
-    """What tells, a moment after it is called, whether since now no in-place operation has ended on these tensors
-    (inference tensors do not count them), and whether they are still `current`."""
+    """What tells, called after a copy that begins now, whether these tensors were at rest until a moment after it: no
+    in-place operation has ended on them (inference tensors do not count them), and they are still `current`.
+
+    The moment gives a write that the copy ran into the chance to end: each other thread of the process has had
+    processor time for it, or does not want to run.
+    """
     def counts() -> list[int]:
         return [0 if t.is_inference() else t._version for t in tensors.values()]
 
-    def settled() -> bool:
-        time.sleep(_SETTLE)
+    def rest() -> bool:
         return current() and before == counts()
 
-    before = counts()
+    def settled() -> bool:
+        others, deadline = OtherThreads(), time.monotonic() + _LONGEST
+        enough = max(_SETTLE, _SLOWER * (time.thread_time() - begin))
+        time.sleep(_SETTLE)
+        calm = 0  # looks in a row: a thread that was seen asleep may have been woken by the next one
+        while rest() and calm < 2 and time.monotonic() < deadline:
+            calm = calm + 1 if others.came_on(enough) else 0
+            time.sleep(_LOOK_AGAIN)
+        return rest()
+
+    begin, before = time.thread_time(), counts()
     return settled

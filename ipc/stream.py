@@ -328,12 +328,12 @@ class Stream:
             return outlet.version != self.version and (self.tally.steady is None or self.tally.asked)
         return outlet.version != self.version or self.live
 
-    def catch_up(self) -> None:
-        """Share the newest value for readers who came late, or where its own publish could not.
+    def catch_up(self, goes_on: Callable[[], bool] = lambda: True) -> None:
+        """Share the newest value for readers who came late, or where its own publish could not, as long as `goes_on`.
 
         The trainer may be writing into that very tensor. A copy is handed out only if no publish came and no
-        in-place operation ended on its tensors until a moment after it; of a live stream, whose tensors may never be
-        at rest so long, as it was found. Raises NotYet when it is not possible now.
+        in-place operation ended on its tensors until a moment after it (`at_rest`); of a live stream, whose tensors
+        may never be at rest so long, as it was found. Raises NotYet when it is not possible now.
         """
         with self._lock:
             if not self.behind():
@@ -346,7 +346,7 @@ class Stream:
                 frame = form.unpack(value)
                 for outlet in self._outlets.values():
                     if self._lacks(outlet):
-                        self._catch_up(outlet, form, value, frame)
+                        self._catch_up(outlet, form, value, frame, goes_on)
         self.tally.tell_beside()
 
     def _look_again(self, form: Form) -> None:
@@ -370,15 +370,17 @@ class Stream:
         with behind(self.tally.device, self.tally.cuda_stream):
             yield
 
-    def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked) -> None:
+    def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked,
+                  goes_on: Callable[[], bool]) -> None:
         version = self.version
         if version == outlet.version:  # a live stream: the same publish, newer contents if there are any
             if outlet.holds(frame[0]) or self.version != version:  # a publish came by during the look
                 return
             version = self.tally.version = version + 1
+        described = self._form
 
         def current() -> bool:
-            return self.version == version
+            return self.version == version and self._form is described and goes_on()
 
         self._write(outlet, form, value, frame, version, current if self.live else at_rest(frame[0], current))
 

@@ -349,7 +349,7 @@ class Helper:
             begin = time.monotonic()
             if stream.version == seen:  # else the trainer is at it, and shares by itself
                 try:
-                    stream.catch_up()
+                    stream.catch_up(lambda: not self._closing)
                 except NotYet:
                     pass
                 except Exception as e:

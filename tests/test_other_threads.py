@@ -1,0 +1,188 @@
+"""What tells whether another thread can still be amid a write: its processor time, and whether it wants to run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from patience import PATIENCE
+
+from splatview.ipc import outlet
+from splatview.ipc.other_threads import OtherThreads
+from splatview.ipc.outlet import at_rest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_FOREVER = 1e9
+"""Seconds of processor time that no thread gets."""
+
+
+class Others:
+    """Threads of this test, ended with it."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, step: Callable[[], object], before: Callable[[], object] = lambda: None) -> threading.Thread:
+        """Repeat a step until the test ends."""
+        def run() -> None:
+            before()
+            while not self.over.is_set():
+                step()
+
+        self._threads.append(threading.Thread(target=run))
+        self._threads[-1].start()
+        return self._threads[-1]
+
+    def end(self) -> None:
+        self.over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.fixture
+def threads() -> Iterator[Others]:
+    made = Others()
+    yield made
+    made.end()
+
+
+def _compute() -> None:
+    """Half a second or less without the GIL."""
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 100_000)
+
+
+def test_a_thread_that_sleeps_has_come_on(threads: Others, wait_until: Callable[..., Any]) -> None:
+    threads.start(threads.over.wait)
+    wait_until(lambda: OtherThreads().came_on(_FOREVER))
+
+
+def test_a_thread_that_runs_comes_on_with_its_processor_time(threads: Others, wait_until: Callable[..., Any]) -> None:
+    threads.start(_compute)
+    wait_until(lambda: not OtherThreads().came_on(_FOREVER), what="a thread that is seen running")
+    others = OtherThreads()
+    wait_until(lambda: others.came_on(0.05))
+    wait_until(lambda: not OtherThreads().came_on(_FOREVER), what="the same thread, from now on")
+
+
+def test_a_thread_that_has_ended_has_come_on(threads: Others, wait_until: Callable[..., Any]) -> None:
+    threads.start(_compute)
+    others = OtherThreads()
+    threads.end()
+    wait_until(lambda: others.came_on(_FOREVER))
+
+
+def test_the_callers_own_thread_does_not_count(wait_until: Callable[..., Any]) -> None:
+    wait_until(lambda: OtherThreads().came_on(_FOREVER))
+
+
+@pytest.mark.parametrize("name", [") R 1 (", "a) D 2 2", "((((", "R", "fifteen bytes.."])
+def test_names_of_threads_are_not_taken_for_their_state(name: str, threads: Others,
+                                                        wait_until: Callable[..., Any]) -> None:
+    def rename() -> None:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
+
+    threads.start(threads.over.wait, rename)
+    wait_until(lambda: OtherThreads().came_on(_FOREVER))
+
+
+def test_looking_at_many_threads_keeps_no_descriptors(threads: Others, wait_until: Callable[..., Any]) -> None:
+    for _ in range(40):
+        threads.start(threads.over.wait)
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        wait_until(lambda: OtherThreads().came_on(_FOREVER))
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_where_the_system_does_not_tell_of_threads_none_is_waited_for(threads: Others,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: str) -> list[str]:
+        raise FileNotFoundError(path)
+
+    threads.start(_compute)
+    monkeypatch.setattr(os, "listdir", fail)
+    assert OtherThreads().came_on(_FOREVER)
+
+
+def _copies(threads: Others, enough: Callable[[int, int], bool]) -> tuple[int, int]:
+    """Copy a tensor into which a thread writes that seldom gets its processor, until there are `enough`: how many
+    copies were taken to be whole, and how many of these were not."""
+    processor = max(os.sched_getaffinity(0))
+    busy = subprocess.Popen([sys.executable, "-c",
+                             f"import os; os.sched_setaffinity(0, {{{processor}}})\nwhile True: pass"])
+    frame = torch.zeros(3000, 3000)
+
+    def share_a_processor() -> None:
+        os.sched_setaffinity(0, {processor})  # of this thread alone
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 12)
+
+    def write() -> None:
+        frame.add_(1)
+        threads.over.wait(0.05)
+
+    threads.start(write, share_a_processor)
+    copy, taken, torn, end = torch.empty_like(frame), 0, 0, time.monotonic() + PATIENCE
+    try:
+        while not enough(taken, torn):
+            assert time.monotonic() < end, f"only {taken} copies were taken to be whole"
+            settled = at_rest({"image": frame}, lambda: True)
+            copy.copy_(frame)
+            if settled():
+                taken += 1
+                torn += bool(copy.min() != copy.max())
+    finally:
+        busy.kill()
+        busy.wait()
+    return taken, torn
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Tensors are written by the thread that asks for it: the others of torch's pool would not be held up."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_write_that_is_held_up_is_not_taken_to_have_ended(threads: Others) -> None:
+    taken, torn = _copies(threads, lambda taken, torn: taken == 25)
+    assert (taken, torn) == (25, 0)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_threads_time_is_what_keeps_late_copies_whole(threads: Others, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counter-proof: after a fixed time alone, half of what is written is taken for the whole."""
+    monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: True)
+    assert _copies(threads, lambda taken, torn: torn == 2)[1] == 2
+
+
+def test_a_thread_that_gets_no_processor_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
+    monkeypatch.setattr(outlet, "_LONGEST", 0.05)
+    assert at_rest({"image": torch.zeros(3)}, lambda: True)()
+
+
+def test_nothing_is_waited_for_once_something_newer_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
+    monkeypatch.setattr(outlet, "_LONGEST", PATIENCE)
+    tensor = torch.zeros(3)
+    looks = iter([True, True, False, False])
+    begin = time.monotonic()
+    assert not at_rest({"image": tensor}, lambda: next(looks))()
+    settled = at_rest({"image": tensor}, lambda: True)
+    tensor.add_(1)
+    assert not settled()
+    assert time.monotonic() - begin < PATIENCE
