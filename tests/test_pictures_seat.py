@@ -71,7 +71,7 @@ def _pair_of_images(stage: Stage) -> None:
     first = stage.open(stage.folder / "before.png")
     stage.open(stage.folder / "after.png")
     stage.app.catalogue.comparisons.pair(stage.pane, first)
-    stage.until(lambda: len(stage.view.views) == 2)
+    stage.until(lambda: len(stage.view.views) == 2 and stage.view.psnr is not None)
 
 
 def _panes(stage: Stage) -> None:
