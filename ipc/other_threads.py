@@ -16,10 +16,16 @@ _AT_ONCE = 8
 _RUNNABLE = b"RD"
 """States (proc(5)) of a thread that would go on by itself: running or waiting for a processor, or for the disk."""
 
-# With the GIL held: each system call of a few microseconds would else give it up, and wait up to 5 ms for it again.
+# With the GIL held: each system call of a few microseconds would else give it up, and wait for it again, 5 ms or, where
+# its next owner loses the processor, for long.
 _libc = ctypes.PyDLL(None)
+_libc.opendir.argtypes, _libc.opendir.restype = (ctypes.c_char_p,), ctypes.c_void_p
+_libc.readdir.argtypes, _libc.readdir.restype = (ctypes.c_void_p,), ctypes.c_void_p
+_libc.closedir.argtypes = (ctypes.c_void_p,)
 _libc.read.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t
 _libc.read.restype = ctypes.c_ssize_t
+_NAME = 19
+"""Where the name begins in a struct dirent of a 64-bit Linux: after two words, a length and a type."""
 
 
 class OtherThreads:
@@ -27,12 +33,8 @@ class OtherThreads:
     does not tell (no /proc), none."""
 
     def __init__(self) -> None:
-        try:
-            threads = map(int, os.listdir("/proc/self/task"))
-        except OSError:
-            threads = iter(())
         own = threading.get_native_id()
-        self._begin = {t: begin for t in threads if t != own and (begin := _processor_time(t)) is not None}
+        self._begin = {t: begin for t in _threads() if t != own and (begin := _processor_time(t)) is not None}
 
     def came_on(self, seconds: float) -> bool:
         """Whether each has had this much processor time since, does not want to run at the moment, or has ended.
@@ -48,6 +50,18 @@ class OtherThreads:
             if not looked % _AT_ONCE:
                 time.sleep(0)
         return True
+
+
+def _threads(folder: bytes = b"/proc/self/task") -> list[int]:
+    """Return the numbers of all threads of this process."""
+    listing, found = _libc.opendir(folder), list[int]()
+    if listing:
+        while entry := _libc.readdir(listing):
+            name = ctypes.string_at(entry + _NAME)
+            if name.isdigit():
+                found.append(int(name))
+        _libc.closedir(listing)
+    return found
 
 
 def _processor_time(thread: int) -> float | None:

@@ -28,10 +28,12 @@ _REST = 0.1
 """Seconds between two generations in place while another way suits the stream better."""
 _SETTLE = 0.01
 """Seconds for which a tensor must stay unchanged after a late copy, and processor time of each thread meanwhile."""
-_SLOWER = 4
+_SLOWER = 2
 """Times as long as a copy that a write into the same tensor may take."""
 _LOOK_AGAIN = 0.001
-_LONGEST = 2.0
+_AT_ONCE = 0.25
+"""Seconds that the helper thread waits for other threads at once; for more if these need more processor time."""
+_LONGEST = 1.0
 """Seconds after which threads that have had too little processor time are waited for no longer."""
 
 
@@ -212,12 +214,13 @@ def undo(outlets: Iterable[Outlet], place: Place) -> None:
     place.forget()
 
 
-def at_rest(tensors: dict[str, torch.Tensor], current: Callable[[], bool]) -> Callable[[], bool]:
+def at_rest(tensors: dict[str, torch.Tensor], current: Callable[[], bool], since: float) -> Callable[[], bool]:
     """What tells, called after a copy that begins now, whether these tensors were at rest until a moment after it: no
     in-place operation has ended on them (inference tensors do not count them), and they are still `current`.
 
     The moment gives a write that the copy ran into the chance to end: each other thread of the process has had
-    processor time for it, or does not want to run.
+    processor time for it, or does not want to run. Where one gets none, "no" is said for a second: `since`
+    (time.monotonic) such copies were made in vain.
     """
     def counts() -> list[int]:
         return [0 if t.is_inference() else t._version for t in tensors.values()]
@@ -226,14 +229,18 @@ def at_rest(tensors: dict[str, torch.Tensor], current: Callable[[], bool]) -> Ca
         return current() and before == counts()
 
     def settled() -> bool:
-        others, deadline = OtherThreads(), time.monotonic() + _LONGEST
-        enough = max(_SETTLE, _SLOWER * (time.thread_time() - begin))
+        others, enough = OtherThreads(), max(_SETTLE, _SLOWER * (time.thread_time() - begin))
+        end = time.monotonic() + max(_AT_ONCE, 2 * enough)
         time.sleep(_SETTLE)
         calm = 0  # looks in a row: a thread that was seen asleep may have been woken by the next one
-        while rest() and calm < 2 and time.monotonic() < deadline:
+        while rest():
             calm = calm + 1 if others.came_on(enough) else 0
+            if calm == 2:
+                return rest()
+            if time.monotonic() > end:
+                return time.monotonic() > since + _LONGEST
             time.sleep(_LOOK_AGAIN)
-        return rest()
+        return False
 
     begin, before = time.thread_time(), counts()
     return settled

@@ -64,6 +64,8 @@ class Stream:
         self._is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
         self._offered = Offered(kind)
         self._place = Place()
+        self._late_copies = 0, 0.0
+        """The version that was last copied for readers who came late, and since when (time.monotonic)."""
         self._tended = 0.0
         self._reported: set[str] = set()
         """Ways whose shortage of memory was logged."""
@@ -382,7 +384,10 @@ class Stream:
         def current() -> bool:
             return self.version == version and self._form is described and goes_on()
 
-        self._write(outlet, form, value, frame, version, current if self.live else at_rest(frame[0], current))
+        if self._late_copies[0] != version:
+            self._late_copies = version, time.monotonic()
+        self._write(outlet, form, value, frame, version,
+                    current if self.live else at_rest(frame[0], current, self._late_copies[1]))
 
     def due(self) -> float | None:
         """When (time.monotonic) to call `tend` even if no viewer says anything; None: there is nothing to tend."""

@@ -15,7 +15,8 @@ import pytest
 import torch
 from patience import PATIENCE
 
-from splatview.ipc import outlet
+import splatview
+from splatview.ipc import Subscriber, other_threads, outlet
 from splatview.ipc.other_threads import OtherThreads
 from splatview.ipc.outlet import at_rest
 
@@ -105,14 +106,18 @@ def test_looking_at_many_threads_keeps_no_descriptors(threads: Others, wait_unti
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_where_the_system_does_not_tell_of_threads_none_is_waited_for(threads: Others,
+def test_where_the_system_does_not_tell_of_threads_none_is_waited_for(threads: Others, tmp_path: Path,
                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: str) -> list[str]:
-        raise FileNotFoundError(path)
-
     threads.start(_compute)
-    monkeypatch.setattr(os, "listdir", fail)
+    assert other_threads._threads(bytes(tmp_path / "none")) == []
+    monkeypatch.setattr(other_threads, "_threads", list[int])
     assert OtherThreads().came_on(_FOREVER)
+
+
+def test_all_threads_are_found(threads: Others, wait_until: Callable[..., Any]) -> None:
+    own = {threads.start(threads.over.wait).native_id for _ in range(20)}
+    assert own | {threading.get_native_id()} <= set(other_threads._threads())
+    wait_until(lambda: sorted(other_threads._threads()) == sorted(map(int, os.listdir("/proc/self/task"))))
 
 
 def _copies(threads: Others, enough: Callable[[int, int], bool]) -> tuple[int, int]:
@@ -136,7 +141,7 @@ def _copies(threads: Others, enough: Callable[[int, int], bool]) -> tuple[int, i
     try:
         while not enough(taken, torn):
             assert time.monotonic() < end, f"only {taken} copies were taken to be whole"
-            settled = at_rest({"image": frame}, lambda: True)
+            settled = at_rest({"image": frame}, lambda: True, time.monotonic())
             copy.copy_(frame)
             if settled():
                 taken += 1
@@ -171,18 +176,39 @@ def test_the_threads_time_is_what_keeps_late_copies_whole(threads: Others, monke
 
 def test_a_thread_that_gets_no_processor_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
-    monkeypatch.setattr(outlet, "_LONGEST", 0.05)
-    assert at_rest({"image": torch.zeros(3)}, lambda: True)()
+    monkeypatch.setattr(outlet, "_AT_ONCE", 0.05)
+    tensors, now = {"image": torch.zeros(3)}, time.monotonic()
+    assert not at_rest(tensors, lambda: True, now + PATIENCE)()
+    assert at_rest(tensors, lambda: True, now - outlet._LONGEST)()
+
+
+def test_a_viewer_is_shown_what_a_thread_without_a_processor_may_be_writing(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    """In the end, and the helper thread does other work between."""
+    monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
+    monkeypatch.setattr(outlet, "_AT_ONCE", 0.02)
+    splatview.publish(torch.full((6, 6, 3), 0.5))
+    with Subscriber() as subscriber:
+        def seen() -> bool:
+            subscriber.poll()
+            for stream in subscriber.streams:
+                stream.open()
+                if (frame := stream.read()) is not None:
+                    frame.close()
+                    return True
+            return False
+
+        wait_until(seen)
 
 
 def test_nothing_is_waited_for_once_something_newer_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
-    monkeypatch.setattr(outlet, "_LONGEST", PATIENCE)
+    monkeypatch.setattr(outlet, "_AT_ONCE", PATIENCE)
     tensor = torch.zeros(3)
     looks = iter([True, True, False, False])
     begin = time.monotonic()
-    assert not at_rest({"image": tensor}, lambda: next(looks))()
-    settled = at_rest({"image": tensor}, lambda: True)
+    assert not at_rest({"image": tensor}, lambda: next(looks), 0)()
+    settled = at_rest({"image": tensor}, lambda: True, 0)
     tensor.add_(1)
     assert not settled()
     assert time.monotonic() - begin < PATIENCE
