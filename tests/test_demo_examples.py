@@ -61,12 +61,17 @@ def test_a_viewer_draws_every_stream_of_an_example(path, processes, tmp_path, wa
     process = processes.forked(str(path), "--steps", "1000000", *MORE.get(path.stem, ()))
     with Subscriber() as viewer:
         wait_until(lambda: (viewer.poll(), {s.name for s in viewer.streams if s.version} >= STREAMS[path.stem])[-1])
-    os.setpriority(os.PRIO_PROCESS, process.pid, 19)  # it works without a pause, and pictures are waited for
+    os.setpriority(os.PRIO_PROCESS, process.pid, 5)  # it works without a pause, and pictures are waited for
     for stream in sorted(STREAMS[path.stem]):
         out = tmp_path / f"{stream}.png"
-        shot = processes.command("shot", str(out), "--stream", stream, "--run", str(process.pid))
-        _, err = shot.communicate(timeout=PATIENCE)
-        assert shot.returncode == 0, err
+
+        def drawn(out=out, stream=stream):
+            shot = processes.command("shot", str(out), "--stream", stream, "--run", str(process.pid))
+            _, err = shot.communicate(timeout=PATIENCE)
+            assert not shot.returncode or "brought no frame within" in err, err  # a busy machine may be slower
+            return not shot.returncode
+
+        wait_until(drawn)
         colors = Image.open(out).convert("RGB").getcolors(1 << 24)
         assert colors is not None and len(colors) > 50  # a picture; one of NaN has a single colour
 
