@@ -39,7 +39,8 @@ class OtherThreads:
     def came_on(self, seconds: float) -> bool:
         """Whether each has had this much processor time since, does not want to run at the moment, or has ended.
 
-        A thread that waits for the GIL does not count as wanting to run. The caller gives up the GIL between threads.
+        A thread that waits for the GIL does not count as wanting to run: PyTorch's operations end before they take it
+        again. Gives up the GIL after every few threads.
         """
         for looked, (thread, begin) in enumerate(list(self._begin.items()), 1):
             now = _processor_time(thread)

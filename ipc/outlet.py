@@ -31,8 +31,10 @@ _SETTLE = 0.01
 _SLOWER = 2
 """Times as long as a copy that a write into the same tensor may take."""
 _LOOK_AGAIN = 0.001
-_AT_ONCE = 0.25
-"""Seconds that the helper thread waits for other threads at once; for more if these need more processor time."""
+"""Seconds between two looks at the other threads."""
+_TURN = 0.25
+"""Seconds for which the helper thread waits for them before it does other work; at least twice the processor time that
+each of them needs."""
 _LONGEST = 1.0
 """Seconds after which threads that have had too little processor time are waited for no longer."""
 
@@ -230,15 +232,14 @@ def at_rest(tensors: dict[str, torch.Tensor], current: Callable[[], bool], since
 
     def settled() -> bool:
         others, enough = OtherThreads(), max(_SETTLE, _SLOWER * (time.thread_time() - begin))
-        end = time.monotonic() + max(_AT_ONCE, 2 * enough)
+        end = time.monotonic() + max(_TURN, 2 * enough)
         time.sleep(_SETTLE)
         calm = 0  # looks in a row: a thread that was seen asleep may have been woken by the next one
         while rest():
             calm = calm + 1 if others.came_on(enough) else 0
-            if calm == 2:
-                return rest()
-            if time.monotonic() > end:
-                return time.monotonic() > since + _LONGEST
+            now = time.monotonic()
+            if calm == 2 or now > end:
+                return rest() and (calm == 2 or now > since + _LONGEST)
             time.sleep(_LOOK_AGAIN)
         return False
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,6 +20,8 @@ from splatview.ipc.outlet import at_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from programs import Processes
 
 _FOREVER = 1e9
 """Seconds of processor time that no thread gets."""
@@ -120,12 +120,11 @@ def test_all_threads_are_found(threads: Others, wait_until: Callable[..., Any]) 
     wait_until(lambda: sorted(other_threads._threads()) == sorted(map(int, os.listdir("/proc/self/task"))))
 
 
-def _copies(threads: Others, enough: Callable[[int, int], bool]) -> tuple[int, int]:
+def _copies(threads: Others, processes: Processes, enough: Callable[[int, int], bool]) -> tuple[int, int]:
     """Copy a tensor into which a thread writes that seldom gets its processor, until there are `enough`: how many
     copies were taken to be whole, and how many of these were not."""
     processor = max(os.sched_getaffinity(0))
-    busy = subprocess.Popen([sys.executable, "-c",
-                             f"import os; os.sched_setaffinity(0, {{{processor}}})\nwhile True: pass"])
+    processes.code(f"import os; os.sched_setaffinity(0, {{{processor}}})\nwhile True: pass")
     frame = torch.zeros(3000, 3000)
 
     def share_a_processor() -> None:
@@ -138,17 +137,13 @@ def _copies(threads: Others, enough: Callable[[int, int], bool]) -> tuple[int, i
 
     threads.start(write, share_a_processor)
     copy, taken, torn, end = torch.empty_like(frame), 0, 0, time.monotonic() + PATIENCE
-    try:
-        while not enough(taken, torn):
-            assert time.monotonic() < end, f"only {taken} copies were taken to be whole"
-            settled = at_rest({"image": frame}, lambda: True, time.monotonic())
-            copy.copy_(frame)
-            if settled():
-                taken += 1
-                torn += bool(copy.min() != copy.max())
-    finally:
-        busy.kill()
-        busy.wait()
+    while not enough(taken, torn):
+        assert time.monotonic() < end, f"only {taken} copies were taken to be whole"
+        settled = at_rest({"image": frame}, lambda: True, time.monotonic())
+        copy.copy_(frame)
+        if settled():
+            taken += 1
+            torn += bool(copy.min() != copy.max())
     return taken, torn
 
 
@@ -162,21 +157,22 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_a_write_that_is_held_up_is_not_taken_to_have_ended(threads: Others) -> None:
-    taken, torn = _copies(threads, lambda taken, torn: taken == 25)
+def test_a_write_that_is_held_up_is_not_taken_to_have_ended(threads: Others, processes: Processes) -> None:
+    taken, torn = _copies(threads, processes, lambda taken, torn: taken == 25)
     assert (taken, torn) == (25, 0)
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_the_threads_time_is_what_keeps_late_copies_whole(threads: Others, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_threads_time_is_what_keeps_late_copies_whole(threads: Others, processes: Processes,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     """The counter-proof: after a fixed time alone, half of what is written is taken for the whole."""
     monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: True)
-    assert _copies(threads, lambda taken, torn: torn == 2)[1] == 2
+    assert _copies(threads, processes, lambda taken, torn: torn == 2)[1] == 2
 
 
 def test_a_thread_that_gets_no_processor_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
-    monkeypatch.setattr(outlet, "_AT_ONCE", 0.05)
+    monkeypatch.setattr(outlet, "_TURN", 0.05)
     tensors, now = {"image": torch.zeros(3)}, time.monotonic()
     assert not at_rest(tensors, lambda: True, now + PATIENCE)()
     assert at_rest(tensors, lambda: True, now - outlet._LONGEST)()
@@ -186,7 +182,7 @@ def test_a_viewer_is_shown_what_a_thread_without_a_processor_may_be_writing(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
     """In the end, and the helper thread does other work between."""
     monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
-    monkeypatch.setattr(outlet, "_AT_ONCE", 0.02)
+    monkeypatch.setattr(outlet, "_TURN", 0.02)
     splatview.publish(torch.full((6, 6, 3), 0.5))
     with Subscriber() as subscriber:
         def seen() -> bool:
@@ -201,9 +197,22 @@ def test_a_viewer_is_shown_what_a_thread_without_a_processor_may_be_writing(
         wait_until(seen)
 
 
+def test_a_value_that_is_replaced_during_the_last_look_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensor = torch.zeros(3)
+
+    def write(self: OtherThreads, seconds: float) -> bool:
+        tensor.add_(1)
+        return False
+
+    monkeypatch.setattr(OtherThreads, "came_on", write)
+    monkeypatch.setattr(outlet, "_TURN", 0.0)
+    monkeypatch.setattr(outlet, "_SETTLE", 0.0)
+    assert not at_rest({"image": tensor}, lambda: True, 0)()
+
+
 def test_nothing_is_waited_for_once_something_newer_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
-    monkeypatch.setattr(outlet, "_AT_ONCE", PATIENCE)
+    monkeypatch.setattr(outlet, "_TURN", PATIENCE)
     tensor = torch.zeros(3)
     looks = iter([True, True, False, False])
     begin = time.monotonic()
