@@ -140,8 +140,10 @@ def _own(name: str | None, run: str | None) -> tuple[Publisher, Stream] | None:
 
 def _device() -> int | None:
     """The GPU that is in use here; None while none is. Raises RuntimeError while a CUDA graph is captured."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    from splatview.ipc.cuda.driver import torch_with_cuda
+
+    torch = torch_with_cuda()
+    if torch is None:
         return None
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError("grab: a CUDA graph is being captured, and nothing that is queued runs yet; grab before or "

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import types
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from splatview.ipc.cuda.export import describe
 from splatview.ipc.cuda.tensors import check_within, contiguous, span
 from splatview.ipc.errors import SharingError
 from splatview.ipc.messages import FdMemory, IpcMemory
+from splatview.viewer_app.recovering.health import cuda_is_lost
 
 GPU = "0123456789abcdef" * 2
 META = {"layout": "HW"}
@@ -34,6 +36,19 @@ def test_importing_it_loads_neither_torch_nor_the_bindings() -> None:
                "print([m for m in ('torch', 'numpy', 'cuda.bindings', 'zmq') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("has", [(), ("cuda",)])
+def test_torch_uses_no_cuda_while_it_is_imported(has: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module is there from the beginning of its import; what it holds comes one by one."""
+    imported = types.ModuleType("torch")
+    for name in has:
+        setattr(imported, name, types.SimpleNamespace(is_initialized=lambda: False))
+    monkeypatch.setitem(sys.modules, "torch", imported)
+    assert driver.torch_with_cuda() is None
+    assert driver.current_stream(0) == 0
+    assert not driver.is_capturing()
+    assert cuda_is_lost() == ""
 
 
 @without_driver

@@ -124,7 +124,7 @@ def following(server: descriptors.Server, ref: InPlaceRef, source: RunSource, re
 def test_many_generations_leave_no_descriptors(server: descriptors.Server, tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """A training that densifies often must not fill its viewer's table of descriptors."""
-    monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)  # nothing here could be mapped
+    monkeypatch.setattr(driver, "torch_with_cuda", lambda: None)  # nothing here could be mapped
     control, source = Control(), RunSource(os.getpid(), tmp_path, lambda: True)
     reader, base = None, 0
     for generation in range(1, 81):
@@ -149,7 +149,7 @@ def test_many_generations_leave_no_descriptors(server: descriptors.Server, tmp_p
 
 def test_who_finds_nothing_newer_asks_for_it(server: descriptors.Server, tmp_path: Path,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
+    monkeypatch.setattr(driver, "torch_with_cuda", lambda: None)
     control, source = Control(), RunSource(os.getpid(), tmp_path, lambda: True)
     ref, said = control.offer(1), []
     reader = following(server, ref, source, lease=said.append)
@@ -193,7 +193,7 @@ class Marks:
 @pytest.fixture
 def marks(monkeypatch: pytest.MonkeyPatch) -> Marks:
     made = Marks()
-    monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
+    monkeypatch.setattr(driver, "torch_with_cuda", lambda: None)
     monkeypatch.setattr(driver, "here", lambda gpu: 0)
     monkeypatch.setattr(events, "OpenedEvent", made.open)
     return made
@@ -283,7 +283,7 @@ def test_a_reader_that_is_closed_waits_for_nothing(waiting: Waiting, marks: Mark
 
 def test_a_generation_that_was_taken_can_be_opened_again(server: descriptors.Server, tmp_path: Path,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
+    monkeypatch.setattr(driver, "torch_with_cuda", lambda: None)
     control, source = Control(), RunSource(os.getpid(), tmp_path, lambda: True)
     ref = control.offer(1)
     for _ in range(3):
@@ -302,7 +302,7 @@ def test_tensors_are_made_once_per_generation_and_keep_no_memory_beyond_it(
     opened: list[OnHost] = []
     monkeypatch.setattr(memory, "open_memory", lambda ref, fds: opened.append(OnHost(ref, fds)) or opened[-1])
     monkeypatch.setattr(memory, "tensor_at", on_host)
-    monkeypatch.setattr(in_place_reader, "_uses_cuda", lambda: False)
+    monkeypatch.setattr(driver, "torch_with_cuda", lambda: None)
     control, source = Control(), RunSource(os.getpid(), tmp_path, lambda: True)
     reader: InPlaceReader | None = None
     tokens: list[str] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
@@ -287,10 +286,9 @@ _names: dict[str, str] = {}
 
 def _gpu_name(uuid: str) -> str:
     """What a GPU is called; "" while CUDA is not in use here, which is not begun for a name."""
-    torch = sys.modules.get("torch")
-    if uuid not in _names and torch is not None and torch.cuda.is_initialized():
-        from splatview.ipc.cuda.driver import device_of
+    from splatview.ipc.cuda.driver import device_of, torch_with_cuda
 
+    if uuid not in _names and (torch := torch_with_cuda()) is not None:
         index = device_of(uuid)
         _names[uuid] = "" if index is None else str(torch.cuda.get_device_name(index))
     return _names.get(uuid, "")

@@ -206,21 +206,30 @@ def relaxed_capture() -> Iterator[None]:
         release("cuThreadExchangeStreamCaptureMode", before)
 
 
+# What torch has begun.
+
+def torch_with_cuda() -> Any:
+    """The module torch if it has begun to use CUDA in this process, else None. Imports nothing."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)  # not there yet while another thread imports torch
+    return torch if cuda is not None and cuda.is_initialized() else None
+
+
 # Streams.
 
 def current_stream(index: int) -> int:
     """torch's current stream on a device, as the driver's number; 0 (the default stream) while torch has no CUDA."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    torch = torch_with_cuda()
+    if torch is None:
         return 0
     return torch._C._cuda_getCurrentRawStream(index)
 
 
 def is_capturing() -> bool:
     """Whether torch's current stream is being captured into a CUDA graph. False where CUDA is lost for this process."""
-    torch = sys.modules.get("torch")
+    torch = torch_with_cuda()
     try:
-        return torch is not None and torch.cuda.is_initialized() and torch._C._cuda_isCurrentStreamCapturing()
+        return torch is not None and torch._C._cuda_isCurrentStreamCapturing()
     except RuntimeError:
         return False
 
@@ -278,10 +287,8 @@ def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
 
 
 def _other_device(index: int) -> bool:
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return True
-    return torch._C._cuda_getDevice() != index
+    torch = torch_with_cuda()
+    return torch is None or torch._C._cuda_getDevice() != index
 
 
 def synchronize(index: int) -> None:

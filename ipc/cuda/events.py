@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import weakref
 from typing import Any
 
@@ -25,9 +24,8 @@ class InterprocessEvent:
         flags = int(cu.CUevent_flags.CU_EVENT_INTERPROCESS) | int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING)
         self.index = index
         self._record = cu.cuEventRecord
-        torch = sys.modules.get("torch")
-        ready = torch is not None and torch.cuda.is_initialized()
-        self._device = torch._C._cuda_getDevice if ready else lambda: -1  # type: ignore[union-attr]
+        torch = driver.torch_with_cuda()
+        self._device = (lambda: -1) if torch is None else torch._C._cuda_getDevice
         self._stream, self._on = 0, driver.stream_object(0)
         with driver.context(index):
             self._event = driver.handle("cuEventCreate", flags)

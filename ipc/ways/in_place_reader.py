@@ -6,7 +6,6 @@ the last frame in them is closed.
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +119,7 @@ class InPlaceReader(SlotReader):
 
     def _take(self, ref: InPlaceRef) -> None:
         """Open a generation; one that was replaced meanwhile is dropped unread."""
+        from splatview.ipc.cuda.driver import torch_with_cuda
         from splatview.ipc.cuda.memory import open_memory
 
         self._wanted = frozenset(ref.memories)
@@ -134,7 +134,7 @@ class InPlaceReader(SlotReader):
                         missing = True
                         continue
                     self._open[memory] = _Shared(open_memory(memory, fds))
-                    if _uses_cuda():  # what cannot be mapped is better known now than when it is drawn
+                    if torch_with_cuda() is not None:  # what cannot be mapped is better known now than when it is drawn
                         self._open[memory].memory.pointer()
         except SharingError:
             self._wanted = frozenset()
@@ -279,12 +279,6 @@ class InPlaceReader(SlotReader):
             self._event.close()
             self._event = None
         super().close()
-
-
-def _uses_cuda() -> bool:
-    """Whether this process has a CUDA context anyway."""
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_initialized()
 
 
 class _NoMemory:

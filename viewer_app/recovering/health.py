@@ -57,9 +57,9 @@ def cuda_is_lost() -> str:
         return ""
     from splatview.ipc.cuda import driver
 
-    used, torch = set(driver.in_use()), sys.modules.get("torch")
+    used, torch = set(driver.in_use()), driver.torch_with_cuda()
     try:
-        if torch is not None and torch.cuda.is_initialized():
+        if torch is not None:
             used.add(torch.cuda.current_device())
         lost = any(driver.broken(index) for index in used)
     except SharingError:  # there is no driver to be asked
