@@ -447,6 +447,7 @@ class Stream:
         """Share the newest version, which no publish follows, if its own publish could not, and mark it in place:
         viewers read it when this process has ended. For when the helper thread has."""
         self.tally.steady = None
+        self._late_copies = self.version, -math.inf  # there is no later turn in which to wait for other threads
         try:
             with contextlib.suppress(NotYet):
                 self.catch_up()

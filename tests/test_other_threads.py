@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import torch
 from patience import PATIENCE
 
 import splatview
+from splatview import publishing
 from splatview.ipc import Subscriber, other_threads, outlet
 from splatview.ipc.other_threads import OtherThreads
 from splatview.ipc.outlet import at_rest
@@ -195,6 +197,27 @@ def test_a_viewer_is_shown_what_a_thread_without_a_processor_may_be_writing(
             return False
 
         wait_until(seen)
+
+
+def test_the_last_version_is_shared_though_a_thread_gets_no_processor(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    """The process ends: no later turn would share it."""
+    splatview.publish(torch.zeros(6, 6, 3), "last")
+    publisher = publishing._publisher
+    assert publisher is not None
+    stream = next(iter(publisher.streams.values()))
+    with Subscriber() as subscriber:
+        wait_until(lambda: (subscriber.poll(), [s.open() for s in subscriber.streams], stream._outlets)[-1])
+        assert publisher._helper.close()  # as at the end of the program
+        monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
+        monkeypatch.setattr(outlet, "_TURN", 0.02)
+        with ThreadPoolExecutor(1) as other:
+            other.submit(stream.lock.acquire).result()
+            splatview.publish(torch.ones(6, 6, 3), "last")
+            other.submit(stream.lock.release).result()
+        assert [o.version < stream.version for o in stream._outlets.values()] == [True]
+        stream.finish()
+        assert [o.version for o in stream._outlets.values()] == [stream.version]
 
 
 def test_a_value_that_is_replaced_during_the_last_look_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
