@@ -228,6 +228,7 @@ def test_a_viewers_pictures_show_as_many_gaussians_as_their_version_has(viewer: 
     assert isinstance(view, GaussianView)
     camera = Camera(look_at((0, 0, -12), (0, 0, 0)), intrinsics(50, room.width, room.height), room.width, room.height)
     view.use_camera(camera)
+    viewer.seat.mark()  # no new version may come until the first look
     viewer.do()
     grid = np.stack(np.meshgrid(np.arange(8.0), np.arange(8.0)), -1).reshape(64, 2) - 3.5
     points = (np.c_[grid, np.zeros(64), np.ones(64)] @ camera.viewmat.T)[:, :3] @ camera.K.T
