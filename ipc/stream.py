@@ -341,6 +341,7 @@ class Stream:
             if not self.behind():
                 return  # the trainer came by while we waited for the lock
             with self._side_stream():
+                found = self.tally.newest
                 form, value = self._newest()
                 self._look_again(form)
                 self.tally.steady = None  # what the writer has then may be something else
@@ -348,7 +349,8 @@ class Stream:
                 frame = form.unpack(value)
                 for outlet in self._outlets.values():
                     if self._lacks(outlet):
-                        self._catch_up(outlet, form, value, frame, goes_on)
+                        # A publish puts its value there before it counts: else its number would go with this one.
+                        self._catch_up(outlet, form, value, frame, lambda: self.tally.newest is found and goes_on())
         self.tally.tell_beside()
 
     def _look_again(self, form: Form) -> None:

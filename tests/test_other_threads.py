@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from programs import Processes
 
+    from splatview.ipc.stream import Stream
+
 _FOREVER = 1e9
 """Seconds of processor time that no thread gets."""
 
@@ -199,16 +201,30 @@ def test_a_viewer_is_shown_what_a_thread_without_a_processor_may_be_writing(
         wait_until(seen)
 
 
+def _followed(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Stream:
+    """The one stream, which the subscriber has been given the newest version of. The helper thread has ended, as at the
+    end of the program."""
+    publisher = publishing._publisher
+    assert publisher is not None
+    (stream,) = publisher.streams.values()
+
+    def given() -> bool:
+        subscriber.poll()
+        for remote in subscriber.streams:
+            remote.open()
+        return [o.version for o in stream._outlets.values()] == [stream.version]
+
+    wait_until(given)
+    assert publisher._helper.close()
+    return stream
+
+
 def test_the_last_version_is_shared_though_a_thread_gets_no_processor(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
     """The process ends: no later turn would share it."""
     splatview.publish(torch.zeros(6, 6, 3), "last")
-    publisher = publishing._publisher
-    assert publisher is not None
-    stream = next(iter(publisher.streams.values()))
     with Subscriber() as subscriber:
-        wait_until(lambda: (subscriber.poll(), [s.open() for s in subscriber.streams], stream._outlets)[-1])
-        assert publisher._helper.close()  # as at the end of the program
+        stream = _followed(subscriber, wait_until)
         monkeypatch.setattr(OtherThreads, "came_on", lambda self, seconds: False)
         monkeypatch.setattr(outlet, "_TURN", 0.02)
         with ThreadPoolExecutor(1) as other:
@@ -218,6 +234,30 @@ def test_the_last_version_is_shared_though_a_thread_gets_no_processor(
         assert [o.version < stream.version for o in stream._outlets.values()] == [True]
         stream.finish()
         assert [o.version for o in stream._outlets.values()] == [stream.version]
+
+
+def test_a_late_copy_does_not_get_the_number_of_what_is_published_meanwhile(
+        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    splatview.publish(torch.zeros(6, 6, 3), "raced", step=1)
+    with Subscriber() as subscriber, ThreadPoolExecutor(1) as other:
+        stream = _followed(subscriber, wait_until)
+        newest = stream._newest
+        with stream.lock:
+            other.submit(splatview.publish, torch.ones(6, 6, 3), "raced", step=2).result()
+        with monkeypatch.context() as patch:
+            def meanwhile() -> Any:
+                found = newest()
+                other.submit(splatview.publish, torch.full((6, 6, 3), 2.0), "raced", step=3).result()
+                return found
+
+            patch.setattr(stream, "_newest", meanwhile)
+            stream.catch_up()
+        assert stream.behind()
+        stream.catch_up()
+        assert not stream.behind()
+        (remote,) = subscriber.streams
+        with wait_until(lambda: remote.read(1)) as frame:
+            assert (frame.version, frame.meta["step"], frame.tensors["image"].to_float32().max()) == (3, 3, 2)
 
 
 def test_a_value_that_is_replaced_during_the_last_look_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
