@@ -252,6 +252,23 @@ def test_the_psnr_is_that_of_the_same_pixels(view: GaussianView, screen: Offscre
     assert abs(float(-10 * torch.log10(error)) - tool.psnr) < 0.01  # type: ignore[operator]
 
 
+def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, content: CamerasContent) -> None:
+    view = GaussianView(screen.ctx)
+    try:
+        tool = frustums(view)
+        tool.use(content)
+        content.say_current(2)
+        tool.follow(True)
+        for now in (100.0, 101.0, 102.0):
+            view.tick(now)
+        assert tool.following
+        view.update(gaussian_frame())
+        view.tick(103.0)
+        assert (tool.following, tool.through.index) == (True, 2)
+    finally:
+        view.close()
+
+
 def test_a_new_scene_is_measured_anew(view: GaussianView, screen: OffscreenScreen, content: CamerasContent,
                                       wait_until: Callable[..., Any]) -> None:
     from frames import cloud

@@ -211,7 +211,8 @@ class Frustums(Tool):
             self._told, self._told_at = content.changes, now
             again |= self.shown or self.through.index is not None
         again |= self.through.tick(content, now)
-        if self.following and content.current is not None and now - self._followed_at >= _FOLLOW:
+        if self.following and content.current is not None and self.view.content.facts is not None and (
+                now - self._followed_at >= _FOLLOW):
             left = self.through.index is None and self._followed_at > -math.inf
             self._followed_at = now
             if left:
