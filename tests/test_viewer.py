@@ -73,8 +73,9 @@ class Viewer(App):
         return slot.view
 
     def loaded(self) -> bool:
+        slot = self.seat.shown
         return all(e.progress is None for e in self.state.entries) and (
-            self.seat.shown is not None and self.seat.shown.view is not None)
+            slot is not None and slot.view is not None and (not slot.view.empty or bool(slot.entry.fault)))
 
 
 @pytest.fixture(name="viewer")
