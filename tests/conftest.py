@@ -173,6 +173,8 @@ BROWSER = "tests/browser/"
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as shells start what runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests interrupt inherit it
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # as nohup starts programs
+        signal.signal(signal.SIGHUP, lambda *_: None)  # still nothing here, and the default in programs of the tests
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # pytest-xdist's order: the files with most tests first
 

@@ -104,7 +104,6 @@ def test_signal_whose_exception_python_ignores_ends_the_program(number: signal.S
     program = processes.code("""
 import os, signal, sys, time
 from splatview.ipc import entry
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where tests run under nohup
 class Interrupted:
     def __del__(self):
         os.kill(os.getpid(), int(sys.argv[1]))
