@@ -131,8 +131,9 @@ def test_a_run_that_dies_of_it_leaves_its_last_words(viewer: Viewer, trainer: Ca
     process = trainer("dies")
     viewer.until(lambda: slot(viewer, "memory") is not None)
     viewer.seat.select(slot(viewer, "memory").entry.key)  # type: ignore[union-attr]
+    viewer.until(lambda: slot(viewer, "memory").view is not None and memory(viewer).content.history is not None)  # type: ignore
+    assert process.wait(PATIENCE) == 1  # then the viewer finds the end and the last version at once
     viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
-    assert process.wait(PATIENCE) == 1
     name = viewer.seat.shown.entry.name  # type: ignore[union-attr]
     assert name.endswith("-1-oom.pickle")
     assert viewer.seat.state.selected == str(taken.find(name))

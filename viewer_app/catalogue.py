@@ -187,6 +187,8 @@ class Catalogue:
         if slot in self.watched():
             return
         if slot.view is not None:
+            if not slot.entry.alive and not slot.view.busy and slot.source.has_news():
+                self._feed(slot, time.monotonic())  # what an ended run published last can be had now, or never
             with self.guard(slot):
                 slot.view.leave()
         slot.source.release()
