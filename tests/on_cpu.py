@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import functools
+import hashlib
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -29,21 +32,40 @@ extern "C" int launch(const char *name, int grid, int block, void **args) {{
 FAILURES = {1: "there is none of that name", 2: "some lanes of a warp wait more often than others"}
 
 
+KERNELS = HERE.parent / "viewer_app/renderers/kernels"
+# Fortified longjmp does not know of stacks other than the thread's.
+COMPILER = ("g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", "-Wall", "-Werror",
+            "-Wno-unknown-pragmas", "-Wno-unused-function", f"-I{HERE}", f"-I{KERNELS}")
+BUILT = HERE.parent / ".pytest_cache" / "kernels_on_cpu"
+
+
 @functools.cache
 def _library(file: str, kernels: tuple[tuple[str, bool], ...], defines: tuple[tuple[str, str], ...]) -> ctypes.CDLL:
-    """Compile once for all test modules: the library stays loaded when its file is gone."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
-        source.write_text(SOURCE.format(file=file, kernels="\n    ".join(
-            f"ON({name}, {str(step).lower()})" for name, step in kernels)))
-        # Fortified longjmp does not know of stacks other than the thread's.
-        built = subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", "-Wall", "-Werror",
-                                "-Wno-unknown-pragmas", "-Wno-unused-function",
-                                *(f"-D{name}={value}" for name, value in defines), f"-I{HERE}",
-                                f"-I{HERE.parent / 'viewer_app/renderers/kernels'}", str(source), "-o", str(library)],
-                               capture_output=True, text=True)
-        assert built.returncode == 0, built.stderr
+    """Compile what is not there from an earlier run, or from another worker: compilers take seconds."""
+    text = SOURCE.format(file=file, kernels="\n    ".join(f"ON({name}, {str(step).lower()})" for name, step in kernels))
+    command = [*COMPILER, *(f"-D{name}={value}" for name, value in defines)]
+    included = [path.read_text() for path in (HERE / "kernels_on_cpu.h", *sorted(KERNELS.glob("*.cu*")))]
+    version = subprocess.run([COMPILER[0], "--version"], capture_output=True, text=True, check=True).stdout
+    key = hashlib.sha256(repr((text, command, included, version, platform.machine())).encode()).hexdigest()[:32]
+    name = "-".join([Path(file).stem, *(value for _, value in defines)])
+    library = BUILT / f"{name}-{key}.so"
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with open(BUILT / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            for old in BUILT.glob(f"{name}-{'?' * len(key)}.so"):
+                old.unlink()
+            _compile(text, command, library)
         return ctypes.CDLL(str(library))
+
+
+def _compile(text: str, command: list[str], library: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=BUILT) as folder:
+        source, made = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+        source.write_text(text)
+        built = subprocess.run([*command, str(source), "-o", str(made)], capture_output=True, text=True)
+        assert built.returncode == 0, built.stderr
+        made.replace(library)
 
 
 class OnCpu:
