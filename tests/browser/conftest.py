@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from patience import PATIENCE
 from PIL import Image
-
-from browser.pages import Viewer, connected
-from browser.whole import Stage
+from support.pages import Viewer, connected
+from support.wait import PATIENCE
+from support.whole import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Browser, ConsoleMessage, Page
-    from programs import Processes
-
-    from browser.pages import Client
+    from support.pages import Client
+    from support.programs import Programs
 
 _NAMES = "chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable", "chromium-browser"
 """Debian's headless shell is the same Chromium without its own windows, and opens a page in a quarter of the time."""
@@ -63,7 +61,7 @@ def viewer(start: Callable[..., Viewer]) -> Viewer:
 
 
 @pytest.fixture(scope="module")
-def stage(chromium: Browser, lasting: Processes) -> Iterator[Stage]:
+def stage(chromium: Browser, lasting: Programs) -> Iterator[Stage]:
     """Where trainers and viewers of a module meet, programs of their own."""
     stage = Stage(lasting)
     yield stage

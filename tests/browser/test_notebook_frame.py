@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from patience import PATIENCE
+from support.wait import PATIENCE
 
 import splatview
 from splatview.ipc.viewers import viewers

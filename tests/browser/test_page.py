@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.pages import connected, drawn, on_canvas, png, state, until
 
-from browser.pages import connected, drawn, on_canvas, png, state, until
 from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from browser.pages import Open, Viewer
+    from support.pages import Open, Viewer
 
 
 NONE = "\u2013"

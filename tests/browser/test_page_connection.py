@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from patience import PATIENCE
-from repetitions import exhaustive
+from support.pages import connected, drawn, on_canvas, state, until
+from support.repetitions import exhaustive
+from support.wait import PATIENCE
 
-from browser.pages import connected, drawn, on_canvas, state, until
 from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from playwright.sync_api import Route
-
-    from browser.pages import Open, Viewer
+    from support.pages import Open, Viewer
 
 REFUSED = "ERR_CONNECTION_REFUSED"
 """What a browser logs for every attempt to reach a server that is gone."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from repetitions import exhaustive
+from support.pages import connected, state, until
+from support.repetitions import exhaustive
 
-from browser.pages import connected, state, until
 from splatview.viewer_app.web import server as module
 from splatview.viewer_app.web import uploads
 from splatview.viewer_app.web.connection import Upload
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     from playwright.sync_api import CDPSession, Page
-
-    from browser.pages import Client, Open, Viewer
+    from support.pages import Client, Open, Viewer
 
 TOAST = "document.querySelector('#toast.shown')?.textContent || ''"
 SENDING = "document.querySelector('#sending').hidden ? '' : document.querySelector('#sendwords').textContent"

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from support.pages import connected, until
 
-from browser.pages import connected, until
 from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
 
     from playwright.sync_api import CDPSession, Page
-
-    from browser.pages import Client, Open, Viewer
+    from support.pages import Client, Open, Viewer
 
 
 # ---- the mouse

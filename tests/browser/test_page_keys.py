@@ -7,16 +7,15 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from support.pages import connected, state
 
-from browser.pages import connected, state
 from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from playwright.sync_api import Page
-
-    from browser.pages import Client, Open, Viewer
+    from support.pages import Client, Open, Viewer
 
     Kept = Callable[[str], tuple[Page, Client]]
 

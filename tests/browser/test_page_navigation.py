@@ -6,14 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
+from support.pages import connected
 
-from browser.pages import connected
 from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession
-
-    from browser.pages import Client, Open, Viewer
+    from support.pages import Client, Open, Viewer
 
 
 def turn(client: Client, cdp: CDPSession, degrees: float, steps: int = 12) -> float:

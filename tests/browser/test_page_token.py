@@ -9,18 +9,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from other_users import needs_root, relay_as
-from patience import PATIENCE
-
-from browser.pages import connected, drawn, state, until
+from support.other_users import needs_root, relay_as
+from support.pages import connected, drawn, state, until
+from support.wait import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Route
-    from programs import Processes
-
-    from browser.pages import Open, Viewer
+    from support.pages import Open, Viewer
+    from support.programs import Programs
 
 SCRIPT_CONNECTS = "splatview.state().connected"
 TOKEN = "secret-Token_1"
@@ -162,9 +160,9 @@ def test_frame_without_the_token_shows_nothing(viewer: Viewer, open_page: Open) 
 @pytest.mark.exhaustive
 @needs_root
 def test_port_mapping_of_another_user_works_with_the_token(viewer: Viewer, open_page: Open,
-                                                           processes: Processes) -> None:
+                                                           programs: Programs) -> None:
     """The browser's connections end at a relay, as with a container's ports."""
-    bare = f"http://127.0.0.1:{relay_as(processes, viewer.port)}/"
+    bare = f"http://127.0.0.1:{relay_as(programs, viewer.port)}/"
     page = open_page(bare, expected="403|WebSocket connection|ERR_CONNECTION_REFUSED")  # the relay ends first
     page.wait_for_selector("#notice:visible")
     assert "needs a token" in page.inner_text("#notice")

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from patience import PATIENCE
-from scene_files import ply_columns, truth, write_ply
-
-from browser.pages import until
 from browser.test_page_files import Hand
 from browser.test_viewer_phone import SIZE as PHONE
 from browser.test_viewer_phone import along, fingers
-from browser.whole import Program, Stage, comes, inside, open_at
+from support.pages import until
+from support.scene_files import ply_columns, truth, write_ply
+from support.wait import PATIENCE
+from support.whole import Program, Stage, comes, inside, open_at
+
 from splatview.viewer_app.interface.panel import SHEET_HEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from browser.pages import Open
+    from support.pages import Open
 
 
 @pytest.fixture(scope="module")

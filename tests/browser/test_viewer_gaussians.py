@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from patience import PATIENCE
 from PIL import Image
-
-from browser.pages import until
-from browser.whole import (
+from support.pages import until
+from support.wait import PATIENCE
+from support.whole import (
     GAUSSIANS,
     HEIGHT,
     LEFT,
@@ -28,6 +27,7 @@ from browser.whole import (
     is_like,
     open_at,
 )
+
 from splatview.viewer_app.cameras import camera_from_json
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Page
-    from programs import Processes
-
-    from browser.pages import Open
+    from support.pages import Open
+    from support.programs import Programs
 
 RED, GREEN, BLUE = np.eye(3, dtype=bool)
 AXES = 130
@@ -171,13 +170,13 @@ def angle(camera: dict[str, object]) -> float:
 
 @pytest.mark.exhaustive  # quick: the page's clipboard, `shot --camera`
 def test_the_camera_goes_through_the_clipboard_to_a_shot(program: Program, stage: Stage, open_page: Open,
-                                                         processes: Processes, tmp_path: Path) -> None:
+                                                         programs: Programs, tmp_path: Path) -> None:
     page = open_at(program.url, open_page, SIZE, permissions=["clipboard-read", "clipboard-write"])
     begin = first(page)
     drag(page, 150, 40)
     turned = seen(page, differs(begin))
     (tmp_path / "camera.json").write_text(json.dumps(copied(page, turned)))
-    shot = processes.splatview("shot", "shot.png", "--camera", "camera.json", "--size", f"{WIDTH}x{HEIGHT}",
+    shot = programs.splatview("shot", "shot.png", "--camera", "camera.json", "--size", f"{WIDTH}x{HEIGHT}",
                                **stage.env)
     assert shot.wait(PATIENCE) == 0, shot.stderr and shot.stderr.read()
     with Image.open(tmp_path / "shot.png") as picture:

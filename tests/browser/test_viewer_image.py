@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-
-from browser.pages import drawn, until
-from browser.whole import (
+from support.pages import drawn, until
+from support.whole import (
     HEIGHT,
     IMAGE,
     LEFT,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from browser.pages import Open
+    from support.pages import Open
 
 PICTURE = drawn(310, 266, 1)
 """Fits twice as large."""

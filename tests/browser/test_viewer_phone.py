@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from PIL import Image
+from support.pages import drawn, until
+from support.whole import IMAGE, Program, Stage, comes, is_like, placed
 
-from browser.pages import drawn, until
-from browser.whole import IMAGE, Program, Stage, comes, is_like, placed
 from splatview.viewer_app.interface.panel import SHEET_HEIGHT
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Page
-
-    from browser.pages import Open
+    from support.pages import Open
 
 SIZE, RATIO = (390, 844), 2
 WIDTH, HEIGHT = SIZE[0] * RATIO, SIZE[1] * RATIO

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from patience import PATIENCE
-
-from browser.pages import drawn, state, until
-from browser.whole import IMAGE, Stage, comes, drag, inside, is_like, open_at, placed
+from support.pages import drawn, state, until
+from support.wait import PATIENCE
+from support.whole import IMAGE, Stage, comes, drag, inside, is_like, open_at, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from browser.pages import Open
+    from support.pages import Open
 
 FIRST, SECOND = drawn(310, 266, 3), drawn(310, 266, 4)
 GONE = "failed: Error in connection establishment|ERR_CONNECTION_(REFUSED|RESET)"

@@ -7,15 +7,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
-
-from browser.pages import drawn, until
-from browser.whole import IMAGE, Stage, comes, is_like, open_at, placed
+from support.pages import drawn, until
+from support.whole import IMAGE, Stage, comes, is_like, open_at, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from browser.pages import Open
+    from support.pages import Open
 
 
 @pytest.mark.exhaustive  # quick: tokens of the server and of the page

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene, read_source
+from support.renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene, read_source
 
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer

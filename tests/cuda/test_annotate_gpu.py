@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from annotate_cases import made, texts
-from trainers import next_frame, stream_of, values
+from support.annotate_cases import made, texts
+from support.trainers import next_frame, stream_of, values
 
 import splatview
 from splatview import publishing

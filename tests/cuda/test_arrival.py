@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from open_files import open_files
-from patience import PATIENCE
+from support.open_files import open_files
+from support.wait import PATIENCE
 
 from splatview.ipc.cuda import retiring
 from splatview.ipc.cuda.memory import Allocation

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from browser_rig import (
+from support.browser_rig import (
     BLUE,
     GREEN,
     RED,
@@ -21,7 +21,7 @@ from browser_rig import (
     spend,
     until_ready,
 )
-from gpu_memory import used
+from support.gpu_memory import used
 
 from splatview.viewer_app.gpu_work import GpuWork
 from splatview.viewer_app.screens._readback import BufferReader, CudaReader

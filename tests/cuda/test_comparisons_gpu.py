@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from comparison_cases import house_fixture  # noqa: F401
+from support.comparison_cases import house_fixture  # noqa: F401
 
 from splatview.viewer_app.comparing.merging import merged
 from splatview.viewer_app.comparing.pair_view import PairView
@@ -18,8 +18,8 @@ from splatview.viewer_app.scene import FIELDS, GaussianScene
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from comparison_cases import House
-    from conftest import Processes
+    from support.comparison_cases import House
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -76,9 +76,9 @@ def test_together_they_are_one_scene(house: Callable[..., House]) -> None:
 
 
 @pytest.mark.parametrize("how", ["together", "pair"])
-def test_streams_on_a_gpu_are_compared(house: Callable[..., House], processes: Processes, how: str) -> None:
+def test_streams_on_a_gpu_are_compared(house: Callable[..., House], programs: Programs, how: str) -> None:
     h = house("a")
-    program = processes.code(SPLATS, "300", "splats")
+    program = programs.code(SPLATS, "300", "splats")
     h.app.until(lambda: len(h.app.state.entries) == 2)
     entry = next(e for e in h.app.state.entries if e.name == "splats")
     stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]

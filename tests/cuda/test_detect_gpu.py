@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from patience import PATIENCE
+from support.wait import PATIENCE
 
 import splatview
 from splatview.camera.inference import picture
@@ -16,7 +16,7 @@ from splatview.camera.inference import picture
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -65,11 +65,11 @@ def results(count: int) -> Any:
                 return
 
 
-def test_tensors_of_a_function_stay_on_the_gpu(processes: Processes, tmp_path: Path) -> None:
+def test_tensors_of_a_function_stay_on_the_gpu(programs: Programs, tmp_path: Path) -> None:
     """From a camera's pictures on a GPU to boxes on a GPU, and they belong to the versions that they name."""
     (tmp_path / "detect_functions.py").write_text(FUNCTIONS)
-    processes.code(CAMERA)
-    process = processes.python("-m", "splatview.camera", "infer", json.dumps({"detect": "detect_functions:find"}))
+    programs.code(CAMERA)
+    process = programs.python("-m", "splatview.camera", "infer", json.dumps({"detect": "detect_functions:find"}))
     for tensors, meta in results(20):
         x = 4 * (meta["version"] % 28)
         assert meta.get("trouble", "") == ""
@@ -86,7 +86,7 @@ def test_a_network_on_the_gpu(tmp_path: Path, provider: str) -> None:
     """Every provider that works here finds the same, and says its own name."""
     pytest.importorskip("onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
-    from detect_models import bright
+    from support.detect_models import bright
 
     from splatview.camera.detectors.base import DetectorError
     from splatview.camera.detectors.choice import DetectorSettings, open_detector

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from conftest import Processes
-from patience import PATIENCE
-from sharing import Peer
+from support.programs import Programs
+from support.sharing import Peer
+from support.wait import PATIENCE
 
 from splatview.ipc.frames import DeviceTensor
 from splatview.ipc.ways import layout
@@ -82,7 +82,7 @@ while True:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Peer, Path]]:
     """A program that publishes whenever it is told to, and the file in which it looks for leases."""
-    started, folder = Processes(tmp_path_factory.mktemp("trainer")), tmp_path_factory.mktemp("ring")
+    started, folder = Programs(tmp_path_factory.mktemp("trainer")), tmp_path_factory.mktemp("ring")
     leases = folder / "leases"
     leases.write_bytes(bytes(4096))
     peer = Peer(started, folder, TRAINER, str(leases))
@@ -256,7 +256,7 @@ def test_leases_keep_the_writer_away_from_several_slow_readers(trainer: Callable
 
 CHILD = """
 import os, sys, time
-from sharing import receive_ring
+from support.sharing import receive_ring
 from splatview.ipc.ways.device_ring import DeviceRingReader
 ref, source = receive_ring(s)
 leases = os.open(sys.argv[2], os.O_RDWR)
@@ -265,17 +265,17 @@ reader = DeviceRingReader.make(ref, source, lambda slot: os.pwrite(leases, bytes
 HERE = Path(__file__).parent
 
 
-def child(processes: Processes, folder: Path, source: str, leases: Path) -> Peer:
+def child(programs: Programs, folder: Path, source: str, leases: Path) -> Peer:
     path = os.pathsep.join([str(HERE.parent.parent), str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
     begin = "import socket, sys\ns = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\ns.settimeout(60)\n" \
             "s.connect(sys.argv[1])\n"
-    return Peer(processes, folder, CHILD + source, str(leases), begin=begin, PYTHONPATH=path)
+    return Peer(programs, folder, CHILD + source, str(leases), begin=begin, PYTHONPATH=path)
 
 
-def test_a_reader_that_is_killed_changes_nothing(trainer: Callable[..., Trainer], processes: Processes,
+def test_a_reader_that_is_killed_changes_nothing(trainer: Callable[..., Trainer], programs: Programs,
                                                  tmp_path: Path) -> None:
     t = trainer("image")
-    victim = child(processes, tmp_path, """
+    victim = child(programs, tmp_path, """
 import torch
 frame, image = None, None
 while frame is None:
@@ -295,9 +295,9 @@ while True:
     t.stop()
 
 
-def test_following_a_ring_takes_no_cuda(trainer: Callable[..., Trainer], processes: Processes, tmp_path: Path) -> None:
+def test_following_a_ring_takes_no_cuda(trainer: Callable[..., Trainer], programs: Programs, tmp_path: Path) -> None:
     t = trainer("image")
-    follower = child(processes, tmp_path, """
+    follower = child(programs, tmp_path, """
 shown = last = 0
 end = time.monotonic() + 240
 while shown < 100 and time.monotonic() < end:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from gpu_memory import used
-from open_files import open_files
-from patience import PATIENCE
+from support.gpu_memory import used
+from support.open_files import open_files
+from support.wait import PATIENCE
 
 from splatview.ipc import limits
 from splatview.ipc.cuda import driver, retiring
@@ -23,7 +23,7 @@ from splatview.ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -175,8 +175,8 @@ def test_everything_is_given_back_also_in_the_midst_of_work() -> None:
 ENDS = ("", "atexit.register(end)", "end()", "torch.cuda.synchronize()")
 
 
-def test_a_process_that_ends_in_the_midst_of_it_ends_well(processes: Processes) -> None:
-    started = [processes.code(f"""
+def test_a_process_that_ends_in_the_midst_of_it_ends_well(programs: Programs) -> None:
+    started = [programs.code(f"""
 import atexit, time, torch
 from splatview.ipc.ways.device_ring import DeviceRingWriter
 from splatview.ipc.ways.host import HostWriter

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from gpu_memory import used
-from open_files import open_files
-from patience import PATIENCE
+from support.gpu_memory import used
+from support.open_files import open_files
+from support.wait import PATIENCE
 
 from splatview.ipc import limits
 from splatview.ipc.cuda import driver, memory
@@ -22,7 +22,7 @@ from splatview.ipc.messages import FdMemory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -102,8 +102,8 @@ def test_a_value_is_written_in_the_order_of_the_stream(monkeypatch: pytest.Monke
     assert words.tolist() == [0, 0x1234_5678_9ABC_DEF0, 2**32, 0]
 
 
-def test_devices_are_known_by_uuid_without_a_context(processes: Processes) -> None:
-    child = processes.code("""
+def test_devices_are_known_by_uuid_without_a_context(programs: Programs) -> None:
+    child = programs.code("""
 from splatview.ipc.cuda import driver
 uuid = driver.gpu_uuid(0)
 assert driver.device_of(uuid) == 0
@@ -116,8 +116,8 @@ print(uuid, int(state[1]))
     assert out.split() == [str(torch.cuda.get_device_properties(0).uuid).replace("-", ""), "0"], err
 
 
-def test_no_visible_gpu_is_no_device(processes: Processes) -> None:
-    child = processes.code(f"""
+def test_no_visible_gpu_is_no_device(programs: Programs) -> None:
+    child = programs.code(f"""
 from splatview.ipc.cuda import driver
 print(driver.device_of({driver.gpu_uuid(0)!r}))
 """, CUDA_VISIBLE_DEVICES="")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from gpu_memory import used
 from PIL import Image
-from repetitions import exhaustive
+from support.gpu_memory import used
+from support.repetitions import exhaustive
 
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.screens.offscreen import OffscreenScreen

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from gpu_memory import MB, used
-from meters import footprint, settled
-from nursery import Child, Nursery, Watcher
-from repetitions import exhaustive
-from trainers import ALLOCATORS, Trainer, next_frame, stream_of
+from support.gpu_memory import MB, used
+from support.meters import footprint, settled
+from support.programs import Program, Programs, Watcher
+from support.repetitions import exhaustive
+from support.trainers import ALLOCATORS, Trainer, next_frame, stream_of
 
 from splatview.ipc import Frame, Subscriber
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -167,7 +167,7 @@ def back_to(base: int, pid: int | None, wait_until: Callable[..., Any]) -> None:
 class Heard(Watcher):
     """Likewise, and all that it said."""
 
-    def __init__(self, child: Child):
+    def __init__(self, child: Program):
         self.all: list[dict[str, Any]] = []
         super().__init__(child, seen=0, wrong=0, step=0, right=None)
 
@@ -180,29 +180,29 @@ class Heard(Watcher):
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 @pytest.mark.parametrize("way", WAYS)
 def test_killed_viewers_leave_nothing(
-        nursery: Nursery, processes: Processes, wait_until: Callable[..., Any], tmp_path: Path, allocator: str,
+        programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, allocator: str,
         way: str, kills: int) -> None:
-    trainer = Trainer(processes, ALLOCATORS[allocator])
+    trainer = Trainer(programs, ALLOCATORS[allocator])
     quiet = ("until(lambda: not any(s.readers for s in publishing._publisher.streams.values())); "
              "from splatview.ipc import descriptors; "
              "until(lambda: not any(t.startswith('fds-') for t in descriptors._offers)); "
              "answer = memory()")
 
-    def live(name: str, viewers: int, killing: Callable[[list[Child]], None]) -> None:
+    def live(name: str, viewers: int, killing: Callable[[list[Program]], None]) -> None:
         gate = tmp_path / name
         trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
         for start in range(0, viewers, AT_ONCE):
-            children = [nursery.start(VIEWER, way, i) for i in range(start, min(start + AT_ONCE, viewers))]
+            children = [programs.start(VIEWER, way, i) for i in range(start, min(start + AT_ONCE, viewers))]
             killing(children)
         gate.touch()
         assert trainer.finish() > 10
 
-    def when_they_read(children: list[Child]) -> None:
+    def when_they_read(children: list[Program]) -> None:
         for child in children:
             assert json.loads(child.line())["sharing"] == way
             child.kill()
 
-    def any_time(children: list[Child]) -> None:
+    def any_time(children: list[Program]) -> None:
         chance = random.Random(8)
         for number, child in enumerate(children):
             if number % 2:
@@ -223,13 +223,13 @@ def test_killed_viewers_leave_nothing(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_killed_trainers_leave_the_last_frame(
-        nursery: Nursery, wait_until: Callable[..., Any], way: str) -> None:
+        programs: Programs, wait_until: Callable[..., Any], way: str) -> None:
     """Also while the GPU is at it, whose work ends with them: what waits for that work waits for ever, or is told."""
     chance, base = random.Random(8), 0
-    viewer = Heard(nursery.start(MOURNER, way))
+    viewer = Heard(programs.start(MOURNER, way))
     try:
         for start in range(0, TRAINERS_KILLED, 4):
-            children = [nursery.start(DOOMED, way) for _ in range(4)]
+            children = [programs.start(DOOMED, way) for _ in range(4)]
             for child in children:
                 assert child.line() == "ready"
             pids = {child.pid for child in children}
@@ -296,13 +296,13 @@ with Subscriber(ways=(sys.argv[1],)) as subscriber:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_viewer_waits_for_what_a_killed_trainer_s_gpu_had_still_to_do(
-        nursery: Nursery, wait_until: Callable[..., Any], tmp_path: Path, way: str) -> None:
+        programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, way: str) -> None:
     """It never comes: a viewer whose GPU waited for it would stand still for ever."""
-    witness, gate = Heard(nursery.start(WITNESS, way)), tmp_path / "gate"
+    witness, gate = Heard(programs.start(WITNESS, way)), tmp_path / "gate"
     try:
         for _ in range(3):
             gate.unlink(missing_ok=True)
-            trainer = nursery.start(AHEAD, way, gate)
+            trainer = programs.start(AHEAD, way, gate)
             assert trainer.line() == "ready"
             wait_until(lambda pid=trainer.pid: {name for e in witness.all for p, name in [e["read"]] if p == pid} == {
                 "image", "gaussians"}, what="both are read")
@@ -316,11 +316,11 @@ def test_no_viewer_waits_for_what_a_killed_trainer_s_gpu_had_still_to_do(
 
 
 def test_eight_viewers_one_of_which_is_killed(
-        nursery: Nursery, processes: Processes, wait_until: Callable[..., Any], tmp_path: Path) -> None:
-    trainer, gate = Trainer(processes), tmp_path / "gate"
+        programs: Programs, wait_until: Callable[..., Any], tmp_path: Path) -> None:
+    trainer, gate = Trainer(programs), tmp_path / "gate"
     trainer.do("scene = make(20_000, 1)")
     trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
-    watchers = [Watcher(nursery.start(VIEWER, WAYS[i % 2], i), seen=0, wrong=0, step=0, right=None) for i in range(8)]
+    watchers = [Watcher(programs.start(VIEWER, WAYS[i % 2], i), seen=0, wrong=0, step=0, right=None) for i in range(8)]
     try:
         wait_until(lambda: all(w.said["seen"] > 20 for w in watchers), what="eight see it")
         for i in range(4):
@@ -339,11 +339,11 @@ def test_eight_viewers_one_of_which_is_killed(
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_a_stopped_viewer_keeps_no_memory_and_then_has_the_newest(
-        nursery: Nursery, processes: Processes, wait_until: Callable[..., Any], allocator: str) -> None:
+        programs: Programs, wait_until: Callable[..., Any], allocator: str) -> None:
     """While it is stopped the scene grows and moves again and again: old ones are let go of, and not read any more."""
-    trainer = Trainer(processes, ALLOCATORS[allocator])
+    trainer = Trainer(programs, ALLOCATORS[allocator])
     trainer.do("scene = make(50_000, 1); splatview.publish(scene, step=1)")
-    watcher = Watcher(nursery.start(VIEWER, "in-place", 1), seen=0, wrong=0, step=0, right=None)
+    watcher = Watcher(programs.start(VIEWER, "in-place", 1), seen=0, wrong=0, step=0, right=None)
     try:
         wait_until(lambda: watcher.said["seen"] > 0)
         one = trainer.do("answer = memory()")
@@ -363,10 +363,10 @@ def test_a_stopped_viewer_keeps_no_memory_and_then_has_the_newest(
 
 
 def test_slots_that_are_used_again_are_told_apart(
-        processes: Processes, subscriber: Subscriber, wait_until: Callable[..., Any], tmp_path: Path) -> None:
+        programs: Programs, subscriber: Subscriber, wait_until: Callable[..., Any], tmp_path: Path) -> None:
     """Frames of a ring in GPU memory that are held for long, while the trainer hurries: what says that it is intact is
     what it was when it was taken."""
-    trainer, gate = Trainer(processes), tmp_path / "gate"
+    trainer, gate = Trainer(programs), tmp_path / "gate"
     trainer.do("scene = make(20_000, 1)")
     trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
     stream = stream_of(subscriber, wait_until, "image")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from gpu_memory import MB, used
-from impostor import Impostor, info
-from open_files import open_files
-from trainers import Trainer, next_frame, stream_of
+from support.gpu_memory import MB, used
+from support.impostor import Impostor, info
+from support.open_files import open_files
+from support.trainers import Trainer, next_frame, stream_of
 
 from splatview.ipc import Subscriber, descriptors, limits, messages
 from splatview.ipc.cuda import driver
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -131,8 +131,8 @@ def liar(runtime_dir: Path) -> Iterator[Impostor]:
 
 
 @pytest.fixture
-def honest(tmp_path: Path, processes: Processes, runtime_dir: Path) -> Trainer:
-    trainer = Trainer(processes)
+def honest(tmp_path: Path, programs: Programs, runtime_dir: Path) -> Trainer:
+    trainer = Trainer(programs)
     trainer.do("scene = make(100, 3); splatview.publish(scene, 'honest')")
     return trainer
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from meters import footprint, settled
-from odd_cases import SCENES, everywhere
-from patience import PATIENCE
-from programs import ROOT
-from renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
-from web_clients import Page, address
+from support.meters import footprint, settled
+from support.odd_cases import SCENES, everywhere
+from support.programs import ROOT
+from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
+from support.wait import PATIENCE
+from support.web_clients import Page, address
 
 from splatview.ipc import Subscriber
 from splatview.viewer_app.renderers import gsplat_frame
@@ -114,7 +114,7 @@ FULL = """
 import sys
 sys.path[:0] = sys.argv[1:]
 import torch
-from renderer_cases import CLASSIC, Chance, draw, looking_at_origin, psnr, random_scene
+from support.renderer_cases import CLASSIC, Chance, draw, looking_at_origin, psnr, random_scene
 from splatview.viewer_app.renderers.choose import ChosenRenderer, renderer_note
 from splatview.viewer_app.renderers.gl import GlRenderer
 from splatview.viewer_app.renderers.gsplat_kernels import kernels
@@ -138,8 +138,8 @@ print(renderer_note(renderer), flush=True)
 """
 
 
-def test_full_memory_and_opengl_takes_over(processes: Any) -> None:
-    program = processes.python("-c", FULL, str(ROOT / "tests"))
+def test_full_memory_and_opengl_takes_over(programs: Any) -> None:
+    program = programs.python("-c", FULL, str(ROOT / "tests"))
     out, err = program.communicate(timeout=PATIENCE)
     assert program.returncode == 0, err
     assert re.search("gl: gsplat: the memory of cuda:0 is full", out)
@@ -184,15 +184,15 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_fault_that_ends_cuda_ends_neither_the_viewer_nor_the_training(
-        processes: Any, tmp_path: Any, wait_until: Callable[..., Any]) -> None:
-    trainer = processes.python("-c", TRAIN)
+        programs: Any, tmp_path: Any, wait_until: Callable[..., Any]) -> None:
+    trainer = programs.python("-c", TRAIN)
     assert trainer.stdout.readline() == "ready\n"
     with Subscriber() as subscriber:  # from now on it has what it needs for viewers
         seen = wait_until(lambda: subscriber.poll() and [s for s in subscriber.streams if s.run.pid == trainer.pid])[0]
         seen.open()
         wait_until(lambda: seen.version)
     base = footprint(trainer.pid)
-    viewer = processes.python("-c", SERVE, "serve", "--host", "127.0.0.1", "--port", "0", XDG_STATE_HOME=str(tmp_path))
+    viewer = programs.python("-c", SERVE, "serve", "--host", "127.0.0.1", "--port", "0", XDG_STATE_HOME=str(tmp_path))
     said: list[str] = []
 
     where = address(viewer, said)
@@ -205,7 +205,7 @@ def test_a_fault_that_ends_cuda_ends_neither_the_viewer_nor_the_training(
             except AssertionError as e:
                 viewer.kill()
                 raise AssertionError(f"life {life}: {e}; the viewer: {''.join(said)}{viewer.stderr.read()}") from None
-            (processes.folder / "fault").touch()
+            (programs.folder / "fault").touch()
             assert page.ended()
         if life < 3:
             assert address(viewer, said) == where

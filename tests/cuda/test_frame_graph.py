@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
+from support.renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
 
 from splatview.viewer_app.cameras import Camera
 from splatview.viewer_app.errors import RendererError

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from renderer_cases import looking_at_origin
+from support.renderer_cases import looking_at_origin
 
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.frame_graph import FrameGraph

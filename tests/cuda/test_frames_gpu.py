@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from patience import PATIENCE
+from support.wait import PATIENCE
 
 import splatview
 from splatview import publishing
@@ -17,7 +17,7 @@ from splatview import publishing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from programs import Processes
+    from support.programs import Programs
 
     from splatview.reading import Frame, Frames
 
@@ -51,8 +51,8 @@ between two. Everything is filled with the number modulo 251."""
 CLOCKS_PER_MS = 1_500_000
 
 
-def started(processes: Processes, sort: str, pause: float = 0.005) -> Any:
-    program = processes.code(PUBLISHER, sort, str(pause))
+def started(programs: Programs, sort: str, pause: float = 0.005) -> Any:
+    program = programs.code(PUBLISHER, sort, str(pause))
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n", program.communicate()[1]
     return program
@@ -66,8 +66,8 @@ def filled(frame: Frame) -> int:
     return frame.meta["number"] % 251
 
 
-def test_new_pictures_come_by_the_ring_and_lie_on_the_gpu(processes: Processes) -> None:
-    started(processes, "new")
+def test_new_pictures_come_by_the_ring_and_lie_on_the_gpu(programs: Programs) -> None:
+    started(programs, "new")
     frame = None
     with of() as frames:
         for _ in range(100):
@@ -82,8 +82,8 @@ def test_new_pictures_come_by_the_ring_and_lie_on_the_gpu(processes: Processes) 
         assert np.array_equal(frame.numpy(), np.full((270, 480, 4), filled(frame), np.uint8))
 
 
-def test_a_picture_that_stays_comes_whole_by_the_ring_unless_it_is_wanted_in_place(processes: Processes) -> None:
-    started(processes, "stays")
+def test_a_picture_that_stays_comes_whole_by_the_ring_unless_it_is_wanted_in_place(programs: Programs) -> None:
+    started(programs, "stays")
     with of() as copied, of(in_place=True) as there, of(in_place=False) as never:
         for _ in range(60):
             frame = next(copied)
@@ -100,8 +100,8 @@ def test_a_picture_that_stays_comes_whole_by_the_ring_unless_it_is_wanted_in_pla
         assert there.path == "in-place"
 
 
-def test_what_is_shared_for_good_is_read_in_place_or_through_the_host(processes: Processes) -> None:
-    started(processes, "shared")
+def test_what_is_shared_for_good_is_read_in_place_or_through_the_host(programs: Programs) -> None:
+    started(programs, "shared")
     with of() as frames, of(in_place=False) as copied:
         assert next(frames).tensor.is_cuda
         assert frames.path == "in-place"
@@ -112,8 +112,8 @@ def test_what_is_shared_for_good_is_read_in_place_or_through_the_host(processes:
         assert copied.path == "host"
 
 
-def test_gaussians_are_read_where_they_lie(processes: Processes) -> None:
-    started(processes, "scene", 0.02)
+def test_gaussians_are_read_where_they_lie(programs: Programs) -> None:
+    started(programs, "scene", 0.02)
     with of() as frames:
         for _ in range(20):
             frame = next(frames)
@@ -123,9 +123,9 @@ def test_gaussians_are_read_where_they_lie(processes: Processes) -> None:
         assert frames.path == "in-place"
 
 
-def test_work_that_is_queued_on_a_frame_sees_that_frame_however_late_it_runs(processes: Processes) -> None:
+def test_work_that_is_queued_on_a_frame_sees_that_frame_however_late_it_runs(programs: Programs) -> None:
     """The reader asks for the next one at once; the publisher is fast."""
-    started(processes, "new", 0.0005)
+    started(programs, "new", 0.0005)
     with of() as frames:
         wanted, seen = [], []
         side = torch.cuda.Stream()
@@ -142,8 +142,8 @@ def test_work_that_is_queued_on_a_frame_sees_that_frame_however_late_it_runs(pro
         assert len(frames._follower._pending) <= 2
 
 
-def test_other_libraries_see_the_same_memory(processes: Processes) -> None:
-    started(processes, "new")
+def test_other_libraries_see_the_same_memory(programs: Programs) -> None:
+    started(programs, "new")
     with of() as frames:
         frame = next(frames)
         assert frame.__dlpack_device__() == (2, frame.tensor.device.index)
@@ -181,7 +181,7 @@ def test_one_s_own_pictures_are_read_as_well() -> None:
 
 
 def test_a_reader_that_is_killed_at_work_leaves_nothing_behind(
-        processes: Processes, wait_until: Callable[..., Any]) -> None:
+        programs: Programs, wait_until: Callable[..., Any]) -> None:
     def publish() -> None:
         splatview.publish(torch.ones(270, 480, 4, device="cuda"), "mine")
 
@@ -189,7 +189,7 @@ def test_a_reader_that_is_killed_at_work_leaves_nothing_behind(
     stream, board = publishing._entries["mine"].stream, publishing._publisher.board  # type: ignore[union-attr]
     for moment in ("held", "at work"):
         publish()
-        reader = processes.code("""
+        reader = programs.code("""
 import sys, time, torch, splatview
 frames = splatview.frames("mine", timeout=200)
 frame = frames.latest()
@@ -211,8 +211,8 @@ time.sleep(1000)
     publish()
 
 
-def test_slow_readers_hold_frames_while_the_publisher_goes_on(processes: Processes) -> None:
-    started(processes, "new", 0.001)
+def test_slow_readers_hold_frames_while_the_publisher_goes_on(programs: Programs) -> None:
+    started(programs, "new", 0.001)
     readers = [of() for _ in range(5)]
     try:
         held = [next(frames) for frames in readers]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from gpu_memory import MB, used
-from patience import PATIENCE
 from PIL import Image
-from programs import ROOT
+from support.gpu_memory import MB, used
+from support.programs import ROOT
+from support.wait import PATIENCE
 
 import splatview
 from splatview import grabbing, publishing
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -74,7 +74,7 @@ def picture(seed: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("background", [None, (0.2, 0.9, 0.4)])
-def test_ones_own_scene(processes: Processes, tmp_path: Path,
+def test_ones_own_scene(programs: Programs, tmp_path: Path,
                         background: tuple[float, float, float] | None) -> None:
     parameters = scene()
     splatview.publish(parameters)
@@ -85,7 +85,7 @@ def test_ones_own_scene(processes: Processes, tmp_path: Path,
     assert psnr(drawn, expected(parameters, background or (0, 0, 0))) > 45
     color = ",".join(map(str, background or (0, 0, 0)))
     camera = json.dumps({name: values.tolist() for name, values in PLACE.items()})
-    done = processes.splatview("shot", str(tmp_path / "out.png"), "--size", "160x120", "--camera", camera,
+    done = programs.splatview("shot", str(tmp_path / "out.png"), "--size", "160x120", "--camera", camera,
                                "--background", color)
     assert done.wait(PATIENCE) == 0, done.stderr and done.stderr.read()
     by_shot = torch.from_numpy(np.asarray(Image.open(tmp_path / "out.png")).copy()).cuda()
@@ -191,7 +191,7 @@ while True:
 """
 _ASKING = """
 import sys, torch, splatview
-from patience import PATIENCE
+from support.wait import PATIENCE
 def draw(name, **options):
     for _ in range(int(PATIENCE)):
         try:
@@ -213,9 +213,9 @@ print("right")
 """
 
 
-def test_another_process_with_and_without_cuda(processes: Processes) -> None:
-    processes.code(_TRAINER)
-    asking = processes.code(_ASKING, PYTHONPATH=os.pathsep.join(
+def test_another_process_with_and_without_cuda(programs: Programs) -> None:
+    programs.code(_TRAINER)
+    asking = programs.code(_ASKING, PYTHONPATH=os.pathsep.join(
         [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]))
     out, err = asking.communicate(timeout=2 * PATIENCE)
     assert out == "right\n", err

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from renderer_cases import Chance, looking_at_origin, random_scene
+from support.renderer_cases import Chance, looking_at_origin, random_scene
 from test_gsplat_renderer import VIEW, on_gpu
 
 from splatview.viewer_app.errors import RendererError

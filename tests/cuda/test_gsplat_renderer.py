@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from patience import PATIENCE
-from programs import ROOT
-from renderer_cases import (
+from support.programs import ROOT
+from support.renderer_cases import (
     CLASSIC,
     Chance,
     gsplat_picture,
@@ -21,6 +20,7 @@ from renderer_cases import (
     real_scene,
     scene,
 )
+from support.wait import PATIENCE
 
 from splatview.viewer_app.cameras import MODELS, Camera
 from splatview.viewer_app.errors import RendererError
@@ -319,7 +319,7 @@ print(k.wait(240), k.reason)
 
 
 @pytest.mark.parametrize("installed", ["compiled", "source"])
-def test_a_trainers_build_in_progress_is_left_alone(processes: Any, tmp_path: Path, installed: str) -> None:
+def test_a_trainers_build_in_progress_is_left_alone(programs: Any, tmp_path: Path, installed: str) -> None:
     """gsplat itself would remove this folder."""
     folder = tmp_path / "trainer" / "gsplat_cuda"
     folder.mkdir(parents=True)
@@ -331,7 +331,7 @@ def test_a_trainers_build_in_progress_is_left_alone(processes: Any, tmp_path: Pa
     if installed == "source":  # as if gsplat had been installed without compiled kernels
         (site / "sitecustomize.py").write_text("import sys\nsys.modules['gsplat.csrc'] = None\n")
     path = os.pathsep.join(filter(None, [str(site), str(ROOT), os.environ.get("PYTHONPATH")]))
-    viewer = processes.code(VIEWER, PYTHONPATH=path, CUDA_HOME="/nowhere",
+    viewer = programs.code(VIEWER, PYTHONPATH=path, CUDA_HOME="/nowhere",
                             PATH="/nowhere", XDG_CACHE_HOME=str(tmp_path / "cache"),
                             TORCH_EXTENSIONS_DIR=str(tmp_path / "trainer"))
     out, errors = viewer.communicate(timeout=PATIENCE)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from gpu_memory import used
-from open_files import open_files
-from patience import PATIENCE
+from support.gpu_memory import used
+from support.open_files import open_files
+from support.wait import PATIENCE
 
 import splatview
 from splatview.ipc import Subscriber

@@ -1,4 +1,4 @@
-"""Tensors shared where they lie, between two processes: live, never of two generations, and given back."""
+"""Tensors shared where they lie, between two programs: live, never of two generations, and given back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from conftest import Processes
-from gpu_memory import used
-from open_files import open_files
-from patience import PATIENCE
-from trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
+from support.gpu_memory import used
+from support.open_files import open_files
+from support.programs import Programs
+from support.trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
+from support.wait import PATIENCE
 
 from splatview.ipc import DeviceTensor, Subscriber
 
@@ -33,15 +33,15 @@ def subscriber() -> Iterator[Subscriber]:
 @pytest.fixture(scope="module")
 def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Trainer]]:
     """One for each allocator: it takes seconds until one is there."""
-    processes, made = Processes(tmp_path_factory.mktemp("trainers")), {}
+    programs, made = Programs(tmp_path_factory.mktemp("trainers")), {}
 
     def get(allocator: str) -> Trainer:
         if allocator not in made or not made[allocator].begin_anew():
-            made[allocator] = Trainer(processes, ALLOCATORS[allocator])
+            made[allocator] = Trainer(programs, ALLOCATORS[allocator])
         return made[allocator]
 
     yield get
-    processes.close()
+    programs.close()
 
 
 @pytest.fixture(params=ALLOCATORS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from open_files import open_files
+from support.open_files import open_files
 
 from splatview.ipc.cuda.memory import Allocation
 from splatview.ipc.source import OwnSource

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from patience import PATIENCE
-from trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
+from support.trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
+from support.wait import PATIENCE
 
 from splatview.ipc import DeviceTensor, Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -29,13 +29,13 @@ def subscriber() -> Iterator[Subscriber]:
 
 
 @pytest.fixture(params=ALLOCATORS)
-def trainer(request: pytest.FixtureRequest, processes: Processes) -> Trainer:
-    return Trainer(processes, ALLOCATORS[request.param])
+def trainer(request: pytest.FixtureRequest, programs: Programs) -> Trainer:
+    return Trainer(programs, ALLOCATORS[request.param])
 
 
 @pytest.fixture
-def one_trainer(processes: Processes) -> Trainer:
-    return Trainer(processes)
+def one_trainer(programs: Programs) -> Trainer:
+    return Trainer(programs)
 
 
 VIEWER = """
@@ -59,9 +59,9 @@ with Subscriber() as sub:
 
 
 def test_two_viewers_one_of_them_killed(
-        trainer: Trainer, subscriber: Subscriber, processes: Processes, wait_until: Callable[..., Any]) -> None:
+        trainer: Trainer, subscriber: Subscriber, programs: Programs, wait_until: Callable[..., Any]) -> None:
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
-    other = processes.code(VIEWER)
+    other = programs.code(VIEWER)
     assert other.stdout is not None
     stream = stream_of(subscriber, wait_until)
     next_frame(subscriber, stream).close()
@@ -127,8 +127,8 @@ def test_a_trainer_that_ends_leaves_its_last_scene(
 
 @pytest.mark.parametrize(("options", "way"), [("", "device-ring"), (", copy=False", "host")])
 def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
-        processes: Processes, subscriber: Subscriber, wait_until: Callable[..., Any], options: str, way: str) -> None:
-    trainer = Trainer(processes, "backend:cudaMallocAsync")
+        programs: Programs, subscriber: Subscriber, wait_until: Callable[..., Any], options: str, way: str) -> None:
+    trainer = Trainer(programs, "backend:cudaMallocAsync")
     trainer.do(f"""
 import logging
 said = []
@@ -259,8 +259,8 @@ torch.cuda.synchronize()
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_gpus_are_told_apart_by_uuid(
-        processes: Processes, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    trainer = Trainer(processes, CUDA_VISIBLE_DEVICES="1")
+        programs: Programs, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    trainer = Trainer(programs, CUDA_VISIBLE_DEVICES="1")
     trainer.do("scene = make(300, 3); splatview.publish(scene)")
     stream = stream_of(subscriber, wait_until)
     with next_frame(subscriber, stream) as frame:

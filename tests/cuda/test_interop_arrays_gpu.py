@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from trainers import Trainer, next_frame, stream_of, values
+from support.trainers import Trainer, next_frame, stream_of, values
 
 from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -35,8 +35,8 @@ def needs(library: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture
-def trainer(processes: Processes) -> Trainer:
-    made = Trainer(processes, XLA_PYTHON_CLIENT_PREALLOCATE="false", SPLATVIEW_STRICT="1")
+def trainer(programs: Programs) -> Trainer:
+    made = Trainer(programs, XLA_PYTHON_CLIENT_PREALLOCATE="false", SPLATVIEW_STRICT="1")
     made.do(_HOLD)
     return made
 

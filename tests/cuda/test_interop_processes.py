@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from gpu_memory import used
-from interop_cases import OwnMemory, expected, same
-from patience import PATIENCE
-from sharing import Peer
+from support.gpu_memory import used
+from support.interop_cases import OwnMemory, expected, same
+from support.sharing import Peer
+from support.wait import PATIENCE
 
 from splatview.ipc import SharingError
 from splatview.ipc.frames import DeviceTensor
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import moderngl
-    from conftest import Processes
+    from support.programs import Programs
 
     Start = Callable[..., Peer]
 
@@ -102,10 +102,10 @@ def pattern(shape: tuple[int, ...], dtype: str, k: int) -> torch.Tensor:
 
 
 @pytest.fixture(params=["own", "expandable"])
-def trainer(request: pytest.FixtureRequest, processes: Processes, tmp_path: Path) -> Iterator[Peer]:
+def trainer(request: pytest.FixtureRequest, programs: Programs, tmp_path: Path) -> Iterator[Peer]:
     """A process with the pictures: in memory of cuMemCreate, or in torch's expandable segments."""
     conf = "expandable_segments:True" if request.param == "expandable" else ""
-    peer = Peer(processes, tmp_path, TRAINER, json.dumps(PICTURES), request.param, PYTORCH_CUDA_ALLOC_CONF=conf)
+    peer = Peer(programs, tmp_path, TRAINER, json.dumps(PICTURES), request.param, PYTORCH_CUDA_ALLOC_CONF=conf)
     yield peer
     peer.close()
 
@@ -209,9 +209,9 @@ def test_thousands_of_pictures(trainer: Peer, ctx: moderngl.Context) -> None:
     trainer.say("end")
 
 
-def test_memory_without_descriptors_is_copied(processes: Processes, tmp_path: Path, ctx: moderngl.Context) -> None:
+def test_memory_without_descriptors_is_copied(programs: Programs, tmp_path: Path, ctx: moderngl.Context) -> None:
     """cudaMalloc memory: OpenGL cannot import it, CUDA opens it and copies once."""
-    peer = Peer(processes, tmp_path, TRAINER, json.dumps(PICTURES), "cudaMalloc",
+    peer = Peer(programs, tmp_path, TRAINER, json.dumps(PICTURES), "cudaMalloc",
                 PYTORCH_CUDA_ALLOC_CONF="")
     tensors = device_tensors(peer)
     assert all(tensor.memory.pieces == () for tensor in tensors.values())
@@ -261,11 +261,11 @@ for k in range(0, 1080, 120):
 """
 
 
-def test_a_viewer_of_images_needs_no_cuda(trainer: Peer, processes: Processes, tmp_path: Path) -> None:
+def test_a_viewer_of_images_needs_no_cuda(trainer: Peer, programs: Programs, tmp_path: Path) -> None:
     """The trainer's descriptors go to a process that loads neither torch nor CUDA; it sees the right pixels."""
     folder = tmp_path / "viewer"
     folder.mkdir()
-    viewer = Peer(processes, folder, VIEWER, begin="")
+    viewer = Peer(programs, folder, VIEWER, begin="")
     body, fds = trainer._receive()
     socket.send_fds(viewer.socket, [body], fds)
     assert viewer.hear() == repr(("direct", {}, [], "GL_NO_ERROR"))

@@ -1,4 +1,4 @@
-"""GPU memory between two processes: found, exported, opened, read exactly, given back."""
+"""GPU memory between two programs: found, exported, opened, read exactly, given back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from conftest import Processes
-from gpu_memory import used
-from open_files import open_files
-from patience import PATIENCE
-from sharing import PIECES, Peer, tensor_of
+from support.gpu_memory import used
+from support.open_files import open_files
+from support.programs import Programs
+from support.sharing import PIECES, Peer, tensor_of
+from support.wait import PATIENCE
 
 from splatview.ipc import limits
 from splatview.ipc.cuda import driver, memory
@@ -45,7 +45,7 @@ hear()
 @pytest.fixture(scope="module")
 def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Peer]]:
     """Every program that these tests need, all started at once."""
-    started = Processes(tmp_path_factory.mktemp("owners"))
+    started = Programs(tmp_path_factory.mktemp("owners"))
 
     def start(conf: str, source: str) -> Peer:
         return Peer(started, tmp_path_factory.mktemp("peer"), source, PYTORCH_CUDA_ALLOC_CONF=conf)
@@ -75,7 +75,7 @@ def owner(peers: dict[str, Peer], allocator: str) -> Start:
 
 def views(dtype: torch.dtype) -> dict[str, torch.Tensor]:
     namespace: dict[str, Any] = {"torch": torch}
-    import sharing
+    from support import sharing
 
     exec("def views" + sharing.OWNER.partition("def views")[2], namespace)
     return namespace["views"](dtype)
@@ -304,9 +304,9 @@ hear()
 
 
 @pytest.mark.skipif("not torch.cuda.is_available() or torch.cuda.device_count() < 2", reason="needs two GPUs")
-def test_gpus_are_matched_by_uuid_and_not_by_number(processes: Processes, tmp_path: Path, allocator: str) -> None:
+def test_gpus_are_matched_by_uuid_and_not_by_number(programs: Programs, tmp_path: Path, allocator: str) -> None:
     second = torch.cuda.get_device_properties(1).uuid
-    peer = Peer(processes, tmp_path, """
+    peer = Peer(programs, tmp_path, """
 assert torch.cuda.device_count() == 1
 t = torch.arange(1000, device="cuda:0").to(torch.uint8)
 torch.cuda.synchronize()

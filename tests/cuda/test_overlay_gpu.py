@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from patience import PATIENCE
-from test_viewer import Viewer
+from support.viewer import Viewer
+from support.wait import PATIENCE
 
 from splatview.ipc import Subscriber
 from splatview.viewer_app.app import AppOptions
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from programs import Processes
+    from support.programs import Programs
 
     from splatview.viewer_app.views._overlay.layers import Layer
 
@@ -59,8 +59,8 @@ def layers(viewer: Viewer) -> list[Layer]:
 
 
 @pytest.mark.parametrize("on", ["cuda", "cpu"])
-def test_results_of_a_network_are_seen(viewer: Viewer, processes: Processes, on: str) -> None:
-    processes.code(TRAINER, on)
+def test_results_of_a_network_are_seen(viewer: Viewer, programs: Programs, on: str) -> None:
+    programs.code(TRAINER, on)
     viewer.until(lambda: layers(viewer))
     (stream,) = [s for s in viewer.catalogue.subscriber.streams if s.kind == "overlay"]
     assert stream.sharing == ("host" if on == "cuda" else "ring")
@@ -84,13 +84,13 @@ def test_results_of_a_network_are_seen(viewer: Viewer, processes: Processes, on:
         assert (np.abs(pixels - color) <= 3).all(-1).sum() > 50
 
 
-def test_a_single_picture_has_them(processes: Processes, tmp_path: Path, wait_until: Callable[..., Any]) -> None:
+def test_a_single_picture_has_them(programs: Programs, tmp_path: Path, wait_until: Callable[..., Any]) -> None:
     from PIL import Image
 
-    processes.code(TRAINER, "cuda")
+    programs.code(TRAINER, "cuda")
     with Subscriber() as subscriber:  # shot waits neither for a run to begin nor for its first annotation
         wait_until(lambda: (subscriber.poll(), {s.kind for s in subscriber.streams} >= {"image", "overlay"})[-1])
-    shot = processes.splatview("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "320x240")
+    shot = programs.splatview("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "320x240")
     assert shot.stderr is not None
     assert shot.wait(PATIENCE) == 0, shot.stderr.read()
     pixels = np.asarray(Image.open(tmp_path / "out.png")).astype(int)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from gpu_memory import MB, used
-from patience import PATIENCE
-from trainers import ALLOCATORS, Trainer
+from support.gpu_memory import MB, used
+from support.trainers import ALLOCATORS, Trainer
+from support.wait import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Processes
+    from support.programs import Programs
 
 UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 """The viewer is killed with the program that it is a child of."""
@@ -96,7 +96,7 @@ def see(wanted, n, value, seconds=10):
 class Apart:
     """Starts programs in PID namespaces of their own."""
 
-    def __init__(self, processes: Processes):
+    def __init__(self, programs: Programs):
         self._processes = processes
 
     def code(self, source: str, *args: str, **env: str) -> subprocess.Popen[str]:
@@ -105,7 +105,7 @@ class Apart:
 
 
 @pytest.fixture
-def pair(processes: Processes, request: pytest.FixtureRequest) -> Iterator[tuple[Trainer, Trainer, str]]:
+def pair(programs: Programs, request: pytest.FixtureRequest) -> Iterator[tuple[Trainer, Trainer, str]]:
     """A trainer here, a viewer in another PID namespace, both told on which device the tensors lie."""
     try:
         tried = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, timeout=10)
@@ -115,8 +115,8 @@ def pair(processes: Processes, request: pytest.FixtureRequest) -> Iterator[tuple
         pytest.skip(f"a PID namespace of its own is not permitted here: {tried.stderr.strip()}")
     device, allocator = request.param
     with ThreadPoolExecutor() as pool:
-        trainer = pool.submit(Trainer, processes, allocator)
-        viewer = pool.submit(Trainer, Apart(processes))  # type: ignore[arg-type]
+        trainer = pool.submit(Trainer, programs, allocator)
+        viewer = pool.submit(Trainer, Apart(programs))  # type: ignore[arg-type]
     for program, code in ((trainer.result(), TRAINER), (viewer.result(), VIEWER)):
         program.do(f"DEVICE = {device!r}\n{code}")
     yield trainer.result(), viewer.result(), device

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from trainers import next_frame, stream_of, values
+from support.trainers import next_frame, stream_of, values
 
 import splatview
 from splatview.ipc import Subscriber

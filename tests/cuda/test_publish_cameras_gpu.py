@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from frames import host_array
+from support.frames import host_array
 from test_publish_cameras import newest, poses, stream_of
 
 import splatview

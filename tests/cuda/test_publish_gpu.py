@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from patience import PATIENCE
-from trainers import Trainer, next_frame, stream_of, values
+from support.trainers import Trainer, next_frame, stream_of, values
+from support.wait import PATIENCE
 
 import splatview
 from splatview import publishing
@@ -18,7 +18,7 @@ from splatview.ipc import Subscriber
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -155,8 +155,8 @@ def test_a_stream_may_move_between_devices(wait_until: Callable[..., Any]) -> No
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_torn_cuda_frame(processes: Processes, wait_until: Callable[..., Any], way: str) -> None:
-    trainer = Trainer(processes)
+def test_no_torn_cuda_frame(programs: Programs, wait_until: Callable[..., Any], way: str) -> None:
+    trainer = Trainer(programs)
     trainer.start("""
 frames = [torch.zeros(800, 800, 4, dtype=torch.uint8, device="cuda") for _ in range(2)]
 stop = threading.Event()

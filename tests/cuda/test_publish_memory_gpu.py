@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from memory_cases import PLACE, Reader, meter, newest, reader_fixture, rows  # noqa: F401
-from patience import PATIENCE
+from support.memory_cases import PLACE, Reader, meter, newest, reader_fixture, rows  # noqa: F401
+from support.wait import PATIENCE
 
 import splatview
 from splatview.ipc import taken
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -148,9 +148,9 @@ else:
 
 
 @pytest.mark.parametrize("what", ["often", "rarely"])
-def test_a_snapshot_that_a_viewer_asks_for(what: str, processes: Processes, reader: Reader,
+def test_a_snapshot_that_a_viewer_asks_for(what: str, programs: Programs, reader: Reader,
                                            wait_until: Callable[..., Any]) -> None:
-    trainer: Any = processes.code(PROGRAM)
+    trainer: Any = programs.code(PROGRAM)
     assert trainer.stdout.readline().strip() == "allocated", trainer.stderr.read()
     wait_until(lambda: reader.look().meta.get("device") == "cuda:0", 30)  # though no call came since CUDA is in use
     wait_until(lambda: reader.look().samples[-1, PLACE["allocated"]] >= 5_000_000, 30)
@@ -171,8 +171,8 @@ def test_a_snapshot_that_a_viewer_asks_for(what: str, processes: Processes, read
     assert "my_own_function" in [frame.name for frame in snapshot.stack(int(trace.allocations.stack[number]))]
 
 
-def test_memory_that_runs_out(processes: Processes, reader: Reader, wait_until: Callable[..., Any]) -> None:
-    trainer: Any = processes.code(PROGRAM)
+def test_memory_that_runs_out(programs: Programs, reader: Reader, wait_until: Callable[..., Any]) -> None:
+    trainer: Any = programs.code(PROGRAM)
     assert trainer.stdout.readline().strip() == "allocated", trainer.stderr.read()
     wait_until(lambda: reader.look().meta.get("device") == "cuda:0", 30)
     trainer.stdin.write("fail\n")

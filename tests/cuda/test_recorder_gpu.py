@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from renderer_cases import Chance, random_scene
+from support.renderer_cases import Chance, random_scene
+from support.viewer import Viewer
 from test_recorder_viewer import GROWING
-from test_viewer import Viewer
 
 import splatview.viewer_app.recorder.packed as packing
 from splatview.viewer_app.app import AppOptions
@@ -21,7 +21,7 @@ from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.sources import StreamSource
 
 if TYPE_CHECKING:
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 
@@ -68,12 +68,12 @@ def test_what_is_written_after_it_began_is_waited_for() -> None:
     np.testing.assert_array_equal(pack(device, None, side).arrays["means"], wanted.cpu().numpy())
 
 
-def test_a_training_on_a_gpu_is_recorded_and_seen_again(processes: Processes) -> None:
+def test_a_training_on_a_gpu_is_recorded_and_seen_again(programs: Programs) -> None:
     # A large share: a snapshot that took long, since others had the GPU as well, is followed by the next one soon.
     viewer = Viewer(OffscreenScreen(900, 520),
                     AppOptions(max_fps=500, gpu_budget=1.0, record=RecordOptions(every=20)))
     try:
-        program = processes.code(ON_GPU, "0", "4000", "0.06")  # it publishes for as long as the test may take
+        program = programs.code(ON_GPU, "0", "4000", "0.06")  # it publishes for as long as the test may take
 
         def source() -> StreamSource | None:
             assert program.poll() is None, program.communicate()

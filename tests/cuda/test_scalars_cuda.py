@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from frames import host_array
+from support.frames import host_array
 
 import splatview
 from splatview import scalars

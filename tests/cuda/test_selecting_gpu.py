@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from renderer_cases import Chance, looking_at_origin, random_scene
+from support.renderer_cases import Chance, looking_at_origin, random_scene
 
 from splatview.viewer_app.renderers.activation import activate
 from splatview.viewer_app.renderers.base import RenderOptions

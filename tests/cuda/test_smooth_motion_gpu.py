@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from patience import PATIENCE
-from renderer_cases import read_source
-from view_cases import shown
+from support.renderer_cases import read_source
+from support.view_cases import shown
+from support.wait import PATIENCE
 
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.controls import Rect

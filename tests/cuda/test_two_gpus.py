@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trainers import ALLOCATORS, Trainer
+from support.trainers import ALLOCATORS, Trainer
 
 if TYPE_CHECKING:
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = [pytest.mark.cuda,
               pytest.mark.skipif("__import__('torch').cuda.device_count() < 2", reason="needs two GPUs")]
@@ -99,10 +99,10 @@ def visible(*which: int) -> str:
 
 
 @pytest.mark.parametrize(("order", "device", "allocator"), [((0, 1), 1, "cudaMalloc"), ((1, 0), 0, "expandable")])
-def test_frames_arrive_right_in_every_way(processes: Processes, order: tuple[int, ...], device: int,
+def test_frames_arrive_right_in_every_way(programs: Programs, order: tuple[int, ...], device: int,
                                           allocator: str) -> None:
-    trainer = Trainer(processes, ALLOCATORS[allocator], CUDA_VISIBLE_DEVICES=visible(1))
-    viewer = Trainer(processes, CUDA_VISIBLE_DEVICES=visible(*order))
+    trainer = Trainer(programs, ALLOCATORS[allocator], CUDA_VISIBLE_DEVICES=visible(1))
+    viewer = Trainer(programs, CUDA_VISIBLE_DEVICES=visible(*order))
     uuid = trainer.do(PUBLISH)
     viewer.do(VIEW)
     for number, way in enumerate(("device-ring", "in-place", "host")):
@@ -115,9 +115,9 @@ def test_frames_arrive_right_in_every_way(processes: Processes, order: tuple[int
         assert not wrong, (way, wrong)
 
 
-def test_a_viewer_that_sees_another_gpu_only_is_served_through_the_host(processes: Processes) -> None:
-    trainer = Trainer(processes, CUDA_VISIBLE_DEVICES=visible(1))
-    viewer = Trainer(processes, CUDA_VISIBLE_DEVICES=visible(0))
+def test_a_viewer_that_sees_another_gpu_only_is_served_through_the_host(programs: Programs) -> None:
+    trainer = Trainer(programs, CUDA_VISIBLE_DEVICES=visible(1))
+    viewer = Trainer(programs, CUDA_VISIBLE_DEVICES=visible(0))
     trainer.do(PUBLISH)
     shared, fallback, least, most = viewer.do("""
 from splatview.ipc import Subscriber

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from patience import PATIENCE
-from viewer_cases import (
+from support.viewer_cases import (
     H,
     Trainer,
     W,
@@ -27,7 +26,8 @@ from viewer_cases import (
     trainers_fixture,  # noqa: F401
     wait_for,
 )
-from viewer_programs import BUSY
+from support.viewer_programs import BUSY
+from support.wait import PATIENCE
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Processes
-    from test_viewer import Viewer
+    from support.programs import Programs
+    from support.viewer import Viewer
 
 pytestmark = pytest.mark.cuda
 
@@ -175,9 +175,9 @@ class Watched:
                 f"in {self.seconds:.0f} s; {self.turns:.0f} turns/s")
 
 
-def test_the_share_of_the_gpu_holds_beside_a_training(open_viewer: Any, processes: Processes,
+def test_the_share_of_the_gpu_holds_beside_a_training(open_viewer: Any, programs: Programs,
                                                       runtime_dir: Path) -> None:
-    trainer = processes.code(BUSY, SPLATVIEW_RUNTIME_DIR=str(runtime_dir))
+    trainer = programs.code(BUSY, SPLATVIEW_RUNTIME_DIR=str(runtime_dir))
     beside = type("Beside", (), {"runtime": runtime_dir})()
     viewer = open_viewer(beside, OffscreenScreen(1920, 1080), gpu_budget=0.1)
     viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.view is not None
@@ -204,7 +204,7 @@ def test_the_share_of_the_gpu_holds_beside_a_training(open_viewer: Any, processe
     assert resting.rate <= 22  # 10 to 15 versions a second, and what the end of the drag still draws
 
 
-def test_doctor_on_a_gpu(processes: Processes) -> None:
+def test_doctor_on_a_gpu(programs: Programs) -> None:
     done = subprocess.run([sys.executable, "-m", "splatview", "doctor", "--json"], capture_output=True, text=True,
                           timeout=400, check=False)
     findings = {f["name"]: f for f in json.loads(done.stdout)}

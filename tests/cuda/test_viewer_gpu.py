@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from conftest import Processes
-from patience import PATIENCE
-from viewer_cases import (
+from support.programs import Programs
+from support.viewer_cases import (
     BRIDGES,
     FORMS,
     NAMES,
@@ -27,7 +26,8 @@ from viewer_cases import (
     wait_for,
     wait_for_scene,
 )
-from viewer_programs import VIEWER
+from support.viewer_programs import VIEWER
+from support.wait import PATIENCE
 
 from splatview.viewer_app.events import PointerMove
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
@@ -84,7 +84,7 @@ def test_values_and_broken_ones_of_an_image_in_place(trainers: dict[str, Trainer
 def test_images_alone_need_no_cuda(trainers: dict[str, Trainer], tmp_path: Path) -> None:
     trainer = trainers["expandable"]
     names = ["ring uint8 HWC", "in-place float32 CHW", "ring bfloat16 CHW", "in-place uint8 RGBA"]
-    started = Processes(tmp_path)
+    started = Programs(tmp_path)
     try:
         program = started.code(VIEWER, *names, SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_RENDERER="gl")
         out, err = program.communicate(timeout=PATIENCE)
@@ -108,7 +108,7 @@ def test_shot(trainers: dict[str, Trainer], tmp_path: Path, bridge: str) -> None
     from PIL import Image
 
     trainer = trainers["expandable"]
-    started = Processes(tmp_path)
+    started = Programs(tmp_path)
     try:
         for name in ("ring uint8 HWC", "in-place float16 CHW"):
             program = started.python("-m", "splatview.viewer_app", "shot", "out.png", "--stream", name,

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from beside_cases import LOOKS, Look, alone, opened, part
-from device_frames import Shared
-from frames import cloud
-from patience import PATIENCE
-from view_cases import shown
-from viewer_cases import (
+from support.beside_cases import LOOKS, Look, alone, opened, part
+from support.device_frames import Shared
+from support.frames import cloud
+from support.view_cases import shown
+from support.viewer_cases import (
     CAMERA,
     H,
     Trainer,
@@ -25,6 +24,7 @@ from viewer_cases import (
     psnr,
     trainers_fixture,  # noqa: F401
 )
+from support.wait import PATIENCE
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import Wheel

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from renderer_cases import read_source
+from support.renderer_cases import read_source
 from test_smooth_motion_gpu import FRONT, H, W, ball, psnr, screen_fixture  # noqa: F401
 from test_smooth_motion_gpu import test_the_last_picture_is_moved_while_the_next_is_awaited as in_a_view
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from desktop import Desktop
-from patience import PATIENCE
-from programs import ROOT
+from support.desktop import Desktop
+from support.programs import ROOT
+from support.wait import PATIENCE
 
 from splatview.adapt.address import picture_at
 from splatview.ipc.cuda import driver
@@ -23,7 +23,7 @@ from splatview.viewer_app.window_program import _OneWindow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Processes
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 W, H = 64, 48
@@ -80,8 +80,8 @@ for line in sys.stdin:
 class Caller:
     """The process that has a window, and does what it is told."""
 
-    def __init__(self, processes: Processes) -> None:
-        self.process = processes.code(_TRAINER, SPLATVIEW_STRICT="1")
+    def __init__(self, programs: Programs) -> None:
+        self.process = programs.code(_TRAINER, SPLATVIEW_STRICT="1")
 
     def __call__(self, words: str) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -91,8 +91,8 @@ class Caller:
 
 
 @pytest.fixture
-def caller(processes: Processes) -> Caller:
-    return Caller(processes)
+def caller(programs: Programs) -> Caller:
+    return Caller(programs)
 
 
 class Shown(_OneWindow):
@@ -248,10 +248,10 @@ def test_a_window_on_a_display(caller: Caller, display: str, wait_until: Callabl
 
 @pytest.mark.display
 @pytest.mark.parametrize(("name", "title"), [("window_image", "splatview"), ("window_scene", "A knot")])
-def test_the_examples_on_a_display(name: str, title: str, display: str, processes: Processes,
+def test_the_examples_on_a_display(name: str, title: str, display: str, programs: Programs,
                                    wait_until: Callable[..., Any]) -> None:
     desktop = Desktop(display)
-    program = processes.python(str(ROOT / f"examples/{name}.py"))
+    program = programs.python(str(ROOT / f"examples/{name}.py"))
     pictures: list[np.ndarray] = []
 
     def changes() -> bool:

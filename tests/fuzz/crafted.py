@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scene_files as w
+from support import scene_files as w
 
 from fuzz import SEEDS, crafted
 from fuzz.demo_files import TRANSFORMS, colmap_files, npz_arrays

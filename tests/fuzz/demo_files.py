@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scene_files as w
+from support import scene_files as w
 
 from fuzz import target
 from fuzz.files import folder

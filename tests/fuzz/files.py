@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scene_files as w
-from memory_data import block, event, segment, snapshot
+from support import scene_files as w
+from support.memory_data import block, event, segment, snapshot
 
 from fuzz import FORMAT_OF, target
 from fuzz.odd_json import odd

@@ -1,0 +1,157 @@
+"""`splatview.show`: what it displays, which viewer it takes, and what it says when there is none."""
+
+from __future__ import annotations
+
+import os
+import signal
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import splatview
+from splatview import programs
+from splatview.ipc import NoViewerError
+from splatview.ipc.viewers import announce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.programs import Programs
+
+URL = "http://127.0.0.1:7007/"
+
+
+class Frames(HTMLParser):
+    """The attributes of the frames in a text."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.found: list[dict[str, str | None]] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "iframe":
+            self.found.append(dict(attrs))
+
+
+def test_a_running_viewer_is_shown_in_a_frame(capsys: pytest.CaptureFixture[str]) -> None:
+    url = URL + "?token=a&b=c"
+    with announce(url, host="127.0.0.1", port=7007):
+        page = splatview.show()
+        wide = splatview.show(800, "50vh")
+    (frame,) = Frames(page._repr_html_()).found
+    assert frame["src"] == url
+    assert frame["style"] == "width: 100%; height: 600px; border: 0; display: block"
+    (frame,) = Frames(wide._repr_html_()).found
+    assert frame["style"] == "width: 800px; height: 50vh; border: 0; display: block"
+    assert page.url == url
+    assert page._repr_mimebundle_() == {"text/html": page._repr_html_(), "text/plain": repr(page)}
+    assert url in repr(page)
+    assert capsys.readouterr().out.count(url) == 2, "nobody shows what a script's call returns, so it is printed"
+
+
+def test_at_a_prompt_the_object_speaks_for_itself(
+        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.ps1", "In : ", raising=False)
+    with announce(URL, host="127.0.0.1", port=7007):
+        splatview.show()
+    assert capsys.readouterr().out == ""
+
+
+def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with announce("http://127.0.0.1:7011/", host="127.0.0.1", port=7011):
+        monkeypatch.delenv("SSH_CONNECTION", raising=False)
+        assert "ssh" not in splatview.show()._repr_html_()
+        monkeypatch.setenv("LOGNAME", "someone")
+        monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 22")
+        page = splatview.show()
+        for text in (page._repr_html_(), repr(page)):
+            assert "ssh -L 7011:127.0.0.1:7011 someone@10.0.0.2)" in text
+        monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 2222")
+        assert "ssh -L 7011:127.0.0.1:7011 -p 2222 someone@10.0.0.2)" in repr(page)
+
+
+def test_a_viewer_that_follows_the_same_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with announce(URL, host="127.0.0.1", port=7007), \
+            announce("http://127.0.0.1:7008/", host="127.0.0.1", port=7008, run="42"):
+        assert splatview.show().port == 7007
+        assert splatview.show(run=42).port == splatview.show(run="42").port == 7008
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    ({"width": 0}, ["width 0", "1 to 99999"]), ({"width": -5}, ["width -5"]), ({"width": True}, ["width True"]),
+    ({"width": 1.5}, ["width 1.5"]), ({"height": None}, ["height None"]), ({"height": "600"}, ["height '600'", "80vh"]),
+    ({"width": '100%"><script>'}, ["width"]), ({"height": "1px; position: fixed"}, ["height"]),
+    ({"height": "calc(1px)"}, ["height"]), ({"height": "6\npx"}, ["height"]), ({"width": "px"}, ["width"]),
+    ({"run": ""}, ["run ''", "splatview status"]), ({"run": 1.5}, ["run 1.5"]), ({"run": True}, ["run True"]),
+    ({"port": -1}, ["port -1", "1 to 65535"]), ({"port": "7007"}, ["port '7007'"]), ({"port": 70_000}, ["port 70000"]),
+    ({"timeout": 0}, ["timeout 0"]), ({"timeout": float("nan")}, ["timeout nan"]), ({"timeout": "1"}, ["timeout '1'"]),
+])
+def test_mistakes_are_named(arguments: dict[str, Any], words: list[str]) -> None:
+    with announce(URL, host="127.0.0.1", port=7007), pytest.raises(ValueError, match="is n") as caught:
+        splatview.show(**arguments)
+    assert all(word in str(caught.value) for word in words)
+
+
+def test_a_viewer_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, runtime_dir: Path) -> None:
+    monkeypatch.setenv("SPLATVIEW_INTEROP", "teleport")
+    with pytest.raises(NoViewerError, match=r"ended with code 2: .*teleport"):
+        splatview.show()
+    assert list(runtime_dir.iterdir()) == []
+
+
+def test_a_viewer_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(NoViewerError, match=r"within timeout=0\.001 s"):
+        splatview.show(timeout=0.001)
+
+
+def test_a_program_ends_with_the_process_that_started_it(
+        programs: Programs, wait_until: Callable[..., Any]) -> None:
+    """Killed, and although a thread that is gone started it and a forked child lives on."""
+    process = programs.code("""
+import os, signal, threading, time
+from splatview import programs
+kept = []
+def begin():
+    kept.append(programs.start("timeit", "-n1", "-r1", "import time; time.sleep(100)"))
+thread = threading.Thread(target=begin)
+thread.start()
+thread.join()
+child = os.fork()
+if child == 0:
+    time.sleep(100)
+    os._exit(0)
+time.sleep(0.5)
+print(kept[0].pid, child, kept[0].poll(), flush=True)
+time.sleep(100)
+""")
+    assert process.stdout is not None
+    program, child, ended = process.stdout.readline().split()
+    assert ended == "None"
+    process.kill()
+    process.wait()
+    try:
+        wait_until(lambda: not _runs(int(program)))
+        assert _runs(int(child))
+    finally:
+        os.kill(int(child), signal.SIGKILL)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_program_can_be_ended_twice(wait_until: Callable[..., Any]) -> None:
+    kept = programs.start("timeit", "-n1", "-r1", "import time; time.sleep(100)")
+    pid = kept.pid
+    programs.end(kept)
+    programs.end(kept)
+    assert kept.returncode in (-15, 143)
+    wait_until(lambda: not _runs(pid))

@@ -1,0 +1,282 @@
+"""`publish_cameras`: what is taken and what is refused, what a viewer reads, photographs when they are asked for."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.frames import host_array
+from support.open_files import open_files
+
+import splatview
+from splatview.ipc import Subscriber
+from splatview.ipc.kinds import CAMERAS_MOST, check_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from splatview.ipc import Frame, RemoteStream
+
+
+def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """(n, 4, 4) rigid transforms and (n, 3, 3) intrinsics."""
+    g = torch.Generator().manual_seed(seed)
+    turn, _ = torch.linalg.qr(torch.randn(n, 3, 3, generator=g))
+    turn = turn * torch.linalg.det(turn)[:, None, None].sign()
+    views = torch.eye(4).repeat(n, 1, 1)
+    views[:, :3, :3], views[:, :3, 3] = turn, torch.randn(n, 3, generator=g)
+    K = torch.tensor([[50.0, 0, 20], [0, 50, 15], [0, 0, 1]])
+    return views, K.repeat(n, 1, 1)
+
+
+@pytest.fixture
+def subscriber() -> Iterator[Subscriber]:
+    with Subscriber() as made:
+        yield made
+
+
+def stream_of(subscriber: Subscriber, wait_until: Callable[..., Any], name: str = "cameras") -> RemoteStream:
+    def found() -> RemoteStream | None:
+        subscriber.poll()
+        return next((s for s in subscriber.streams if s.name == name), None)
+
+    stream = wait_until(found, what=f"a stream {name}")
+    stream.open()
+    return stream
+
+
+def newest(subscriber: Subscriber, stream: RemoteStream, wait_until: Callable[..., Any],
+           fits: Callable[[Frame], bool] = lambda frame: True) -> Frame:
+    seen = 0
+
+    def read() -> Frame | None:
+        nonlocal seen
+        subscriber.poll()
+        frame = stream.read(seen)
+        if frame is None:
+            return None
+        seen = frame.version
+        check_frame(frame.kind, {k: (t.dtype, t.shape) for k, t in frame.tensors.items()}, frame.meta)
+        if fits(frame):
+            return frame
+        frame.close()
+        return None
+
+    return wait_until(read)
+
+
+def test_a_viewer_reads_what_was_published(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    views, Ks = poses(5)
+    splatview.publish_cameras(views, Ks[0], 40, [30, 31, 32, 33, 34])
+    stream = stream_of(subscriber, wait_until)
+    assert (stream.kind, stream.info.over, stream.shape) == ("cameras", "", (5,))
+    with newest(subscriber, stream, wait_until) as frame:
+        assert frame.meta == {"photos": 0}
+        np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), views.numpy())
+        np.testing.assert_array_equal(host_array(frame.tensors["Ks"]), Ks.numpy())
+        np.testing.assert_array_equal(host_array(frame.tensors["sizes"]), [[40, 30 + i] for i in range(5)])
+    moved = views.clone()
+    moved[:, 0, 3] += 1
+    splatview.publish_cameras(moved.double().numpy(), Ks.tolist(), 40, 30)
+    with newest(subscriber, stream, wait_until, lambda f: f.version == 2) as frame:
+        assert frame.tensors["viewmats"].dtype == "float64"
+        np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), moved.numpy())
+
+
+def test_what_the_caller_changes_afterwards_is_not_seen(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    views, Ks = poses(2)
+    before = views.clone()
+    splatview.publish_cameras(views, Ks, 40, 30)
+    views.zero_()
+    with newest(subscriber, stream_of(subscriber, wait_until), wait_until) as frame:
+        np.testing.assert_array_equal(host_array(frame.tensors["viewmats"]), before.numpy())
+
+
+def test_which_camera_is_at_work(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    views, Ks = poses(9)
+    splatview.publish_cameras(views, Ks, 40, 30, current=3)
+    stream = stream_of(subscriber, wait_until, "cameras current")
+    assert stream.info.over == "cameras"
+    with newest(subscriber, stream, wait_until) as frame:
+        assert host_array(frame.tensors["current"]).tolist() == [3]
+    poses_stream = stream_of(subscriber, wait_until)
+    splatview.publish_cameras(current=np.int64(7))
+    with newest(subscriber, stream, wait_until, lambda f: host_array(f.tensors["current"]).tolist() == [7]):
+        pass
+    assert poses_stream.version == 1  # it was not published again for that
+
+
+def test_it_may_be_said_before_the_cameras(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    splatview.publish_cameras(current=4000)
+    stream_of(subscriber, wait_until, "cameras current")
+    splatview.publish_cameras(*poses(2), 40, 30)
+    stream_of(subscriber, wait_until)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float32", "float16", "channels first"])
+def test_photographs_come_when_they_are_asked_for(subscriber: Subscriber, wait_until: Callable[..., Any],
+                                                  kind: str) -> None:
+    g = torch.Generator().manual_seed(3)
+    photos = torch.randint(0, 256, (4, 30, 40, 3), dtype=torch.uint8, generator=g)
+    given = {"uint8": photos, "float32": photos / 255, "float16": (photos / 255).half(),
+             "channels first": photos.permute(0, 3, 1, 2)}[kind]
+    splatview.publish_cameras(*poses(4), 40, 30, given)
+    with newest(subscriber, stream_of(subscriber, wait_until), wait_until) as frame:
+        assert frame.meta == {"photos": 1}
+        assert "paths" not in frame.tensors
+    stream = stream_of(subscriber, wait_until, "cameras photos")
+    assert stream.version == 0  # nobody asked
+    for camera in (2, 0):
+        stream.request_photos(camera)
+        with newest(subscriber, stream, wait_until, lambda f, c=camera: f.meta["camera"] == c) as frame:
+            assert frame.meta == {"camera": camera, "side": 0, "photos": 1}
+            found = host_array(frame.tensors["photos"])[0].astype(int)
+            assert np.abs(found - photos[camera].numpy()).max() <= (0 if kind != "float16" else 1)
+
+
+def test_small_photographs_are_means_over_areas(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    photos = torch.zeros(3, 32, 48, 3, dtype=torch.uint8)
+    photos[0, :16] = 200  # the upper half
+    photos[2, :, 24:] = torch.tensor([10, 20, 30], dtype=torch.uint8)
+    splatview.publish_cameras(*poses(4), 48, 32, [photos[0], None, photos[2].numpy(), torch.full((8, 8), 0.5)])
+    stream = stream_of(subscriber, wait_until, "cameras photos")
+    stream.request_photos(0, 2)
+    with newest(subscriber, stream, wait_until) as frame:
+        small = host_array(frame.tensors["photos"])
+        assert small.shape == (4, 2, 2, 3)
+        assert small[0, :, :, 0].tolist() == [[200, 200], [0, 0]]
+        assert not small[1].any()
+        assert small[2, 0].tolist() == [[0, 0, 0], [10, 20, 30]]
+        assert np.abs(small[3].astype(int) - 128).max() <= 1
+
+
+def test_one_that_is_missing_is_said_to_be(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    splatview.publish_cameras(*poses(2), 40, 30, [None, np.zeros((30, 40, 3), np.uint8)])
+    stream = stream_of(subscriber, wait_until, "cameras photos")
+    stream.request_photos(0)
+    with newest(subscriber, stream, wait_until) as frame:
+        assert frame.tensors["photos"].shape == (1, 0, 0, 3)
+
+
+def test_paths_are_told_and_not_read(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    splatview.publish_cameras(*poses(3), 40, 30, ["nowhere/Ä.jpg", None, Path("/b.png")])
+    with newest(subscriber, stream_of(subscriber, wait_until), wait_until) as frame:
+        texts = bytes(host_array(frame.tensors["paths"])).decode().split("\0")
+        assert texts == [f"{os.getcwd()}/nowhere/Ä.jpg", "", "/b.png", ""]
+        assert frame.meta == {"photos": 0}
+    assert [s.name for s in subscriber.streams] == ["cameras"]
+
+
+def test_photographs_stay_until_there_are_others_or_other_cameras(subscriber: Subscriber,
+                                                                  wait_until: Callable[..., Any]) -> None:
+    views, Ks = poses(3)
+    images = torch.zeros(3, 4, 5, 3)
+    numbers = []
+    for count, given in ((3, images), (3, None), (3, images), (3, images.clone()), (2, None), (2, images[:2])):
+        splatview.publish_cameras(views[:count], Ks[:count], 5, 4, given)
+        stream = stream_of(subscriber, wait_until)
+        version = 1 + len(numbers)
+        with newest(subscriber, stream, wait_until, lambda f, v=version: f.version == v) as frame:
+            numbers.append(frame.meta["photos"])
+    assert numbers == [1, 1, 1, 2, 0, 4]
+
+
+@pytest.mark.parametrize(("change", "error", "words"), [
+    ({"viewmats": torch.eye(3)}, ValueError, r"viewmats have shape \(3, 3\), not \(N, 4, 4\)"),
+    ({"viewmats": "a"}, TypeError, "viewmats"),
+    ({"viewmats": torch.full((3, 4, 4), torch.nan)}, ValueError, r"viewmats\[0\] is not finite"),
+    ({"viewmats": torch.eye(4).repeat(3, 1, 1) * torch.tensor([2.0, 2, 2, 1])}, ValueError, "no rotation"),
+    ({"viewmats": torch.eye(4).repeat(3, 1, 1) * torch.tensor([1.0, 1, -1, 1])}, ValueError, "no rotation"),
+    ({"viewmats": poses(3)[0].transpose(1, 2)}, ValueError, "transposed"),
+    ({"Ks": None}, TypeError, "without Ks"),
+    ({"Ks": torch.eye(3).repeat(2, 1, 1)}, ValueError, "Ks are 2, not 3"),
+    ({"Ks": -torch.eye(3)}, ValueError, r"Ks\[0\]"),
+    ({"width": None}, ValueError, "width is missing"),
+    ({"width": 40.5}, TypeError, "width"),
+    ({"height": 0}, ValueError, "height holds 0; legal are 1"),
+    ({"height": [1, 2]}, ValueError, "height has 2 values, not 3"),
+    ({"width": CAMERAS_MOST["side"] + 1}, ValueError, "legal are 1 to"),
+    ({"images": torch.zeros(3, 4, 3)}, ValueError, r"images have shape \(3, 4, 3\); legal are \(N, H, W, 3\)"),
+    ({"images": torch.zeros(2, 4, 5, 3)}, ValueError, "images are 2, not 3"),
+    ({"images": "photos"}, TypeError, "images is a str"),
+    ({"images": [1, 2, 3]}, TypeError, r"images\[0\] is a int"),
+    ({"images": [torch.zeros(4, 5, 3, dtype=torch.int32)] * 3}, TypeError, "int32; legal are uint8"),
+    ({"images": [torch.zeros(6, 5, 7)] * 3}, ValueError, r"images\[0\] has shape \(6, 5, 7\)"),
+    ({"images": ["a\0b", None, None]}, ValueError, "printable"),
+    ({"current": 3}, ValueError, "current is 3; legal are 0 to 2"),
+    ({"current": -1}, ValueError, "current is -1"),
+    ({"current": 1.0}, TypeError, "current is a float"),
+    ({"current": True}, TypeError, "current is a bool"),
+    ({"name": "a/b"}, ValueError, "name"),
+    ({"viewmats": None}, TypeError, "Ks without viewmats"),
+])
+def test_mistakes_are_named(change: dict[str, Any], error: type[Exception], words: str) -> None:
+    views, Ks = poses(3)
+    with pytest.raises(error, match=words):
+        splatview.publish_cameras(**({"viewmats": views, "Ks": Ks, "width": 40, "height": 30} | change))
+
+
+def test_nothing_at_all_is_a_mistake() -> None:
+    with pytest.raises(TypeError, match="needs viewmats"):
+        splatview.publish_cameras()
+
+
+def test_a_name_of_another_kind_is_refused() -> None:
+    splatview.publish(torch.zeros(4, 4), "x")
+    with pytest.raises(ValueError, match="shows image"):
+        splatview.publish_cameras(*poses(1), 40, 30, name="x")
+
+
+def test_disabled_it_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
+    splatview.publish_cameras(*poses(1), 40, 30)
+    from splatview import publishing
+
+    assert publishing._publisher is None
+
+
+def test_closing_lets_go_of_everything(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    import gc
+    import weakref
+
+    splatview.publish_cameras(*poses(1), 40, 30)
+    splatview.close()
+    before = open_files()
+    images = [torch.zeros(30, 40, 3)]
+    held = weakref.ref(images[0])
+    splatview.publish_cameras(*poses(1), 40, 30, images, current=0)
+    stream = stream_of(subscriber, wait_until, "cameras photos")
+    stream.request_photos(0)
+    newest(subscriber, stream, wait_until).close()
+    subscriber.close()
+    splatview.close()
+    del images
+    gc.collect()
+    assert held() is None
+    assert not [t for t in threading.enumerate() if t.name == "splatview cameras"]
+    assert open_files() <= before
+    splatview.publish_cameras(*poses(1), 40, 30, current=0)  # and begins anew
+
+
+@pytest.mark.parametrize(("tensors", "meta", "words"), [
+    ({"viewmats": ("float32", (2, 4, 4))}, {}, "cameras have viewmats, Ks, sizes"),
+    ({"viewmats": ("float32", (2, 4, 4)), "Ks": ("float32", (3, 3, 3)), "sizes": ("int32", (2, 2))}, {}, "Ks is"),
+    ({"viewmats": ("float32", (20000, 4, 4)), "Ks": ("float32", (20000, 3, 3)), "sizes": ("int32", (20000, 2))}, {},
+     "at most 10000"),
+    ({"viewmats": ("float32", (2, 4, 4)), "Ks": ("float32", (2, 3, 3)), "sizes": ("int32", (2, 2))}, {"photos": -1},
+     "'photos'"),
+    ({"viewmats": ("float32", (2, 4, 4)), "Ks": ("float32", (2, 3, 3)), "sizes": ("int32", (2, 2)),
+      "paths": ("uint8", (1 << 30,))}, {}, "paths are"),
+    ({"photos": ("uint8", (1, 40000, 40000, 3))}, {"camera": 0, "side": 0, "photos": 1}, "photos are"),
+    ({"photos": ("uint8", (1, 4, 4, 3))}, {"camera": 10**6, "side": 0, "photos": 1}, "'camera'"),
+    ({"photos": ("uint8", (1, 4, 4, 3))}, {"camera": 0, "side": True, "photos": 1}, "'side'"),
+    ({"current": ("int32", (2,))}, {}, "current is"),
+])
+def test_frames_that_are_none_are_refused(tensors: dict[str, Any], meta: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        check_frame("cameras", tensors, meta)

@@ -1,0 +1,276 @@
+"""Two streams or files in one picture, split by a line or as their difference; and panes that are tied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.comparison_cases import SIZE, House, exactly_shown, house_fixture  # noqa: F401
+from support.repetitions import one_at_a_time
+
+from splatview.viewer_app.comparing.compositor import HOWS
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.interface.panel import Asked
+from splatview.viewer_app.state import PairSettings
+from splatview.viewer_app.views.base import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+# -- two in one picture ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("p", "q")])
+def test_each_side_of_the_line_is_what_it_is_alone(house: Callable[..., House], names: tuple[str, str]) -> None:
+    h = house(*names)
+    view = h.pair(*names)
+    split, line = h.picture(), view.divider.x(h.app.seat.layout())
+    first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
+    assert (first != second).any()
+    np.testing.assert_array_equal(split[:, :line], first[:, :line])
+    np.testing.assert_array_equal(split[:, line:], second[:, line:])
+
+
+@pytest.mark.parametrize(("names", "x"), one_at_a_time([("a", "b"), ("p", "q")], [100, 400]))
+def test_what_is_moved_on_one_side_moves_on_both(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
+    h = house(*names)
+    view = h.pair(*names)
+    before = h.picture()
+    h.app.do(Wheel(x, 100, 2.0), PointerPress(x, 100), PointerMove(x + 30, 140), PointerRelease(x + 30, 140))
+    after, line = h.picture(), view.divider.x(h.app.seat.layout())
+    assert (after != before).any()
+    assert line == SIZE[0] // 2
+    first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
+    np.testing.assert_array_equal(after[:, :line], first[:, :line])
+    np.testing.assert_array_equal(after[:, line:], second[:, line:])
+
+
+def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    before = h.picture()
+    h.app.do(PointerMove(250, 100), PointerPress(250, 100), PointerMove(120, 160), PointerRelease(120, 160))
+    after = h.picture()
+    assert view.divider.x(h.app.seat.layout()) == 120
+    assert view.settings.at == pytest.approx(120 / SIZE[0])
+    np.testing.assert_array_equal(after[:, :120], before[:, :120])
+    np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
+    assert (after[:, 120:250] != before[:, 120:250]).any()
+
+
+def test_the_difference_to_itself_is_nothing(house: Callable[..., House], tmp_path: Path) -> None:
+    h = house("a", "b")
+    copy = tmp_path / "copy.ply"
+    copy.write_bytes(h.files[0].read_bytes())
+    h.app.catalogue.open_file(copy)
+    h.keys["copy"] = str(copy)
+    h.app.until(lambda: all(e.progress is None for e in h.app.state.entries))
+    view = h.pair("a", "copy")
+    view.settings.how = "difference"
+    assert h.picture().max() <= 4
+    h.app.until(lambda: view.psnr is not None)
+    assert "no difference" in view.details
+    other = h.pair("a", "b")
+    other.settings.how = "difference"
+    assert h.picture().max() > 200
+    h.app.until(lambda: other.psnr is not None)
+    assert any(line.startswith("PSNR") for line in other.details)
+
+
+def test_how_things_are_shown_is_tied_only_if_wanted(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    first, second = view.views
+    first.settings.show = "alpha"  # type: ignore[attr-defined]
+    h.picture()
+    assert second.settings.show == "alpha"  # type: ignore[attr-defined]
+    view.settings.alike = False
+    h.picture()
+    second.settings.show = "color"  # type: ignore[attr-defined]
+    h.picture()
+    assert first.settings.show == "alpha"  # type: ignore[attr-defined]
+
+
+def test_somebody_else_sees_it_from_elsewhere_or_follows(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    mine = h.picture()
+    h.app.do(Wheel(100, 100, 3.0), PointerMove(250, 100), PointerPress(250, 100), PointerMove(90, 100),
+             PointerRelease(90, 100))
+    moved, rect = h.picture(), h.app.seat.layout()
+    other = view.beside(PairSettings())
+    try:
+        framebuffer = h.app.screen.framebuffer
+
+        def drawn() -> np.ndarray:
+            other.draw(framebuffer, rect)
+            return h.app.picture()
+
+        for side in other.views:
+            exactly_shown(side)
+        np.testing.assert_array_equal(drawn(), mine)
+        other.like(view)
+        np.testing.assert_array_equal(drawn(), moved)
+        with pytest.raises(ViewerError, match="gaussians"):
+            other.like(view.views[0])
+    finally:
+        other.close()
+    np.testing.assert_array_equal(h.picture(), moved)
+
+
+def test_a_pair_is_a_view(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    h.picture()
+    for name in [n for n in vars(View) if not n.startswith("_")]:
+        assert hasattr(view, name), name
+    assert not view.empty and not view.busy and not view.stale
+    assert all(isinstance(ms, float) for ms in view.timings.values())
+    assert all(isinstance(line, str) for line in (*view.details, *view.extras, *view.path, view.readout))
+    view.leave()
+    view.drop()
+    assert h.picture().max() > 60
+    view.close()
+    view.close()
+
+
+def test_the_same_two_are_one_entry_and_it_goes_with_either(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    h.pair("a", "b")
+    key = h.pane.key
+    h.pair("b", "a")
+    assert h.pane.key == key
+    assert [e.group for e in h.app.state.entries].count("Compare") == 1
+    h.app.catalogue.forget(h.keys["b"])
+    h.app.until(lambda: len(h.app.state.entries) == 1)
+    assert h.show("a").details
+
+
+def test_what_cannot_be_compared_is_said(house: Callable[..., House]) -> None:
+    h = house("a", "p")
+    h.show("a")
+    for do in (h.comparisons.pair, h.comparisons.together):
+        do(h.pane, h.keys["p"])
+        do(h.pane, h.keys["a"])
+    assert len(h.app.state.entries) == 2
+    assert [text for _, text in h.app.state.toasts] == [
+        "a.ply and p.png are not of one kind: nothing to compare", "Only scenes can be put together"]
+
+
+def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monkeypatch: pytest.MonkeyPatch) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    broken = view.views[1]
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("this one is broken")
+
+    monkeypatch.setattr(broken, "draw", fail)
+    h.picture()
+    assert h.app.catalogue.slots[h.keys["b"]].entry.fault == "this one is broken"
+    assert not h.pane.slot.entry.fault
+    whole = h.picture()
+    np.testing.assert_array_equal(whole, h.alone("a", view.views[0]))
+
+
+# -- panes -------------------------------------------------------------------------------------------------------------
+
+
+def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    h.show("a")
+    h.comparisons.beside(h.pane, h.keys["b"])
+    panes = list(h.app.seat.panes)
+    h.app.until(lambda: all(pane.view is not None and not pane.view.empty for pane in panes))
+    h.app.do()
+
+    def cameras() -> list[bytes]:
+        h.app.do()
+        return [pane.view.camera().viewmat.tobytes() for pane in panes]  # type: ignore[union-attr]
+
+    assert len(set(cameras())) == 1
+    for pane in panes:
+        before = cameras()
+        x, y = pane.rect.x + 40, pane.rect.y + 60
+        h.app.do(PointerPress(x, y), PointerMove(x + 25, y + 10), PointerRelease(x + 25, y + 10))
+        assert len(set(cameras())) == 1
+        assert cameras() != before
+    h.comparisons.tie(h.app.seat, False)
+    h.app.do(Wheel(panes[0].rect.x + 40, panes[0].rect.y + 60, 3.0))
+    assert len(set(cameras())) == 2
+
+
+def test_a_pair_can_be_tied_to_a_pane(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    pair = h.pair("a", "b")
+    h.comparisons.beside(h.pane, h.keys["a"])
+    first, other = h.app.seat.panes
+    h.app.until(lambda: other.view is not None and not other.view.empty)
+    for pane in (first, other, first):
+        before = other.view.camera().viewmat  # type: ignore[union-attr]
+        h.app.do(Wheel(pane.rect.x + 30, pane.rect.y + 60, 2.0))
+        h.app.seat.mark()
+        h.app.do()
+        after = other.view.camera().viewmat  # type: ignore[union-attr]
+        assert (after != before).any()
+        for view in pair.views:
+            np.testing.assert_array_equal(view.camera().viewmat, after)  # type: ignore[attr-defined]
+
+
+# -- the panel ---------------------------------------------------------------------------------------------------------
+
+
+def draw_sections(h: House) -> list[str]:
+    """Draw every part of the panel, opened, as often as it takes to come to rest; their titles."""
+    panel = h.app.seat.panel
+    assert panel is not None
+    slot, view = h.pane.slot, h.pane.view
+    sections = h.comparisons.sections(slot, view)
+    panel._folds |= {section.title: True for section in sections}
+    before = [(p.visible, p.placement) for p in getattr(slot.source, "parts", ())]
+    for _ in range(3):
+        h.app.seat.mark()
+        h.app.do()
+    assert not slot.entry.fault
+    assert before == [(p.visible, p.placement) for p in getattr(slot.source, "parts", ())]
+    return [section.title for section in sections]
+
+
+def test_there_is_nothing_to_compare_with_alone(house: Callable[..., House]) -> None:
+    h = house("a", panel=True)
+    h.show("a")
+    assert draw_sections(h) == []
+
+
+def test_the_panel_says_what_can_be_compared_and_how(house: Callable[..., House]) -> None:
+    h = house("a", "b", "c", "p", "q", panel=True)
+    for name in ("a", "p"):
+        h.show(name)
+        assert draw_sections(h) == ["Compare"]
+    h.show("a")
+    h.app.seat._obey(Asked(compare=("together", h.keys["b"])))
+    h.app.until(lambda: h.pane.view is not None and not h.pane.view.empty)
+    assert draw_sections(h) == ["Scenes"]
+    h.show("a")
+    h.app.seat._obey(Asked(compare=("pair", h.keys["b"])))
+    view = h.pane.view
+    h.app.until(lambda: len(view.views) == 2)
+    for how in HOWS:
+        if how != "side":
+            view.settings.how = how
+            before = replace(view.settings)
+            draw_sections(h)
+            assert view.settings == before
+
+
+def test_what_is_chosen_in_the_panel_is_done_before_the_next_picture(house: Callable[..., House]) -> None:
+    h = house("a", "b", panel=True)
+    h.show("a")
+    h.comparisons.soon(lambda: h.comparisons.together(h.pane, h.keys["b"]))
+    assert h.pane.key == h.keys["a"]
+    h.app.until(lambda: h.pane.entry.group == "Compare")

@@ -1,0 +1,290 @@
+"""Panes of a seat: side by side, as tabs, one alone; what is not seen costs nothing; and that this is remembered."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.repetitions import exhaustive
+from support.viewer import Viewer
+from support.wait import PATIENCE
+
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import FileDrop, Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.interface import panel
+from splatview.viewer_app.memo import Memo
+from splatview.viewer_app.panes import GAP, HEADER, MOST, grid
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.image import ImageView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SIZE = 900, 520
+COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
+
+
+@pytest.fixture
+def make(tmp_path: Path, runtime_dir: Path) -> Iterator[Callable[..., Viewer]]:
+    made: list[Viewer] = []
+
+    def viewer(names: tuple[str, ...] = tuple(COLORS), memo: Memo | None = None, **options: object) -> Viewer:
+        files = []
+        for name in names:
+            files.append(tmp_path / f"{name}.png")
+            Image.new("RGB", (64, 48), COLORS[name]).save(files[-1])
+        app = Viewer(OffscreenScreen(*SIZE), AppOptions(files=tuple(files), memo=memo, **options))  # type: ignore[arg-type]
+        made.append(app)
+        app.until(app.loaded)
+        return app
+
+    yield viewer
+    for app in made:
+        app.close()
+
+
+def key(viewer: Viewer, name: str) -> str:
+    return next(e.key for e in viewer.state.entries if e.name == f"{name}.png")
+
+
+def seen(viewer: Viewer) -> list[tuple[int, ...]]:
+    """The colour in the middle of each pane's picture."""
+    pixels = viewer.pixels()
+    return [tuple(pixels[r.y + r.height // 2, r.x + r.width // 2])
+            for _, _, r in viewer.seat.panes.places(viewer.seat.area(), 1.0)]
+
+
+def click(viewer: Viewer, x: float, y: float, clicks: int = 1) -> None:
+    viewer.do(PointerMove(x, y))
+    viewer.do(PointerPress(x, y, clicks=clicks))
+    viewer.do(PointerRelease(x, y))
+
+
+def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
+    viewer = make()
+    assert seen(viewer) == [COLORS["red"]]
+    assert viewer.seat.layout() == Rect(280, 0, 620, 494)  # one alone has no strip
+    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.seat.panes.add(key(viewer, "blue"))
+    viewer.do()
+    assert seen(viewer) == [COLORS["red"], COLORS["green"], COLORS["blue"]]
+    assert viewer.state.selected == key(viewer, "blue")
+    places = viewer.seat.panes.places(viewer.seat.area(), 1.0)
+    assert all(head.height == HEADER for _, head, _ in places)
+    covered = np.zeros((SIZE[1], SIZE[0]), int)
+    for _, head, rect in places:
+        for r in (head, rect):
+            covered[r.y:r.y + r.height, r.x:r.x + r.width] += 1
+    area = viewer.seat.area()
+    assert covered.max() == 1  # nothing lies over anything else
+    assert covered[area.y:area.y + area.height, area.x:area.x + area.width].mean() > 0.98  # but for the gaps
+
+
+def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> None:
+    viewer = make()
+    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.do()
+    (first, _, left), (second, _, right) = viewer.seat.panes.places(viewer.seat.area(), 1.0)
+    for pane, rect in ((first, left), (second, right)):
+        view = pane.view
+        assert isinstance(view, ImageView)
+        assert view.pan_zoom.fitted
+        viewer.do(Wheel(rect.x + 20, rect.y + 20, 1.0))
+        assert not view.pan_zoom.fitted
+    viewer.do(PointerPress(left.x + 20, left.y + 20), PointerMove(right.x + 20, right.y + 20))
+    assert viewer.seat.panes.active is first  # a drag stays where it began
+    assert viewer.state.selected == key(viewer, "red")
+    viewer.do(PointerRelease(right.x + 20, right.y + 20))
+    viewer.do(Key("tab", mods=frozenset({"ctrl"})))
+    assert viewer.seat.panes.active is second
+    assert viewer.state.panel_open
+
+
+@pytest.mark.parametrize(("seconds", "clicks"), [(0.5, 2), (0.001, 1)])
+@pytest.mark.parametrize("together", [exhaustive(False), True])
+def test_header_is_double_clicked_if_the_press_says_so(make: Callable[..., Viewer], monkeypatch: pytest.MonkeyPatch,
+                                                       seconds: float, clicks: int, together: bool) -> None:
+    """`seconds`: time between two frames. `together`: both presses arrive before the next frame."""
+    viewer = make()
+    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.do()
+    assert viewer.seat.panel is not None
+    clock = itertools.count(viewer.seat.panel._last_time, seconds)
+    monkeypatch.setattr(panel, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    for times in (1, 2):
+        head = viewer.seat.panes.places(viewer.seat.area(), 1.0)[0][1]
+        x, y = head.x + 30, head.y + 10
+        presses = (PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y),
+                   PointerPress(x, y, clicks=clicks), PointerRelease(x, y))
+        for events in [presses] if together else [(event,) for event in presses]:
+            viewer.do(*events)
+        for _ in range(8):
+            viewer.turn()
+        assert viewer.seat.panes.maximised == (clicks == 2 and times == 1)
+
+
+def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
+    viewer = make()
+    panes = viewer.seat.panes
+    panes.add(key(viewer, "green"))
+    panes.add(key(viewer, "blue"))
+    viewer.do()
+    head = panes.places(viewer.seat.area(), 1.0)[1][1]
+    click(viewer, head.x + 30, head.y + 10)
+    assert viewer.state.selected == key(viewer, "green")
+    click(viewer, head.x + 30, head.y + 10)
+    click(viewer, head.x + 30, head.y + 10, clicks=2)
+    viewer.until(lambda: panes.maximised)
+    assert seen(viewer) == [COLORS["green"]]
+    assert len(viewer.catalogue.watched()) == 1  # what is not seen costs nothing
+    panes.maximise(panes.active)
+    viewer.do()
+    assert len(seen(viewer)) == 3
+    panes.arrange("tabs")
+    viewer.do()
+    assert seen(viewer) == [COLORS["green"]]
+    area = viewer.seat.area()
+    click(viewer, area.x + 10, area.y + 10)  # the first tab
+    assert seen(viewer) == [COLORS["red"]]
+    panes.arrange("grid")
+    viewer.do()
+    head = panes.places(viewer.seat.area(), 1.0)[0][1]
+    click(viewer, head.x + head.width - 8, head.y + head.height / 2)  # its cross
+    viewer.until(lambda: len(panes) == 2)
+    assert seen(viewer) == [COLORS["green"], COLORS["blue"]]
+    panes.remove(panes.all[0])
+    panes.remove(panes.all[0])  # the last one stays
+    viewer.do()
+    assert seen(viewer) == [COLORS["blue"]]
+    assert viewer.seat.layout() == Rect(280, 0, 620, 494)
+
+
+def test_there_are_not_more_than_one_can_see(make: Callable[..., Viewer]) -> None:
+    viewer = make()
+    for _ in range(MOST + 2):
+        viewer.seat.panes.add(key(viewer, "green"))
+    assert len(viewer.seat.panes) == MOST
+    assert any(str(MOST) in text for _, text in viewer.state.toasts)
+    viewer.state.toasts.clear()  # they lie over a picture
+    viewer.seat.mark()
+    viewer.do()
+    assert set(seen(viewer)) == {COLORS["red"], COLORS["green"]}
+
+
+def test_a_file_that_is_closed_leaves_its_pane_empty(make: Callable[..., Viewer]) -> None:
+    viewer = make()
+    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.seat.panes.arrange("tabs")
+    viewer.seat.panes.step(1)
+    viewer.do()
+    viewer.catalogue.forget(key(viewer, "green"))  # which is not seen just now
+    viewer.seat.panes.arrange("grid")
+    viewer.do()
+    assert seen(viewer)[0] == COLORS["red"]
+    viewer.do(FileDrop((str(viewer.options.files[2]),)))
+    viewer.until(viewer.loaded)
+    assert COLORS["blue"] in seen(viewer)
+
+
+def test_panes_lie_the_next_time_as_they_lay(make: Callable[..., Viewer], tmp_path: Path) -> None:
+    memo = tmp_path / "memo.json"
+    viewer = make(memo=Memo(memo))
+    viewer.seat.panes.add(key(viewer, "blue"))
+    viewer.do()
+    again = make(memo=Memo(memo))
+    again.until(lambda: len(again.seat.panes) == 2, PATIENCE)
+    assert seen(again) == [COLORS["red"], COLORS["blue"]]
+    again.seat.panes.remove(again.seat.panes.all[0])
+    third = make(memo=Memo(memo))
+    third.do()
+    assert len(third.seat.panes) == 1
+    assert len(make(("green",), Memo(memo)).seat.panes) == 1
+
+
+@pytest.mark.parametrize("value", [7, [7], [{"names": 7}], [{"names": ["red.png", "x"], "mode": "pile", "active": 0}],
+                                   [{"names": ["red.png", "green.png"], "mode": "grid", "active": -1}]])
+def test_a_memory_that_makes_no_sense_does_no_harm(make: Callable[..., Viewer], value: object) -> None:
+    memo = Memo()
+    memo.put("panes", value)
+    viewer = make(memo=memo)
+    assert len(viewer.seat.panes) == 1
+
+
+def test_light_and_dark_are_remembered(make: Callable[..., Viewer]) -> None:
+    memo = Memo()
+    viewer = make(memo=memo)
+    dark = viewer.pixels()[200:400, 100].mean()
+    viewer.do()
+    word = 280 - 30, SIZE[1] - 20
+    click(viewer, *word)
+    viewer.until(lambda: viewer.state.light)
+    light = viewer.pixels()[200:400, 100].mean()
+    assert dark < 60
+    assert light > 200
+    assert seen(viewer) == [COLORS["red"]]  # pictures stay as they are
+    assert make(memo=memo).state.light
+
+
+@pytest.mark.parametrize(("count", "size", "expected"), [
+    (1, (1600, 900), (1, 1)), (2, (1600, 900), (2, 1)), (2, (600, 1200), (1, 2)), (3, (1000, 3000), (1, 3)),
+    (4, (1600, 1000), (2, 2)), (6, (1600, 1000), (3, 2)), (9, (1600, 1000), (3, 3)), (1, (1, 1), (1, 1))])
+def test_a_grid_of_what_one_likes_to_look_at(count: int, size: tuple[int, int], expected: tuple[int, int]) -> None:
+    assert grid(count, *size) == expected
+    assert GAP > 0
+
+
+def test_pictures_are_kept_as_shown_and_with_nothing_behind(make: Callable[..., Viewer], tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Ctrl + S; of the active pane alone."""
+    monkeypatch.chdir(tmp_path)
+    viewer = make(("red",))
+    viewer.do(Key("s", mods=frozenset({"ctrl"})))
+    viewer.do(Key("s", mods=frozenset({"ctrl", "shift"})))
+    with Image.open(tmp_path / "red-2.png") as shown, Image.open(tmp_path / "red-3.png") as through:
+        assert (shown.size, shown.mode, through.mode) == (SIZE, "RGB", "RGBA")
+        assert shown.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == COLORS["red"]
+        assert through.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == (*COLORS["red"], 255)
+        assert through.getpixel((2, 2)) == (0, 0, 0, 0)  # beside the picture
+    assert seen(viewer) == [COLORS["red"]]
+
+
+def test_long_words_stay_in_their_pane(make: Callable[..., Viewer], tmp_path: Path) -> None:
+    viewer = make()
+    broken = tmp_path / f"{'a-name-that-does-not-end-' * 6}.ply"
+    broken.write_bytes(b"ply\nformat binary_little_endian 1.0\nelement vertex 10\nproperty float x\nend_header\n12")
+    panes = viewer.seat.panes
+    panes.active.select(key(viewer, "red"))
+    panes.add(key(viewer, "green"))
+    panes.add(key(viewer, "blue"))
+    viewer.do()
+    (_, head, left), (_, _, right), _ = panes.places(viewer.seat.area(), 1.0)
+    assert left.x + left.width <= right.x  # side by side
+    before = viewer.pixels()
+    panes.activate(panes.all[0])
+    viewer.do(FileDrop((str(broken),)))
+    viewer.until(lambda: (e := panes.all[0].entry) is not None and e.fault_of_source)
+    pixels = viewer.pixels()
+    np.testing.assert_array_equal(pixels[right.y:right.y + right.height, right.x:right.x + right.width],
+                                  before[right.y:right.y + right.height, right.x:right.x + right.width])
+    inside = pixels[left.y:left.y + left.height, left.x:left.x + left.width]
+    assert (inside.max(-1) - inside.min(-1) > 60).any(), "the fault is told"
+    assert (inside[:, :4] == inside[0, 0]).all(), "with room at the edges"
+    cross = pixels[head.y:head.y + head.height - 3, head.x + head.width - 30:head.x + head.width - 18]
+    assert (cross == cross[0, 0]).all(), "a name ends before the button that closes"
+
+
+def test_a_toast_is_told_in_lines_that_fit(make: Callable[..., Viewer]) -> None:
+    viewer = make(("red",))
+    before, area = viewer.pixels(), viewer.seat.area()
+    viewer.seat.say("Saved " + "a/very/long/way/to/a/file-" * 12)
+    viewer.do()
+    rows, columns = np.nonzero((viewer.pixels() != before).any(-1))
+    assert columns.min() > area.x
+    assert columns.max() < area.x + area.width - 1
+    assert rows.max() - rows.min() > 40  # several lines

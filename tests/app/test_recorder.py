@@ -1,0 +1,394 @@
+"""Snapshots of scenes: how small and how faithful they are, which of them are kept, and how one goes back to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.frames import cloud, gaussian_frame
+from support.recordings import scene
+
+from splatview.viewer_app.cameras import frame_points
+from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.governor import Governor
+from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.recorder.options import RecordOptions
+from splatview.viewer_app.recorder.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
+from splatview.viewer_app.recorder.player import AHEAD, Decoder, Player
+from splatview.viewer_app.recorder.recorder import Recorder, _Taking
+from splatview.viewer_app.recorder.recording import Recording, Snapshot
+from splatview.viewer_app.renderers.activation import activate
+from splatview.viewer_app.renderers.base import RenderOptions
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.views._gaussians.frames import scene_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import moderngl
+
+    from splatview.viewer_app.scene import GaussianScene
+
+NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
+
+
+# -- one scene made small --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("activated", [False, True])
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+def test_what_is_unpacked_is_as_near_as_is_said(degree: int, activated: bool) -> None:
+    before = scene(degree=degree, activated=activated)
+    packed = pack(before)
+    after = unpack(packed, version=7, notes=("a note",))
+    assert packed.nbytes == packed_bytes(len(before), before.shN.shape[1], activated)
+    assert (after.sh_degree, after.activated, after.version, after.notes) == (degree, activated, 7, ("a note",))
+    a, b = activate(before), activate(after)
+    np.testing.assert_array_equal(a.means, b.means)
+    np.testing.assert_allclose(a.quats, b.quats, atol=2e-5)
+    np.testing.assert_allclose(a.scales, b.scales, rtol=1e-7 if activated else 0.004)
+    np.testing.assert_allclose(a.opacities, b.opacities, atol=3e-4 if activated else 2e-4)
+    np.testing.assert_allclose(a.sh0, b.sh0, atol=1.4e-4 / 0.28209)
+    largest = np.abs(a.shN).reshape(len(a), -1).max(axis=1, initial=0)[:, None, None]
+    assert (np.abs(a.shN - b.shN) <= largest * (1 / 254 + 1e-3)).all()
+
+
+def test_numbers_that_are_not_finite_are_unpacked_as_such() -> None:
+    packed = pack(scene(4))
+    packed.arrays["sh_unit"][:] = [np.inf, np.nan, -np.inf, 0]  # as a damaged file has it
+    packed.arrays["shN"][:, 0] = 0
+    higher = unpack(packed).shN
+    assert np.isnan(higher[:3, 0]).all() and not higher[3].any()
+
+
+def test_a_picture_of_it_can_hardly_be_told_from_the_scenes(ctx: moderngl.Context) -> None:
+    before = scene(3000)
+    camera = frame_points(np.asarray(before.means), 320, 240)
+    renderer = GlRenderer(ctx)
+    try:
+        pictures = []
+        for shown in (before, unpack(pack(before))):
+            renderer.load(shown)
+            pictures.append(renderer.render(camera, RenderOptions()).pixels().color.astype(np.float64).copy())
+    finally:
+        renderer.close()
+    assert pictures[0].max() > 0.3
+    assert -10 * np.log10(((pictures[0] - pictures[1]) ** 2).mean()) > 60
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_cannot_be_drawn_cannot_be_drawn_afterwards(name: str, value: float) -> None:
+    before = scene(50)
+    getattr(before, name)[7] = value
+    if name == "shN":
+        getattr(before, name)[8, 3, 1] = value
+    left = activate(before)
+    after = activate(unpack(pack(before)))
+    assert after.skipped == left.skipped > 0
+    np.testing.assert_array_equal(after.means, left.means)
+
+
+def test_what_is_larger_than_its_place_is_still_drawn() -> None:
+    before = scene(50)
+    before.sh0[3], before.opacities[4], before.quats[5], before.shN[6] = 1e6, 1e6, 1e-20, 0
+    after = activate(unpack(pack(before)))
+    assert after.skipped == 0
+    assert after.sh0[3].min() == 65504
+    assert after.opacities[4] == 1
+    assert (after.shN[6] == 0).all()
+
+
+@pytest.mark.parametrize("activated", [False, True])
+def test_tensors_are_packed_as_arrays_are(activated: bool) -> None:
+    before = scene(700, activated=activated)
+    for name in NAMES[1:]:
+        getattr(before, name)[7] = np.nan
+    before.means[9], before.sh0[10], before.quats[11] = np.inf, 1e6, 0
+    packed = pack(before).arrays
+    tensors = dataclasses.replace(before, **{name: torch.from_numpy(getattr(before, name)) for name in NAMES})
+    made = {name: t.numpy() for name, t in pack_tensors(tensors, slice(100, 700)).items()}
+    first = {name: t.numpy() for name, t in pack_tensors(tensors, slice(0, 100)).items()}
+    for name, (shape, dtype) in layout(700, 15, activated).items():
+        both = np.concatenate([first[name], made[name]])
+        assert (both.shape, both.dtype) == (shape, dtype)
+        if both.dtype.kind == "f":
+            np.testing.assert_allclose(both, packed[name], rtol=1e-3)
+        else:  # a last place may be rounded otherwise
+            assert np.abs(both.astype(int) - packed[name].astype(int)).max() <= 1
+
+
+def test_empty_scenes_are_kept_as_well() -> None:
+    empty = scene(1)
+    empty = dataclasses.replace(empty, **{name: getattr(empty, name)[:0] for name in NAMES})
+    assert len(unpack(pack(empty))) == 0
+
+
+# -- which are kept --------------------------------------------------------------------------------------------------
+
+
+def snapshot(number: int, nbytes: int = 10, made: Packed | None = None) -> Snapshot:
+    return Snapshot(number, number * 5, number, 0, 1, nbytes, packed=made)
+
+
+def test_every_second_one_goes_when_there_is_no_more_room() -> None:
+    recording = Recording(100.0, limit=105)
+    for number in range(1, 11):
+        assert recording.add(snapshot(number)) == []
+    assert recording.every == 100
+    dropped = recording.add(snapshot(11))
+    assert [s.number for s in dropped] == [2, 4, 6, 8, 10]
+    assert [s.number for s in recording.snapshots] == [1, 3, 5, 7, 9, 11]
+    assert (recording.every, recording.nbytes) == (200, 60)
+
+
+def test_it_is_bounded_and_covers_everything_however_many_come() -> None:
+    recording, taken = Recording(1.0, limit=1000), 0
+    for version in range(1, 5001):
+        if not taken or version >= taken + recording.every:
+            recording.add(snapshot(version))
+            taken = version
+        assert recording.nbytes <= 1000
+    numbers = [s.number for s in recording.snapshots]
+    assert 40 <= len(numbers) <= 100
+    assert numbers[0] == 1
+    assert numbers[-1] > 5000 - recording.every
+    gaps = np.diff(numbers)
+    assert gaps.max() <= 2 * recording.every
+    assert np.median(gaps) == recording.every
+
+
+def test_what_alone_is_too_large_leaves_nothing_else() -> None:
+    recording = Recording(1.0, limit=15)
+    assert recording.add(snapshot(1)) == []
+    assert [s.number for s in recording.add(snapshot(2))] == [1]
+    recording.limit = 5
+    recording.fit()
+    assert len(recording) == 1
+
+
+def test_where_one_stands_that_was_dropped() -> None:
+    recording = Recording(1.0, limit=10**6)
+    every = [snapshot(n) for n in range(1, 9)]
+    for one in every:
+        recording.add(one)
+    recording.limit = 60
+    recording.fit()
+    assert [s.number for s in recording.snapshots] == [1, 3, 5, 7, 8]
+    assert [recording.place(s) for s in every] == [0, 1, 1, 2, 2, 3, 3, 4]
+
+
+def test_the_pause_after_a_snapshot_counts_no_work_of_others(ctx: moderngl.Context) -> None:
+    """One that took long since another process had the GPU meanwhile costs what one of about that size cost before."""
+    recorder = Recorder(RecordOptions(every=20), GpuWork(ctx, Governor(0.1)), lambda: None)
+    tape = recorder.begin("run", "splats")
+    pauses = []
+    for ms in (2.0, 300.0):
+        tape._taking = taking = _Taking(gaussian_frame(cloud(30)), 1, 10, None)
+        taking.work, taking.gpu_ms, before = ("record", 9), ms, time.monotonic()
+        tape._take_in()
+        assert tape._not_before - time.monotonic() <= 2e-3 / (0.05 * 0.1)
+        pauses.append(tape._not_before - before)
+    assert min(pauses) >= 2e-3 / (0.05 * 0.1)
+    tape.close()
+    recorder.close()
+
+
+# -- going back ------------------------------------------------------------------------------------------------------
+
+
+class Screenless:
+    """As far as a player knows a view."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.busy = False
+
+    def update(self, value: Any) -> bool:
+        if not self.busy:
+            self.values.append(value)
+        return not self.busy
+
+
+@pytest.fixture
+def player() -> Iterator[Player]:
+    recording = Recording(1.0, limit=10**9)
+    for number in range(1, 21):
+        recording.add(snapshot(number, made=pack(scene(30, seed=number))))
+    made = Player(recording, lambda: None)
+    yield made
+    made.close()
+
+
+def feed(player: Player, view: Screenless, wait_until: Callable[..., Any]) -> GaussianScene:
+    wait_until(player.has_news)
+    assert player.feed(view)  # type: ignore[arg-type]
+    return view.values[-1]
+
+
+def test_live_nothing_is_handed_out(player: Player) -> None:
+    assert player.at is None
+    assert not player.has_news()
+    assert not player.feed(Screenless())  # type: ignore[arg-type]
+
+
+def test_the_snapshot_that_is_asked_for_comes(player: Player, wait_until: Callable[..., Any]) -> None:
+    view = Screenless()
+    for place in (5, 6, 7, 19, 0, 3):
+        player.seek(place)
+        shown = feed(player, view, wait_until)
+        assert player.at == place
+        np.testing.assert_array_equal(shown.means, scene(30, seed=place + 1).means)
+        assert shown.notes == (f"step {5 * (place + 1)}", "recorded")
+        assert not player.has_news()
+    player.seek(99)
+    assert player.at == 19
+    player.move(1)
+    assert player.at is None
+    player.move(-1)
+    assert player.at == 19
+    player.move(-30)
+    assert player.at == 0
+    player.live()
+    assert (player.at, player.has_news()) == (None, False)
+
+
+def test_a_view_that_is_busy_gets_it_later(player: Player, wait_until: Callable[..., Any]) -> None:
+    view = Screenless()
+    view.busy = True
+    player.seek(4)
+    wait_until(player.has_news)
+    assert not player.feed(view)  # type: ignore[arg-type]
+    assert player.has_news()
+    view.busy = False
+    feed(player, view, wait_until)
+    player.again()  # the view lost it
+    feed(player, view, wait_until)
+    assert len(view.values) == 2
+
+
+def test_it_plays_all_of_them_and_comes_back_to_live(player: Player, wait_until: Callable[..., Any]) -> None:
+    view, now = Screenless(), 0.0
+
+    def ended() -> bool:
+        nonlocal now
+        now += 1.0
+        player.tick(now)
+        if player.has_news():
+            player.feed(view)  # type: ignore[arg-type]
+        return not player.playing
+
+    player.seek(9)
+    player.play(True)
+    wait_until(ended)
+    assert player.at is None
+    assert [v.version for v in view.values][-11:] == list(range(10, 21))
+    player.play(True)  # from the beginning
+    assert player.at == 0
+    player.play(False)
+    assert not player.playing
+
+
+def test_the_next_ones_are_ready_before_they_are_asked_for(player: Player, wait_until: Callable[..., Any]) -> None:
+    player.seek(3)
+    player.seek(4)
+    ready = player._decoder._ready
+    wait_until(lambda: {5 + i for i in range(AHEAD + 1)} <= set(ready))
+    player.live()
+    assert not ready
+
+
+def test_what_was_asked_for_meanwhile_is_not_lost(wait_until: Callable[..., Any]) -> None:
+    """While one drags, what is ready is shown though the hand is farther on already."""
+    go, woken = threading.Event(), threading.Event()
+
+    class Slow(Snapshot):
+        def scene(self) -> GaussianScene:
+            assert go.wait(240)
+            return super().scene()
+
+    slow = [Slow(n, n, n, 0, 1, 1, packed=pack(scene(10, seed=n))) for n in (1, 2, 3)]
+    decoder = Decoder(woken.set)
+    try:
+        for one in slow:
+            decoder.want([one])
+            time.sleep(0.02)
+        go.set()
+        wait_until(lambda: (newest := decoder.newest()) is not None and newest[0] is slow[-1])
+        assert woken.is_set()
+    finally:
+        go.set()
+        decoder.close()
+
+
+def test_what_is_ready_takes_a_bounded_amount_of_memory(monkeypatch: pytest.MonkeyPatch,
+                                                        wait_until: Callable[..., Any]) -> None:
+    import splatview.viewer_app.recorder.player as module
+
+    one = 4 * 30 * (14 + 45)
+    monkeypatch.setattr(module, "CACHE_BYTES", 3 * one)
+    recording = Recording(1.0, limit=10**9)
+    for number in range(1, 11):
+        recording.add(snapshot(number, made=pack(scene(30, seed=number))))
+    player, view = Player(recording, lambda: None), Screenless()
+    try:
+        for place in range(10):
+            player.seek(place)
+            feed(player, view, wait_until)
+            assert len(player._decoder._ready) <= 4  # one more while it is being put there
+    finally:
+        player.close()
+
+
+def test_a_snapshot_that_cannot_be_read_is_said_and_the_others_go_on(tmp_path: Any,
+                                                                     wait_until: Callable[..., Any]) -> None:
+    recording, view = Recording(1.0, limit=10**9), Screenless()
+    recording.add(snapshot(1, made=pack(scene(30))))
+    recording.add(Snapshot(2, 10, 2, 0, 1, 10, file=tmp_path / "gone.gaussians"))
+    player = Player(recording, lambda: None)
+    try:
+        player.seek(1)
+        wait_until(player.has_news)
+        with pytest.raises(ViewerError, match=r"gone\.gaussians"):
+            player.feed(view)  # type: ignore[arg-type]
+        player.seek(0)
+        assert len(feed(player, view, wait_until)) == 30
+    finally:
+        player.close()
+
+
+def test_one_that_was_dropped_while_it_was_read_gives_way_to_its_neighbour(tmp_path: Any,
+                                                                           wait_until: Callable[..., Any]) -> None:
+    recording, view = Recording(1.0, limit=10**9), Screenless()
+    for number in (1, 2, 3):
+        recording.add(snapshot(number, made=pack(scene(30, seed=number))))
+    recording.snapshots[1] = Snapshot(2, 10, 2, 0, 1, 10, file=tmp_path / "gone.gaussians")
+    player = Player(recording, lambda: None)
+    try:
+        player.seek(1)
+        wait_until(player.has_news)
+        del recording.snapshots[1]
+        assert not player.feed(view)  # type: ignore[arg-type]
+        assert feed(player, view, wait_until).version in (1, 3)
+    finally:
+        player.close()
+
+
+def test_closing_ends_the_thread(player: Player, wait_until: Callable[..., Any]) -> None:
+    player.seek(0)
+    thread = player._decoder._thread
+    assert thread is not None
+    player.close()
+    player.close()
+    wait_until(lambda: not thread.is_alive())
+    player.seek(3)  # nothing comes of it
+
+
+def test_a_recording_that_is_empty_is_none(tmp_path: Any) -> None:
+    with pytest.raises(FileError, match=r"recording\.json"):
+        Recording.opened(tmp_path)

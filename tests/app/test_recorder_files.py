@@ -1,0 +1,277 @@
+"""What was recorded on disk: written whole or not at all, gone on with, and read with care."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.open_files import open_files
+from support.recordings import scene
+
+from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.recorder.files import (
+    INDEX,
+    Line,
+    StreamFolder,
+    is_recording,
+    read_index,
+    read_packed,
+    streams_in,
+    write_packed,
+)
+from splatview.viewer_app.recorder.options import RecordOptions
+from splatview.viewer_app.recorder.packed import layout, pack
+from splatview.viewer_app.recorder.recording import Recording, Snapshot
+from splatview.viewer_app.recorder.source import RecordedSource, entries_of, file_source
+from splatview.viewer_app.sources import FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def record(root: Path, count: int = 5, begin: int = 1, run: str = "a run") -> Path:
+    """Have `count` snapshots in a folder; the stream's."""
+    folder = StreamFolder(root, run, "splats")
+    try:
+        recording = Recording(100.0, limit=10**9, folder=folder)
+        for number in range(begin, begin + count):
+            made = pack(scene(20, seed=number), (0.25, 0.5, 1.0))
+            file = folder.file(recording.next_number)
+            size = write_packed(file, made)
+            recording.add(Snapshot(recording.next_number, number * 10, number, 1, 20, size, file=file))
+        folder.write_index(recording.every, recording.lines())
+        return folder.path
+    finally:
+        folder.close()
+
+
+@pytest.mark.parametrize("degree", [0, 3])
+@pytest.mark.parametrize("activated", [False, True])
+def test_a_snapshot_comes_back_as_it_was(tmp_path: Path, degree: int, activated: bool) -> None:
+    before = pack(scene(33, degree, activated=activated), (0.25, 0.5, 1.0))
+    path = tmp_path / "000000001.gaussians"
+    assert write_packed(path, before) == path.stat().st_size
+    after = read_packed(path)
+    assert (after.sh_degree, after.activated, after.antialiased, after.background) == (
+        degree, activated, False, (0.25, 0.5, 1.0))
+    for name in layout(33, 0, activated):
+        np.testing.assert_array_equal(after.arrays[name], before.arrays[name])
+        assert after.arrays[name].dtype == before.arrays[name].dtype
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_folder_that_is_full_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_packed(tmp_path / "000000001.gaussians", pack(scene(5)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def header(**change: Any) -> bytes:
+    values = {"count": 3, "coefficients": 0, "sh_degree": 0, "activated": False, "antialiased": False} | change
+    text = json.dumps(values).encode()
+    return b"SVSCENE1" + struct.pack("<I", len(text)) + text
+
+
+@pytest.mark.parametrize(("data", "words"), [
+    (b"", "no snapshot"), (b"hello, this is text", "no snapshot"), (b"SVSCENE1", "no snapshot"),
+    (b"SVSCENE1" + struct.pack("<I", 2**32 - 1), "a header of 4,294,967,295"),
+    (b"SVSCENE1" + struct.pack("<I", 10) + b"{}", "damaged"),
+    (b"SVSCENE1" + struct.pack("<I", 4) + b"\xff\xfe\x00{", "damaged"),
+    (header() + b"x" * 101, "3 Gaussians take"), (header() + b"x" * 103, "3 Gaussians take"),
+    (header(count=2**40) + b"x", "1,099,511,627,776 Gaussians take"), (header(count=-1), "damaged"),
+    (header(count=1e3), "damaged"), (header(count="3"), "damaged"), (header(coefficients=5), "5 coefficients"),
+    (header(coefficients=-3), "-3 coefficients"), (header(sh_degree=9), "degree 9"), (header(activated=1), "damaged"),
+    (header(count=2**70), "damaged"),
+])
+def test_what_is_no_snapshot_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
+    path = tmp_path / "000000001.gaussians"
+    path.write_bytes(data)
+    with pytest.raises(FileError) as caught:
+        read_packed(path)
+    assert words in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_the_smallest_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "000000001.gaussians"
+    path.write_bytes(header() + b"\0" * 102)
+    assert len(read_packed(path)) == 3
+
+
+def test_what_was_recorded_is_found_again(tmp_path: Path) -> None:
+    folder = record(tmp_path / "kept")
+    assert is_recording(folder)
+    assert not is_recording(tmp_path)
+    assert streams_in(tmp_path / "kept") == streams_in(folder) == [folder]
+    assert streams_in(tmp_path / "none") == []
+    recording = Recording.opened(folder)
+    assert [s.step for s in recording.snapshots] == [10, 20, 30, 40, 50]
+    shown = recording.snapshots[2].scene()
+    np.testing.assert_array_equal(shown.means, scene(20, seed=3).means)
+    assert shown.background == (0.25, 0.5, 1.0)
+    assert recording.nbytes == sum(p.stat().st_size for p in folder.glob("*.gaussians"))
+
+
+def test_a_folder_is_gone_on_with(tmp_path: Path) -> None:
+    folder = record(tmp_path, 3)
+    (folder / "000000009.gaussians").write_bytes(b"not in the index")
+    (folder / "000000004.gaussians.part").write_bytes(b"half")
+    (folder / "notes.txt").write_text("the user's own")
+    assert record(tmp_path, 2, begin=4) == folder
+    assert sorted(p.name for p in folder.iterdir()) == [*(f"{n:09}.gaussians" for n in range(1, 6)), "notes.txt", INDEX]
+    assert [s.version for s in Recording.opened(folder).snapshots] == [1, 2, 3, 4, 5]
+
+
+def test_streams_whose_names_look_alike_do_not_mix(tmp_path: Path) -> None:
+    one, other = record(tmp_path, run="a run"), record(tmp_path, run="a/run")
+    assert one != other
+    assert record(tmp_path, run="a/run") == other
+    assert read_index(one).run == "a run"
+    assert record(tmp_path, run="../../..").parent == tmp_path
+    assert streams_in(tmp_path) == sorted(tmp_path.iterdir())
+
+
+def test_two_never_write_into_one_folder(tmp_path: Path) -> None:
+    one = StreamFolder(tmp_path, "run", "splats")
+    other = StreamFolder(tmp_path, "run", "splats")
+    try:
+        assert one.path != other.path
+    finally:
+        one.close()
+        other.close()
+        other.close()
+    again = StreamFolder(tmp_path, "run", "splats")
+    assert again.path == one.path
+    again.close()
+
+
+def test_nothing_stays_open(tmp_path: Path) -> None:
+    before = open_files()
+    record(tmp_path)
+    (tmp_path / "run-splats").mkdir()
+    (tmp_path / "run-splats" / INDEX).write_text("{")
+    with pytest.raises(FileError, match="damaged"):
+        StreamFolder(tmp_path, "run", "splats")
+    assert open_files() <= before
+
+
+def test_files_that_were_dropped_go_when_the_index_does_not_name_them_any_more(tmp_path: Path) -> None:
+    path = record(tmp_path, 6)
+    folder = StreamFolder(tmp_path, "a run", "splats")
+    recording = Recording(1.0, limit=10**9, folder=folder)
+    assert recording.every == 100  # as it was before
+    recording.limit = recording.nbytes - 1
+    dropped = recording.fit()
+    folder.write_index(recording.every, recording.lines(), [s.file for s in dropped if s.file])
+    folder.close()
+    assert sorted(p.name for p in path.glob("*.gaussians")) == [f"{n:09}.gaussians" for n in (1, 3, 5, 6)]
+    assert read_index(path).every == 200
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"format": 2}, "format 2"), ({"every": 0}, "every 0"), ({"every": -5.0}, "every -5"), ({"every": 1e300}, "1e"),
+    ({"snapshots": 5}, "damaged"), ({"snapshots": [{"file": 5}]}, "damaged"), ({"run": "x" * 201}, "damaged"),
+    ({"run": None}, "damaged"),
+])
+def test_an_index_that_is_none_is_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    folder = record(tmp_path)
+    index = json.loads((folder / INDEX).read_text()) | change
+    (folder / INDEX).write_text(json.dumps(index))
+    with pytest.raises(FileError) as caught:
+        read_index(folder)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "\x00\xff", '{"a":' * 5000])
+def test_an_index_of_rubbish_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / INDEX).write_text(text, encoding="latin-1")
+    with pytest.raises(FileError, match=r"recording\.json"):
+        read_index(tmp_path)
+
+
+def test_an_index_that_is_too_long_is_not_read(tmp_path: Path) -> None:
+    with open(tmp_path / INDEX, "wb") as f:
+        f.truncate(1 << 40)
+    with pytest.raises(FileError, match="no index of a recording"):
+        read_index(tmp_path)
+
+
+def test_an_index_names_only_what_is_there_and_its_own(tmp_path: Path) -> None:
+    folder = record(tmp_path / "kept", 4)
+    (tmp_path / "secret").write_bytes(b"x" * 10)
+    index = json.loads((folder / INDEX).read_text())
+    lines = index["snapshots"]
+    lines += [lines[0], lines[0] | {"file": "../../secret", "bytes": 10}, lines[0] | {"file": "/etc/passwd"},
+              lines[0] | {"file": "000000077.gaussians"}]
+    (folder / "000000002.gaussians").write_bytes(b"cut off")
+    (folder / INDEX).write_text(json.dumps(index))
+    assert [line.file for line in read_index(folder).snapshots] == [f"{n:09}.gaussians" for n in (1, 3, 4)]
+
+
+def test_an_index_that_says_otherwise_than_a_file_is_not_believed(tmp_path: Path) -> None:
+    folder = record(tmp_path, 1)
+    line = read_index(folder).snapshots[0]
+    lying = Snapshot(1, 1, 1, 1, 10**9, line.bytes, file=folder / line.file)
+    with pytest.raises(FileError, match="1,000,000,000"):
+        lying.scene()
+    (folder / line.file).unlink()
+    with pytest.raises(FileError, match="no snapshot in it that is whole"):
+        Recording.opened(folder)
+
+
+def test_the_index_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = record(tmp_path, 2)
+    before = (path / INDEX).read_bytes()
+    folder = StreamFolder(tmp_path, "a run", "splats")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full")))
+        with pytest.raises(OSError, match="full"):
+            folder.write_index(1.0, [Line("000000001.gaussians", 1, 1, 1, 1, 1)])
+    folder.close()
+    assert (path / INDEX).read_bytes() == before
+
+
+def test_a_folder_is_an_entry_for_each_stream(tmp_path: Path, wait_until: Callable[..., Any]) -> None:
+    record(tmp_path, run="one")
+    record(tmp_path, run="two")
+    (tmp_path / "file.txt").write_text("")
+    found = entries_of([tmp_path, tmp_path / "file.txt"])
+    assert [p.name for p in found] == ["one-splats", "two-splats", "file.txt"]
+    source = file_source(found[0])
+    assert isinstance(source, RecordedSource)
+    assert not source.reading
+    wait_until(source.has_news)
+    source.close()
+    plain = file_source(found[2])
+    assert isinstance(plain, FileSource)
+    assert not isinstance(plain, RecordedSource)
+    plain.close()
+    (found[0] / INDEX).write_text("{")
+    assert "damaged" in file_source(found[0]).error
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    (RecordOptions(every=0), "--record-every is 0"), (RecordOptions(memory_mb=-1), "--record-memory is -1"),
+    (RecordOptions(disk_mb=0), "--record-disk is 0"),
+])
+def test_options_that_make_no_sense_are_refused(options: RecordOptions, words: str) -> None:
+    with pytest.raises(ViewerError, match=words):
+        options.check("serve")
+
+
+def test_a_file_is_no_folder_to_record_into(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ViewerError, match="is a file"):
+        RecordOptions(tmp_path / "file").check("serve")
+    RecordOptions(tmp_path / "new").check("serve")
+    assert not RecordOptions(memory_mb=0).on
+    assert RecordOptions(tmp_path, memory_mb=0).on

@@ -1,1 +1,0 @@
-"""Tests in a real Chromium. A package, so that its conftest is not taken for the other one."""

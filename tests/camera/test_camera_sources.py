@@ -1,0 +1,267 @@
+"""Sources of pictures: one suite over all of them, and what each has of its own."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import cv2
+import numpy as np
+import pytest
+from support import camera_cases
+from support.open_files import open_files
+from support.repetitions import with_exhaustive
+from support.stream_servers import H, StreamServer, W, av, mjpeg, pattern, rtsp, video
+
+from splatview.camera import sources
+from splatview.camera.opencv import has_gstreamer
+from splatview.camera.pattern import PatternSource, number_of, square
+from splatview.camera.sources import (
+    Buffers,
+    CameraError,
+    DamagedError,
+    HopelessError,
+    SourceSettings,
+    check,
+    fitted,
+    kind_of,
+    shown,
+    source_for,
+)
+from splatview.ipc import extras
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SOURCES = [("test", "auto"), *((kind, reader) for kind in ("file", "http", "rtsp") for reader in ("pyav", "opencv"))]
+
+
+@pytest.fixture(params=with_exhaustive({"-".join(s): (s,) for s in SOURCES}, "http-opencv", "rtsp-opencv"))
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A SOURCE, and the library that reads it."""
+    kind, reader = request.param
+    if kind == "test":
+        yield "test", reader
+    elif kind == "file":
+        yield str(video(tmp_path / "a video.mp4")), reader
+    else:
+        with StreamServer(mjpeg(100) if kind == "http" else rtsp(100, password="me:secret")) as server:
+            login = "me:secret@" if kind == "rtsp" else ""
+            yield f"{kind}://{login}127.0.0.1:{server.port}/camera", reader
+
+
+def test_pictures(address: tuple[str, str]) -> None:
+    settings = SourceSettings(source=address[0], reader=address[1], patience=60)  # type: ignore[arg-type]
+    if address[0] == "test":
+        settings = SourceSettings(source="test", width=W, height=H, fps=1000)
+        camera_cases.check_pictures(_AnyNumber(settings), _plain)
+    else:
+        camera_cases.check_pictures(source_for(settings))
+
+
+class _AnyNumber(PatternSource):
+    """Leaves no picture out, however slow the machine: a camera would."""
+
+    def grab(self) -> float | None:
+        self._begun = time.monotonic()
+        return super().grab()
+
+
+def _plain(number: int) -> np.ndarray:
+    source = PatternSource(SourceSettings(source="test", width=W, height=H))
+    source.open()
+    source._number = number
+    return source.retrieve(Buffers())
+
+
+def test_life(address: tuple[str, str]) -> None:
+    settings = SourceSettings(source=address[0], reader=address[1], patience=60)  # type: ignore[arg-type]
+    camera_cases.check_life(source_for(settings), shown(address[0]))
+
+
+def test_size(address: tuple[str, str]) -> None:
+    if address[0] == "test":
+        pytest.skip("it is drawn in any size")
+    camera_cases.check_size(source_for(SourceSettings(source=address[0], reader=address[1], width=W // 2,  # type: ignore[arg-type]
+                                                      height=1000, patience=60)))
+
+
+@pytest.mark.parametrize("reader", ["pyav", "opencv"])
+def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path, reader: sources.Reader) -> None:
+    times = [0.0, 0.1, 0.2, 0.5, 1.2, 1.3]
+    source = source_for(SourceSettings(source=str(video(tmp_path / "a.mp4", 6, 30, times)), reader=reader))
+    source.open()
+    assert source.recorded
+    read = []
+    while (at := source.grab()) is not None:
+        read.append((round(at, 2), number_of(source.retrieve(Buffers()))))
+    assert read == [(at, i) for i, at in enumerate(times)]
+    assert source.grab() is None
+    source.close()
+
+
+def test_a_picture_taken_upright_with_a_turned_camera_is_upright(tmp_path: Path) -> None:
+    """Telephones write how they were held beside the pictures."""
+    plain = video(tmp_path / "a.mp4", 3)
+    turned = tmp_path / "b.mp4"
+    with av.open(str(plain)) as old, av.open(str(turned), "w") as new:
+        stream = new.add_stream_from_template(old.streams.video[0])
+        for packet in old.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                new.mux(packet)
+    data = turned.read_bytes()
+    # In the track's header stands a matrix of sixteenths; this one turns by a quarter.
+    straight = bytes.fromhex("00010000 00000000 00000000 00000000 00010000 00000000 00000000 00000000 40000000")
+    quarter = bytes.fromhex("00000000 00010000 00000000 ffff0000 00000000 00000000 00f00000 00000000 40000000")
+    at = data.index(straight, data.index(b"tkhd"))
+    turned.write_bytes(data[:at] + quarter + data[at + len(straight):])
+    images = []
+    for reader in ("opencv", "pyav"):
+        source = source_for(SourceSettings(source=str(turned), reader=reader))  # type: ignore[arg-type]
+        source.open()
+        source.grab()
+        images.append(source.retrieve(Buffers()))
+        source.close()
+    expected = np.rot90(pattern(0), -1)
+    for image in images:
+        assert image.shape == expected.shape and image.flags.c_contiguous
+        assert np.abs(image.astype(int) - expected).mean() < camera_cases.CLOSE_TO
+
+
+def test_what_a_test_picture_shows() -> None:
+    source = PatternSource(SourceSettings(source="test", width=640, height=360))
+    source.open()
+    for number in (0, 1, 2, 77, 2**24 - 1):
+        source._number = number
+        image = source.retrieve(Buffers())
+        assert number_of(image) == number
+        x0, y0, x1, y1 = square(number, 640, 360)
+        assert (image[y0:y1, x0:x1] == 255).all() and (image == 255).all(2).sum() == (x1 - x0) * (y1 - y0)
+    small = PatternSource(SourceSettings(source="test", width=24, height=3))
+    small.open()
+    small._number = 1000
+    assert number_of(small.retrieve(Buffers())) == 1000
+
+
+def test_buffers_are_used_again_and_never_while_somebody_holds_them() -> None:
+    buffers = Buffers()
+    first = buffers.take(4, 5)
+    second = buffers.take(4, 5)
+    assert first is not second and first.shape == (4, 5, 3)
+    view, at = second[1:], second.ctypes.data
+    del second
+    assert buffers.take(4, 5).ctypes.data != at  # through the view, somebody still sees it
+    del view
+    reused = {buffers.take(4, 5).ctypes.data for _ in range(20)}
+    assert len(reused) == 1
+    held = [buffers.take(4, 5) for _ in range(50)]
+    assert len({image.ctypes.data for image in held}) == 50
+    assert len(buffers._all) <= sources._POOL
+    assert buffers.take(6, 5).shape == (6, 5, 3)
+    assert len(buffers._all) == 1
+
+
+def test_what_a_source_names(tmp_path: Path) -> None:
+    odd = tmp_path / "a!b.mp4"
+    odd.touch()
+    for source, kind in (("test", "test"), ("0", "device"), ("/dev/video3", "device"), ("/dev/null", "device"),
+                         ("rtsp://a/b", "network"), ("HTTP://a/b", "network"), ("a.mp4", "file"),
+                         ("file:///a/b.mp4", "file"), ("videotestsrc ! appsink", "pipeline"), (str(odd), "file")):
+        assert kind_of(source) == kind, source
+
+
+@pytest.mark.parametrize(("address", "words"), [
+    ("rtsp://me:secret@camera/a", "rtsp://me:...@camera/a"), ("rtsp://camera:554/a", "rtsp://camera:554/a"),
+    ("http://me@camera/a:b@c", "http://me@camera/a:b@c"), ("a.mp4", "a.mp4"),
+])
+def test_passwords_are_not_shown(address: str, words: str) -> None:
+    assert shown(address) == words
+
+
+def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.mp4").write_bytes(b"no video")
+    for source, words in (("", "SOURCE is empty"), (str(tmp_path), "is a folder"), ("nosuch.mp4", "no file nosuch.mp4"),
+                          ("ftp://a/b", r"'ftp' is no protocol.*rtsp"), ("/dev/nosuch", "no camera /dev/nosuch"),
+                          ("/dev/null", "/dev/null is no V4L2 device")):
+        with pytest.raises(HopelessError, match=words):
+            check(SourceSettings(source=source))
+    with pytest.raises(HopelessError, match="only OpenCV reads a GStreamer pipeline"):
+        check(SourceSettings(source="a ! b", reader="pyav"))
+    for reader in ("pyav", "opencv"):
+        source = source_for(SourceSettings(source=str(tmp_path / "a.mp4"), reader=reader))  # type: ignore[arg-type]
+        with pytest.raises(HopelessError, match="no video that"):
+            source.open()
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    check(SourceSettings(source="test"))
+    with pytest.raises(HopelessError, match=r"needs PyAV or OpenCV.*pip install 'splatview\[camera\]'"):
+        check(SourceSettings(source=str(tmp_path / "a.mp4")))
+
+
+def test_a_pipeline_needs_an_opencv_with_gstreamer() -> None:
+    source = source_for(SourceSettings(source="videotestsrc num-buffers=20 ! video/x-raw,width=64,height=48"))
+    if has_gstreamer():
+        source.open()
+        source.grab()
+        assert source.retrieve(Buffers()).shape == (48, 64, 3)
+        source.close()
+    else:
+        with pytest.raises(HopelessError, match=f"this OpenCV.*{cv2.__version__}.*without GStreamer.*conda-forge"):
+            source.open()
+
+
+@pytest.mark.parametrize("reader", ["pyav", "opencv"])
+@pytest.mark.parametrize("scheme", ["http", "rtsp"])
+def test_a_server_that_is_not_there_may_come(reader: sources.Reader, scheme: str) -> None:
+    with StreamServer(mjpeg()) as server:
+        port = server.port
+    source = source_for(SourceSettings(source=f"{scheme}://127.0.0.1:{port}/x", reader=reader, patience=2))
+    before = open_files()
+    for _ in range(3):
+        with pytest.raises(CameraError, match=f"127.0.0.1:{port}") as caught:
+            source.open()
+        assert not isinstance(caught.value, HopelessError)
+        source.close()
+    assert open_files() <= before
+
+
+@pytest.mark.parametrize("reader", ["pyav", "opencv"])
+def test_a_server_that_falls_silent_is_not_waited_for_for_ever(reader: sources.Reader) -> None:
+    with StreamServer(mjpeg(100, pictures=60, then_wait=True)) as server:
+        source = source_for(SourceSettings(source=f"http://127.0.0.1:{server.port}/x", reader=reader, patience=1))
+        assert not camera_cases.opened(source).recorded
+        with pytest.raises(CameraError, match=r"nothing came within 1 s|no picture comes"):
+            for _ in range(100):
+                source.grab()
+        source.close()
+
+
+@pytest.mark.parametrize("reader", ["pyav", "opencv"])
+def test_a_damaged_file_gives_what_is_whole(tmp_path: Path, reader: sources.Reader) -> None:
+    path = video(tmp_path / "a.mp4", 40)
+    data = bytearray(path.read_bytes())
+    rng = np.random.default_rng(0)
+    for at in rng.integers(data.index(b"mdat") + 1000, len(data) - 3000, 60):
+        data[at] ^= 0xFF
+    path.write_bytes(data)
+    source = source_for(SourceSettings(source=str(path), reader=reader))
+    source.open()
+    came = 0
+    try:
+        while source.grab() is not None:
+            try:
+                came += source.retrieve(Buffers()).shape == (H, W, 3)
+            except DamagedError:
+                pass
+    except CameraError:
+        pass  # as far as it can be read
+    source.close()
+    assert came > 3
+
+
+def test_the_size_of_what_comes_in_its_own() -> None:
+    for own, most, size in (((640, 480), (0, 0), (640, 480)), ((640, 480), (320, 0), (320, 240)),
+                            ((640, 480), (320, 100), (133, 100)), ((640, 480), (1000, 1000), (640, 480)),
+                            ((10000, 2), (10, 0), (10, 1))):
+        assert fitted(*own, SourceSettings(source="x", width=most[0], height=most[1])) == size

@@ -1,0 +1,199 @@
+"""What every detector does, whichever it is."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from support.detect_models import bright
+from support.open_files import open_files
+
+import splatview
+from splatview.camera.detectors.base import Detections, DetectorError
+from splatview.camera.detectors.choice import DetectorSettings, open_detector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from splatview.camera.detectors.base import Detector
+
+    Make = Callable[[], Detector]
+
+FUNCTION = """
+import numpy as np
+
+def find(image):
+    bright = np.argwhere((image > 192).all(axis=2))
+    if not len(bright):
+        return np.empty((0, 6))
+    (y0, x0), (y1, x1) = bright.min(axis=0), bright.max(axis=0) + 1
+    image[:] = 0  # it is ours
+    return [[x0, y0, x1, y1, 0.9, 0]]
+"""
+ALL = {"onnx": "bright.onnx", "people": "people", "function": "detect_conformance_module:find"}
+
+
+def people(width: int, height: int) -> np.ndarray:
+    """Two people, drawn: the people detector takes them for some. The brightest thing is one of them."""
+    image = np.full((480, 640, 3), 60, np.uint8)
+    for middle, top, tall, tone in ((200, 60, 360, 250), (480, 100, 300, 160)):
+        x, y, t = middle, top, tall
+        cv2.circle(image, (x, round(y + t * 0.07)), round(t * 0.07), (tone,) * 3, -1)
+        cv2.ellipse(image, (x, round(y + t * 0.33)), (round(t * 0.12), round(t * 0.2)), 0, 0, 360, (tone,) * 3, -1)
+        for side in (-1, 1):
+            cv2.line(image, (round(x + side * t * 0.05), round(y + t * 0.5)),
+                     (round(x + side * t * 0.09), round(y + t * 0.97)), (tone,) * 3, round(t * 0.08))
+            cv2.line(image, (round(x + side * t * 0.1), round(y + t * 0.2)),
+                     (round(x + side * t * 0.14), round(y + t * 0.5)), (tone,) * 3, round(t * 0.05))
+    return cv2.resize(cv2.GaussianBlur(image, (5, 5), 0), (width, height), interpolation=cv2.INTER_AREA)
+
+
+@pytest.fixture(params=list(ALL))
+def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "detect_conformance_module.py").write_text(FUNCTION)
+    what = ALL[request.param]
+    if what.endswith(".onnx"):
+        bright(tmp_path / what, 640, 480)
+    yield lambda: open_detector(DetectorSettings(detect=what))
+    sys.modules.pop("detect_conformance_module", None)
+
+
+def test_every_detector_is_here() -> None:
+    """A class with a `detect` is a detector."""
+    import splatview.camera.detectors as package
+
+    found = {path.stem for path in Path(package.__path__[0]).glob("*.py")
+             for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.ClassDef) and path.stem != "base"
+             and any(isinstance(part, ast.FunctionDef) and part.name == "detect" for part in node.body)}
+    assert found == set(ALL)
+
+
+def test_finds_and_says_where(make: Make) -> None:
+    detector = make()
+    assert detector.by and detector.by.isprintable()
+    image = people(640, 480)
+    image.flags.writeable = False
+    found = detector.detect(image)
+    assert isinstance(found, Detections)
+    boxes = np.asarray(found.boxes)
+    assert boxes.ndim == 2 and boxes.shape[1] == 4 and len(boxes) >= 1
+    assert np.isfinite(boxes).all() and (boxes[:, 2:] > boxes[:, :2]).all()
+    assert (boxes >= 0).all() and (boxes <= [640, 480, 640, 480]).all()
+    x0, y0, x1, y1 = boxes[boxes[:, 0].argmin()]  # the bright one, from 150 to 250 and 60 to 425
+    assert 110 < x0 < x1 < 310 and 10 < y0 < y1 < 470
+    assert x0 < 185 and x1 > 215 and y0 < 120 and y1 > 350
+    assert len(found.scores) == len(boxes) and (np.asarray(found.scores) > 0.25).all()
+    assert len(found.classes) == len(boxes)
+    assert np.asarray(found.classes).dtype == np.int32
+    again = detector.detect(image)
+    np.testing.assert_array_equal(boxes, again.boxes)
+    detector.close()
+
+
+def test_the_same_place_in_any_size(make: Make) -> None:
+    """Pictures may change their size at any time: boxes are in the pixels of each."""
+    detector = make()
+    for width, height in ((640, 480), (1280, 960), (1600, 1200), (640, 480), (960, 720)):
+        found = detector.detect(people(width, height))
+        boxes = np.asarray(found.boxes)
+        middle = boxes[boxes[:, 0].argmin()].reshape(2, 2).mean(axis=0) / (width, height)
+        np.testing.assert_allclose(middle, [200 / 640, 240 / 480], atol=0.08)
+    detector.close()
+
+
+@pytest.mark.parametrize("size", [(1, 1), (63, 200), (200, 63), (3000, 2), (2, 3000), (64, 128)])
+def test_nothing_in_odd_pictures(make: Make, size: tuple[int, int]) -> None:
+    detector = make()
+    for value in (0, 60):
+        found = detector.detect(np.full((size[1], size[0], 3), value, np.uint8))
+        assert np.asarray(found.boxes).shape == (0, 4)
+    detector.close()
+
+
+def test_what_is_found_can_be_drawn(make: Make) -> None:
+    detector = make()
+    for image in (people(640, 480), np.zeros((480, 640, 3), np.uint8)):
+        splatview.publish(torch.from_numpy(image), "picture")
+        splatview.annotate("picture", **detector.detect(image).keywords())
+    detector.close()
+
+
+def test_nothing_stays_behind(make: Make) -> None:
+    first = make()
+    first.detect(people(640, 480))  # what libraries load stays
+    before, threads = open_files(), threading.active_count()
+    for _ in range(5):
+        detector = make()
+        detector.detect(people(320, 240))
+        detector.close()
+        detector.close()  # idempotent
+    assert open_files() <= before
+    assert threading.active_count() == threads
+    first.close()
+
+
+def test_functions_that_cannot_be_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "detect_broken.py").write_text("raise OSError('no such thing')")
+    (tmp_path / "detect_leaving.py").write_text("raise SystemExit(3)")
+    (tmp_path / "detect_fine.py").write_text(
+        "number = 3\nclass Mute: pass\nclass Heavy:\n    def __init__(self): raise OSError('heavy')\n")
+    for what, words in (("nowhere:find", "No module named 'nowhere'"), ("detect_broken:find", "OSError: no such thing"),
+                        ("detect_leaving:find", "SystemExit: 3"), ("detect_fine:find", "no function 'find'"),
+                        ("detect_fine:number", "no function 'number'"), ("detect_fine:Heavy", "OSError: heavy"),
+                        ("detect_fine:Mute", "cannot be called"), ("detect_fine:", "legal is module:function"),
+                        (":find", "legal is module:function"), ("a b:c", "legal is module:function"),
+                        ("http://x", "legal is module:function")):
+        with pytest.raises(DetectorError, match=words):
+            open_detector(DetectorSettings(detect=what))
+
+
+@pytest.mark.parametrize(("returned", "boxes", "scores", "classes"), [
+    ("None", None, None, None), ("[]", [], None, None), ("np.empty(0)", None, None, None),
+    ("[[1, 2, 3, 4]]", [[1, 2, 3, 4]], None, None), ("np.array([[1, 2, 3, 4, 0.5]])", [[1, 2, 3, 4]], [0.5], None),
+    ("torch.tensor([[1, 2, 3, 4, 0.5, 7]])", [[1, 2, 3, 4]], [0.5], [7]),
+    ("([[1, 2, 3, 4]], ['cat'], [0.5])", [[1, 2, 3, 4]], [0.5], None),
+    ("([[1, 2, 3, 4]], None, None)", [[1, 2, 3, 4]], None, None),
+])
+def test_what_functions_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str,
+                               boxes: list[list[float]] | None, scores: list[float] | None,
+                               classes: list[int] | None) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "detect_returning", raising=False)
+    (tmp_path / "detect_returning.py").write_text(
+        f"import numpy as np, torch\nclass Find:\n    def __call__(self, image):\n        return {returned}\n")
+    found = open_detector(DetectorSettings(detect="detect_returning:Find")).detect(np.zeros((8, 8, 3), np.uint8))
+    assert (found.boxes is None) == (boxes is None)
+    if boxes is not None:
+        assert np.asarray(found.boxes).tolist() == np.reshape(boxes, (-1, 4)).tolist()
+    assert scores == (None if found.scores is None else np.asarray(found.scores).tolist())
+    assert classes == (None if found.classes is None else np.asarray(found.classes).tolist())
+    splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
+    splatview.annotate("picture", **found.keywords())
+
+
+@pytest.mark.parametrize(("returned", "words"), [
+    ("3", "returned a int; legal are a dict"), ("'boxes'", "returned a str"), ("(1, 2)", "returned 2 things"),
+    ("np.zeros((2, 7))", r"shape \(2, 7\)"), ("np.zeros(4)", r"shape \(4,\)"), ("1 / 0", "division by zero"),
+])
+def test_what_functions_may_not_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str,
+                                       words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "detect_returning", raising=False)
+    (tmp_path / "detect_returning.py").write_text(f"import numpy as np\ndef find(image):\n    return {returned}\n")
+    detector = open_detector(DetectorSettings(detect="detect_returning:find"))
+    with pytest.raises((TypeError, ValueError, ZeroDivisionError), match=words):
+        detector.detect(np.zeros((8, 8, 3), np.uint8))

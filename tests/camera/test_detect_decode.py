@@ -1,0 +1,254 @@
+"""What networks say is decoded as a plain, slow reference decodes it, and of overlapping boxes the surest stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.detect_models import yolo
+
+from splatview.camera.detectors.base import DetectorError
+from splatview.camera.detectors.found import Found
+from splatview.camera.detectors.nms import MOST_CANDIDATES, apart
+from splatview.camera.detectors.recognise import KINDS, Network, recognised
+
+SIZE = (640, 480)
+ONE = 80 * 60 + 40 * 30 + 20 * 15
+"""Boxes of a network without anchors, for an input of this size."""
+
+
+Things = list[tuple[list[float], float, int]]
+"""Box, score and class of each."""
+
+
+def things(seed: int = 0, count: int = 40, classes: int = 7) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes (N, 4), middle and extent, and scores (N, C), some under any threshold."""
+    rng = np.random.default_rng(seed)
+    boxes = np.concatenate([rng.uniform(0, SIZE, (count, 2)), rng.uniform(5, 200, (count, 2))], axis=1)
+    return boxes.astype(np.float32), rng.uniform(0, 1, (count, classes)).astype(np.float32) ** 2
+
+
+def network(*outputs: np.ndarray, names: tuple[str, ...] = (), classes: int | None = None, **metadata: str) -> Network:
+    return Network(names or tuple(f"output{i}" for i in range(len(outputs))), outputs, SIZE, metadata, classes)
+
+
+def plain_overlap(a: np.ndarray, b: np.ndarray) -> float:
+    width = min(float(a[2]), float(b[2])) - max(float(a[0]), float(b[0]))
+    height = min(float(a[3]), float(b[3])) - max(float(a[1]), float(b[1]))
+    if width <= 0 or height <= 0:
+        return 0.0
+    areas = [(float(x[2]) - float(x[0])) * (float(x[3]) - float(x[1])) for x in (a, b)]
+    return width * height / (sum(areas) - width * height)
+
+
+def plain_apart(boxes: np.ndarray, scores: np.ndarray, classes: np.ndarray, overlap: float) -> list[int]:
+    """Non-maximum suppression as textbooks have it: box by box, pair by pair."""
+    kept: list[int] = []
+    for i in sorted(range(len(boxes)), key=lambda i: (-float(scores[i]), i)):
+        if all(classes[i] != classes[k] or plain_overlap(boxes[i], boxes[k]) <= overlap for k in kept):
+            kept.append(i)
+    return kept
+
+
+def plain_yolo(rows: np.ndarray, classes: int, objectness: bool, threshold: float) -> Things:
+    """YOLO's table, row by row, the surest first."""
+    found = []
+    for row in rows:
+        begin = 5 if objectness else 4
+        best = max(range(classes), key=lambda c: float(row[begin + c]))
+        score = np.float32(row[begin + best]) * (row[4] if objectness else np.float32(1))
+        if score >= threshold:
+            x, y, w, h = (float(v) for v in row[:4])
+            found.append(([x - w / 2, y - h / 2, x + w / 2, y + h / 2], float(score), best))
+    return sorted(found, key=lambda each: -each[1])
+
+
+def same(found: Found, expected: Things) -> None:
+    assert len(found) == len(expected) > 0
+    np.testing.assert_allclose(found.boxes, [box for box, _, _ in expected], rtol=1e-6, atol=1e-4)
+    np.testing.assert_array_equal(found.scores, np.array([score for _, score, _ in expected], np.float32))
+    assert found.classes.tolist() == [number for _, _, number in expected]
+
+
+@pytest.mark.parametrize(("kind", "columns", "count"), [
+    ("yolov5", False, 3 * ONE), ("yolov8", True, ONE), ("yolov8", False, ONE),
+])
+def test_yolo(kind: str, columns: bool, count: int) -> None:
+    boxes, scores = things()
+    objectness = kind == "yolov5"
+    table = yolo(boxes, scores, count, objectness=objectness, columns=columns)
+    if objectness:
+        table[0, ::3, 4] *= np.float32(0.7)
+    decoder = recognised(network(table))
+    assert decoder.kind == kind
+    assert decoder.traits.overlapping
+    rows = table[0].T if columns else table[0]
+    same(decoder.decode([table], 0.25, *SIZE), plain_yolo(rows, 7, objectness, 0.25))
+
+
+def test_yolo_with_masks_and_with_points() -> None:
+    boxes, scores = things(1)
+    weights = np.random.default_rng(2).normal(size=(40, 32))
+    table = yolo(boxes, scores, ONE, objectness=False, columns=True, rest=weights)
+    prototypes = np.zeros((1, 32, 120, 160), np.float32)
+    found = recognised(network(table, prototypes)).decode([table, prototypes], 0.25, *SIZE)
+    same(found, plain_yolo(table[0].T, 7, False, 0.25))
+    assert found.weights is not None
+    best = int(np.argmax(scores.max(axis=1)))
+    np.testing.assert_array_equal(found.weights[0], weights[best].astype(np.float32))
+
+    points = np.random.default_rng(3).uniform(0, 400, (40, 51))
+    table = yolo(boxes, scores[:, :1], ONE, objectness=False, columns=True, rest=points)
+    about: dict[str, Any]
+    for about in ({"kpt_shape": "[17, 3]", "task": "pose"}, {}):  # 56 numbers are a person with COCO's points
+        found = recognised(network(table, **about)).decode([table], 0.25, *SIZE)
+        same(found, plain_yolo(table[0].T, 1, False, 0.25))
+        best = int(np.argmax(scores[:, 0]))
+        assert found.points is not None
+        np.testing.assert_array_equal(found.points[0], points[best].reshape(17, 3).astype(np.float32))
+
+
+def test_end_to_end() -> None:
+    rows = np.zeros((1, 300, 6), np.float32)
+    rows[0, :3] = [[10, 20, 110, 220, 0.9, 3], [5, 6, 7, 8, 0.1, 1], [300, 200, 400, 300, 0.5, 0]]
+    decoder = recognised(network(rows))
+    assert (decoder.kind, decoder.traits.overlapping) == ("yolov10", False)
+    same(decoder.decode([rows], 0.25, *SIZE), [([10, 20, 110, 220], float(np.float32(0.9)), 3),
+                                               ([300, 200, 400, 300], 0.5, 0)])
+    rows = np.array([[0, 10, 20, 110, 220, 3, 0.5], [1, 1, 2, 3, 4, 5, 0.9]], np.float32)  # the second: another picture
+    decoder = recognised(network(rows))
+    assert decoder.kind == "yolov7-end2end"
+    same(decoder.decode([rows], 0.25, *SIZE), [([10, 20, 110, 220], 0.5, 3)])
+
+
+def test_ssd() -> None:
+    boxes = np.array([[[0.25, 0.5, 0.75, 1.0], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]]], np.float32)  # y x y x
+    names = ("num_detections:0", "detection_boxes:0", "detection_scores:0", "detection_classes:0")
+    outputs = [np.array([2], np.float32), boxes, np.array([[0.5, 0.75, 0.9]], np.float32),
+               np.array([[17, 1, 1]], np.float32)]
+    decoder = recognised(network(*outputs, names=names))
+    assert (decoder.kind, decoder.traits.first, decoder.traits.stretched) == ("ssd-tensorflow", 1, True)
+    same(decoder.decode(outputs, 0.25, *SIZE), [([128, 48, 256, 144], 0.75, 1), ([320, 120, 640, 360], 0.5, 17)])
+    outputs = [boxes[:, :, [1, 0, 3, 2]], np.array([[17, 1, 1]]), np.array([[0.5, 0.75, 0.125]], np.float32)]
+    decoder = recognised(network(*outputs, names=("bboxes", "labels", "scores")))
+    assert (decoder.kind, decoder.traits.stretched) == ("ssd", True)
+    same(decoder.decode(outputs, 0.25, *SIZE), [([128, 48, 256, 144], 0.75, 1), ([320, 120, 640, 360], 0.5, 17)])
+
+
+@pytest.mark.parametrize("names", [("boxes", "labels", "scores", "masks"), ("1234", "1236", "1235", "1299")])
+def test_torchvision(names: tuple[str, ...]) -> None:
+    masks = np.zeros((2, 1, 480, 640), np.float32)
+    masks[0, 0, 20:40] = 1
+    outputs = [np.array([[1, 2, 30, 40], [5, 6, 70, 80]], np.float32), np.array([2, 9]),
+               np.array([0.5, 0.75], np.float32), masks]
+    decoder = recognised(network(*outputs, names=names))
+    assert (decoder.kind, decoder.traits.stretched) == ("torchvision", False)
+    found = decoder.decode(outputs, 0.25, *SIZE)
+    same(found, [([5, 6, 70, 80], 0.75, 9), ([1, 2, 30, 40], 0.5, 2)])
+    assert found.masks is not None
+    np.testing.assert_array_equal(found.masks[1], masks[0, 0])
+    nothing = [o[:0] for o in outputs]  # as for the empty picture that networks are tried with
+    assert len(recognised(network(*nothing, names=names)).decode(nothing, 0.25, *SIZE)) == 0
+
+
+@pytest.mark.parametrize(("shape", "classes", "kind", "columns"), [
+    ((1, 84, ONE), None, "yolov8", True), ((1, 3 * ONE, 85), None, "yolov5", False),
+    ((1, ONE, 85), 80, "yolov5", False), ((1, ONE, 84), 80, "yolov8", False), ((1, 85, 12), 80, "yolov5", True),
+    ((1, 6, ONE), 2, "yolov8", True), ((1, ONE, 6), None, "yolov8", False), ((1, 6, 300), None, "yolov8", True),
+    ((1, 300, 6), 80, "yolov10", False), ((1, 300, 85), None, "yolov5", False), ((1, 5, 2), 1, "yolov8", True),
+])
+def test_what_a_table_is(shape: tuple[int, ...], classes: int | None, kind: str, columns: bool) -> None:
+    decoder = recognised(network(np.zeros(shape, np.float32), classes=classes))
+    assert (decoder.kind, decoder.columns) == (kind, columns)  # type: ignore[attr-defined]
+
+
+def test_metadata_and_the_caller_decide() -> None:
+    table = np.zeros((1, 300, 6), np.float32)
+    people = np.zeros((1, 300, 57), np.float32)
+    assert recognised(network(people, kpt_shape="(17, 3)", end2end="True")).kind == "yolov10"
+    assert recognised(network(table, args="{'batch': 1, 'nms': True}", classes=2)).kind == "yolov10"
+    assert recognised(network(table), "yolov5").kind == "yolov5"
+    ambiguous = network(np.zeros((1, ONE, 85), np.float32))
+    with pytest.raises(DetectorError, match="yolov5 with 80 classes or yolov8 with 81"):
+        recognised(ambiguous)
+    assert recognised(ambiguous, "yolov8").kind == "yolov8"
+
+
+@pytest.mark.parametrize("outputs", [
+    (), (np.zeros((1, 1000), np.float32),), (np.zeros((1, 3, 80, 60, 85), np.float32),),
+    (np.zeros((5,), np.float32), np.zeros((5,), np.float32)), (np.zeros((2, 8400, 84), np.float32),),
+    (np.zeros((1, 8400, 84), np.int64),), (np.zeros((9, 8), np.float32),),
+])
+def test_what_is_none_of_these_is_named(outputs: tuple[np.ndarray, ...]) -> None:
+    with pytest.raises(DetectorError, match="none of what can be read") as caught:
+        recognised(network(*outputs))
+    assert all(kind in str(caught.value) for kind in KINDS)
+    assert all(str(o.shape) in str(caught.value) for o in outputs)
+    with pytest.raises(DetectorError, match="not yolov8"):
+        recognised(network(*outputs), "yolov8")
+    with pytest.raises(DetectorError, match=r"'yolov3', not one of yolov5"):
+        recognised(network(*outputs), "yolov3")
+
+
+def test_too_few_numbers_for_a_class() -> None:
+    with pytest.raises(DetectorError, match="leave 0 for classes"):
+        recognised(network(np.zeros((1, 4, ONE), np.float32)))
+    with pytest.raises(DetectorError, match="it would have 6 numbers"):
+        recognised(network(np.zeros((1, 300, 9), np.float32)), "yolov10")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("overlap", [0.0, 0.3, 0.45, 1.0])
+def test_of_overlapping_boxes_the_surest_stays(seed: int, overlap: float) -> None:
+    rng = np.random.default_rng(seed)
+    low = rng.integers(0, 60, (150, 2))
+    boxes = np.concatenate([low, low + rng.integers(0, 40, (150, 2))], axis=1).astype(np.float32)
+    scores = rng.choice(np.linspace(0.3, 1, 30, dtype=np.float32), 150)  # many are equal
+    classes = rng.integers(0, 3, 150)
+    assert apart(boxes, scores, classes, overlap, 300).tolist() == plain_apart(boxes, scores, classes, overlap)
+    assert apart(boxes, scores, classes, overlap, 5).tolist() == plain_apart(boxes, scores, classes, overlap)[:5]
+
+
+def test_as_many_as_one_likes() -> None:
+    """However many there are, the surest are looked at, and few."""
+    rng = np.random.default_rng(0)
+    count = 1_000_000
+    low = rng.uniform(0, 600, (count, 2)).astype(np.float32)
+    boxes = np.concatenate([low, low + 10], axis=1)
+    scores = rng.permutation(count).astype(np.float32) / count
+    kept = apart(boxes, scores, np.zeros(count, int), 0.45, 300)
+    assert len(kept) == 300
+    assert scores[kept[0]] == scores.max()
+    assert scores[kept].min() >= np.sort(scores)[-MOST_CANDIDATES]
+    assert len(apart(boxes[:0], scores[:0], np.zeros(0, int), 0.45, 300)) == 0
+    found = Found(boxes, scores, np.zeros(count)).sound(0.25)
+    assert len(found) == MOST_CANDIDATES
+
+
+def test_numbers_that_are_none_are_left_out() -> None:
+    boxes = np.array([[1, 2, 3, 4], [np.nan, 0, 1, 1], [0, 0, np.inf, 1], [5, 5, 4, 9], [0, 0, 1e30, 1], [7, 7, 9, 9],
+                      [1, 1, 2, 2], [1, 1, 2, 2]], np.float32)
+    scores = np.array([0.9, 0.9, 0.9, 0.9, 0.9, np.nan, np.inf, 0.8], np.float32)
+    classes = np.array([0, 1, 2, 3, 4, 5, 6, np.nan])
+    found = Found(boxes, scores, classes).sound(0.25)
+    assert found.boxes.tolist() == [[1, 2, 3, 4]]
+    assert found.classes.dtype == np.int32
+    table = np.full((1, 84, ONE), np.nan, np.float32)
+    assert len(recognised(network(table)).decode([table], 0.25, *SIZE)) == 0
+    table = np.full((1, 3 * ONE, 85), np.nan, np.float32)
+    assert len(recognised(network(table)).decode([table], 0.25, *SIZE)) == 0
+    table[0, 7] = [50, 60, 20, 10, 0.9, *[0.0] * 79, 1.0]
+    found = recognised(network(table)).decode([table], 0.25, *SIZE)
+    assert (found.boxes.tolist(), found.classes.tolist()) == ([[40, 55, 60, 65]], [79])
+
+
+def test_a_network_that_changes_its_mind() -> None:
+    decoder = recognised(network(np.zeros((1, 84, ONE), np.float32)))
+    assert len(decoder.decode([np.zeros((1, 84, 50), np.float32)], 0.25, 96, 64)) == 0  # fewer boxes: a smaller input
+    for other in (np.zeros((1, 85, ONE), np.float32), np.zeros((2, 84, ONE), np.float32), np.zeros(3, np.float32)):
+        with pytest.raises(ValueError, match="it had 84 numbers"):
+            decoder.decode([other], 0.25, *SIZE)
+    outputs = [np.zeros((3, 4), np.float32), np.zeros(2, int), np.zeros(3, np.float32)]
+    with pytest.raises(ValueError, match=r"legal are \(N, 4\)"):
+        recognised(network(*outputs, names=("boxes", "labels", "scores"))).decode(outputs, 0.25, *SIZE)

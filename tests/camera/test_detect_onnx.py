@@ -1,0 +1,231 @@
+"""Networks in ONNX files, from a picture to boxes with names in its pixels; and files that nobody should have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+from support.detect_models import bright, echo, fixed, save, yolo
+
+from splatview.camera.detectors.base import DetectorError
+from splatview.camera.detectors.choice import DetectorSettings, open_detector
+from splatview.camera.detectors.onnx import OnnxDetector
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PICTURE = np.zeros((480, 720, 3), np.uint8)
+"""7.5 times the input of 96 x 64."""
+ONE = 12 * 8 + 6 * 4 + 3 * 2
+NAMES = {"names": "{0: 'cat', 1: 'dog', 2: 'bird'}"}
+
+
+def opened(path: str, **settings: Any) -> OnnxDetector:
+    detector = open_detector(DetectorSettings(**{"detect": path, "provider": "cpu", **settings}))
+    assert isinstance(detector, OnnxDetector)
+    return detector
+
+
+def table(**more: Any) -> np.ndarray:
+    """Two dogs one over the other, a cat over them, and a bird that is not sure."""
+    boxes = np.array([[48, 32, 16, 8], [49, 32, 16, 8], [48, 32, 16, 8], [10, 10, 4, 4]], np.float32)
+    scores = np.array([[0, 0.5, 0], [0, 0.75, 0.25], [0.625, 0, 0], [0, 0, 0.125]], np.float32)
+    return yolo(boxes, scores, ONE, objectness=False, columns=True, **more)
+
+
+def test_boxes_with_names_in_the_pictures_pixels(tmp_path: Path) -> None:
+    detector = opened(fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES))
+    assert detector.by == "pets on CPU"
+    found = detector.detect(PICTURE)
+    np.testing.assert_array_equal(found.boxes, np.array([[41, 28, 57, 36], [40, 28, 56, 36]]) * 7.5)
+    np.testing.assert_array_equal(found.scores, np.array([0.75, 0.625], np.float32))
+    assert (found.labels, found.classes.tolist()) == (["dog", "cat"], [1, 0])
+    wide = np.zeros((100, 600, 3), np.uint8)  # 96 x 16 of the input, 24 rows free above and below
+    np.testing.assert_allclose(detector.detect(wide).boxes[0], np.array([41, 4, 57, 12]) * 6.25)
+    low = opened(fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES), threshold=0.125, nms=1.0)
+    assert low.detect(PICTURE).labels == ["dog", "cat", "dog", "bird"]
+    high = opened(fixed(tmp_path / "pets.onnx", {"output0": table()}, NAMES), threshold=0.9)
+    assert high.detect(PICTURE).boxes.shape == (0, 4)
+    detector.close()
+    detector.close()
+
+
+def test_a_network_that_looks(tmp_path: Path) -> None:
+    detector = opened(bright(tmp_path / "bright.onnx"))
+    for x0, y0, x1, y1 in ((0, 0, 200, 200), (1700, 20, 1920, 300), (960, 540, 1040, 620), (1000, 980, 1060, 1080)):
+        image = np.zeros((1080, 1920, 3), np.uint8)
+        image[y0:y1, x0:x1] = 255
+        found = detector.detect(image)
+        np.testing.assert_allclose(found.boxes, [[x0, y0, x1, y1]], atol=20)  # one pixel of the input
+        assert found.labels == ["light"]
+    assert detector.detect(np.zeros((1080, 1920, 3), np.uint8)).boxes.shape == (0, 4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8"])
+@pytest.mark.parametrize("shape", [(1, 3, 64, 96), (1, 64, 96, 3), (1, 3, "h", "w"), ("n", "h", "w", 3)])
+def test_any_picture_goes_in(tmp_path: Path, dtype: str, shape: tuple[Any, ...]) -> None:
+    """Whatever it takes, it is tried; that it is no detector is told with what it gave."""
+    path = echo(tmp_path / "echo.onnx", shape, dtype)
+    tried = tuple({"n": 1, "h": 640, "w": 640}.get(n, n) for n in shape)
+    with pytest.raises(DetectorError, match="none of what can be read") as caught:
+        opened(path)
+    assert f"same {dtype} {tried}" in str(caught.value)
+
+
+def test_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = fixed(tmp_path / "pets.onnx", {"output0": table()})
+    assert opened(path).detect(PICTURE).labels == ["class 1", "class 0"]
+    (tmp_path / "mine.txt").write_text("Katze\nHund\n")
+    named = fixed(tmp_path / "named.onnx", {"output0": table()}, NAMES)
+    assert opened(named, labels=str(tmp_path / "mine.txt")).detect(PICTURE).labels == ["Hund", "Katze"]
+    assert opened(path, labels="coco").detect(PICTURE).labels == ["bicycle", "person"]
+    capsys.readouterr()
+    eighty = np.zeros((1, 84, ONE), np.float32)
+    eighty[0, :, 5] = [48, 32, 16, 8, *[0.0] * 15, 0.5, *[0.0] * 64]
+    assert opened(fixed(tmp_path / "e.onnx", {"output0": eighty})).detect(PICTURE).labels == ["cat"]
+    assert "taken for COCO's" in capsys.readouterr().err
+
+
+def test_ssd_and_torchvision(tmp_path: Path) -> None:
+    ssd = {"detection_boxes": np.array([[[0.25, 0.5, 0.75, 1.0]]], np.float32),
+           "detection_classes": np.array([[17]], np.float32), "detection_scores": np.array([[0.5]], np.float32),
+           "num_detections": np.array([1], np.float32)}
+    path = fixed(tmp_path / "ssd.onnx", ssd, shape=(1, "h", "w", 3), dtype="uint8")
+    found = opened(path, labels="coco").detect(PICTURE)
+    np.testing.assert_allclose(found.boxes, [[360, 120, 720, 360]])
+    assert found.labels == ["cat"]
+    zoo = {"bboxes": np.array([[[0.5, 0.25, 1.0, 0.75]]], np.float32), "labels": np.array([[16]]),
+           "scores": np.array([[0.5]], np.float32)}
+    found = opened(fixed(tmp_path / "zoo.onnx", zoo), labels="coco").detect(np.zeros((90, 700, 3), np.uint8))
+    np.testing.assert_allclose(found.boxes, [[350, 22.5, 700, 67.5]])  # stretched, whatever its proportions
+    assert found.labels == ["cat"]
+    masks = np.zeros((1, 1, 64, 96), np.float32)
+    masks[0, 0, 20:40, 30:60] = 1
+    torchvision = {"boxes": np.array([[30, 20, 60, 40]], np.float32), "labels": np.array([17]),
+                   "scores": np.array([0.5], np.float32), "masks": masks}
+    found = opened(fixed(tmp_path / "tv.onnx", torchvision), labels="coco").detect(PICTURE)
+    np.testing.assert_allclose(found.boxes, np.array([[30, 20, 60, 40]]) * 7.5)
+    assert found.labels == ["cat"]
+    h, w = found.masks.shape[1:]
+    inside = np.zeros((h, w), bool)
+    inside[round(h * 20 / 64):round(h * 40 / 64), round(w * 30 / 96):round(w * 60 / 96)] = True
+    assert (found.masks[0] != inside).sum() < 2 * (h + w) and found.masks[0].any()
+
+
+def test_points_and_masks(tmp_path: Path) -> None:
+    points = np.tile(np.array([48, 32, 0.5], np.float32), (4, 17))
+    points[:, 0] = 24
+    pose = yolo(table()[0, :4, [0, 43, 84, 125]], np.array([[0.5], [0.75], [0.25], [0]]), ONE, objectness=False,
+                columns=True, rest=points)
+    found = opened(fixed(tmp_path / "pose.onnx", {"output0": pose},
+                         {"kpt_shape": "[17, 3]", "task": "pose", "names": "{0: 'person'}"})).detect(PICTURE)
+    assert found.points.shape == (len(found.boxes), 17, 3)
+    np.testing.assert_allclose(found.points[0, :2], [[180, 240, 0.5], [360, 240, 0.5]])
+    assert found.more == {"skeleton": "coco"}
+    prototypes = np.zeros((1, 8, 16, 24), np.float32)
+    prototypes[0, 0] = -1
+    prototypes[0, 1, 7:9, 10:14] = 4
+    weights = np.tile(np.array([1, 1, 0, 0, 0, 0, 0, 0], np.float32), (4, 1))
+    found = opened(fixed(tmp_path / "seg.onnx", {"output0": table(rest=weights), "output1": prototypes},
+                         NAMES)).detect(PICTURE)
+    assert found.labels == ["dog", "cat"]
+    h, w = found.masks.shape[1:]
+    rows, columns = np.flatnonzero(found.masks[1].any(axis=1)), np.flatnonzero(found.masks[1].any(axis=0))
+    # 40 to 56 of 96 across, and 28 to 36 of 64 down: the prototype's and the box's.
+    np.testing.assert_allclose([columns[0] / w * 96, (columns[-1] + 1) / w * 96, rows[0] / h * 64,
+                                (rows[-1] + 1) / h * 64], [40, 56, 28, 36], atol=4)
+
+
+def test_what_is_no_network(tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("version https://git-lfs.github.com/spec/v1")
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    (tmp_path / "folder.onnx").mkdir()
+    good = fixed(tmp_path / "cut.onnx", {"output0": table()})
+    (tmp_path / "cut.onnx").write_bytes((tmp_path / "cut.onnx").read_bytes()[:-100])
+    for path in (tmp_path / "text.onnx", tmp_path / "empty.onnx", good):
+        with pytest.raises(DetectorError, match=r"cannot be run: not on CPU"):
+            opened(str(path))
+    for path in (tmp_path / "folder.onnx", tmp_path / "missing.onnx"):
+        with pytest.raises(DetectorError, match=r"no file .*give a model\.onnx, people, or module:function"):
+            opened(str(path))
+    with pytest.raises(DetectorError, match="legal are people"):
+        open_detector(DetectorSettings(detect="dogs"))
+
+
+def test_settings_that_no_network_has(tmp_path: Path) -> None:
+    path = fixed(tmp_path / "pets.onnx", {"output0": table()})
+    for settings, words in (({"provider": "gpu"}, "'gpu', not one of tensorrt, cuda, cpu"),
+                            ({"decode": "yolo"}, "'yolo', not one of yolov5"),
+                            ({"normalize": "2"}, "'2', not one of 0..1"), ({"labels": "none.txt"}, "No such file")):
+        with pytest.raises(DetectorError, match=words):
+            opened(path, **settings)
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        with pytest.raises(DetectorError, match=r"no provider cuda, only .*CPU.*camera-gpu"):
+            opened(path, provider="cuda")
+    assert opened(path, provider="cpu").by == "pets on CPU"
+
+
+def test_outputs_that_are_too_large(tmp_path: Path) -> None:
+    """Refused before it is run where the file says so, and else before it is looked at."""
+    huge = helper.make_tensor_value_info("output0", TensorProto.FLOAT, (1, 84, 100_000_000))
+    nodes = [helper.make_node("ConstantOfShape", ["shape"], ["output0"])]
+    path = save(tmp_path / "huge.onnx", nodes, (1, 3, 64, 96), [huge],
+                constants={"shape": np.array([1, 84, 100_000_000])})
+    with pytest.raises(DetectorError, match="8400000000 numbers; at most"):
+        opened(path)
+    secret = helper.make_tensor_value_info("output0", TensorProto.FLOAT, (1, 7, "n"))
+    path = save(tmp_path / "secret.onnx", nodes, (1, 3, 64, 96), [secret],
+                constants={"shape": np.array([1, 7, 10_000_000])})
+    with pytest.raises(DetectorError, match="70000000 numbers; at most"):
+        opened(path)
+
+
+def test_many_boxes_are_bounded(tmp_path: Path) -> None:
+    """Half a million boxes, all sure and far apart: what comes out is what can be shown."""
+    many = np.zeros((1, 5, 500_000), np.float32)
+    many[0, 0], many[0, 1] = np.arange(500_000) % 96, np.arange(500_000) // 96 % 64
+    many[0, 2:4], many[0, 4] = 0.5, np.linspace(0.5, 1, 500_000)
+    found = opened(fixed(tmp_path / "many.onnx", {"output0": many})).detect(PICTURE)
+    assert len(found.boxes) == len(found.labels) == 300
+    many[:] = np.nan
+    found = opened(fixed(tmp_path / "nan.onnx", {"output0": many})).detect(PICTURE)
+    assert found.boxes.shape == (0, 4)
+
+
+def test_a_network_that_fails_later_says_so(tmp_path: Path) -> None:
+    """Its output depends on the picture: a shape of which it had not spoken."""
+    nodes = [helper.make_node("ReduceMax", ["images"], ["most"], keepdims=0),
+             helper.make_node("Cast", ["most"], ["lit"], to=TensorProto.INT64),
+             helper.make_node("Reshape", ["lit", "one"], ["lit 1"]),
+             helper.make_node("Add", ["lit 1", "five"], ["width"]),
+             helper.make_node("Concat", ["one", "width", "count"], ["shape"], axis=0),
+             helper.make_node("ConstantOfShape", ["shape"], ["output0"])]
+    output = helper.make_tensor_value_info("output0", TensorProto.FLOAT, ("a", "b", "c"))
+    path = save(tmp_path / "odd.onnx", nodes, (1, 3, 64, 96), [output],
+                constants={"one": np.array([1]), "five": np.array([5]), "count": np.array([ONE])})
+    detector = opened(path)
+    assert detector.detect(PICTURE).boxes.shape == (0, 4)
+    with pytest.raises(ValueError, match="it had 5 numbers for each box, in columns, when it was tried"):
+        detector.detect(PICTURE + np.uint8(255))
+    assert detector.detect(PICTURE).boxes.shape == (0, 4)
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_providers_that_do_not_load_are_passed_over_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    """As with an onnxruntime for GPUs on a machine whose libraries do not fit."""
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this onnxruntime knows GPUs itself: tests/cuda")
+    path = fixed(tmp_path / "pets.onnx", {"output0": table()})
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [
+        "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"])
+    detector = opened(path, provider="")
+    assert detector.by == "pets on CPU"
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in said] == ["not on TensorRT", "not on CUDA"]
+    assert detector.detect(PICTURE).labels == ["class 1", "class 0"]
+    with pytest.raises(DetectorError, match=r"cannot be run: not on CUDA: its libraries do not load"):
+        opened(path, provider="cuda")

@@ -1,0 +1,221 @@
+"""Films: every picture is the scene from where the path is, in PNGs and in mp4; transparent; told how far; given up."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.frames import cloud, gaussian_frame
+from support.scene_files import ply_columns, truth, write_ply
+from support.view_cases import module_screen, screen_fixture  # noqa: F401
+from support.wait import PATIENCE
+
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.paths.film import Camerawork, Filming, see_through
+from splatview.viewer_app.paths.nerfstudio import Film, write_path
+from splatview.viewer_app.paths.path import CameraPath, Key
+from splatview.viewer_app.paths.writers import make_writer
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.video import VideoOptions, film
+from splatview.viewer_app.views.gaussians import GaussianView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+av = pytest.importorskip("av", reason="needs av: pip install 'splatview[video]'")
+W, H = 64, 48
+
+
+def camera(x: float) -> Camera:
+    return Camera(look_at((x, -0.5, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+
+
+def short_film(fps: float = 10.0) -> Film:
+    return Film(CameraPath([Key.of(camera(x), seconds=0.4) for x in (-1.0, 0.5, 1.0)]), W, H, fps)
+
+
+@pytest.fixture
+def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
+    made = GaussianView(screen.ctx, renderer=GlRenderer(screen.ctx))
+    made.update(gaussian_frame(cloud(300, seed=5)))
+    yield made
+    made.close()
+
+
+def made(view: GaussianView, screen: OffscreenScreen, out: Path, **more: Any) -> Filming:
+    filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), make_writer(
+        out, W, H, 10.0, more.get("transparent", False)), **more)
+    try:
+        while not filming.ended:
+            filming.turn()
+            filming.wait(0.001)
+    finally:
+        filming.close()
+    return filming
+
+
+def true_picture(view: GaussianView, screen: OffscreenScreen, i: int, background: Any = (0, 0, 0)) -> np.ndarray:
+    """What the view itself draws from there."""
+    other = view.beside(type(view.settings)(background=background, coarse_ms=math.inf))
+    screen.resize(W, H)
+    other.look_with(short_film().path.at(i / 10, W, H))
+    other.draw(screen.framebuffer, Rect(0, 0, W, H))
+    other.close()
+    return screen.pixels()[..., :3]
+
+
+def test_every_picture_is_the_scene_from_there(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
+    filming = made(view, screen, tmp_path / "film")
+    assert not filming.fault
+    files = sorted((tmp_path / "film").iterdir())
+    assert [f.name for f in files] == [f"{i:06}.png" for i in range(8)]
+    assert filming.drawn == filming.total == 8
+    pictures = [np.asarray(Image.open(f)) for f in files]
+    for i, picture in enumerate(pictures):
+        np.testing.assert_array_equal(picture, true_picture(view, screen, i))
+    assert all((a != b).any() for a, b in pairwise(pictures))  # it moves
+    assert len(view.content.views) == 1
+
+
+def test_an_mp4_shows_the_same(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
+    out = tmp_path / "film.mp4"
+    assert not made(view, screen, out).fault
+    with av.open(str(out)) as file:
+        stream = file.streams.video[0]
+        assert stream.average_rate is not None
+        assert (stream.width, stream.height, float(stream.average_rate)) == (W, H, 10.0)
+        pictures = [frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)]
+    assert len(pictures) == 8
+    for i, picture in enumerate(pictures):
+        error = np.abs(picture.astype(int) - true_picture(view, screen, i)).mean()
+        assert error < 8, f"picture {i} is off by {error} of 255"
+    assert [p.name for p in tmp_path.iterdir()] == ["film.mp4"]
+
+
+def test_transparent_pictures_lie_over_anything(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
+    assert not made(view, screen, tmp_path / "film", transparent=True).fault
+    picture = np.asarray(Image.open(tmp_path / "film" / "000003.png")).astype(float)
+    assert picture.shape == (H, W, 4)
+    assert picture[..., 3].min() == 0
+    assert picture[..., 3].max() > 200
+    for background in ((0.0, 0.0, 0.0), (0.2, 0.9, 0.4)):
+        alpha = picture[..., 3:] / 255
+        over = picture[..., :3] * alpha + (1 - alpha) * 255 * np.array(background)
+        np.testing.assert_allclose(over, true_picture(view, screen, 3, background), atol=2.1)
+
+
+def test_seen_through_are_only_places_where_nothing_is(screen: OffscreenScreen) -> None:
+    def draw(framebuffer: Any, background: Any) -> None:
+        framebuffer.clear(*background, 1.0)
+        framebuffer.clear(0.25, 0.5, 0.75, 1.0, viewport=(0, 0, 4, 2))
+
+    made = see_through(screen.ctx, (8, 4), draw)
+    assert (made[2:, :4] == (64, 128, 191, 255)).all()
+    assert not made[:2].any()
+    assert not made[:, 4:].any()
+
+
+def test_what_is_given_up_leaves_no_mp4(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
+    out = tmp_path / "film.mp4"
+    filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), make_writer(out, W, H, 10.0, False))
+    filming.turn(0.0)
+    filming.close()
+    filming.close()
+    assert filming.ended
+    assert not list(tmp_path.iterdir())
+    assert len(view.content.views) == 1
+
+
+def test_a_writer_that_fails_ends_it(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
+    class Full:
+        out = tmp_path
+
+        def add(self, picture: np.ndarray) -> None:
+            raise FileError("film: no space left")
+
+        def close(self) -> None:
+            raise AssertionError("it was not whole")
+
+        def abort(self) -> None:
+            aborted.append(True)
+
+    aborted: list[bool] = []
+    filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), Full())
+    try:
+        while not filming.ended:
+            filming.turn()
+            filming.wait(0.001)
+    finally:
+        filming.close()
+    assert filming.fault == "film: no space left"
+    assert aborted
+
+
+@pytest.mark.parametrize(("name", "transparent", "words"), [
+    ("a.mp4", True, "cannot be transparent"), ("a.gif", False, "neither"), ("full", False, "pictures already"),
+    ("none/a.mp4", False, "there is no folder")])
+def test_where_films_cannot_go(tmp_path: Path, name: str, transparent: bool, words: str) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "000000.png").write_bytes(b"")
+    with pytest.raises(FileError, match=words):
+        make_writer(tmp_path / name, W, H, 10.0, transparent)
+
+
+def test_odd_sides_lose_a_row(tmp_path: Path) -> None:
+    writer = make_writer(tmp_path / "odd.mp4", 33, 17, 30.0, False)
+    writer.add(np.full((17, 33, 3), 90, np.uint8))
+    writer.close()
+    with av.open(str(tmp_path / "odd.mp4")) as file:
+        assert (file.streams.video[0].width, file.streams.video[0].height) == (32, 16)
+
+
+# -- splatview video ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Path:
+    file = tmp_path / "scene.ply"
+    write_ply(file, ply_columns(truth(200)))
+    return file
+
+
+def test_once_around_a_file(scene: Path, tmp_path: Path) -> None:
+    assert film(VideoOptions(tmp_path / "around", scene, size=(W, H), fps=4.0, seconds=2.0)) == 8
+    pictures = [np.asarray(Image.open(f)) for f in sorted((tmp_path / "around").iterdir())]
+    assert len(pictures) == 8
+    assert all(p.shape == (H, W, 3) and p.any() for p in pictures)
+
+
+def test_the_command(scene: Path, tmp_path: Path) -> None:
+    path = tmp_path / "path.json"
+    path.write_text(write_path(short_film(5.0)))
+    made = subprocess.run([sys.executable, "-m", "splatview", "video", str(tmp_path / "out"), str(scene), "--path",
+                           str(path), "--background", "transparent"], capture_output=True, text=True, timeout=PATIENCE)
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.strip() == f"{tmp_path / 'out'}: 4 pictures"
+    with Image.open(tmp_path / "out" / "000000.png") as picture:
+        assert (picture.size, picture.mode) == ((W, H), "RGBA")
+
+
+def test_what_makes_no_sense_is_told(scene: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "picture.png"
+    Image.new("RGB", (4, 4)).save(picture)
+    with pytest.raises(ViewerError, match="only Gaussians"):
+        film(VideoOptions(tmp_path / "out", picture))
+    with pytest.raises(ViewerError, match="name one or the other"):
+        film(VideoOptions(tmp_path / "out", scene, stream="a"))
+    bad = subprocess.run([sys.executable, "-m", "splatview", "video", str(tmp_path / "o"), str(scene), "--fps", "0"],
+                         capture_output=True, text=True, timeout=PATIENCE)
+    assert bad.returncode == 2
+    assert "--fps is 0" in bad.stderr

@@ -1,0 +1,239 @@
+"""Every format gives the same scene, in the same axes; formats are told by content."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import scene_files as w
+
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import FORMATS, formats_text, load_image, load_scene, open_file
+from splatview.viewer_app.scene import GaussianScene
+
+FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
+
+# What each format's steps allow: means in units of a scene 4 wide, alpha and colour mostly half an 8-bit step,
+# harmonics summed over up to 15 coefficients. SPZ before version 3 leaves w out, which is imprecise near 0.
+COMPRESSED = {"means": 2.1e-3, "degrees": 0.25, "scales": 2.6e-3, "alpha": 2e-3, "color": 0.05}
+SPLAT = {"means": 1e-6, "degrees": 1.3, "scales": 1e-6, "alpha": 2e-3, "color": 2e-3}
+SPZ = {"means": 1.3e-4, "degrees": 0.25, "scales": 0.032, "alpha": 2e-3, "color": 0.02}
+SOG = {"means": 1e-4, "degrees": 0.9, "scales": 0.01, "alpha": 2e-3, "color": 0.02}
+
+
+def _shuffled(t):
+    columns = w.ply_columns(t, normals=False)
+    names = list(np.random.default_rng(3).permutation(list(columns)))
+    extra = {"label": np.arange(len(t.means)) % 200}
+    return {**{n: columns[n] for n in names[:20]}, **extra, **{n: columns[n] for n in names[20:]}}
+
+
+def _folder(path, files):
+    path.mkdir()
+    for name, data in files.items():
+        (path / name).write_bytes(data)
+    return path
+
+
+CASES = {
+    "ply": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t)), w.EXACT, 3),
+    "ply without normals": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t, normals=False)), w.EXACT, 2),
+    "ply big endian": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order=">"), w.EXACT, 1),
+    "ply ascii": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order="a"), w.EXACT, 3),
+    "ply doubles": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t),
+                                             types=dict.fromkeys(w.ply_columns(t), "f8")), w.EXACT, 0),
+    "ply any order and types": (lambda p, t: w.write_ply(
+        p / "a.ply", _shuffled(t), types={"label": "u1", "x": "f8", "rot_2": "f8"},
+        header="obj_info x\nelement camera 2\nproperty short id\nproperty double t\n", before=bytes(20)), w.EXACT, 3),
+    "compressed ply": (lambda p, t: w.write_compressed_ply(p / "a.ply", t), COMPRESSED, 3),
+    "compressed ply, degree 1": (lambda p, t: w.write_compressed_ply(p / "a.ply", t), COMPRESSED, 1),
+    "compressed ply without colour bounds": (lambda p, t: w.write_compressed_ply(p / "a.ply", t, False),
+                                             COMPRESSED, 0),
+    "splat": (lambda p, t: w.write_splat(p / "a.splat", t), SPLAT, 0),
+    "spz 1": (lambda p, t: w.write_spz(p / "a.spz", t, 1), SPZ | {"means": 1e-3, "degrees": 9}, 3),
+    "spz 2": (lambda p, t: w.write_spz(p / "a.spz", t, 2), SPZ | {"degrees": 9}, 2),
+    "spz 3": (lambda p, t: w.write_spz(p / "a.spz", t), SPZ, 3),
+    "spz 3, degree 1": (lambda p, t: w.write_spz(p / "a.spz", t), SPZ, 1),
+    "sog zip": (lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t)), SOG, 3),
+    "sog zip with a folder inside": (lambda p, t: w.write_zip(
+        p / "a.zip", {f"scene/{k}": v for k, v in w.sog_files(t).items()}), SOG, 2),
+    "sog folder": (lambda p, t: _folder(p / "scene", w.sog_files(t)), SOG, 1),
+    "sog meta.json": (lambda p, t: _folder(p / "scene", w.sog_files(t)) / "meta.json", SOG, 0),
+    "sog version 1": (lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t, legacy=True)),
+                      SOG | {"alpha": 0.02, "color": 0.025}, 3),
+    **{f"{kind} checkpoint": (lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind), w.EXACT, 3)
+       for kind in ("gsplat", "inria", "nerfstudio", "mapping")},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_format_gives_the_same_scene(case, tmp_path):
+    write, tolerance, degree = CASES[case]
+    t = w.truth(degree=degree)
+    told: list[float] = []
+    s = load_scene(str(write(tmp_path, t)), lambda what, fraction: told.append(fraction))
+    assert told and told == sorted(told) and 0 <= told[0] and told[-1] == 1, told
+    w.assert_same(s, t, tolerance)
+    assert s.sh_degree == s.stored_sh_degree == degree
+    assert not s.activated and not s.antialiased and s.notes == ()
+    for name in FIELDS:
+        assert getattr(s, name).dtype == np.float32 and getattr(s, name).flags.c_contiguous, name
+
+
+@pytest.mark.parametrize("write", [
+    lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t)),
+    lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order="a"),
+    lambda p, t: w.write_compressed_ply(p / "a.ply", t),
+    lambda p, t: w.write_spz(p / "a.spz", t),
+    lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t)),
+    lambda p, t: w.write_checkpoint(p / "a.pt", t, "gsplat")],
+    ids=["ply", "ascii", "compressed", "spz", "sog", "checkpoint"])
+def test_no_gaussians_is_a_legal_scene(write, tmp_path):
+    s = load_scene(write(tmp_path, w.truth(n=0, degree=2)))
+    assert len(s) == 0 and s.sh_degree == 2 and s.quats.shape == (0, 4)
+
+
+def test_mip_mode_comes_from_comment_and_flag(tmp_path):
+    t = w.truth(5)
+    for comment, mip in (("SplatRenderMode: mip", True), ("SplatRenderMode: default", False), ("by mip", False)):
+        path = w.write_ply(tmp_path / "a.ply", w.ply_columns(t), header=f"comment {comment}\n")
+        assert load_scene(path).antialiased is mip
+    assert load_scene(w.write_spz(tmp_path / "a.spz", t, flags=1)).antialiased
+
+
+def test_nan_and_infinity_are_loaded_and_counted(tmp_path):
+    t = w.truth(2000)
+    t.means[3, 1], t.shN[3, 4, 2], t.shN[70, 0, 0], t.opacities[9] = np.nan, np.inf, -np.inf, np.inf
+    t.means[200] = 3e38  # finite, though the sum of the row is not
+    s = load_scene(w.write_ply(tmp_path / "a.ply", w.ply_columns(t)))
+    np.testing.assert_array_equal(s.shN, t.shN)
+    np.testing.assert_array_equal(s.means, t.means)
+    assert len(s.notes) == 1 and s.notes[0].startswith("3 of 2,000 Gaussians hold NaN or infinity")
+
+
+def test_splat_with_flat_gaussians_stays_finite(tmp_path):
+    t = w.truth(4, degree=0)
+    t.scales[1, 2] = -np.inf
+    s = load_scene(w.write_splat(tmp_path / "a.splat", t))
+    assert np.isfinite(s.scales).all() and np.exp(s.scales[1, 2]) < 1e-37
+
+
+@pytest.mark.filterwarnings("ignore")  # whatever numba has to say while it compiles
+def test_gsply_reads_the_same(tmp_path):
+    gsply = pytest.importorskip("gsply")
+    t = w.truth(700)
+    t.shN[0], t.shN[1] = 5.0, -5.0  # the ends of the range, where gsply and PlayCanvas round apart by 1/64
+    path = w.write_compressed_ply(tmp_path / "a.compressed.ply", t)
+    mine, theirs = load_scene(path), gsply.plyread(path)
+    for name in FIELDS:
+        np.testing.assert_allclose(getattr(mine, name), getattr(theirs, name).reshape(getattr(mine, name).shape),
+                                   atol=1 / 64 + 1e-5 if name == "shN" else 1e-5, err_msg=name)
+    rub = w.to_rub(t)
+    gsply.write_spz(tmp_path / "b.spz", gsply.GSData.from_arrays(
+        rub.means, rub.scales, rub.quats, rub.opacities, rub.sh0, rub.shN, format="ply"))
+    own, other = load_scene(w.write_spz(tmp_path / "a.spz", t)), load_scene(tmp_path / "b.spz")
+    for name in FIELDS:
+        np.testing.assert_allclose(getattr(own, name), getattr(other, name), atol=2e-3 if name == "quats" else 1e-5)
+
+
+def test_spz_version_4(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    t = w.truth(40)
+    path = w.write_spz_4(tmp_path / "a.spz", t, zstandard.ZstdCompressor().compress)
+    w.assert_same(load_scene(path), t, SPZ)
+    data = path.read_bytes()
+    for damaged in (data[:-5], data[:200] + b"\x00\xff" * 8 + data[216:]):
+        path.write_bytes(damaged)
+        with pytest.raises(FileError, match="stream"):
+            load_scene(path)
+
+
+def test_spz_version_4_without_zstandard_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(FileError, match="pip install zstandard"):
+        load_scene(w.write_spz_4(tmp_path / "a.spz", w.truth(40), lambda data: data))
+
+
+@pytest.mark.parametrize("name", ["a.ply", "a.splat", "a.bin", "noextension"])
+def test_content_counts_before_the_name(name, tmp_path):
+    t = w.truth(8)
+    for write in (w.write_spz, lambda p, t: w.write_ply(p, w.ply_columns(t)), w.write_compressed_ply,
+                  lambda p, t: w.write_zip(p, w.sog_files(t)), lambda p, t: w.write_checkpoint(p, t, "gsplat")):
+        assert len(load_scene(write(tmp_path / name, t))) == 8
+
+
+def test_every_format_is_in_the_help_text():
+    text = formats_text()
+    assert all(e in text for f in FORMATS for e in f.extensions)
+    assert {f.kind for f in FORMATS} == {"scene", "image", "snapshot"}
+
+
+@pytest.mark.parametrize(("form", "mode"), [
+    *(("png", mode) for mode in ("RGB", "RGBA", "L", "LA", "P", "1", "I;16")),
+    ("jpg", "RGB"), ("jpg", "L"), ("jpg", "CMYK"), ("webp", "RGB"), ("webp", "RGBA")])
+def test_pictures(form, mode, tmp_path):
+    from PIL import Image
+
+    r = np.random.default_rng(2)
+    smooth = np.clip(np.linspace(0, 200, 30)[:, None, None] + np.linspace(0, 50, 20)[None, :, None]
+                     + np.array([0, 3, 5, 0]), 0, 255).astype(np.uint8)
+    smooth[..., 3] = r.integers(0, 255, (30, 20))
+    sixteen = (smooth[..., 0].astype(np.uint16) * 257)
+    plain = Image.fromarray(smooth[..., :3] if mode == "P" else smooth)
+    image = Image.fromarray(sixteen) if mode == "I;16" else plain.convert(mode)
+    how = {"jpg": {"quality": 100}, "webp": {"lossless": True, "exact": True}}.get(form, {})
+    image.save(tmp_path / f"a.{form}", **how)
+    got = load_image(tmp_path / f"a.{form}")
+    channels = {"RGB": 3, "RGBA": 4, "L": 1, "LA": 2, "P": 3, "1": 1, "I;16": 1, "CMYK": 3}[mode]
+    expected = sixteen[..., None] if mode == "I;16" else np.asarray(
+        image.convert({1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[channels])).reshape(30, 20, channels)
+    assert got.shape == (30, 20, channels) and got.dtype == (np.uint16 if mode == "I;16" else np.uint8)
+    assert np.abs(got.astype(int) - expected).max() <= (6 if form == "jpg" else 0)
+
+
+@pytest.mark.parametrize(("shape", "dtype", "out"), [
+    ((5, 7), "f8", (5, 7, 1)), ((5, 7, 3), "u1", (5, 7, 3)), ((3, 5, 7), ">f4", (5, 7, 3)),
+    ((5, 7, 4), "f2", (5, 7, 4)), ((5, 7, 1), ">u2", (5, 7, 1))])
+def test_npy_pictures(shape, dtype, out, tmp_path):
+    a = (np.arange(np.prod(shape)).reshape(shape) / 200).astype(dtype)
+    np.save(tmp_path / "a.npy", a)
+    got = open_file(tmp_path / "a.npy")
+    assert isinstance(got, np.ndarray) and got.shape == out
+    assert got.dtype == (np.float32 if a.dtype.kind == "f" else a.dtype.newbyteorder("="))
+    np.testing.assert_allclose(got, np.moveaxis(a, 0, -1) if shape == (3, 5, 7) else a.reshape(out), rtol=1e-6)
+
+
+def test_a_scene_is_no_picture_and_the_other_way_round(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((4, 4, 3), np.uint8))
+    with pytest.raises(FileError, match=r"a\.npy: a picture, not a scene"):
+        load_scene(tmp_path / "a.npy")
+    with pytest.raises(FileError, match="a scene of Gaussians, not a picture"):
+        load_image(w.write_splat(tmp_path / "a.splat", w.truth(3, 0)))
+
+
+def test_only_a_checkpoint_waits_for_torch(tmp_path):
+    t = w.truth(4)
+    paths = [str(w.write_ply(tmp_path / "a.ply", w.ply_columns(t))), str(w.write_compressed_ply(tmp_path / "b.ply", t)),
+             str(w.write_spz(tmp_path / "c.spz", t)), str(w.write_splat(tmp_path / "d.splat", t))]
+    code = ("import sys; import splatview.viewer_app.files.checkpoint; "
+            "from splatview.viewer_app.files import load_scene\n"
+            f"for p in {paths!r}: load_scene(p)\n"
+            "print([m for m in ('torch', 'numba', 'gsply', 'PIL', 'moderngl') if m in sys.modules])")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                         cwd=Path(__file__).parents[1])
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("name", "count", "degree", "high"), [
+    ("biker.compressed.ply", 152_746, 0, 3.2), ("playbot", 31_000, 2, 1.1), ("playbot/meta.json", 31_000, 2, 1.1)])
+def test_trained_scenes(name, count, degree, high, data_dir):
+    s = load_scene(data_dir / name)
+    assert isinstance(s, GaussianScene) and len(s) == count and s.sh_degree == s.stored_sh_degree == degree
+    assert s.notes == () and np.abs(s.means).max() < high
+    assert np.abs(np.linalg.norm(s.quats, axis=1) - 1).max() < 0.3  # three quantised components and the fourth
+    assert 1e-4 < np.exp(np.median(s.scales)) < 0.1
+    rgb = s.sh0 * w.SH_C0 + 0.5
+    assert (-0.5 < rgb).mean() > 0.99 and 0.2 < (1 / (1 + np.exp(-s.opacities))).mean() < 0.98

@@ -1,0 +1,245 @@
+"""Checkpoints: of whom and with what they are read, and that nothing in them is run."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tarfile
+import zipfile
+from argparse import Namespace
+from collections import OrderedDict, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from support import scene_files as w
+
+from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import load_scene
+
+FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
+T = w.truth(20, degree=1)
+
+
+@pytest.fixture(autouse=True)
+def no_huge_allocation():
+    with w.little_memory():
+        yield
+
+
+def _checkpoint(folder):
+    torch.save({"step": 1, "splats": {k: torch.from_numpy(v) for k, v in vars(T).items()}}, folder / "checkpoint.pt")
+    return folder / "checkpoint.pt"
+
+
+@pytest.mark.parametrize("as_folder", [True, False])
+def test_ranks_of_the_latest_step_become_one_scene(as_folder, tmp_path):
+    t = w.truth(90)
+    (tmp_path / "ckpts").mkdir()
+    for step, scene in ((6999, w.truth(50, seed=4)), (29999, t)):
+        for rank in range(3):
+            part = w.Truth(*(getattr(scene, f)[rank::3] for f in FIELDS))
+            w.write_checkpoint(tmp_path / "ckpts" / f"ckpt_{step}_rank{rank}.pt", part, "gsplat")
+    s = load_scene(tmp_path if as_folder else tmp_path / "ckpts" / "ckpt_29999_rank1.pt")
+    np.testing.assert_array_equal(s.means, np.concatenate([t.means[r::3] for r in range(3)]))
+    assert s.notes == ("3 ranks of ckpt_29999 put together",)
+    (tmp_path / "ckpts" / "ckpt_29999_rank0.pt").unlink()
+    s = load_scene(tmp_path / "ckpts")
+    assert len(s) == 60 and "rank 0 of ckpt_29999 is missing" in s.notes[1]
+
+
+def test_gsplat_checkpoint_with_appearance_features(tmp_path):
+    t = w.truth(20)
+    logits = np.random.default_rng(1).normal(size=(20, 3)).astype(np.float32)
+    splats = {k: torch.from_numpy(getattr(t, k)) for k in ("means", "scales", "quats", "opacities")}
+    splats |= {"features": torch.zeros(20, 32), "colors": torch.from_numpy(logits).to(torch.bfloat16)}
+    torch.save({"step": 1, "splats": splats}, tmp_path / "a.ckpt")
+    s = load_scene(tmp_path / "a.ckpt")
+    assert s.shN.shape == (20, 0, 3) and s.sh_degree == 0
+    np.testing.assert_allclose(s.sh0 * w.SH_C0 + 0.5, 1 / (1 + np.exp(-logits)), atol=2e-3)
+
+
+def test_harmless_objects_beside_the_tensors_are_passed_over(tmp_path):
+    """What the numbers of a learning-rate schedule, the arguments and the paths of a run become in a checkpoint."""
+    t = w.truth(7)
+    beside = {"lr": [np.float64(0.1), np.float32(2), np.int64(3), np.bool_(True)], "box": np.eye(4), "path": tmp_path,
+              "args": Namespace(sh_degree=3), "seen": defaultdict(list, {"a": [1]}), "device": torch.device("cuda:1"),
+              "order": OrderedDict(a=np.arange(3)), "shape": torch.Size([2]), "names": {"x"}, "type": torch.float16}
+    splats = {name: torch.from_numpy(getattr(t, name)) for name in FIELDS}
+    torch.save({**beside, "splats": splats, "after": beside}, tmp_path / "a.pt")
+    w.assert_same(load_scene(tmp_path / "a.pt"), t, w.EXACT)
+
+
+def test_numpy_numbers_as_numpy_1_wrote_them(tmp_path):
+    """`numpy.core` in the place of `numpy._core`: checkpoints older than NumPy 2."""
+    path = w.write_checkpoint(tmp_path / "a.pth", w.truth(6), "inria")
+    with zipfile.ZipFile(path) as archive:
+        files = {i.filename: archive.read(i) for i in archive.infolist()}
+    text = files["a/data.pkl"].replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
+    assert b"cnumpy.core.multiarray\nscalar\n" in text
+    assert len(load_scene(w.write_zip(path, files | {"a/data.pkl": text}))) == 6
+
+
+def test_checkpoints_are_read_in_several_threads_at_once(tmp_path):
+    """What torch may build is one list for the process; a reader that is done must not take it from another."""
+    paths = [w.write_checkpoint(tmp_path / f"{i}.pth", w.truth(20 + i), "inria") for i in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        counts = list(pool.map(lambda path: len(load_scene(path)), paths * 12))
+    assert counts == [20, 21, 22, 23] * 12
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "float32"])
+def test_tensors_of_any_float_become_float32(dtype, tmp_path):
+    t = w.truth(9)
+    splats = {name: torch.from_numpy(getattr(t, name)).to(getattr(torch, dtype)) for name in FIELDS}
+    torch.save({"splats": splats}, tmp_path / "a.pt")
+    s = load_scene(tmp_path / "a.pt")
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(s, name), splats[name].float().numpy())
+
+
+def test_a_checkpoint_may_be_overwritten_after_it_was_read(tmp_path):
+    """The arrays are in memory, not in the file: a mapped file that shrinks kills the process that reads it."""
+    path = w.write_checkpoint(tmp_path / "a.pt", w.truth(3000), "gsplat")
+    s = load_scene(path)
+    os.truncate(path, 0)
+    w.assert_same(s, w.truth(3000), w.EXACT)
+
+
+def test_inria_checkpoint_keeps_its_active_degree(tmp_path):
+    path = w.write_checkpoint(tmp_path / "chkpnt.pth", w.truth(6), "inria")
+    capture, iteration = torch.load(path, weights_only=False)  # written two lines above
+    torch.save(((1, *capture[1:]), iteration), path)
+    s = load_scene(path)
+    assert (s.sh_degree, s.stored_sh_degree) == (1, 3)
+
+
+class _Evil:
+    def __reduce__(self):
+        return os.mkdir, ("evil-was-here",)
+
+
+@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"splats": v}, lambda v: [v, {"means": v}]])
+@pytest.mark.parametrize(("protocol", "message"), [
+    (2, r"a Python object, '(posix|os)\.mkdir', that only unpickling could bring back"),
+    (4, r"starts with 80 04, not with 80 02 .* without pickle_protocol")])
+def test_a_pickle_with_code_is_refused_and_not_run(wrap, protocol, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save(wrap(_Evil()), "a.pt", pickle_protocol=protocol)
+    with pytest.raises(FileError, match=message) as caught:
+        load_scene("a.pt")
+    assert not (tmp_path / "evil-was-here").exists()
+    assert "weights_only" not in str(caught.value) and "\033" not in str(caught.value)  # torch's advice to run it
+
+
+@pytest.mark.parametrize("name", ["builtins eval", "torch load", "torch.hub load", "numpy load", "builtins getattr",
+                                  "_pickle loads", "torch.serialization load", "torch.hub load it",
+                                  "torch._utils _import_dotted_name"])
+def test_names_that_lead_to_code_are_refused(name, tmp_path):
+    """A call of the name, as protocol 2 writes it; also hidden behind the stand-ins for harmless objects."""
+    module, _, attribute = name.partition(" ")
+    called = b"c" + module.encode() + b"\n" + attribute.encode() + b"\n(X\x01\x00\x00\x00xtR"
+    for text in (called, b"cnumpy\ndtype\n(" + called + b"tR", b"cnumpy\ndtype\n)R" + called + b"b"):
+        w.write_zip(tmp_path / "a.pt", {"a/data.pkl": b"\x80\x02" + text + b".", "a/version": b"3\n"})
+        with pytest.raises(FileError, match=f"a Python object, '[a-z_.]*{attribute}', that only unpickling"):
+            load_scene(tmp_path / "a.pt")
+
+
+def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypatch):
+    """TorchScript and tar files got past weights_only before torch 2.6 (CVE-2025-32434)."""
+    monkeypatch.setattr(torch, "load", lambda *args, **kwargs: pytest.fail("torch.load was called"))
+    for name in ("a/constants.pkl", "b/c/constants.pkl"):
+        w.write_zip(tmp_path / "a.pt", {"a/data.pkl": b"\x80\x02}.", name: b"\x80\x02).", "a/code/a.py": b""})
+        with pytest.raises(FileError, match="TorchScript archive, which is a program"):
+            load_scene(tmp_path / "a.pt")
+    with tarfile.open(tmp_path / "a.pt", "w") as archive:
+        archive.addfile(tarfile.TarInfo("storages"))
+    with pytest.raises(FileError, match="not a zip file of torch"):
+        load_scene(tmp_path / "a.pt")
+    torch.save({"means": torch.zeros(3)}, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(FileError, match=r"not a zip file of torch\.save .*torch older than 1\.6"):
+        load_scene(tmp_path / "a.pt")
+
+
+def test_a_module_in_a_checkpoint_is_refused_by_name(tmp_path):
+    torch.save({"model": torch.nn.Linear(2, 2)}, tmp_path / "a.pt")
+    with pytest.raises(FileError, match=r"'torch.nn.modules.linear.Linear', that only unpickling.*state_dict"):
+        load_scene(tmp_path / "a.pt")
+
+
+def test_checkpoints_that_hold_something_else(tmp_path):
+    splats = {k: torch.from_numpy(v) for k, v in vars(T).items()}
+    cases = [
+        ({"epoch": 3, "model": {"conv.weight": torch.zeros(3)}}, r"no Gaussians in it.*epoch, model.conv.weight"),
+        (torch.zeros(3), "it holds a tensor, not a mapping"),
+        ({"splats": splats | {"quats": torch.zeros(20, 3)}}, r"quats has shape \(20, 3\); \(20, 4\) is needed"),
+        ({"splats": splats | {"means": torch.zeros(20, 3, dtype=torch.complex64)}}, "'means' is torch.complex64"),
+        ({"splats": splats | {"means": torch.zeros(20, 3).to_sparse()}}, "torch.sparse_coo; a dense tensor"),
+        ({"splats": splats | {"means": torch.zeros(20, 3, device="meta")}}, "'means' is torch.float32.* dense tensor"),
+        ({"splats": splats | {"shN": torch.zeros(20, 24, 3)}}, r"shN has shape \(20, 24, 3\); legal are"),
+        ({"splats": splats | {"means": torch.zeros(1).expand(10**9, 3)}}, "claims more than the 4 bytes"),
+    ]
+    for value, message in cases:
+        torch.save(value, tmp_path / "a.pt")
+        with pytest.raises(FileError, match=message):
+            load_scene(tmp_path / "a.pt")
+
+
+def _rewritten(path, change):
+    """The zip at `path` with each member's bytes put through `change(name, bytes)`."""
+    with zipfile.ZipFile(path) as archive:
+        files = {i.filename: archive.read(i) for i in archive.infolist()}
+    return w.write_zip(path, {name: change(name, data) for name, data in files.items()})
+
+
+def test_a_tensor_that_claims_more_than_its_storage(tmp_path):
+    path = _checkpoint(tmp_path)
+    whole = path.read_bytes()
+    cases = [
+        # BININT2 65535 for the 20 rows of every tensor: torch may not enlarge a storage that came from a file.
+        (b"K\x14", b"M\xff\xff", "Trying to resize storage"),
+        # The storage of means, 60 floats, said to have 65535 of them.
+        (b"K<t", b"M\xff\xfft", "damaged"),
+        (b"K<t", b"K\x14t", "damaged"),
+        # Both strides of means 0: a million rows out of one float.
+        (b"K\x14K\x03\x86q\x0bK\x03K\x01\x86", b"J\x40\x42\x0f\x00K\x03\x86q\x0bK\x00K\x00\x86",
+         r"of shape \(1000000, 3\) claims more than the 240 bytes"),
+    ]
+    for old, new, message in cases:
+        path.write_bytes(whole)
+        with zipfile.ZipFile(path) as archive:
+            assert old in archive.read("checkpoint/data.pkl"), old
+        _rewritten(path, lambda name, data, old=old, new=new: (
+            data.replace(old, new) if name.endswith("data.pkl") else data))
+        with pytest.raises(FileError, match=message):
+            load_scene(path)
+
+
+def test_checkpoints_made_to_exhaust_memory(tmp_path):
+    path = _checkpoint(tmp_path)
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        files = {i.filename: archive.read(i) for i in archive.infolist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data, zipfile.ZIP_DEFLATED if name.endswith("/data/0") else zipfile.ZIP_STORED)
+    with pytest.raises(FileError, match=r"'checkpoint/data/0' is compressed"):
+        load_scene(path)
+    for name, size in (("checkpoint/data/0", 240), ("checkpoint/data.pkl", len(files["checkpoint/data.pkl"]))):
+        at = whole.rindex(name.encode()) - 46  # the entry in the directory at the end
+        assert whole[at:at + 4] == b"PK\x01\x02" and struct.unpack_from("<II", whole, at + 20) == (size, size)
+        changed = bytearray(whole)
+        struct.pack_into("<II", changed, at + 20, 60 << 20, 60 << 20)
+        path.write_bytes(changed)
+        with pytest.raises(FileError, match=r"made to exhaust memory: the entries claim 62,\d+,\d+ bytes"):
+            load_scene(path)
+    # What torch itself can be asked to build: a tensor of a given size, without any data.
+    # And an object that is filled with zeros, which takes the memory at once.
+    for name, size, message in (
+            (b"torch\nFloatTensor", b"J\xff\xff\xff\x7f", "damaged, or not only tensors"),
+            (b"__builtin__\nbytearray", b"J\x00\x00\x00\x20", "a bytearray, which a mapping of tensors does not need"),
+            (b"builtins\nbytearray", b"J\x00\x00\x00\x20", "a bytearray, which a mapping of tensors does not need")):
+        w.write_zip(path, {"a/data.pkl": b"\x80\x02c" + name + b"\n(" + size + b"tR.", "a/version": b"3\n"})
+        with pytest.raises(FileError, match=message):
+            load_scene(path)

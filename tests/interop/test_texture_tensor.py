@@ -1,0 +1,354 @@
+"""splatview.gl: tensors over textures and textures over tensors, every pixel, in somebody else's OpenGL program."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+from typing import TYPE_CHECKING
+
+import moderngl
+import numpy as np
+import pytest
+import torch
+from support.gpu_memory import used
+from support.wait import PATIENCE
+
+import splatview.gl
+from splatview.gl import TextureTensor
+from splatview.ipc import SharingError
+from splatview.ipc.interop import glapi
+from splatview.ipc.interop.glapi import GL
+from splatview.ipc.interop.texture_reading import ColourCopy, Pixels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.programs import Programs
+
+WAYS = ["host", *(pytest.param(way, marks=pytest.mark.cuda) for way in ("import", "register"))]
+NUMPY = {"f1": np.uint8, "f2": np.float16, "f4": np.float32}
+COLOURS = [(components, dtype) for components in (1, 2, 3, 4) for dtype in NUMPY]
+SIZES = [(61, 33), (1, 1), (256, 128)]
+DEPTH_COMPONENT32F = 0x8CAC
+STORE = {0x0D02: 100, 0x0D03: 1, 0x0D04: 2, 0x0D05: 8, 0x0CF2: 99, 0x0CF3: 2, 0x0CF4: 1, 0x0CF5: 2}
+"""How a program may have pixels stored: row length, skipped rows, skipped pixels, alignment, packed and unpacked."""
+
+
+def back_to_normal(gl: GL) -> None:
+    for name in STORE:
+        gl.glPixelStorei(name, 4 if name in (0x0D05, 0x0CF5) else 0)
+    gl.glBindBuffer(glapi.PIXEL_PACK_BUFFER, 0)
+    gl.glBindBuffer(glapi.PIXEL_UNPACK_BUFFER, 0)
+
+
+def values(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    bits = np.random.default_rng(seed)
+    return bits.integers(0, 256, shape, np.uint8) if dtype == "f1" else bits.normal(size=shape).astype(NUMPY[dtype])
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, ctx: moderngl.Context) -> Iterator[str]:
+    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
+    assert ctx.error == "GL_NO_ERROR"
+    yield request.param
+    assert ctx.error == "GL_NO_ERROR"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_textures_both_ways(ctx: moderngl.Context, way: str, size: tuple[int, int]) -> None:
+    for components, dtype in COLOURS:
+        if components == 3 and way != "host":
+            continue
+        shape = size[1], size[0], components
+        texture = ctx.texture(size, components, values(shape, dtype, 0).tobytes(), alignment=1, dtype=dtype)
+        with TextureTensor(texture, way) as follower:
+            assert follower.way == way
+            assert tuple(follower.tensor.shape) == shape
+            device = follower.tensor.device
+            assert device.type == ("cuda" if way != "host" or torch.cuda.is_available() else "cpu")
+            for seed in range(1, 4):
+                texture.write(values(shape, dtype, seed), alignment=1)
+                got = follower.update()
+                assert np.array_equal(got.cpu().numpy(), values(shape, dtype, seed)), (components, dtype, seed)
+            for seed in range(4, 9):  # more than the slots behind it
+                follower.write(torch.from_numpy(values(shape, dtype, seed)).to(device))
+                back = np.frombuffer(texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
+                assert np.array_equal(back, values(shape, dtype, seed)), (components, dtype, seed)
+            turned = torch.from_numpy(values(shape, dtype, 9)).to(device).flip(0, 1)
+            follower.write(turned)
+            assert torch.equal(follower.update(), turned)
+        texture.release()
+
+
+def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
+    for components, dtype in ((4, "f1"), (4, "f2"), (4, "f4"), (1, "f4"), (2, "f1")):
+        buffer = ctx.renderbuffer((61, 33), components, dtype=dtype)
+        framebuffer = ctx.framebuffer([buffer])
+        with TextureTensor(buffer, way) as follower:
+            for red in (0.25, 0.75):
+                framebuffer.clear(red, 0.5, 0.0, 1.0)
+                framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, 0, 5, 2))  # OpenGL's row 0 is at the bottom
+                wanted = np.frombuffer(framebuffer.read(components=components, dtype=dtype, alignment=1), NUMPY[dtype])
+                got = follower.update().cpu().numpy()
+                assert np.array_equal(got, wanted.reshape(33, 61, components)), (components, dtype, follower.read_by)
+                assert got[1, 4, 0] == got[0, 0, 0] != got[2, 4, 0]
+            if way == "register":
+                follower.write(torch.ones_like(follower.tensor))
+                assert (follower.update() == 1).all()
+            else:
+                with pytest.raises(SharingError, match="a renderbuffer cannot be written"):
+                    follower.write(torch.ones_like(follower.tensor))
+        framebuffer.release()
+        buffer.release()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_areas_of_one_colour(ctx: moderngl.Context, way: str, size: tuple[int, int]) -> None:
+    """Which OpenGL may keep, and write, in another form than other pictures."""
+    for components, dtype in COLOURS:
+        if components == 3 and way != "host":
+            continue
+        shape = size[1], size[0], components
+        texture = ctx.texture(size, components, alignment=1, dtype=dtype)
+        framebuffer = ctx.framebuffer([texture]) if components != 3 else None
+        with TextureTensor(texture, way) as follower:
+            for level in (51, 204, 0, 255):
+                if framebuffer is not None:
+                    grey = level / 255
+                    framebuffer.clear(grey, grey, grey, grey)
+                    framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, 0, 5, 2))
+                else:
+                    texture.write(np.full(shape, level if dtype == "f1" else level / 255, NUMPY[dtype]).tobytes(),
+                                  alignment=1)
+                got = follower.update().cpu()
+                wanted = np.frombuffer(texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
+                wrong = (got.numpy() != wanted).mean()
+                assert wrong == 0, (components, dtype, level, f"{wrong:.1%} of the values", follower.read_by)
+                middle = got[size[1] // 2, size[0] // 2] if size != (1, 1) and framebuffer is not None else got[-1, -1]
+                expected = 255 if size == (1, 1) and framebuffer is not None else level
+                assert abs(middle.float() * (1 if dtype == "f1" else 255) - expected).max() < 0.2
+        if framebuffer is not None:
+            framebuffer.release()
+        texture.release()
+
+
+def test_depth(ctx: moderngl.Context, way: str) -> None:
+    for depth in depths(ctx, (61, 33)):
+        framebuffer = ctx.framebuffer([], depth)
+        with TextureTensor(depth, way) as follower:
+            for value in (0.25, 0.75):
+                framebuffer.clear(depth=value)
+                framebuffer.clear(depth=1.0, viewport=(0, 0, 5, 2))
+                got = follower.update()
+                assert (got.dtype, tuple(got.shape)) == (torch.float32, (33, 61, 1))
+                assert abs(got[2:].cpu() - value).max() < 1e-6, follower.read_by
+                assert abs(got[:, 5:].cpu() - value).max() < 1e-6, follower.read_by
+                assert (got[:2, :5] == 1).all(), follower.read_by
+            if way == "register":
+                with pytest.raises(SharingError, match="CUDA cannot write this format"):
+                    follower.write(got)
+        framebuffer.release()
+        depth.release()
+
+
+def depths(ctx: moderngl.Context, size: tuple[int, int]) -> list[moderngl.Texture | moderngl.Renderbuffer]:
+    """A texture and a renderbuffer of 24 bits, and of float32 each."""
+    own: list[moderngl.Texture | moderngl.Renderbuffer] = [
+        ctx.depth_texture(size), ctx.depth_texture(size), ctx.depth_renderbuffer(size), ctx.depth_renderbuffer(size)]
+    gl, i, u = GL.current(), ctypes.c_int, ctypes.c_uint
+
+    def function(name: bytes, *arguments: type) -> Callable[..., None]:
+        return ctypes.CFUNCTYPE(None, *arguments)(gl._address(name) or 0)
+
+    gl.glBindTexture(glapi.TEXTURE_2D, own[1].glo)
+    function(b"glTexImage2D", u, i, i, i, i, i, u, u, ctypes.c_void_p)(
+        glapi.TEXTURE_2D, 0, DEPTH_COMPONENT32F, *size, 0, glapi.DEPTH_COMPONENT, glapi.FLOAT, None)
+    gl.glBindTexture(glapi.TEXTURE_2D, 0)
+    gl.glBindRenderbuffer(glapi.RENDERBUFFER, own[3].glo)
+    function(b"glRenderbufferStorage", u, u, i, i)(glapi.RENDERBUFFER, DEPTH_COMPONENT32F, *size)
+    gl.glBindRenderbuffer(glapi.RENDERBUFFER, 0)
+    gl.check("making depth of float32")
+    return own
+
+
+def test_a_copy_that_cuda_can_read(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What OpenGL does of it: depth becomes a colour; the program's own state stays."""
+    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
+    gl = GL.current()
+    own_framebuffer, own_texture = ctx.simple_framebuffer((8, 8)), ctx.texture((8, 8), 4)
+    own_buffer = ctx.buffer(b"12345678")
+    looked_at = [glapi.ACTIVE_TEXTURE, glapi.TEXTURE_BINDING_2D, glapi.ARRAY_BUFFER_BINDING, 0x0D02, 0x0D05, 0x0CF2,
+                 0x0CF5, glapi.PIXEL_PACK_BUFFER_BINDING, glapi.PIXEL_UNPACK_BUFFER_BINDING,
+                 glapi.READ_FRAMEBUFFER_BINDING, glapi.DRAW_FRAMEBUFFER_BINDING, glapi.CURRENT_PROGRAM]
+
+    def copied(source: moderngl.Texture | moderngl.Renderbuffer) -> np.ndarray:
+        own_framebuffer.use()
+        gl.glActiveTexture(glapi.TEXTURE0 + 3)
+        gl.glBindTexture(glapi.TEXTURE_2D, own_texture.glo)
+        for target in (glapi.ARRAY_BUFFER, glapi.PIXEL_PACK_BUFFER, glapi.PIXEL_UNPACK_BUFFER):
+            gl.glBindBuffer(target, own_buffer.glo)
+        for name, value in STORE.items():
+            gl.glPixelStorei(name, value)
+        before = {name: gl.integer(name) for name in looked_at}
+        copy = ColourCopy(Pixels(source))
+        copy.refresh()
+        after = {name: gl.integer(name) for name in looked_at}
+        back_to_normal(gl)
+        assert {hex(k): v for k, v in after.items()} == {hex(k): v for k, v in before.items()}
+        texture = copy.texture
+        got = np.frombuffer(texture.read(alignment=1), NUMPY[texture.dtype]).reshape(33, 61, texture.components)
+        copy.release()
+        return got
+
+    for components, dtype in COLOURS:
+        sent = values((33, 61, components), dtype, 1)
+        texture = ctx.texture((61, 33), components, sent.tobytes(), alignment=1, dtype=dtype)
+        got = copied(texture)
+        assert got.shape[2] == components
+        assert np.array_equal(got[..., :components], sent), (components, dtype)
+        texture.release()
+    for depth in depths(ctx, (61, 33)):
+        framebuffer = ctx.framebuffer([], depth)
+        framebuffer.clear(depth=0.25)
+        framebuffer.clear(depth=1.0, viewport=(0, 0, 5, 2))
+        got = copied(depth)
+        assert got.shape == (33, 61, 1)
+        assert abs(got[2:] - 0.25).max() < 1e-6
+        assert (got[:2, :5] == 1).all()
+        framebuffer.release()
+        depth.release()
+    assert own_buffer.read() == b"12345678"
+    assert ctx.error == "GL_NO_ERROR"
+
+
+@pytest.mark.parametrize("explicit", [False, True], ids=["any time", "explicit"])
+def test_a_texture_over_a_tensor(ctx: moderngl.Context, explicit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for shape, dtype in (((33, 61), "f4"), ((33, 61, 3), "f1"), ((33, 61, 4), "f2"), ((5, 7, 1), "f1")):
+        tensor = torch.from_numpy(values(shape, dtype, 0)).to(device)
+        with splatview.gl.texture(tensor, ctx, explicit=explicit) as shown:
+            assert shown.texture.size == (shape[1], shape[0])
+            if device == "cuda":
+                assert shown.way == ("host" if shape[2:] == (3,) else "vulkan")
+            for seed in (0, 1, 2):
+                tensor.copy_(torch.from_numpy(values(shape, dtype, seed)))
+                shown.update()
+                with shown.gl() as texture:
+                    back = np.frombuffer(texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
+                assert np.array_equal(back, values(shape, dtype, seed))
+
+
+def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
+    """Bindings and pixel-store settings that a transfer touches are put back, and do not disturb it."""
+    gl = GL.current()
+    texture = ctx.texture((61, 33), 4, values((33, 61, 4), "f1", 1).tobytes(), alignment=1)
+    buffer = ctx.renderbuffer((61, 33))
+    own_framebuffer, own_texture = ctx.simple_framebuffer((8, 8)), ctx.texture((8, 8), 4)
+    own_buffer = ctx.buffer(b"12345678")
+    ctx.framebuffer([buffer]).clear(0.0, 1.0, 0.0, 1.0)
+    followers = [TextureTensor(texture, way), TextureTensor(buffer, way)]
+    own_framebuffer.use()
+    gl.glBindFramebuffer(glapi.READ_FRAMEBUFFER, own_framebuffer.glo)
+    gl.glActiveTexture(glapi.TEXTURE0 + 3)
+    gl.glBindTexture(glapi.TEXTURE_2D, own_texture.glo)
+    gl.glBindBuffer(glapi.PIXEL_PACK_BUFFER, own_buffer.glo)
+    gl.glBindBuffer(glapi.PIXEL_UNPACK_BUFFER, own_buffer.glo)
+    for name, value in STORE.items():
+        gl.glPixelStorei(name, value)
+    looked_at = [*STORE, glapi.ACTIVE_TEXTURE, glapi.TEXTURE_BINDING_2D, glapi.TEXTURE_BINDING_BUFFER,
+                 glapi.TEXTURE_BUFFER_BINDING, glapi.PIXEL_PACK_BUFFER_BINDING, glapi.PIXEL_UNPACK_BUFFER_BINDING,
+                 glapi.READ_FRAMEBUFFER_BINDING, glapi.DRAW_FRAMEBUFFER_BINDING, glapi.RENDERBUFFER_BINDING,
+                 glapi.CURRENT_PROGRAM, glapi.ARRAY_BUFFER_BINDING]
+    before = {name: gl.integer(name) for name in looked_at}
+    try:
+        got = [follower.update().cpu().numpy() for follower in followers]
+        followers[0].write(torch.from_numpy(values((33, 61, 4), "f1", 2)).to(followers[0].tensor.device))
+        after = {name: gl.integer(name) for name in looked_at}
+    finally:
+        back_to_normal(gl)
+    assert {hex(k): v for k, v in after.items()} == {hex(k): v for k, v in before.items()}
+    assert np.array_equal(got[0], values((33, 61, 4), "f1", 1))
+    assert (got[1] == (0, 255, 0, 255)).all(), [follower.read_by for follower in followers]
+    assert np.array_equal(np.frombuffer(texture.read(alignment=1), np.uint8).reshape(33, 61, 4),
+                          values((33, 61, 4), "f1", 2))
+    assert own_buffer.read() == b"12345678"
+    for follower in followers:
+        follower.close()
+        follower.close()
+
+
+def test_what_is_drawn_is_in_the_tensor(ctx: moderngl.Context, way: str) -> None:
+    """No wait between a drawing and `update` but its own."""
+    texture = ctx.texture((64, 64), 4, dtype="f4")
+    framebuffer = ctx.framebuffer([texture])
+    program = ctx.program(
+        vertex_shader="#version 330\nvoid main() { gl_Position = vec4(gl_VertexID == 1 ? 3 : -1, "
+                      "gl_VertexID == 2 ? 3 : -1, 0, 1); }",
+        fragment_shader="#version 330\nuniform int n; out vec4 c;\n"
+                        "void main() { c = vec4(gl_FragCoord.xy - 0.5, n, 1); }")
+    array = ctx.vertex_array(program, [])
+    rows, columns = torch.meshgrid(torch.arange(64.0), torch.arange(64.0), indexing="ij")
+    with TextureTensor(texture, way) as follower:
+        for n in range(30):
+            program["n"] = n
+            with ctx.scope(framebuffer, moderngl.NOTHING):
+                array.render(moderngl.TRIANGLES, vertices=3)
+            got = follower.update().cpu()
+            assert torch.equal(got[..., 0], columns)
+            assert torch.equal(got[..., 1], rows)
+            assert (got[..., 2] == n).all(), n
+
+
+@pytest.mark.usefixtures("few_objects")
+def test_nothing_piles_up(ctx: moderngl.Context, way: str) -> None:
+    texture = ctx.texture((512, 512) if way != "host" else (64, 64), 4)  # memory is measured on a GPU alone
+
+    def turn(count: int) -> tuple[int, int]:
+        with TextureTensor(texture, way) as follower:
+            for _ in range(count):
+                follower.write(follower.update())
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), used() if way != "host" else 0
+
+    turn(3)
+    descriptors, memory = turn(20)
+    later = [turn(100 if way != "host" else 10) for _ in range(8)][-1]
+    assert later[0] <= descriptors
+    assert later[1] <= memory + (4 << 20)
+    texture.release()
+
+
+def test_what_cannot_be_followed(ctx: moderngl.Context) -> None:
+    with pytest.raises(ValueError, match="dtype 'u4'; legal are f1, f2, f4 and depth"):
+        TextureTensor(ctx.texture((4, 4), 1, dtype="u4"))
+    with pytest.raises(ValueError, match="4 samples per pixel: resolve it first"):
+        TextureTensor(ctx.renderbuffer((4, 4), samples=4))
+    with pytest.raises(SharingError, match="'fast' is no way"):
+        TextureTensor(ctx.texture((4, 4), 4), "fast")
+    with pytest.raises(ValueError, match=r"a int32 tensor \(4, 4\); legal are"):
+        splatview.gl.texture(torch.zeros(4, 4, dtype=torch.int32), ctx)
+    with pytest.raises(ValueError, match=r"\(4, 4, 5\); legal are"):
+        splatview.gl.texture(torch.zeros(4, 4, 5), ctx)
+    with TextureTensor(ctx.texture((4, 4), 4), "host") as follower:
+        for wrong in (torch.zeros(4, 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8), torch.zeros(4, 4)):
+            with pytest.raises(ValueError, match=r"the texture takes uint8 \(4, 4, 4\)"):
+                follower.write(wrong)
+
+
+def test_the_choice_and_its_reasons(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
+    texture = ctx.texture((4, 4), 4)
+    with TextureTensor(texture) as follower:
+        nvidia = "NVIDIA" in ctx.info["GL_VENDOR"]
+        assert follower.way == ("import" if nvidia else "host")
+        assert set(follower.reasons) == (set() if nvidia else {"import", "register"})
+    monkeypatch.setenv("SPLATVIEW_INTEROP", "host")
+    with TextureTensor(texture) as follower:
+        assert (follower.way, follower.reasons) == ("host", {})
+
+
+def test_importing_it_loads_no_torch(programs: Programs) -> None:
+    done = programs.python("-c", "import sys, splatview.gl; print('torch' in sys.modules)")
+    assert done.communicate(timeout=PATIENCE)[0].strip() == "False"

@@ -1,0 +1,261 @@
+"""Headers and control words in shared memory that make no sense, or change while they are read: a reader never follows
+them out of their slot, never gives up, and counts them; what viewers write into the lease table harms no trainer."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from fuzz.damage import mutated
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from support.meters import footprint, many, settled
+from support.open_files import open_files
+
+import splatview
+from splatview import publishing
+from splatview.ipc import Subscriber, limits, messages
+from splatview.ipc.board import Board
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import RemoteTensor
+from splatview.ipc.segments import PAGE, Segment
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways.layout import (
+    CAPACITY,
+    FIRST_SLOT,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_WORD,
+    SLOTS,
+    VERSION,
+    WORDS_PER_SLOT,
+)
+from splatview.ipc.ways.ring import RingReader, RingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+META: messages.MetaDict = {"layout": "HWC"}
+NUMBERS = st.one_of(st.sampled_from([0, 1, 2, 3, 15, 16, 17, 2**16, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]),
+                    st.integers(0, 2**64 - 1))
+
+
+@pytest.fixture
+def ring() -> Iterator[tuple[RingWriter, RingReader]]:
+    writer = RingWriter(4096)
+    reader = RingReader.make(writer.ref, OwnSource(), lambda *_: None)
+    image = torch.arange(4 * 6 * 3, dtype=torch.uint8).reshape(4, 6, 3)
+    for version in (1, 2):
+        assert writer.write("image", {"image": image}, META, version)
+    yield writer, reader
+    reader.close()
+    writer.close()
+
+
+def touch(frame: Any, size: int) -> None:
+    """Read all of a frame's bytes; they lie within its slots."""
+    with frame:
+        for tensor in frame.tensors.values():
+            assert isinstance(tensor, RemoteTensor)
+            assert tensor.array.nbytes <= size
+            int(np.frombuffer(tensor.array.tobytes(), np.uint8).sum())
+        frame.intact()
+
+
+@pytest.mark.exhaustive
+def test_any_control_word_holds_anything(ring: tuple[RingWriter, RingReader]) -> None:
+    """Words of the slots: sequence numbers, versions, times, lengths."""
+    writer, reader = ring
+    count = FIRST_SLOT + writer.slots * WORDS_PER_SLOT
+    honest = list(writer._words[:count])
+
+    @settings(max_examples=many(20_000, 400), deadline=None, database=None,
+              suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.tuples(st.integers(0, count - 1), NUMBERS), min_size=1, max_size=12))
+    @example([(FIRST_SLOT + slot * WORDS_PER_SLOT + HEADER, 2**64 - 1) for slot in range(4)])
+    @example([(FIRST_SLOT + slot * WORDS_PER_SLOT + VERSION, 2**64 - 1) for slot in range(4)])
+    @example([(SLOTS, 2**64 - 1), (CAPACITY, 2**64 - 1)])
+    def holds(writes: list[tuple[int, int]]) -> None:
+        for index, word in enumerate(honest):
+            writer._words[index] = word
+        for index, value in writes:
+            writer._words[index] = value
+        frame = reader.read()
+        if frame is not None:
+            assert 0 < frame.version <= limits.MAX_COUNTER
+            assert 0 <= frame.time_ns <= limits.MAX_COUNTER
+            touch(frame, writer.capacity)
+
+    holds()
+
+
+def test_any_header(ring: tuple[RingWriter, RingReader]) -> None:
+    """Shapes, types, offsets, names and metadata of every kind."""
+    writer, reader = ring
+    image = messages.TensorHeader("image", "uint8", (4, 6, 3), 0)
+    seeds = [messages.encode(messages.FrameHeader("image", (image,), META)),
+             messages.encode(messages.FrameHeader("memory", (messages.TensorHeader("samples", "float64", (2, 13), 0),),
+                                                  {"device": "cpu"}))]
+    odd = [2**63, 2**40, 2**62, -1, 0, 1.5, None, "x", [], [2**40] * 4, [-1], [1] * 5]
+    forged = [forged_header(seed, name, value) for seed in seeds for name in range(4) for value in odd]
+    luck = random.Random(1)
+    forged += [mutated(seeds, luck) for _ in range(many(100_000, 3000))]
+    base, files = footprint(), open_files()
+    for header in forged:
+        at = writer._last
+        raw = header[:HEADER_BYTES]
+        start = writer.header_offset(at)
+        writer._bytes[start : start + len(raw)] = raw
+        writer._words[FIRST_SLOT + at * WORDS_PER_SLOT + HEADER] = len(raw)
+        frame = reader.read()
+        if frame is not None:
+            touch(frame, writer.capacity)
+    assert reader.garbled > len(forged) / 2
+    assert open_files() <= files
+    assert not footprint().over(base)
+
+
+def forged_header(header: bytes, name: int, value: Any) -> bytes:
+    """A header with another value in one field of its first tensor."""
+    import msgspec
+
+    kind, tensors, meta = msgspec.msgpack.decode(header)
+    tensors[0][name] = value
+    return messages.encode([kind, tensors, meta])
+
+
+def test_while_it_is_read_everything_changes(ring: tuple[RingWriter, RingReader]) -> None:
+    """Between any two looks: what was checked is what is used."""
+    writer, reader = ring
+    over, luck = threading.Event(), random.Random(2)
+    header = bytes(writer._bytes[writer.header_offset(1) : writer.header_offset(1) + 64])
+    honest = list(writer._words[: FIRST_SLOT + 4 * WORDS_PER_SLOT])
+
+    def scramble() -> None:
+        while not over.is_set():
+            slot = luck.randrange(writer.slots)
+            word = FIRST_SLOT + slot * WORDS_PER_SLOT + luck.randrange(6)
+            writer._words[word] = luck.choice([0, 2, 4, 64, 2**63, 5])
+            at = writer.header_offset(slot)
+            writer._bytes[at : at + 64] = luck.choice([header, mutated([header], luck)[:64].ljust(64, b"\x00")])
+            if luck.random() < 0.5:
+                writer._words[word] = honest[word]
+                writer._bytes[at : at + 64] = header
+
+    thread, interval, seen = threading.Thread(target=scramble), sys.getswitchinterval(), 0
+    sys.setswitchinterval(1e-5)
+    thread.start()
+    try:
+        least = many(1_000_000, 30_000)
+        for reads in range(100 * least):  # more than the least where the other thread has few turns
+            if reads >= least and seen and reader.garbled + reader.torn:
+                break
+            frame = reader.read()
+            if frame is not None:
+                seen += 1
+                touch(frame, writer.capacity)
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert seen, "some of it made sense"
+    assert reader.garbled + reader.torn, "and some did not"
+
+
+@pytest.mark.parametrize(("slots", "capacity", "size"), [
+    (4, 2**64 - 1, 0), (4, 2**63, 0), (4, PAGE + 1, 0), (4, 2**40, 0), (3, 0, PAGE), (16, 4096, 0), (2**32, 0, 0),
+    (4, 64, 0), (1, PAGE, 0), (17, PAGE, 0), (4, PAGE, PAGE)])
+def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) -> None:
+    segment = Segment(size or PAGE * 9, "ring")
+    words = memoryview(segment.map).cast("Q")
+    words[MAGIC_WORD], words[SLOTS], words[CAPACITY] = MAGIC, slots, capacity
+    before = open_files()
+    with pytest.raises(SharingError, match="not one"):
+        RingReader.make(messages.RingRef(segment.ref), OwnSource(), lambda *_: None)
+    assert open_files() <= before
+    words.release()
+    segment.close()
+
+
+@pytest.mark.exhaustive
+def test_a_lease_table_full_of_nonsense(wait_until: Callable[..., Any]) -> None:
+    """A viewer writes all over the table, all the time: versions come, whole, and the trainer's memory is bounded."""
+    frame = torch.zeros(64, 64, dtype=torch.uint8)
+    splatview.publish(frame, "frame")
+    run = publishing._publisher
+    assert run is not None
+    luck, over = random.Random(3), threading.Event()
+    table = memoryview(run.board.lease_segment.map)
+
+    def scribble() -> None:
+        while not over.is_set():
+            at = luck.randrange(len(table) - 4096)
+            table[at : at + 4096] = luck.choice([b"\xff" * 4096, b"\x01" * 4096, luck.randbytes(4096), bytes(4096)])
+            time.sleep(0.0002)
+
+    thread = threading.Thread(target=scribble)
+    with Subscriber() as viewer:
+        wait_until(lambda: (viewer.poll(), viewer.streams)[-1])
+        viewer.streams[0].open()
+        wait_until(lambda: (viewer.poll(), viewer.streams[0].read())[-1])
+        base = footprint()
+        thread.start()
+        seen = number = 0
+
+        def look() -> bool:
+            nonlocal seen, number
+            number += 1
+            splatview.publish(frame.fill_(number % 251), "frame")
+            viewer.poll()
+            if (found := viewer.streams[0].read(seen)) is not None:
+                with found:
+                    pixels = found.tensors["image"].to_float32()
+                    if found.intact():
+                        assert (pixels == (found.version - 1) % 251).all()
+                        seen = found.version
+            return seen > 500
+
+        try:
+            wait_until(look, what="500 versions")
+        finally:
+            over.set()
+            thread.join()
+        assert not footprint().over(base, segments=2, segment_bytes=limits.MAX_SLOTS * 2 * PAGE + PAGE, descriptors=2)
+        assert run.board.counters()["faults"] == 0
+    table.release()
+
+
+def test_a_viewer_cannot_write_what_the_trainer_alone_writes(wait_until: Callable[..., Any]) -> None:
+    """Boards and frames are mapped read-only: a slip in a viewer cannot reach them."""
+    splatview.publish(torch.zeros(4, 4))
+    with Subscriber() as viewer:
+        wait_until(lambda: (viewer.poll(), viewer.streams)[-1])
+        viewer.streams[0].open()
+        frame = wait_until(lambda: (viewer.poll(), viewer.streams[0].read())[-1])
+        board = viewer.runs[0]._board
+        assert board is not None
+        assert board.words.readonly
+        with frame:
+            assert not frame.tensors["image"].array.flags.writeable
+
+
+def test_what_readers_close_is_closed(wait_until: Callable[..., Any]) -> None:
+    """Also where they are refused halfway, a hundred times."""
+    board = Board()
+    base, files = footprint(), open_files()
+    bad = messages.SegmentRef(board.segment.fd, PAGE, "ring-0000000000000000")
+    for ref in [bad, board.segment.ref] * 100:
+        with pytest.raises(SharingError):
+            RingReader.make(messages.RingRef(ref), OwnSource(), lambda *_: None)
+    assert open_files() <= files
+    settled(base, wait_until)
+    assert os.path.exists(f"/proc/self/fd/{board.segment.fd}")
+    board.close()

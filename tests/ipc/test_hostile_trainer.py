@@ -1,0 +1,362 @@
+"""A run that means no good, seen by a viewer: what it says is refused before anything is opened, counted, and bounded;
+other runs are seen as ever."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import pytest
+import torch
+from fuzz.messages import to_viewer
+from support.impostor import Impostor, info, pickles
+from support.meters import MB, footprint, settled
+from support.open_files import open_files, open_inodes
+
+import splatview
+from splatview.ipc import Subscriber, limits, messages
+from splatview.ipc.mail import Mailroom
+from splatview.ipc.runs import list_runs
+from splatview.ipc.segments import Segment
+from splatview.ipc.ways.layout import FIRST_SLOT, HEADER, WORDS_PER_SLOT
+from splatview.ipc.ways.ring import RingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from splatview.ipc import RemoteRun
+    from splatview.ipc.ways.ring import RingReader
+
+ODD: list[Any] = [2**63, 2**64 - 1, -(2**63), -1, 2**31, 1.5, float("nan"), None, True, "", "x" * 5000, "\x00", b"\x80",
+                  [], [[[[]]]], {}, {"a": {}}, "ring"]
+
+
+@pytest.fixture
+def impostor(runtime_dir: Path) -> Iterator[Impostor]:
+    impostor = Impostor()
+    yield impostor
+    impostor.close()
+
+
+@pytest.fixture
+def viewer(impostor: Impostor, wait_until: Callable[..., Any]) -> Iterator[Subscriber]:
+    """Follows the impostor and an honest run of this process, whose picture it has seen."""
+    splatview.publish(torch.full((4, 4), 9, dtype=torch.uint8), "honest")
+    with Subscriber() as viewer:
+        wait_until(lambda: (impostor.hear(), viewer.poll(), sees_the_honest(viewer))[-1], what="the honest picture")
+        wait_until(lambda: (impostor.hear(), viewer.poll(), impostor.heard)[-1], what="its hello")
+        yield viewer
+
+
+def sees_the_honest(viewer: Subscriber) -> bool:
+    for stream in viewer.streams:
+        if stream.name == "honest" and stream.run.name != "impostor":
+            stream.open()
+            if (frame := stream.read()) is not None:
+                with frame:
+                    return bool((frame.tensors["image"].to_float32() == 9).all()) and frame.intact()
+    return False
+
+
+def liar(viewer: Subscriber) -> RemoteRun:
+    return next(r for r in viewer.runs if r.name == "impostor")
+
+
+def through(impostor: Impostor, viewer: Subscriber, packets: list[Any]) -> None:
+    """Say all of this, however long it takes the viewer to listen."""
+    left = list(packets)
+    while left:
+        impostor.hear()
+        if not impostor.viewers:
+            viewer.poll()
+        del left[: impostor.tell(*left)]
+        viewer.poll()
+    for _ in range(5):
+        viewer.poll()
+
+
+def test_cut_short_at_every_byte(impostor: Impostor, viewer: Subscriber, wait_until: Callable[..., Any]) -> None:
+    packets = [messages.encode(m)[:end] for m in to_viewer() for end in range(1, len(messages.encode(m)))]
+    through(impostor, viewer, packets)
+    wait_until(lambda: (viewer.poll(), liar(viewer).dropped >= len(packets))[-1])
+    assert liar(viewer).dropped == len(packets)
+    assert sees_the_honest(viewer)
+
+
+def test_anything_in_any_field(impostor: Impostor, viewer: Subscriber, wait_until: Callable[..., Any]) -> None:
+    before = footprint()
+    packets = []
+    for message in to_viewer():
+        said = msgspec.to_builtins(message)
+        packets += [messages.encode({**said, name: odd}) for name in said for odd in ODD]
+        packets += [messages.encode({**said, "ref": {**said["ref"], name: odd}}) for name in said.get("ref", {})
+                    for odd in ODD]
+    wrong = 0
+    for packet in packets:
+        try:
+            messages.decode_to_viewer(packet)
+        except messages.DecodeError:
+            wrong += 1
+    assert wrong > 0.9 * len(packets)
+    through(impostor, viewer, packets)
+    wait_until(lambda: (viewer.poll(), liar(viewer).dropped >= wrong)[-1])
+    assert sees_the_honest(viewer)
+    assert not footprint().over(before, descriptors=8)
+
+
+def test_the_canary_sings(tmp_path: Path) -> None:
+    """What the test below sends makes the file when it is unpickled."""
+    for number, form in enumerate(pickles(tmp_path / "canary")):
+        assert pickle.loads(form) == 0, number
+        (tmp_path / "canary").unlink()
+
+
+def test_nothing_of_a_run_is_executed(impostor: Impostor, viewer: Subscriber, tmp_path: Path, runtime_dir: Path,
+                                      wait_until: Callable[..., Any]) -> None:
+    """Pickles as messages, by either way, and within them; as frames' headers, and within their metadata; as run.json
+    and within it."""
+    canary = tmp_path / "canary"
+    forms = pickles(canary)
+    values = [v for p in forms for v in (p, p.decode("latin-1"), *(msgspec.msgpack.Ext(c, p) for c in (-1, 1, 80)))]
+    said = [msgspec.to_builtins(m) for m in to_viewer()]
+    packets = [*forms, *map(messages.encode, values), *(messages.encode({**m, name: v}) for m in said for name in m
+                                                       for v in values)]
+    through(impostor, viewer, packets)
+    wait_until(lambda: (viewer.poll(), liar(viewer).dropped >= 0.9 * len(packets))[-1], what="they are read")
+    *_, hello = (h for h in impostor.heard if isinstance(h, messages.Hello))
+    room = Mailroom()
+    box = room.outbox(impostor.folder.path / hello.inbox)
+    assert hello.inbox
+    assert box is not None
+    before = liar(viewer).dropped
+    for packet in forms:
+        wait_until(lambda p=packet: box.send(p))
+    wait_until(lambda: (viewer.poll(), liar(viewer).dropped >= before + len(forms))[-1], what="so are these")
+    box.close()
+
+    read, garbled = read_forged(impostor, viewer, forms, values, wait_until)
+    assert read >= len(forms), "within metadata they are text like any other"
+    assert garbled >= len(values), "elsewhere they make no sense"
+
+    description = msgspec.to_builtins(impostor.folder.description)
+    texts = [*forms, *(msgspec.json.encode({**description, name: p.decode("latin-1")}) for p in forms
+                       for name in description)]
+    with Subscriber() as late:
+        for text in texts:
+            (impostor.folder.path / "run.json").write_bytes(text)
+            late._next_scan = 0.0
+            list_runs(runtime_dir)
+            late.poll()
+    assert sees_the_honest(viewer)
+    assert not canary.exists()
+
+
+def read_forged(impostor: Impostor, viewer: Subscriber, forms: list[bytes], values: list[Any],
+                wait_until: Callable[..., Any]) -> tuple[int, int]:
+    """Have the viewer read frames whose headers are pickles, or have these values in them: how many it took, and how
+    many it found to make no sense."""
+    writer = RingWriter(1 << 20)
+    image = messages.TensorHeader("image", "uint8", (4, 6, 3), 0)
+    headers = [*forms, *map(messages.encode, values)]
+    headers += [messages.encode(["image", [image], meta]) for v in values for meta in (v, {"layout": v},
+                {"layout": "HWC", "note": v}, {"layout": "HWC", "a": {"b": v}})]
+    headers += [messages.encode([v, [image], {}]) for v in values]
+    through(impostor, viewer, [impostor.welcome(), messages.Manifest((info(0),), ())])
+    (stream,) = liar(viewer).streams.values()
+    stream.open()
+    wait_until(lambda: (viewer.poll(), impostor.hear(), any(isinstance(h, messages.Open) for h in impostor.heard))[-1])
+    through(impostor, viewer, [messages.Offer(0, "ring", messages.RingRef(writer.segment.ref))])
+    wait_until(lambda: (viewer.poll(), stream.opened)[-1], what="the ring is open")
+    read = 0
+    for version, header in enumerate(headers, 1):
+        assert writer.write("image", {"image": torch.zeros(4, 6, 3, dtype=torch.uint8)}, {"layout": "HWC"}, version)
+        at = writer._last
+        start = writer.header_offset(at)
+        writer._bytes[start:start + len(header)] = header
+        writer._words[FIRST_SLOT + at * WORDS_PER_SLOT + HEADER] = len(header)
+        impostor.board.words[impostor.board.version_word(0)] = version
+        viewer.poll()
+        if (frame := stream.read(version - 1)) is not None:
+            with frame:
+                assert frame.version == version
+                assert repr(frame.meta)
+                read += 1
+    writer.close()
+    return read, cast("RingReader", stream._reader).garbled
+
+
+def test_a_flood_of_offers_for_what_was_not_opened(impostor: Impostor, viewer: Subscriber) -> None:
+    """Also before there is a list of streams, for no stream at all, and again and again."""
+    before = footprint()
+    segment = Segment(1 << 20, "ring")
+    ref = messages.RingRef(segment.ref)
+    offers = [messages.Offer(index, "ring", ref) for index in (0, 3, 255)]
+    manifest = messages.Manifest(tuple(info(i) for i in range(256)), ())
+    through(impostor, viewer, [*offers, impostor.welcome(), *offers, manifest, *offers * 300, manifest, manifest])
+    assert len(liar(viewer).streams) == 256
+    assert not any(s.opened or s.fault for s in liar(viewer).streams.values())
+    assert not footprint().over(before, descriptors=8, segments=3, segment_bytes=2 * MB)
+    assert sees_the_honest(viewer)
+    segment.close()
+
+
+def test_a_poll_takes_no_more_than_so_much(impostor: Impostor, viewer: Subscriber) -> None:
+    """A run that never stops talking does not keep the viewer from its other work: of what waits, one poll takes 64."""
+    garbage = [b"\xc1"] * 200
+    while impostor.tell(*garbage) < 100:
+        viewer.poll()
+    before = liar(viewer).dropped
+    viewer.poll()
+    assert liar(viewer).dropped - before <= 64
+
+
+def test_welcome_again_and_again(impostor: Impostor, viewer: Subscriber, wait_until: Callable[..., Any]) -> None:
+    through(impostor, viewer, [impostor.welcome(reader=1)])
+    before, base = open_inodes(), footprint()
+    through(impostor, viewer, [impostor.welcome(reader=i % 32) for i in range(300)])
+    wait_until(lambda: (viewer.poll(), impostor.hear(), open_inodes() <= before)[-1],
+               what=f"no more is open than {before}")
+    settled(base, wait_until)
+    assert sees_the_honest(viewer)
+
+
+def _sealed(size: int, token: str, seals: int = 7, mode: int = 0o600) -> int:
+    fd = os.memfd_create(f"splatview-{token}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    os.fchmod(fd, mode)
+    fcntl.fcntl(fd, 1033, seals)
+    return fd
+
+
+@pytest.mark.parametrize("case", ["another name", "larger", "smaller", "not sealed", "not to be written", "no board",
+                                  "a file", "a pipe", "a device", "no descriptor", "4 TB"])
+def test_a_board_that_is_none(impostor: Impostor, viewer: Subscriber, wait_until: Callable[..., Any], tmp_path: Path,
+                              case: str) -> None:
+    """It is refused in words; nothing of it stays open, and nothing strange is opened at all."""
+    size, token = impostor.board.segment.size, "board-0123456789abcdef"
+    pipe = os.pipe()
+    made = {"another name": lambda: _sealed(size, "another"), "larger": lambda: _sealed(size * 2, token),
+            "smaller": lambda: _sealed(4096, token), "not sealed": lambda: _sealed(size, token, 0),
+            "not to be written": lambda: _sealed(size, token, 15), "no board": lambda: _sealed(size, token),
+            "a file": lambda: os.open(tmp_path / f"memfd:splatview-{token}", os.O_CREAT | os.O_RDWR),
+            "a pipe": lambda: os.dup(pipe[0]), "a device": lambda: os.open("/dev/zero", os.O_RDWR),
+            "no descriptor": lambda: 10**9, "4 TB": lambda: _sealed(limits.MAX_SEGMENT, token)}[case]()
+    said = {"4 TB": limits.MAX_SEGMENT, "smaller": 4096}.get(case, size)
+    ref = messages.SegmentRef(made, said, token)
+    boards = [impostor.welcome(leases=ref)] if case == "not to be written" else [impostor.welcome(board=ref)]
+    before, base = open_files(), footprint()
+    through(impostor, viewer, boards)
+    wait_until(lambda: (impostor.hear(), viewer.poll(), liar(viewer).refused)[-1], what="a refusal")
+    assert liar(viewer)._board is None
+    assert open_files() <= before
+    assert not footprint().over(base, descriptors=2)
+    assert sees_the_honest(viewer)
+    for fd in (*pipe, made):
+        if fd < 10**9:
+            os.close(fd)
+
+
+def test_names_that_would_write_elsewhere(impostor: Impostor, viewer: Subscriber) -> None:
+    """Control characters, endless and twisted names are only names."""
+    names = ["\x1b]0;x\x07\x1b[2J", "../../../etc", "a\x00b", "\u202egnp.exe", "##", "%s%n", "x" * limits.MAX_NAME,
+             "\U0001f600" * 50]
+    streams = tuple(info(i, name=name, why=name, device=name[:40], over=name) for i, name in enumerate(names))
+    through(impostor, viewer, [impostor.welcome(), messages.Manifest(streams, ()),
+                               messages.Manifest(streams[::-1], ()), messages.Manifest((), ())])
+    assert [s.name for s in liar(viewer).streams.values()] == names
+    assert sees_the_honest(viewer)
+
+
+def test_what_it_says_of_versions_is_bounded(impostor: Impostor, viewer: Subscriber) -> None:
+    through(impostor, viewer, [impostor.welcome(), messages.Manifest((info(0),), ())])
+    (stream,) = liar(viewer).streams.values()
+    for value in (2**64 - 1, 7, 2**63, 0):  # also backwards
+        impostor.board.words[impostor.board.version_word(0)] = value
+        viewer.poll()
+        assert stream.version == min(value, limits.MAX_COUNTER)
+        assert stream.rate_hz >= 0
+    for word in range(7):
+        impostor.board.words[word] = 2**64 - 1
+    viewer.poll()
+    assert liar(viewer).paused
+    assert set(liar(viewer).counters) == {"dropped_messages", "faults", "copies", "skipped"}
+
+
+@pytest.mark.exhaustive
+def test_thousands_of_runs(runtime_dir: Path, wait_until: Callable[..., Any]) -> None:
+    """The newest are followed, and only so many."""
+    splatview.publish(torch.full((4, 4), 9, dtype=torch.uint8), "honest")
+    (honest,) = list_runs(runtime_dir)
+    locks = []
+    for number in range(700):  # each held by one lock more: they all live
+        path = runtime_dir / f"run-1-{number:04x}"
+        path.mkdir()
+        lock = os.open(path / "lock", os.O_CREAT | os.O_RDWR)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        locks.append(lock)
+        said = msgspec.to_builtins(honest.description) | {"id": path.name, "started": float(number)}
+        (path / "run.json").write_bytes(msgspec.json.encode(said))
+    before = footprint()
+    with Subscriber() as viewer:
+        wait_until(lambda: (viewer.poll(), sees_the_honest(viewer))[-1])
+        assert len(viewer.runs) == limits.MAX_RUNS
+        assert min(float(r.folder.description.started) for r in viewer.runs) > 500
+        for _ in range(30):
+            viewer.poll()
+            time.sleep(0.01)
+        assert not footprint().over(before, descriptors=4 * limits.MAX_RUNS, segments=3, segment_bytes=MB, threads=6)
+    for lock in locks:
+        os.close(lock)
+
+
+@pytest.mark.parametrize("said", [
+    b"", b"\x00" * 100, b"[" * 60_000, b'{"id":' * 10_000, b"{" + b" " * 70_000 + b"}", b'"\\ud800"', b"NaN",
+    b'{"protocol": 1e999}', b"cposix\nsystem\n(S'true'\ntR."])
+def test_descriptions_that_make_no_sense(impostor: Impostor, said: bytes) -> None:
+    (impostor.folder.path / "run.json").write_bytes(said)
+    with Subscriber() as late:
+        for _ in range(5):
+            late.poll()
+        assert "impostor" not in [r.name for r in late.runs]
+
+
+@pytest.mark.parametrize("change", [{"pid": 2**31}, {"pid": -1}, {"started": 1e300}, {"started": -1.0},
+                                    {"id": "../../tmp"}, {"name": "x" * 5000}, {"protocol": -1}, {"protocol": 2**63},
+                                    {"version": "x" * 1000}, {"hidden": 1}])
+def test_descriptions_out_of_bounds(impostor: Impostor, runtime_dir: Path, change: dict[str, Any]) -> None:
+    said = msgspec.to_builtins(impostor.folder.description) | change
+    (impostor.folder.path / "run.json").write_bytes(msgspec.json.encode(said))
+    assert list_runs(runtime_dir) == []
+
+
+def test_a_run_folder_made_of_odd_things(impostor: Impostor, runtime_dir: Path) -> None:
+    """Links, pipes and folders in the place of what belongs there are not followed, and nobody waits for them."""
+    path = impostor.folder.path / "run.json"
+    content = path.read_bytes()
+    for make in (lambda: os.mkfifo(path), path.mkdir, lambda: path.symlink_to("/dev/zero"),
+                 lambda: path.symlink_to(runtime_dir / "elsewhere")):
+        path.unlink() if not path.is_dir() or path.is_symlink() else path.rmdir()
+        (runtime_dir / "elsewhere").write_bytes(content)
+        make()
+        assert list_runs(runtime_dir) == []
+
+
+def test_a_segment_that_was_announced_is_taken() -> None:
+    """What the tests above rely on: a board of ours is taken."""
+    from splatview.ipc.board import Board, BoardReader
+    from splatview.ipc.source import OwnSource
+
+    board = Board()
+    reader = BoardReader(board.segment.ref, board.lease_segment.ref, OwnSource(), 3)
+    assert reader.version(0) == 0
+    reader.lease(255, 4, limits.MAX_HELD - 1)
+    assert 5 in board.leased(255)()
+    board.clear_leases(3)
+    assert not any(board.leased(255)())
+    reader.close()
+    board.close()

@@ -1,0 +1,198 @@
+"""Another user of the machine finds nothing of a run, can connect to nothing, read no memory and none of the files."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import splatview
+from splatview import publishing
+from splatview.ipc import taken
+from splatview.ipc.viewers import announce
+from splatview.viewer_app.memo import Memo, memo_file
+from splatview.viewer_app.memory.loading.cache import draft
+from splatview.viewer_app.memory.loading.cache import folder as columns_folder
+from splatview.viewer_app.recorder.files import StreamFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from support.programs import Programs
+
+NOBODY = 65534
+
+TRY = """
+import array, json, os, socket, sys
+folder, pid, fds, files, folders = json.loads(sys.argv[1])
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+got = []
+def attempt(what, call):
+    try:
+        call()
+        got.append(what)
+    except OSError:
+        pass
+def connect(name):
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    one.connect(os.path.join(folder, name))
+attempt("list the runtime folder", lambda: os.listdir(os.path.dirname(folder)))
+attempt("list the run", lambda: os.listdir(folder))
+for name in ("socket", "descriptors"):
+    attempt("connect to " + name, lambda: connect(name))
+for name in ("run.json", "lock", "socket", "descriptors"):
+    attempt("look at " + name, lambda: os.stat(os.path.join(folder, name)))
+    attempt("open " + name, lambda: os.open(os.path.join(folder, name), os.O_RDONLY))
+for fd in fds:
+    attempt("open memory", lambda: os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY))
+attempt("list descriptors", lambda: os.listdir(f"/proc/{pid}/fd"))
+attempt("read memory", lambda: os.open(f"/proc/{pid}/mem", os.O_RDONLY))
+attempt("read the map", lambda: open(f"/proc/{pid}/maps").read())
+for file in files:
+    attempt("read " + file, lambda: open(file).read())
+    attempt("write " + file, lambda: open(file, "a"))
+    attempt("list beside " + file, lambda: os.listdir(os.path.dirname(file)))
+for one in folders:
+    attempt("list " + one, lambda: os.listdir(one))
+    attempt("write into " + one, lambda: os.close(os.open(os.path.join(one, "x"), os.O_CREAT | os.O_WRONLY)))
+print(json.dumps(got))
+"""
+
+
+def private(path: Path) -> bool:
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+@pytest.fixture
+def published(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of a run of this process, begun where new files are everybody's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = os.umask(0)
+    try:
+        splatview.publish(torch.zeros(8, 8), step=1)
+    finally:
+        os.umask(before)
+    publisher = publishing.begun()
+    assert publisher is not None
+    return publisher.folder.path
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a viewer keeps and says of itself beside that."""
+
+    memo: Path
+    told: Path
+    """Its announcement."""
+    columns: Path
+    snapshot: Path
+    folders: list[Path]
+
+
+@pytest.fixture
+def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kept]:
+    """Its memo, its announcement with the token of its page, and its caches, made where new files are everybody's."""
+    cache, state = tmp_path / "home" / "cache", tmp_path / "home" / "state"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    before = os.umask(0)
+    try:
+        for theirs in (tmp_path / "home", cache, state):  # so that it is our folders which keep it out
+            theirs.mkdir(mode=0o755)
+        memo = memo_file()
+        Memo(memo).put("light", True)
+        columns = columns_folder()
+        assert columns is not None
+        draft_of_columns = draft(columns, 1)
+        draft_of_columns.keep(columns, "0123-1")
+        snapshot = taken.make_folder() / taken.name_of("run-1-bbbb", 1, "asked")
+        snapshot.write_bytes(b"x")
+        announcement = announce("http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007)
+    finally:
+        os.umask(before)
+    (told,) = runtime_dir.glob("viewer-*.json")
+    assert "secret" in told.read_text()
+    folders = [cache / "splatview", columns.parent, columns, snapshot.parent, state / "splatview"]
+    yield Kept(memo, told, columns / "0123-1.columns", snapshot, folders)
+    draft_of_columns.close()
+    announcement.close()
+
+
+def test_the_folders_are_the_owners_alone(published: Path, kept: Kept, runtime_dir: Path, tmp_path: Path) -> None:
+    """Permissions: what runs where no other user can be tried."""
+    assert private(runtime_dir)
+    assert private(published)
+    assert private(published / "run.json")
+    assert private(published / "lock")
+    before = os.umask(0)
+    try:
+        folder = StreamFolder(tmp_path / "recordings", "run", "stream")
+        folder.write_index(1.0, [])
+        folder.close()
+    finally:
+        os.umask(before)
+    for path in kept.folders:
+        assert private(path), path
+    for path in (kept.memo, kept.told, kept.columns):
+        assert private(path), path
+    assert private(folder.path), "what is recorded is private, wherever it is put"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_another_user_gets_at_nothing(published: Path, kept: Kept, programs: Programs, tmp_path: Path,
+                                      wait_until: Callable[..., Any]) -> None:
+    publisher = publishing.begun()
+    assert publisher is not None
+    for above in (tmp_path, *tmp_path.parents):  # so that it is our folders which keep it out
+        if above.stat().st_uid == os.getuid() and str(above).startswith("/tmp/"):
+            above.chmod(0o755)
+    folder = StreamFolder(tmp_path / "recordings", "run", "stream")
+    folder.write_index(1.0, [])
+    (tmp_path / "open").write_text("for everybody")
+    (tmp_path / "open").chmod(0o644)
+    fds = [publisher.board.segment.fd, publisher.board.lease_segment.fd]
+    files = [str(folder.path / "recording.json"), *map(str, (kept.memo, kept.told, kept.columns, kept.snapshot))]
+    request = json.dumps([str(published), os.getpid(), fds, files, [*map(str, kept.folders)]])
+    said, errors = programs.code(TRY, request, PYTHONPATH="").communicate()
+    folder.close()
+    assert said, errors
+    assert json.loads(said) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_the_other_user_could_read_what_is_open(programs: Programs, tmp_path: Path) -> None:
+    """So that the test above fails for what is wrong."""
+    for above in (tmp_path, *tmp_path.parents):
+        if above.stat().st_uid == os.getuid() and str(above).startswith("/tmp/"):
+            above.chmod(0o755)
+    (tmp_path / "open").write_text("for everybody")
+    (tmp_path / "open").chmod(0o644)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder").chmod(0o777)
+    folder = str(tmp_path / "folder")
+    request = json.dumps([str(tmp_path), os.getpid(), [], [str(tmp_path / "open")], [folder]])
+    said, errors = programs.code(TRY, request, PYTHONPATH="").communicate()
+    assert said, errors
+    assert {f"read {tmp_path / 'open'}", f"list {folder}", f"write into {folder}"} <= {*json.loads(said)}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_runtime_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                       caplog: pytest.LogCaptureFixture) -> None:
+    """Prepared in /tmp, say, by somebody who waits for runs there."""
+    trap = tmp_path / "trap"
+    trap.mkdir(mode=0o777)
+    os.chown(trap, NOBODY, NOBODY)
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trap))
+    splatview.publish(torch.zeros(4, 4))
+    assert publishing.begun() is None
+    assert "not a folder that belongs to you" in caplog.text
+    assert list(trap.iterdir()) == []

@@ -1,0 +1,177 @@
+"""How the page of a running viewer is found, and what dead viewers leave behind."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import stat
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.open_files import open_files
+
+import splatview.ipc.viewers
+from splatview.ipc import RuntimeFolderError
+from splatview.ipc.runs import create_run, list_runs, remove_stale, runtime_folder
+from splatview.ipc.viewers import announce, viewers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.programs import Programs
+
+URL = "http://127.0.0.1:7007/"
+_HOLD = """
+import sys, time
+from splatview.ipc.viewers import announce
+held = announce("http://127.0.0.1:7010/", host="127.0.0.1", port=7010, run="x")
+print("announced", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
+    before = time.time()
+    announcement = announce(URL + "?token=ab-C_1", host="0.0.0.0", port=7007, run="train")
+    (found,) = viewers()
+    assert (found.pid, found.url, found.host, found.port, found.run) == (
+        os.getpid(), URL + "?token=ab-C_1", "0.0.0.0", 7007, "train")
+    assert before <= found.started <= time.time()
+    (file,) = runtime_dir.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    announcement.close()
+    assert viewers() == []
+    assert list(runtime_dir.iterdir()) == []
+    announcement.close()
+
+
+def test_what_was_taken_away_is_made_again(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch,
+                                           caplog: pytest.LogCaptureFixture) -> None:
+    with announce(URL, host="127.0.0.1", port=7007) as announcement:
+        before = {fd for fd, *_ in open_files()}
+        shutil.rmtree(runtime_dir)
+        announcement.look()
+        assert not runtime_dir.exists(), "it looks every few seconds"
+        monkeypatch.setattr(splatview.ipc.viewers, "PERIOD", 0.0)
+        announcement._due = 0.0
+        announcement.look()
+        assert [v.pid for v in viewers()] == [os.getpid()]
+        shutil.rmtree(runtime_dir)
+        runtime_dir.write_text("no folder")
+        for _ in range(3):
+            announcement.look()
+        assert len(caplog.records) == 1, "said once"
+        runtime_dir.unlink()
+        for _ in range(3):
+            announcement.look()
+        assert [v.pid for v in viewers()] == [os.getpid()]
+        assert len(list(runtime_dir.iterdir())) == 1
+        assert {fd for fd, *_ in open_files()} <= before
+    announcement.look()
+    assert viewers() == []
+
+
+def test_the_newest_comes_first() -> None:
+    with announce(URL, host="127.0.0.1", port=7007), announce("http://[fe80::1%eth0]:7008", host="fe80::1", port=7008):
+        assert [v.port for v in viewers()] == [7008, 7007]
+        assert [v.run for v in viewers()] == [None, None]
+    assert viewers() == []
+
+
+def test_a_killed_viewer_is_gone_and_cleaned_up(runtime_dir: Path, programs: Programs) -> None:
+    process = programs.code(_HOLD)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "announced\n"
+    assert [(v.pid, v.run) for v in viewers()] == [(process.pid, "x")]
+    process.kill()
+    process.wait()
+    assert len(list(runtime_dir.iterdir())) == 1
+    assert viewers() == []
+    assert list(runtime_dir.iterdir()) == []
+
+
+def test_runs_and_viewers_do_not_take_each_other_for_dead(runtime_dir: Path) -> None:
+    run = create_run("viewer-1-00000000.json", os.getpid(), 0)
+    with announce(URL, host="127.0.0.1", port=7007):
+        for _ in range(20):
+            assert (len(list_runs(runtime_dir)), remove_stale(runtime_dir), len(viewers())) == (1, 0, 1)
+    assert len(list_runs(runtime_dir)) == 1
+    run.remove()
+
+
+def test_what_is_being_made_is_left_alone(runtime_dir: Path) -> None:
+    hidden = runtime_folder() / ".viewer-1-00000000.json"
+    hidden.write_text("{")
+    assert viewers() == []
+    assert hidden.exists()
+    os.utime(hidden, (time.time() - 60, time.time() - 60))
+    assert viewers() == []
+    assert not hidden.exists()
+
+
+@pytest.fixture
+def entry(runtime_dir: Path) -> Iterator[Path]:
+    """An entry that is held: what is written to it counts."""
+    path = runtime_folder() / "viewer-1-00000000.json"
+    with open(path, "wb") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield path
+
+
+def said(**changed: Any) -> str:
+    return json.dumps({"pid": 1, "url": URL, "host": "127.0.0.1", "port": 7007, "run": None, "started": 1.0, **changed})
+
+
+def test_fields_of_later_versions_are_ignored(entry: Path) -> None:
+    entry.write_text(said(colour="red"))
+    assert [v.pid for v in viewers()] == [1]
+
+
+@pytest.mark.parametrize("content", [
+    "", "{}", "[]", "[" * 100_000, said() + " " * 100_000,
+    said(pid=0), said(pid="1"), said(port=0), said(port=70_000, url="http://127.0.0.1:70000/"), said(host=""),
+    said(host="h" * 300), said(run="r" * 300), said(run=1), said(started=None), said(started="1"),
+    *(said(url=url) for url in (
+        "", "javascript:alert(1)", "https://127.0.0.1:7007/", "http://127.0.0.1/", "http://127.0.0.1:7008/",
+        "http://a@127.0.0.1:7007/", "http://127.0.0.1:7007/x", "http://127.0.0.1:7007?token=x",
+        "http://127.0.0.1:7007/\n", "http://127.0.0.1:7007/?a\"b",
+        "http://127.0.0.1:7007/?" + "a" * 2000)),
+])
+def test_entries_that_make_no_sense_are_left_out(entry: Path, content: str) -> None:
+    entry.write_text(content)
+    assert viewers() == []
+    assert entry.exists(), "its holder lives"
+
+
+def test_links_and_other_names_are_not_followed(runtime_dir: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text(said())
+    link = runtime_folder() / "viewer-1-00000000.json"
+    link.symlink_to(target)
+    other = runtime_dir / "viewer-notes.json"
+    other.write_text(said())
+    assert viewers() == []
+    assert target.exists() and link.is_symlink() and other.exists()
+
+
+@pytest.mark.parametrize(("url", "port"), [("http://127.0.0.1:7007/", 7008), ("ftp://127.0.0.1:7007/", 7007),
+                                           ("http://127.0.0.1:0/", 0)])
+def test_an_address_that_nobody_could_open_is_refused(runtime_dir: Path, url: str, port: int) -> None:
+    with pytest.raises(ValueError, match="announce"):
+        announce(url, host="127.0.0.1", port=port)
+    assert not runtime_dir.exists()
+
+
+def test_a_viewer_that_cannot_be_announced_goes_on(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(tmp_path / "file"))
+    with announce(URL, host="127.0.0.1", port=7007):
+        assert str(tmp_path / "file") in caplog.text
+        assert len(caplog.records) == 1
+    with pytest.raises(RuntimeFolderError):
+        viewers()

@@ -1,0 +1,295 @@
+"""The memory of a running trainer in the viewer: what a history tells, and what hands do to its plot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.frames import memory_frame, memory_samples
+from support.view_cases import module_screen, screen_fixture, shown  # noqa: F401
+
+from splatview.ipc.kinds import MEMORY_COLUMNS
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.memory.live import History, read_frame
+from splatview.viewer_app.views._memory_plot import ALLOCATED, PEAK, RESERVED
+from splatview.viewer_app.views.memory import MemoryView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
+RECT = Rect(0, 0, 400, 240)
+
+
+def made(n: int = 500, seed: int = 0) -> np.ndarray:
+    """(n, 13): rows at uneven times, of random sizes."""
+    rng = np.random.default_rng(seed)
+    rows = rng.uniform(1e9, 9e9, (n, len(MEMORY_COLUMNS)))
+    rows[:, 0] = 1.7e9 + np.cumsum(rng.uniform(0.01, 0.4, n))
+    rows[:, 1] = np.arange(n)
+    return rows
+
+
+def history(**columns: list[float]) -> History:
+    n = len(next(iter(columns.values())))
+    rows = np.zeros((n, len(MEMORY_COLUMNS)))
+    rows[:, 0] = np.arange(n)
+    for name, values in columns.items():
+        rows[:, PLACE[name]] = values
+    return History(rows)
+
+
+@pytest.mark.parametrize(("begin", "span", "width"), [(0, 100, 300), (0, 100, 7), (30, 2.5, 200), (-20, 400, 50),
+                                                      (99, 0.01, 20), (500, 10, 5), (-50, 10, 5)])
+def test_columns_tell_the_extremes_of_what_they_cover(begin: float, span: float, width: int) -> None:
+    rows = made()
+    rows[137, PLACE["peak"]] = 1e12
+    h = History(rows)
+    columns = h.columns(1.7e9 + begin, 1.7e9 + begin + span, width)
+    time = rows[:, 0]
+    edges = np.linspace(1.7e9 + begin, 1.7e9 + begin + span, width + 1)
+    for x in range(width):
+        # a row is about the time from the row before to its own
+        covered = [i for i in range(len(rows)) if time[i] >= edges[x] and (i == 0 or time[i - 1] < edges[x + 1])]
+        there = edges[x] <= time[-1] and edges[x + 1] >= time[0]
+        assert (columns.first <= x < columns.last) == there
+        if there:
+            assert columns.peak[x] == rows[covered, PLACE["peak"]].max()
+            assert columns.low[x] == rows[covered, PLACE["low"]].min()
+            assert columns.host[x] == rows[covered, PLACE["host"]].max()
+
+
+def test_a_peak_of_one_sample_is_seen_however_much_time_is() -> None:
+    rows = made(4096)
+    rows[2222, PLACE["peak"]] = 5e12
+    h = History(rows)
+    for width in (3, 100, 1900):
+        columns = h.columns(h.begin - 1, h.end + 1, width)
+        assert columns.peak.max() == 5e12
+    assert h.peak() == (rows[2222, 0], 5e12)
+    assert h.peak(h.end - 1, h.end)[1] < 1e12
+
+
+def test_fragmentation_is_the_share_that_is_not_allocated() -> None:
+    h = history(allocated=[0, 6e9, 3e9], reserved=[0, 8e9, 12e9], inactive_split=[0, 2e9, 3e9])
+    assert h.fragmentation() == 0.75
+    assert h.fragmentation(1) == 0.25
+    assert h.fragmentation(0) == 0
+    assert h.split() == 0.25
+
+
+def test_counts_that_rise_are_marked() -> None:
+    h = history(ooms=[0, 0, 1, 1, 3], retries=[2, 2, 2, 5, 5])
+    assert h.raised("ooms") == [2, 4]
+    assert h.raised("retries") == [3]
+
+
+def test_steps_get_round_numbers() -> None:
+    h = history(step=[-1, 0, 10, 20, 30, 40, 50, 60, 70, 80])
+    ticks = h.steps(0, 9, 5)
+    assert [number for _, number in ticks] == [0, 20, 40, 60, 80]
+    assert [t for t, _ in ticks] == [1, 3, 5, 7, 9]
+    assert [number for _, number in h.steps(2, 3, 6)] == [10, 12, 14, 16, 18, 20]
+    assert len(h.steps(0, 9, 1)) <= 3
+    assert h.steps(20, 30, 5) == []
+    assert history(step=[3, 3, 3]).steps(0, 2, 5) == []  # nobody marks any
+    assert history(step=[0, 90, 5]).steps(0, 2, 5) == []  # they begin anew
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -5.0])
+def test_numbers_that_are_none_break_nothing(value: float) -> None:
+    rows = made(50)
+    rows[20, 1:] = value
+    h = History(rows)
+    columns = h.columns(h.begin, h.end, 100)
+    for band in (columns.low, columns.peak, columns.reserved, columns.host):
+        assert np.isfinite(band).all()
+        assert (band >= 0).all()
+    h.steps(h.begin, h.end, 10)
+    assert 0 <= h.fragmentation(20) <= 1
+
+
+def test_times_must_be_times() -> None:
+    for value in (np.nan, np.inf, 1e300):
+        rows = made(50)
+        rows[20, 0] = value
+        with pytest.raises(ViewerError, match="time"):
+            History(rows)
+    rows = made(50)
+    rows[20, 0] = 1.7e9  # a clock that was set back
+    assert (np.diff(History(rows).time) >= 0).all()
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"tensors": torch.zeros(5, 12, dtype=torch.float64)}, "(5, 12)"),
+    ({"tensors": torch.zeros(5, 13)}, "float32"),
+    ({"tensors": torch.zeros(5000, 13, dtype=torch.float64)}, "5000"),
+    ({"tensors": torch.zeros(0, 13, dtype=torch.float64)}, "(0, 13)"),
+    ({"total": "much"}, "'total' is 'much'"), ({"snapshot": 5}, "'snapshot' is 5"), ({"snapshots": True}, "True"),
+])
+def test_frames_that_are_none_are_refused_by_name(change: dict[str, Any], words: str) -> None:
+    frame = memory_frame(change.pop("tensors", None), **change)
+    with pytest.raises(ViewerError) as caught:
+        read_frame(frame.tensors, frame.meta)
+    assert words in str(caught.value)
+
+
+def test_what_the_metadata_say() -> None:
+    frame = memory_frame(total=-5, snapshot="../../etc/passwd", loss=0.5, hz="fast")
+    _, about = read_frame(frame.tensors, frame.meta)
+    assert about.total == 0
+    assert about.file is None
+    assert about.hz == 0
+    assert about.others == {"loss": 0.5}
+
+
+# -- the view ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(name="view")
+def view_fixture(screen: OffscreenScreen) -> Iterator[MemoryView]:
+    screen.resize(RECT.width, RECT.height, 1.0)
+    v = MemoryView(screen.ctx)
+    v.update(memory_frame())
+    yield v
+    v.close()
+
+
+def test_the_plot_has_the_colours_of_what_lies_there(view: MemoryView, screen: OffscreenScreen) -> None:
+    rows = memory_samples(100)
+    rows[:, PLACE["low"]], rows[:, PLACE["peak"]], rows[:, PLACE["active"]] = 2e9, 4e9, 4e9
+    rows[:, PLACE["reserved"]] = 8e9
+    view.update(memory_frame(rows))
+    pixels = shown(view, screen)
+    top = view.top(*view.window())
+    height = RECT.height - view.bottom(RECT)
+
+    def color(size: float) -> tuple[int, ...]:
+        return tuple(pixels[round(height * (1 - size / top)), 200])
+
+    for size, expected in ((1e9, ALLOCATED), (3e9, PEAK), (6e9, RESERVED), (8.7e9, view.settings.background)):
+        np.testing.assert_allclose(color(size), np.array(expected) * 255, atol=1.5)
+
+
+def test_a_spike_of_one_sample_is_drawn(view: MemoryView, screen: OffscreenScreen) -> None:
+    rows = memory_samples(4000)
+    rows[:, PLACE["peak"]] = rows[:, PLACE["low"]] = rows[:, PLACE["active"]] = 1e9
+    rows[1234, PLACE["peak"]] = 7.9e9
+    view.update(memory_frame(rows))
+    pixels = shown(view, screen)
+    y = round((RECT.height - view.bottom(RECT)) * (1 - 6e9 / view.top(*view.window())))
+    other = np.flatnonzero((pixels[y] != pixels[y, 5]).any(axis=-1))
+    assert len(other) in (1, 2, 3)
+    assert abs(other.mean() - 1234 / 3999 * 400) < 3
+
+
+def test_the_limit_of_the_gpu_is_in_sight_when_it_is_near(view: MemoryView) -> None:
+    assert view.top(*view.window()) < 20e9
+    view.update(memory_frame(total=12 * 10**9))
+    assert view.top(*view.window()) > 12e9
+
+
+def test_the_wheel_magnifies_and_goes_on_following(view: MemoryView) -> None:
+    begin, end = view.window()
+    assert view.handle(Wheel(100, 50, 3), RECT)
+    near = view.window()
+    assert near[1] == end
+    assert near[1] - near[0] == pytest.approx((end - begin) / 1.2**3)
+    view.update(memory_frame(memory_samples(300)))
+    assert view.window()[1] > end  # the newest is at the right edge
+    view.handle(Wheel(100, 50, -20), RECT)
+    assert view.span is None
+
+
+def test_a_drag_leaves_the_newest_and_comes_back(view: MemoryView) -> None:
+    for _ in range(5):
+        view.handle(Wheel(100, 50, 2), RECT)
+    end = view.window()[1]
+    view.handle(PointerPress(100, 100), RECT)
+    view.handle(PointerMove(300, 100), RECT)
+    span = view.window()[1] - view.window()[0]
+    assert view.window()[1] == pytest.approx(end - span / 2)
+    held = view.window()
+    view.update(memory_frame(memory_samples(300)))
+    assert view.window() == held  # it stays while new samples come
+    at = view.time_at(333)
+    view.handle(PointerRelease(300, 100), RECT)
+    view.handle(Wheel(333, 50, 2), RECT)
+    assert view.time_at(333) == pytest.approx(at)  # what lies under the pointer stays there
+    view.handle(Key("end"), RECT)
+    assert view.right is None
+    view.handle(Key("left"), RECT)
+    assert view.right is not None
+    view.handle(Key("f"), RECT)
+    assert (view.span, view.right) == (None, None)
+
+
+def test_nobody_gets_lost(view: MemoryView) -> None:
+    assert view.content.history is not None
+    for event in [*(Wheel(5, 50, 30) for _ in range(3)), *(Key("a") for _ in range(300))]:
+        view.handle(event, RECT)
+    begin, end = view.window()
+    assert end > view.content.history.begin
+    assert end - begin == pytest.approx(0.05, rel=1e-3)
+    for _ in range(300):
+        view.handle(Key("d"), RECT)
+    assert view.right is None
+
+
+def test_what_lies_under_the_pointer(view: MemoryView) -> None:
+    assert view.readout == ""
+    assert view.handle(PointerMove(200, 100), RECT)
+    row = view.row()
+    assert row is not None
+    assert f"step {row // 5}" in view.readout
+    assert "GiB" in view.readout
+    assert view.handle(PointerLeave(), RECT)
+    assert view.readout == ""
+
+
+def test_a_snapshot_is_asked_for_and_opened_when_it_is_there(view: MemoryView) -> None:
+    asked = []
+    other = view.beside(view.settings)
+    view.ask()  # nobody to ask
+    assert not view.waits
+    view.content.ask = lambda: asked.append(1)
+    view.ask()
+    assert asked == [1]
+    assert view.waits
+    assert not other.waits
+    view.tick(0.0)
+    view.update(memory_frame(snapshot="run-1-oom.pickle", snapshots=1))
+    view.tick(0.0)
+    other.tick(0.0)
+    assert (view.opening, other.opening) == ("run-1-oom.pickle", "")
+    assert not view.waits
+    view.ask()
+    assert view.tick(1e12)  # none came
+    assert not view.waits
+    other.close()
+
+
+def test_another_user_follows(view: MemoryView) -> None:
+    other = view.beside(type(view.settings)())
+    view.handle(Wheel(100, 50, 3), RECT)
+    view.settings.clock = "clock"
+    other.like(view)
+    assert other.window() == view.window()
+    assert other.settings.clock == "clock"
+    other.close()
+
+
+def test_details_say_how_it_is(view: MemoryView) -> None:
+    rows = memory_samples(50)
+    rows[:, PLACE["allocated"]], rows[:, PLACE["reserved"]], rows[-1, PLACE["ooms"]] = 6 * 2**30, 8 * 2**30, 1
+    view.update(memory_frame(rows, trouble="not recorded"))
+    text = "; ".join(view.details)
+    for words in ("6.00 GiB allocated", "8.00 GiB reserved, 25% of it free", "out of memory once", "50 samples",
+                  "A GPU, 80.0 GiB", "not recorded"):
+        assert words in text

@@ -1,0 +1,214 @@
+"""Which events make one allocation: against a replay, entry by entry."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.memory_data import block, event, frame, live_bytes, replay, segment, snapshot
+
+from splatview.viewer_app.memory.loading import from_pickled, load_snapshot
+from splatview.viewer_app.memory.model import ACTIONS, NO_STACK, Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def bands(trace: Trace) -> list[tuple[int, ...]]:
+    a = trace.allocations
+    return sorted(zip(a.addr.tolist(), a.size.tolist(), a.start.tolist(), a.end.tolist(), a.freed.tolist(),
+                      strict=True))
+
+
+def check(data: dict[str, Any], trace: Trace) -> None:
+    """Whether a trace is what a replay of its entries makes of them, and its numbers fit together."""
+    events, segments = data["device_traces"][trace.device], [s for s in data["segments"] if s["device"] == trace.device]
+    want = replay(events, segments)
+    assert bands(trace) == want.bands
+    assert live_bytes(trace) == want.live
+    a, e, m = trace.allocations, trace.events, len(events)
+    for i, of in enumerate(e.allocation.tolist()):
+        if of < 0:
+            continue
+        assert a.addr[of] == e.addr[i]
+        action = ACTIONS[e.action[i]]
+        assert (a.start[of] == i) == (action == "alloc")
+        assert i in (a.start[of], a.end[of], a.freed[of])
+    begun = np.flatnonzero(a.start >= 0)
+    assert (np.diff(a.start[begun]) > 0).all()
+    assert (begun == np.arange(len(a) - len(begun), len(a))).all(), "those from before the trace come first"
+    assert (np.diff(a.end[: len(a) - len(begun)]) <= 0).all(), "of them what stays longest lies lowest"
+    assert (e.allocation[a.start[begun]] == begun).all()
+    for i, of in enumerate(trace.blocks.allocation.tolist()):
+        if of >= 0:
+            assert a.addr[of] == trace.blocks.addr[i]
+            assert a.freed[of] == m
+            assert a.rounded[of] == trace.blocks.size[i]
+
+
+def test_every_event_of_a_real_snapshot(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = data_dir / "training_memory_snapshot.pickle"
+    data = pickle.loads(path.read_bytes())
+    snap = load_snapshot(path)
+    (trace,) = snap.traces
+    check(data, trace)
+    requested = sum(b["requested_size"] for s in data["segments"] for b in s["blocks"]
+                    if b["state"] == "active_allocated")
+    assert live_bytes(trace)[-1] == requested == int(trace.segments.requested.sum())
+    known = {}
+
+    def stack(number: int) -> list[tuple[str, int, str]]:
+        if number not in known:
+            known[number] = [(f.file, f.line, f.name) for f in snap.stack(number)]
+        return known[number]
+
+    for i, entry in enumerate(data["device_traces"][0]):
+        want = [(f["filename"], f["line"], f["name"]) for f in entry["frames"]]
+        assert stack(int(trace.events.stack[i])) == want
+        if entry["action"] == "alloc":
+            of = int(trace.events.allocation[i])
+            assert trace.allocations.stack[of] == trace.events.stack[i]
+            assert (trace.allocations.addr[of], trace.allocations.size[of]) == (entry["addr"], entry["size"])
+    assert len({tuple(stack(i)) for i in range(len(snap.stacks))}) == len(snap.stacks)
+    blocks = [b for s in sorted(data["segments"], key=lambda s: s["address"]) for b in s["blocks"]]
+    for i, b in enumerate(blocks):
+        assert stack(int(trace.blocks.stack[i])) == [(f["filename"], f["line"], f["name"]) for f in b["frames"]]
+        assert (trace.blocks.allocation[i] >= 0) == (b["state"] == "active_allocated")
+
+
+ADDRESS = st.integers(0, 4).map(lambda i: 0x7F0000000000 + i * 512)
+ENTRY = st.builds(event, st.sampled_from(["alloc", "alloc", "free_requested", "free_completed", "free", "snapshot"]),
+                  ADDRESS, st.integers(0, 2000))
+STATE = st.sampled_from(["active_allocated", "active_pending_free", "inactive"])
+ODD = st.sampled_from([0, 1, 3 << 60])
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=300, deadline=None)
+@given(st.lists(ENTRY, max_size=40), st.lists(STATE, min_size=5, max_size=5), st.booleans(), ODD)
+def test_any_order_of_entries(events: list[dict[str, Any]], states: list[str], with_blocks: bool, odd: int):
+    """Also orders that no allocator makes; addresses near and far, which are sorted in different ways."""
+    for e in events:
+        e["addr"] += odd % 2**61
+    start = 0x7F0000000000 + odd % 2**61
+    segments = [segment(start, [block(start + i * 512, 512, s, 100 + i) for i, s in enumerate(states)])]
+    data = snapshot(events, segments if with_blocks else [])
+    for trace in from_pickled(data).traces:
+        check(data, trace)
+
+
+def one(events: list[dict[str, Any]], *segments: dict[str, Any]) -> Trace:
+    (trace,) = from_pickled(snapshot(events, list(segments))).traces
+    return trace
+
+
+def test_a_band_ends_at_the_request_and_is_free_when_that_is_complete():
+    trace = one([event("alloc", 512, 100), event("snapshot", 0, 0), event("free_requested", 512, 100),
+                 event("snapshot", 0, 0), event("free_completed", 512, 100)])
+    assert bands(trace) == [(512, 100, 0, 2, 4)]
+    assert live_bytes(trace) == [0, 100, 100, 0, 0, 0]
+    assert trace.events.allocation.tolist() == [0, -1, 0, -1, 0]
+
+
+def test_what_was_there_before_and_stays_lies_lowest():
+    trace = one([event("free_requested", 1024, 30), event("alloc", 4096, 5), event("free_requested", 2048, 40)],
+                segment(8192, [block(8192, 512, requested=7), block(8704, 512, "inactive")]))
+    assert trace.allocations.addr.tolist() == [8192, 2048, 1024, 4096]
+    assert trace.allocations.stack[0] == trace.blocks.stack[0]
+    assert trace.allocations.stack[1] == NO_STACK, "the stack of a free is not the one of the alloc"
+    assert trace.allocations.rounded.tolist() == [512, 0, 0, 0]
+    assert live_bytes(trace) == [77, 47, 52, 12]
+
+
+def test_a_completed_free_alone_is_no_band():
+    trace = one([event("free_completed", 512), event("alloc", 512, 8)])
+    assert bands(trace) == [(512, 8, 1, 2, 2)]
+    assert trace.events.allocation.tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize(("events", "word"), [
+    ([event("alloc", 512), event("alloc", 512)], "handed out again"),
+    ([event("alloc", 512), event("free", 512), event("free", 512)], "recording paused"),
+])
+def test_oddities_are_noted(events: list[dict[str, Any]], word: str):
+    assert any(word in note for note in from_pickled(snapshot(events)).notes)
+
+
+def test_pools_come_from_the_segment_where_the_events_do_not_tell():
+    private = segment(1 << 20, [block(1 << 20, 512), block((1 << 20) + 512, 512, "inactive")], segment_pool_id=(0, 3))
+    snap = from_pickled(snapshot([event("alloc", (1 << 20) + 512), event("free", (1 << 20) + 512),
+                                  event("alloc", 64, pool_id=(7, 0)), event("alloc", 128)], [private]))
+    (trace,) = snap.traces
+    named = {int(a): snap.pools[p] if p >= 0 else None
+             for a, p in zip(trace.allocations.addr, trace.allocations.pool, strict=True)}
+    assert named == {1 << 20: (0, 3), (1 << 20) + 512: (0, 3), 64: (7, 0), 128: None}
+    assert [snap.pools[p] if p >= 0 else None for p in trace.events.pool] == [(0, 3), (0, 3), (7, 0), None]
+
+
+def spans(trace: Trace) -> list[tuple[int, ...]]:
+    s = trace.spans
+    return sorted(zip(s.addr.tolist(), s.size.tolist(), s.start.tolist(), s.end.tolist(), strict=True))
+
+
+def test_what_is_reserved_when():
+    trace = one([event("segment_alloc", 0x1000, 0x1000), event("segment_free", 0x5000, 0x1000),
+                 event("segment_map", 0x8000, 0x3000), event("segment_unmap", 0x9000, 0x1000),
+                 event("segment_free", 0x1000, 0x1000)],
+                segment(0x8000, [block(0x8000, 0x1000)]), segment(0xA000, [block(0xA000, 0x1000)]),
+                segment(0xF000, [block(0xF000, 0x1000)]))
+    assert spans(trace) == [(0x1000, 0x1000, 0, 4), (0x5000, 0x1000, -1, 1), (0x8000, 0x1000, 2, 5),
+                            (0x9000, 0x1000, 2, 3), (0xA000, 0x1000, 2, 5), (0xF000, 0x1000, -1, 5)]
+
+
+MAPS = st.tuples(st.sampled_from(["segment_map", "segment_unmap"]), st.integers(0, 11), st.integers(1, 5))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(MAPS, max_size=25), st.lists(st.booleans(), min_size=16, max_size=16))
+def test_reserved_pages_one_by_one(maps: list[tuple[str, int, int]], final: list[bool]):
+    events = [event(action, (first + 1) * 4096, pages * 4096) for action, first, pages in maps]
+    segments = [segment((i + 1) * 4096, [block((i + 1) * 4096, 4096, "inactive")]) for i, here in enumerate(final)
+                if here]
+    if not events and not segments:
+        return
+    trace = one(events, *segments)
+    m = len(events)
+    for page in range(16):
+        since: int | None = None
+        rows: list[tuple[int, int]] = []
+        for k, (action, first, pages) in enumerate(maps):
+            if not first <= page < first + pages:
+                continue
+            if since is not None:
+                rows.append((since, k))
+            elif action == "segment_unmap":
+                rows.append((-1, k))
+            since = k if action == "segment_map" else None
+        if since is not None:
+            rows.append((since, m))
+        elif final[page]:
+            rows.append((-1, m))
+        at = (page + 1) * 4096
+        s = trace.spans
+        here = (s.addr <= at) & (at < s.addr + s.size)
+        assert sorted(zip(s.start[here].tolist(), s.end[here].tolist(), strict=True)) == sorted(rows)
+
+
+def test_stacks_are_the_same_whether_their_frames_are_shared_or_not():
+    shared = [frame("f", i) for i in range(40)]
+    lists: list[list[dict[str, Any]]] = []
+    for i in range(60):  # many that differ in one place only
+        changed = list(shared)
+        changed[i % 40] = frame("g", i % 7)
+        lists += [changed, [dict(f) for f in changed], list(changed)]
+    snap = from_pickled(snapshot([event("alloc", 512 * i, frames=frames) for i, frames in enumerate(lists)]))
+    for i, frames in enumerate(lists):
+        assert [(f.name, f.line) for f in snap.stack(int(snap.traces[0].events.stack[i]))] == [
+            (f["name"], f["line"]) for f in frames]
+    different = {tuple((f["name"], f["line"]) for f in frames) for frames in lists}
+    assert len(snap.stacks) == len(different)

@@ -1,0 +1,400 @@
+"""SQL over a snapshot: what the tables hold, by another way of counting; what is refused; how a query ends."""
+
+from __future__ import annotations
+
+import csv
+import io
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.memory_data import block as a_block
+from support.memory_data import event, frame, live_bytes, segment, snapshot
+from support.wait import PATIENCE
+
+from splatview.viewer_app.memory import load_snapshot
+from splatview.viewer_app.memory._query_tables import CALLS
+from splatview.viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.memory.model import ACTIONS, BLOCK_STATES, Snapshot, Stacks, Texts
+from splatview.viewer_app.memory.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TORCH = "/usr/lib/python3/site-packages/torch/x.py"
+MINE = frame("attention", 42, "/home/me/train.py")
+
+
+def several() -> Snapshot:
+    """Two devices, a private pool, an OOM, texts, and memory from before the trace."""
+    first = [event("free_requested", 0x900, 64, time_us=1), event("free_completed", 0x900, 64, time_us=2),
+             event("alloc", 0x1000, 1000, time_us=10, frames=[frame("mul", 3, TORCH), MINE],
+                   compile_context="(0/0)", user_metadata="it's \u00e9"),
+             event("alloc", 0x2000, 500, time_us=20, segment_pool_id=(0, 1), pool_id=(0, 1)),
+             {**event("oom", 0, 1 << 30, time_us=30), "device_free": 12345},
+             event("free_requested", 0x1000, 1000, time_us=40), event("free_completed", 0x1000, 1000, time_us=45)]
+    del first[4]["addr"]
+    second = [event("alloc", 0x1000, 7, stream=9, time_us=0, frames=[])]
+    blocks = [a_block(0x2000, 512, requested=500), a_block(0x2200, 1536, "inactive", 0)]
+    return from_pickled({
+        **snapshot(first, [segment(0x2000, blocks, segment_pool_id=(0, 1)),
+                           segment(0x1000, [a_block(0x1000, 512, requested=7)], device=1, stream=9)]),
+        "device_traces": [first, second],
+        "external_annotations": [{"stage": "START", "name": "step", "device": 0, "time_us": 5}]}, "several")
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[Database]:
+    with Database(several()) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def real(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        return load_snapshot(data_dir / "training_memory_snapshot.pickle")
+
+
+@pytest.fixture(scope="module")
+def real_db(real: Snapshot) -> Iterator[Database]:
+    with Database(real) as database:
+        yield database
+
+
+def rows(db: Database, sql: str) -> list[tuple[Any, ...]]:
+    return db.run(sql).rows
+
+
+# -- what the tables hold ------------------------------------------------------------------------------------
+
+
+def test_the_tables_are_as_they_are_described(db: Database) -> None:
+    assert [r[0] for r in rows(db, "show tables;")] == [*TABLES, *CALLS]
+    assert list(TABLES) == list(COLUMNS)
+    for table, columns in COLUMNS.items():
+        assert tuple(r[0] for r in rows(db, f"DESCRIBE {table}")) == columns
+
+
+def test_allocations_of_several_devices(db: Database) -> None:
+    found = rows(db, "SELECT device, addr, size, requested_size, rounded_size, start_event, end_event, start_us, "
+                     "end_us, lifetime_us, stream, pool, freed_event FROM allocations ORDER BY device, id")
+    assert found == [
+        (0, 0x900, 64, 64, None, None, 0, None, 1, None, 0, None, 1),
+        (0, 0x1000, 1000, 1000, None, 2, 5, 10, 40, 30, 0, None, 6),
+        (0, 0x2000, 500, 500, 512, 3, None, 20, None, None, 0, "private (0, 1)", None),
+        (1, 0x1000, 7, 7, 512, 0, None, None, None, None, 9, "default", None),
+    ]
+
+
+def test_events_and_their_texts(db: Database) -> None:
+    assert rows(db, "SELECT action, addr, device_free, size, time_us, allocation FROM events WHERE device = 0") == [
+        ("free_requested", 0x900, None, 64, 1, 0), ("free_completed", 0x900, None, 64, 2, 0),
+        ("alloc", 0x1000, None, 1000, 10, 1), ("alloc", 0x2000, None, 500, 20, 2),
+        ("oom", None, 12345, 1 << 30, 30, None),
+        ("free_requested", 0x1000, None, 1000, 40, 1), ("free_completed", 0x1000, None, 1000, 45, 1)]
+    assert rows(db, "SELECT event, compile_context, user_metadata FROM events WHERE compile_context IS NOT NULL") == [
+        (2, "(0/0)", "it's \u00e9")]
+
+
+def test_stacks_tell_the_innermost_frame_and_that_of_ones_own_code(db: Database) -> None:
+    stacks = "SELECT depth, function, file, line, own_function, own_line, text FROM allocations JOIN stacks " \
+             "USING (stack_id) WHERE start_event = 2"
+    assert rows(db, stacks) == [(2, "mul", TORCH, 3, "attention", 42,
+                                 f"mul  {TORCH}:3\nattention  /home/me/train.py:42")]
+    assert rows(db, "SELECT position, function, own_code FROM frames JOIN events USING (stack_id) "
+                    "WHERE event = 2 AND device = 0 ORDER BY position") == [(0, "mul", False), (1, "attention", True)]
+
+
+def test_segments_blocks_and_annotations(db: Database) -> None:
+    assert rows(db, "SELECT device, addr, total_size, blocks, pool, type, expandable FROM segments ORDER BY ALL") == [
+        (0, 0x2000, 2048, 2, "private (0, 1)", "large", False), (1, 0x1000, 512, 1, "default", "large", False)]
+    assert rows(db, "SELECT device, segment, addr, state, allocation FROM blocks ORDER BY device, addr") == [
+        (0, 0, 0x2000, "active_allocated", 2), (0, 0, 0x2200, "inactive", None), (1, 0, 0x1000, "active_allocated", 0)]
+    assert rows(db, "FROM annotations") == [(0, 5, "step", "START")]
+
+
+def test_every_moment_of_a_real_snapshot(real: Snapshot, real_db: Database) -> None:
+    (trace,) = real.traces
+    live = np.array([r[0] for r in real_db.run("SELECT live FROM moments ORDER BY moment", limit=10**9).rows])
+    np.testing.assert_array_equal(live, live_bytes(trace))
+    assert rows(real_db, "SELECT peak()") == [(int(live.argmax()),)]
+    assert rows(real_db, "SELECT sum(size) FROM at_peak()") == [(live.max(),)]
+    for moment in (0, 1, 777, 9999, len(trace.events)):
+        assert rows(real_db, f"SELECT sum(size) FROM live_at({moment})") == [(live[moment],)]
+    total = sum(s.sum() for s in (trace.segments.total,))
+    assert rows(real_db, "SELECT arg_max(reserved, moment) FROM moments") == [(total,)]
+
+
+def test_every_row_of_a_real_snapshot(real: Snapshot, real_db: Database) -> None:
+    (trace,) = real.traces
+    e, a, b = trace.events, trace.allocations, trace.blocks
+    found = real_db.run("SELECT action, addr, size, time_us, stack_id FROM events ORDER BY event", limit=10**9).rows
+    assert found == list(zip([ACTIONS[i] for i in e.action], e.addr.tolist(), e.size.tolist(), e.time_us.tolist(),
+                             e.stack.tolist(), strict=True))
+    m = len(e)
+    found = real_db.run("SELECT size, start_event, end_event, start_us, end_us FROM allocations ORDER BY id",
+                        limit=10**9).rows
+    assert found == [(size, None if start < 0 else start, None if end == m else end,
+                      None if start < 0 else e.time_us[start], None if end == m else e.time_us[end])
+                     for size, start, end in zip(a.size.tolist(), a.start.tolist(), a.end.tolist(), strict=True)]
+    assert rows(real_db, "SELECT state, sum(requested_size) FROM blocks GROUP BY 1 ORDER BY 1") == [
+        (state, b.requested[b.state == BLOCK_STATES.index(state)].sum()) for state in ("active_allocated", "inactive")]
+
+
+@pytest.mark.parametrize("title, sql", EXAMPLES)
+def test_the_examples_find_something(real_db: Database, title: str, sql: str) -> None:
+    assert real_db.run(sql).rows, title
+
+
+def test_a_snapshot_of_nothing_has_tables_without_rows() -> None:
+    nothing = np.zeros(1, np.int64)
+    zero = np.zeros(0, np.int32)
+    empty = Snapshot("", (), Texts(np.zeros(0, np.uint8), nothing), Stacks(zero, zero, zero, nothing, zero), (), ())
+    with Database(empty) as db:
+        for table in TABLES:
+            found = db.run(f"FROM {table}")
+            assert found.columns == COLUMNS[table]
+            assert found.rows == ([(0, 0, None, 0, 0)] if table == "moments" else [])
+
+
+def test_each_device_has_a_peak_of_its_own(db: Database) -> None:
+    assert rows(db, "SELECT peak(), peak(0), peak(1), peak(7)") == [(4, 4, 1, None)]
+    assert rows(db, "SELECT device, id FROM at_peak() ORDER BY ALL") == [(0, 1), (0, 2), (1, 0)]
+
+
+# -- what is told of an answer -------------------------------------------------------------------------------
+
+
+def test_the_allocations_of_an_answer_can_be_lit(db: Database) -> None:
+    found = db.run("SELECT device, id FROM allocations WHERE size < 1000")
+    assert {d: i.tolist() for d, i in found.allocations.items()} == {0: [0, 2], 1: [0]}
+    by_event = db.run("SELECT device, allocation FROM events WHERE action = 'alloc'")
+    assert {d: i.tolist() for d, i in by_event.allocations.items()} == {0: [1, 2], 1: [0]}
+    which = db.run("SELECT id FROM allocations")
+    assert not which.allocations and "device" in which.note
+    other = db.run("SELECT 1 AS id, 5 AS device UNION ALL SELECT 99, 0 UNION ALL SELECT NULL, 1")
+    assert not other.allocations and not other.note
+
+
+def test_all_that_a_long_answer_names_is_lit_though_few_rows_are_shown(real: Snapshot, real_db: Database) -> None:
+    found = real_db.run("SELECT id FROM allocations WHERE size > 1000 ORDER BY size -- the largest", limit=7)
+    large = np.flatnonzero(real.traces[0].allocations.size > 1000)
+    assert len(found.rows) == 7 and found.truncated and found.total == len(large)
+    np.testing.assert_array_equal(found.allocations[0], large)
+    assert real_db.run("SELECT size FROM allocations;", limit=7).total == len(real.traces[0].allocations)
+    exact = real_db.run("SELECT id FROM allocations LIMIT 7", limit=7)
+    assert (len(exact.rows), exact.truncated, exact.total) == (7, False, 7)
+
+
+def test_csv_has_all_rows(db: Database, real: Snapshot, real_db: Database) -> None:
+    out = io.StringIO()
+    assert db.csv("SELECT event, user_metadata FROM events WHERE device = 0 AND event < 3 ORDER BY event", out) == 3
+    assert out.getvalue() == "event,user_metadata\n0,\n1,\n2,it's \u00e9\n"
+    out = io.StringIO()
+    assert real_db.csv("SELECT event, size FROM events ORDER BY event", out) == len(real.traces[0].events)
+    read = list(csv.reader(io.StringIO(out.getvalue())))[1:]
+    assert [int(r[1]) for r in read] == real.traces[0].events.size.tolist()
+
+
+# -- what is refused -----------------------------------------------------------------------------------------
+
+HOSTILE = [
+    "ATTACH 'x.db'", "COPY events TO 'x.csv'", "COPY (SELECT 1) TO 'x.csv'", "CREATE TABLE a (b INT)",
+    "CREATE TEMP TABLE a AS SELECT 1", "CREATE TEMP VIEW events AS SELECT 1", "DROP VIEW events", "PRAGMA version",
+    "PRAGMA enable_profiling", "SET threads = 64", "SET enable_external_access = true", "RESET threads",
+    "SET VARIABLE a = 1", "INSTALL httpfs", "LOAD httpfs", "CALL pragma_version()", "CHECKPOINT", "EXPORT DATABASE 'x'",
+    "IMPORT DATABASE 'x'", "INSERT INTO annotations VALUES (1, 2, 'a', 'b')", "DELETE FROM annotations",
+    "UPDATE annotations SET name = ''", "TRUNCATE annotations", "BEGIN", "COMMIT", "USE memory", "VACUUM",
+    "DETACH temp",
+    "PREPARE a AS SELECT 1", "EXECUTE a", "ALTER TABLE annotations ADD COLUMN a INT", "CREATE MACRO a() AS 1",
+    "CREATE SECRET (TYPE s3)", "COMMENT ON VIEW events IS 'x'", "UPDATE EXTENSIONS",
+    "WITH a AS (DELETE FROM annotations RETURNING *) SELECT * FROM a",
+    "WITH a AS (INSERT INTO annotations VALUES (1, 2, 'a', 'b') RETURNING *) FROM a",
+    "WITH a AS (UPDATE annotations SET name = '' RETURNING *) FROM a", "WITH a AS (TRUNCATE annotations) SELECT 1",
+    "WITH a AS (COPY annotations TO 'x.csv') SELECT 1",
+    "SELECT (WITH a AS (DELETE FROM frame_texts RETURNING *) SELECT count(*) FROM a)",
+    "EXPLAIN ANALYZE WITH a AS (DELETE FROM annotations RETURNING *) SELECT * FROM a",
+    "EXPLAIN ANALYZE DROP TABLE annotations", "EXPLAIN ANALYZE CREATE TEMP TABLE a AS SELECT 1",
+    "/* a */ EXPLAIN -- b\n ANALYZE DELETE FROM annotations", "EXPLAIN (ANALYZE) DELETE FROM annotations",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'",
+    "SELECT 1; DROP TABLE annotations", "SELECT 1; SELECT 2", "", "  -- nothing", ";", "SELEC 1",
+    "FROM read_csv('/etc/passwd')", "FROM read_text('/etc/passwd')", "FROM read_blob('/etc/passwd')",
+    "FROM read_parquet('x')", "FROM read_json('x')", "FROM glob('/*')", "FROM sniff_csv('/etc/passwd')",
+    "FROM '/etc/passwd'", "FROM '/etc/passwd.csv'", "SELECT (SELECT count(*) FROM glob('/*'))",
+    "SELECT 1 WHERE 1 IN (SELECT 1 FROM read_text('/etc/passwd'))", "WITH a AS (FROM glob('/*')) FROM a",
+    "DESCRIBE SELECT * FROM read_csv('/etc/passwd')", "SUMMARIZE FROM read_csv('/etc/passwd')",
+    "EXPLAIN ANALYZE SELECT * FROM glob('/*')", "FROM query('SELECT 1')", "FROM query('FROM glo' || 'b(''/*'')')",
+    "FROM query_table('events')", "FROM json_execute_serialized_sql(json_serialize_sql('SELECT 1'))",
+    "FROM pandas_scan(NULL)", "FROM arrow_scan(NULL, NULL, NULL)", "FROM arrow_scan_dumb(1, 2, 3)",
+    'FROM "PANDAS_SCAN"()', "FROM python_map_function((SELECT 1))", "FROM duckdb_secrets()", "FROM duckdb_extensions()",
+    "FROM enable_logging(storage = 'file', storage_path = 'logs')", "FROM enable_profiling(save_location = 'x')",
+    "FROM force_checkpoint()", "FROM pragma_storage_info('annotations')", "SELECT getenv('HOME')", "FROM snapshot",
+    "FROM several", "SELECT " + "1 + " * 3000 + "1",
+    "SELECT '" + "x" * 200_000 + "'",
+]
+
+
+@pytest.mark.parametrize("sql", HOSTILE, ids=lambda s: s[:40])
+def test_nothing_but_reading_is_let_in(db: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                       sql: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(QueryError):
+        db.run(sql)
+    with pytest.raises(QueryError):
+        db.csv(sql, io.StringIO())
+    assert not list(tmp_path.iterdir())
+    assert rows(db, "FROM annotations") == [(0, 5, "step", "START")]
+    assert rows(db, "SELECT count(*) FROM events") == [(8,)]
+
+
+@pytest.mark.parametrize("sql, words", [
+    ("ATTACH 'x'", ["ATTACH", "SELECT", "SUMMARIZE"]),
+    ("/* hm */ drop view events", ["DROP", "SELECT"]),
+    ("SELECT 1; SELECT 2", ["2 statements"]),
+    ("EXPLAIN ANALYZE DROP VIEW events", ["EXPLAIN SELECT"]),
+    ("FROM read_csv('x')", ["read_csv", "live_at", "range"]),
+    ("SELECT sise FROM events", ["LINE 1: SELECT sise", "^", "size"]),
+    ("SELECT *\nFROM event", ["LINE 2", "events"]),
+])
+def test_errors_say_what_is_wrong_and_where(db: Database, sql: str, words: list[str]) -> None:
+    with pytest.raises(QueryError) as error:
+        db.run(sql)
+    assert not [w for w in words if w not in str(error.value)], error.value
+
+
+@pytest.mark.parametrize("sql", [
+    "EXPLAIN SELECT 1", "explain analyze (select 1)", "EXPLAIN (ANALYZE) SELECT 1", "VALUES (1)", "FROM events LIMIT 1",
+    "WITH a AS (SELECT 1) FROM a", "SUMMARIZE annotations", "TABLE annotations", "SELECT 1 -- ; DROP TABLE annotations",
+    "SELECT ';'", "FROM range(3)", "SELECT unnest([1, 2])", "SELECT {'a': [1]}, 1.5::DECIMAL(9, 2), DATE '2020-01-01'",
+    "PIVOT annotations ON stage IN ('START') USING count(*)", "SHOW ALL TABLES", "/* a */ SELECT 1",
+])
+def test_whatever_reads_is_let_in(db: Database, sql: str) -> None:
+    assert db.run(sql).rows
+
+
+# -- how a query ends ----------------------------------------------------------------------------------------
+
+ENDLESS = "SELECT sum(a.size * 1.5 * b.size) FROM events a, events b, events c"
+
+
+def test_a_query_that_takes_too_long_ends(real_db: Database) -> None:
+    with pytest.raises(QueryError, match=r"not done within 0\.1 s"):
+        real_db.run(ENDLESS, timeout=0.1)
+    assert rows(real_db, "SELECT 1") == [(1,)]
+
+
+def test_a_query_can_be_interrupted(real_db: Database) -> None:
+    said: list[str] = []
+
+    def ask() -> None:
+        try:
+            real_db.run(ENDLESS, timeout=120)
+        except QueryError as e:
+            said.append(str(e))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    end = time.monotonic() + PATIENCE
+    while thread.is_alive() and time.monotonic() < end:
+        real_db.interrupt()
+        thread.join(0.05)
+    assert said == ["interrupted"]
+    real_db.interrupt()  # nothing runs: the next one is not meant
+    assert rows(real_db, "SELECT 1") == [(1,)]
+
+
+def test_several_threads_may_ask(real: Snapshot, real_db: Database) -> None:
+    wrong: list[Any] = []
+
+    def ask(number: int) -> None:
+        try:
+            found = real_db.run(f"SELECT {number}, count(*) FROM events").rows
+        except Exception as e:
+            found = e
+        if found != [(number, len(real.traces[0].events))]:
+            wrong.append(found)
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(PATIENCE)
+    assert not wrong
+
+
+def test_after_closing_nothing_is_answered() -> None:
+    db = Database(several())
+    db.close()
+    db.close()
+    with pytest.raises(QueryError, match="closed"):
+        db.run("SELECT 1")
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT length(repeat('x', 3000000000))", "SELECT Repeat([1, 2], 60000)", "SELECT 'x'.repeat(200000)",
+    "SELECT length(lpad('x', 300000000, 'y'))", "SELECT length(rpad('x', 300000000, 'y'))",
+    "SELECT len(range(100000000))", "SELECT len(generate_series(1, 100000000, 2))", "SELECT list_resize([1], 1000000)",
+    "SELECT repeat('x', event + 200000) FROM events", "SELECT length(printf('%1000000000d', 1))",
+    "SELECT length(format('{:1000000000}', 1))", "SELECT format('{:{}}', 1, 1000000000)",
+    "SELECT format(action, 1) FROM events", "SELECT system.main.repeat('x', 2)", "SELECT main.repeat('x', 2)",
+    "SELECT len(system.range(100000000))", "FROM (SELECT system.main.lpad('x', 2, 'y'))",
+])
+def test_nothing_long_is_made_of_little(db: Database, sql: str) -> None:
+    with pytest.raises(QueryError, match=r"more than 100000|without the name of a schema|at most 999 places"):
+        db.run(sql)
+
+
+def test_the_same_functions_serve_as_long_as_they_make_little(db: Database) -> None:
+    assert rows(db, "SELECT repeat('ab', 2), repeat(NULL, 2), lpad('x', 3, 'y'), range(3), range(1, 3), 'x'.repeat(2), "
+                    "generate_series(1, 5, 2), format('{:,}', 1234), printf('%5.1f', 2.0), list_resize([1], 2)") == [
+        ("abab", None, "yyx", [0, 1, 2], [1, 2], "xx", [1, 3, 5], "1,234", "  2.0", [1, None])]
+    assert rows(db, "SELECT count(*) FROM range(1000000)") == [(1000000,)]
+
+
+@pytest.mark.exhaustive
+def test_large_rows_are_fewer(db: Database) -> None:
+    result = db.run("SELECT repeat('x', 100000) AS t FROM range(9000)")
+    assert 0 < len(result.rows) < 1000 and result.truncated and result.total == 9000
+    assert "too large" in result.note
+
+
+@pytest.mark.exhaustive  # ten million numbers become Python's
+def test_large_rows_of_lists_are_fewer(db: Database) -> None:
+    result = db.run("SELECT range(100000) AS t FROM range(300)")
+    assert 0 < len(result.rows) < 100 and result.truncated
+
+
+def test_a_cross_join_is_counted_and_its_allocations_are_told_without_fetching_all(db: Database) -> None:
+    result = db.run("SELECT id, device FROM allocations, range(100000)", limit=5)
+    assert len(result.rows) == 5 and result.total == 100_000 * sum(db._devices.values())
+    assert {d: len(ids) for d, ids in result.allocations.items()} == db._devices
+    result = db.run('SELECT id - 1 AS id, device AS "device" FROM allocations ORDER BY ALL', limit=1)
+    assert {d: ids.tolist() for d, ids in result.allocations.items()} == {
+        d: list(range(n - 1)) for d, n in db._devices.items() if n > 1}
+
+
+def test_who_stops_a_query_stops_no_other(real_db: Database) -> None:
+    mine, other = threading.Event(), threading.Event()
+    said: list[str] = []
+
+    def ask() -> None:
+        try:
+            real_db.run(ENDLESS, timeout=120, stop=mine)
+        except QueryError as e:
+            said.append(str(e))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    other.set()
+    thread.join(0.3)
+    assert thread.is_alive() and not said
+    mine.set()
+    thread.join(PATIENCE)
+    assert said == ["interrupted"]
+    with pytest.raises(QueryError, match="interrupted"):
+        real_db.run("SELECT 1", stop=other)  # it was stopped while it waited
+    assert rows(real_db, "SELECT 1") == [(1,)]

@@ -1,0 +1,396 @@
+"""The view of memory snapshots: what it paints, what hands do, and that nothing is painted in vain."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.snapshot_cases import small_snapshot
+from support.view_cases import module_screen, screen_fixture, shown  # noqa: F401
+from support.wait import PATIENCE
+
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.memory.timeline import Addresses, Bands, reserved
+from splatview.viewer_app.state import SnapshotSettings
+from splatview.viewer_app.views._snapshot import world
+from splatview.viewer_app.views._snapshot.painting import Painting
+from splatview.viewer_app.views.snapshot import SnapshotView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views._snapshot.layout import Window
+
+pytestmark = pytest.mark.usefixtures("timeline_kernels")
+
+RECT = Rect(0, 0, 180, 120)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No picture is taken for a slow one, which would make the next one coarse, when the machine does other work."""
+    monkeypatch.setattr("splatview.viewer_app.views._snapshot.plot._SLOW", PATIENCE)
+
+
+@pytest.fixture
+def view(screen: OffscreenScreen) -> Iterator[SnapshotView]:
+    screen.resize(RECT.width, RECT.height, 1.0)
+    v = SnapshotView(screen.ctx)
+    v.update(small_snapshot(0))
+    shown(v, screen)
+    yield v
+    v.close()
+
+
+def window(view: SnapshotView, rect: Rect = RECT) -> Window:
+    content = view.shared.content
+    assert content is not None
+    found = world.window_of(content, view.look, rect)
+    assert found is not None
+    return found
+
+
+def painting(view: SnapshotView, before: Painting | None = None, grain: int = 1, rect: Rect = RECT) -> Painting:
+    """What the view shows, painted from the beginning or from what was."""
+    content = view.shared.content
+    assert content is not None
+    found = world.material_of(content, view.look, 1)
+    assert found is not None
+    sheet = replace(world.sheet_of(found[0], found[1], window(view, rect)), grain=grain)
+    made = Painting(sheet, found[2], before)
+    assert made.done.wait(PATIENCE)
+    assert made.error is None
+    return made
+
+
+# -- pictures ------------------------------------------------------------------------------------------------
+
+
+def test_each_pixel_is_the_allocation_that_is_there(view: SnapshotView) -> None:
+    made, w = painting(view), window(view)
+    bands = Bands(small_snapshot(0).traces[0])
+    assert made.canvas is not None
+    for x in range(0, RECT.width, 7):
+        for y in range(0, RECT.height, 5):
+            byte = w.y_at(y + 0.5)
+            assert made.canvas.ids[x, y] == bands.pick(int(made.moments[x]), byte)
+
+
+def test_the_picture_is_what_was_painted(view: SnapshotView, screen: OffscreenScreen) -> None:
+    made = painting(view)
+    rows = made.rows.view(np.uint8).reshape(RECT.height, RECT.width, 4)[::-1, :, :3]
+    np.testing.assert_array_equal(shown(view, screen), rows)
+    assert made.canvas is not None
+    np.testing.assert_array_equal(rows, made.canvas.rgba.transpose(1, 0, 2)[..., :3])
+
+
+@pytest.mark.parametrize("lanes", [False, True])
+def test_columns_that_are_taken_over_are_as_if_painted_anew(screen: OffscreenScreen, lanes: bool) -> None:
+    screen.resize(RECT.width, RECT.height, 1.0)
+    view = SnapshotView(screen.ctx, SnapshotSettings(lanes=lanes))
+    view.update(small_snapshot(2, 4000, pools=2))
+    shown(view, screen)
+    view.handle(Wheel(90, 60, 6), RECT)
+    before = painting(view)
+    assert before.painted == RECT.width
+    view.handle(PointerPress(90, 60), RECT)
+    for x in (70, 75, 140):
+        view.handle(PointerMove(x, 60), RECT)
+        made, anew = painting(view, before), painting(view)
+        assert made.painted < anew.painted == RECT.width
+        np.testing.assert_array_equal(made.rows, anew.rows)
+        assert made.canvas is not None
+        assert anew.canvas is not None
+        np.testing.assert_array_equal(made.canvas.ids, anew.canvas.ids)
+        before = made
+    view.close()
+
+
+def test_each_moment_is_painted_once(view: SnapshotView) -> None:
+    """Between two events there is nothing new to see, however near one looks."""
+    view.look.x = (30.0, 40.0)
+    made = painting(view)
+    assert made.painted == 10
+    assert made.canvas is not None
+    np.testing.assert_array_equal(made.canvas.ids[0], made.canvas.ids[RECT.width // 10 - 1])
+
+
+@pytest.mark.parametrize("rect", [Rect(0, 0, 180, 120), Rect(0, 0, 91, 47)])
+def test_a_coarse_picture_has_the_same_place(view: SnapshotView, rect: Rect) -> None:
+    coarse = painting(view, grain=2, rect=rect)
+    assert coarse.rows.shape == (rect.height, rect.width)
+    whole = coarse.rows[::-1]
+    pixels = coarse.canvas.rgba.view(np.uint32)[..., 0]  # type: ignore[union-attr]
+    for x in (0, 1, 40, rect.width - 1):
+        for up in (0, 1, 2, rect.height - 1):
+            assert whole[rect.height - 1 - up, x] == pixels[x // 2, pixels.shape[1] - 1 - up // 2]
+
+
+def test_reserved_bytes_are_seen_behind_live_ones(view: SnapshotView, screen: OffscreenScreen) -> None:
+    with_ground, w = painting(view), window(view)
+    view.settings.reserved = False
+    view.look.y = (w.y0, w.y1)
+    shown(view, screen)
+    shown_without = painting(view)
+    trace, several = small_snapshot(0).traces[0], 0
+    bands, held = Bands(trace), reserved(trace)
+    for x in range(0, RECT.width, 9):
+        k = int(with_ground.moments[x])
+        live, top = (RECT.height - (b - w.y0) / w.per_pixel for b in (int(bands.live[k]), int(held[k])))
+        differs = np.flatnonzero((with_ground.rows[::-1] != shown_without.rows[::-1])[:, x])
+        if live - top <= 2:
+            assert len(differs) <= 2
+            continue
+        assert abs(differs[0] - top) <= 1
+        assert abs(differs[-1] + 1 - live) <= 1
+        several += 1
+    assert several > 10
+
+
+def test_lanes_lie_one_above_the_other(screen: OffscreenScreen) -> None:
+    screen.resize(RECT.width, RECT.height, 1.0)
+    view = SnapshotView(screen.ctx, SnapshotSettings(lanes=True))
+    snapshot = small_snapshot(3, 600, pools=3)
+    view.update(snapshot)
+    shown(view, screen)
+    content, pools = view.shared.content, snapshot.traces[0].allocations.pool
+    assert content is not None
+    lanes = world.lanes_at(content, 0)
+    assert lanes is not None
+    assert [lane.name for lane in lanes] == ["default pool", "private pool (0, 1)", "private pool (0, 2)"]
+    made, w = painting(view), window(view)
+    assert made.canvas is not None
+    for y in range(RECT.height):
+        at = w.y_at(y + 0.5)
+        here = made.canvas.ids[:, y]
+        lane = next((k for k, lane in enumerate(lanes) if lane.base <= at < lane.base + lane.height), None)
+        assert set(pools[here[here >= 0]].tolist()) <= ({lane} if lane is not None else set())
+    assert (made.rows >> 24 == 255).all()
+    view.close()
+
+
+def test_addresses_have_their_place(view: SnapshotView, screen: OffscreenScreen) -> None:
+    view.look.tab = "addresses"
+    shown(view, screen)
+    made, w = painting(view), window(view)
+    addresses = Addresses(small_snapshot(0).traces[0])
+    assert made.canvas is not None
+    for x in range(0, RECT.width, 11):
+        for y in range(0, RECT.height, 7):
+            assert made.canvas.ids[x, y] == addresses.pick(int(made.moments[x]), int(w.y_at(y + 0.5)))
+
+
+def test_what_is_selected_is_lifted_and_nothing_else(view: SnapshotView, screen: OffscreenScreen) -> None:
+    before, made = shown(view, screen), painting(view)
+    assert made.canvas is not None
+    there, counts = np.unique(made.canvas.ids[made.canvas.ids >= 0], return_counts=True)
+    chosen = int(there[counts.argmax()])
+    for name in ("selected", "hovered"):
+        setattr(view.look, name, chosen)
+        after = shown(view, screen)
+        changed = (after != before).any(axis=-1)
+        np.testing.assert_array_equal(changed, made.canvas.ids.T == chosen)
+        setattr(view.look, name, None)
+    np.testing.assert_array_equal(shown(view, screen), before)
+
+
+def test_while_it_is_painted_what_was_there_is_stretched(view: SnapshotView, screen: OffscreenScreen,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    before, w = shown(view, screen), window(view)
+    looked_at = threading.Event()
+    monkeypatch.setattr("splatview.viewer_app.views._snapshot.painting.Painting._plan",
+                        lambda self: looked_at.wait(PATIENCE) and None)
+    view.look.x, view.look.y = (30.0, 90.0), (0.0, w.y1)
+    try:
+        view.draw(screen.framebuffer, RECT)
+        assert not view.complete
+        stretched = screen.pixels()[..., :3].astype(int)
+    finally:
+        looked_at.set()
+    columns = [int((30 + (x + 0.5) / RECT.width * 60) / w.step) for x in range(RECT.width)]
+    np.testing.assert_array_equal(stretched, before[:, columns])
+
+
+# -- nothing in vain -----------------------------------------------------------------------------------------
+
+
+def test_nothing_is_painted_while_nothing_changes(view: SnapshotView, screen: OffscreenScreen,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    shown(view, screen)
+    made: list[Painting] = []
+    monkeypatch.setattr("splatview.viewer_app.views._snapshot.plot.Painting",
+                        lambda *a: made.append(Painting(*a)) or made[-1])
+    for k in range(5):
+        assert not view.tick(time.monotonic())
+        view.handle(PointerMove(20 + 20 * k, 100), RECT)
+        shown(view, screen)
+    assert not made
+    view.handle(Wheel(90, 60, 1), RECT)
+    shown(view, screen)
+    assert len(made) == 1
+
+
+def test_a_slow_picture_is_coarse_while_it_moves_and_fine_at_rest(view: SnapshotView, screen: OffscreenScreen,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatview.viewer_app.views._snapshot.plot._SLOW", -1.0)
+    grains = []
+    real = Painting.__init__
+    monkeypatch.setattr(Painting, "__init__", lambda p, sheet, *a: grains.append(sheet.grain) or real(p, sheet, *a))
+    for k in range(3):
+        view.handle(Wheel(90 + k, 60, 1), RECT)
+        view.draw(screen.framebuffer, RECT)
+    end = time.monotonic() + PATIENCE
+    while not view.complete and time.monotonic() < end:
+        if view.tick(time.monotonic()):
+            view.draw(screen.framebuffer, RECT)
+        time.sleep(0.005)
+    assert grains[1] == 2
+    assert grains[-1] == 1
+    np.testing.assert_array_equal(shown(view, screen)[::-1], painting(view).rows.view(np.uint8).reshape(
+        RECT.height, RECT.width, 4)[..., :3])
+
+
+def test_another_snapshot_forgets_what_was_chosen_in_the_first(view: SnapshotView, screen: OffscreenScreen) -> None:
+    view.handle(Wheel(90, 60, 3), RECT)
+    view.look.select(5)
+    view.look.go(50)
+    view.update(small_snapshot(1, 300))
+    shown(view, screen)
+    assert (view.look.x, view.look.selected, view.look.moment) == (None, None, None)
+
+
+def test_a_snapshot_without_anything_is_refused(view: SnapshotView) -> None:
+    before = view.details
+    with pytest.raises(ViewerError, match="no events and no segments"):
+        view.update(replace(small_snapshot(0), traces=()))
+    assert view.details == before != []
+
+
+# -- hands ---------------------------------------------------------------------------------------------------
+
+
+def test_the_wheel_keeps_what_is_under_the_pointer(view: SnapshotView) -> None:
+    for dy in (1, 2, 3, -1, 4):
+        before = window(view)
+        at = before.x_at(100), before.y_at(70)
+        assert view.handle(Wheel(100, 70, dy), RECT)
+        after = window(view)
+        assert (after.x_at(100), after.y_at(70)) == pytest.approx(at, rel=1e-6)
+        assert after.step == pytest.approx(before.step / 1.2**dy)
+    shift, ctrl = frozenset({"shift"}), frozenset({"ctrl"})
+    for mods, x, y in ((shift, True, False), (ctrl, False, True)):
+        before = window(view)
+        view.handle(Wheel(100, 70, 1, mods=mods), RECT)
+        assert (window(view).step != before.step, window(view).per_pixel != before.per_pixel) == (x, y)
+
+
+def test_zooming_out_ends_at_all_and_in_at_a_few_moments(view: SnapshotView) -> None:
+    for _ in range(200):
+        view.handle(Wheel(100, 70, 3), RECT)
+    w = window(view)
+    assert w.x1 - w.x0 == pytest.approx(6)
+    for _ in range(200):
+        view.handle(Wheel(100, 70, -3), RECT)
+    assert (view.look.x, view.look.y) == (None, None)
+
+
+def test_a_drag_takes_the_picture_along_and_is_no_click(view: SnapshotView) -> None:
+    view.handle(Wheel(100, 70, 4), RECT)
+    before = window(view)
+    at = before.x_at(100), before.y_at(70)
+    view.handle(PointerPress(100, 70), RECT)
+    for x, y in ((102, 71), (90, 60), (80, 66)):
+        view.handle(PointerMove(x, y), RECT)
+    assert view.moving
+    view.handle(PointerRelease(80, 66), RECT)
+    assert not view.moving
+    assert (window(view).x_at(80), window(view).y_at(66)) == pytest.approx(at, rel=1e-3)
+    assert view.look.selected is None
+
+
+def test_a_click_selects_what_lies_there(view: SnapshotView, screen: OffscreenScreen) -> None:
+    made = painting(view)
+    assert made.canvas is not None
+    for x, y in ((20, 110), (100, 100), (170, 115), (100, 2)):
+        view.handle(PointerMove(x + 0.5, y + 0.5), RECT)
+        view.handle(PointerPress(x + 0.5, y + 0.5), RECT)
+        view.handle(PointerRelease(x + 0.5, y + 0.5), RECT)
+        found = int(made.canvas.ids[x, y])
+        assert view.look.selected == (found if found >= 0 else None)
+        assert view.look.moment == made.moments[x]
+        assert view.readout.startswith(f"{made.moments[x]:,} ")
+    view.handle(PointerLeave(), RECT)
+    assert view.look.hovered is view.look.pointed is None
+    assert view.readout == ""
+
+
+def test_a_double_click_shows_all_and_chooses_nothing(view: SnapshotView) -> None:
+    view.handle(Wheel(100, 100, 4), RECT)
+    view.look.select(3)
+    for clicks in (1, 2):
+        view.handle(PointerPress(100.5, 100.5, clicks=clicks), RECT)
+        assert (view.look.x is None) == (clicks == 2)
+        view.handle(PointerRelease(100.5, 100.5), RECT)
+        assert (view.look.selected == 3) == (clicks == 2)
+    assert (view.look.x, view.look.y, view.look.moment) == (None, None, None)
+
+
+def test_keys(view: SnapshotView) -> None:
+    def press(name: str) -> None:
+        assert view.handle(Key(name), RECT)
+
+    press("e")
+    first = window(view)
+    press("d")
+    assert window(view).x0 > first.x0
+    press("a")
+    assert window(view).x0 == pytest.approx(first.x0)
+    press("w")
+    assert window(view).y0 > first.y0
+    press("q")
+    press("f")
+    assert view.look.x is view.look.y is None
+    press("slash")
+    assert view.look.wants_focus == "search"
+    for moment, marks in ((70, (70, None)), (20, (20, 70)), (30, (30, None))):
+        view.look.go(moment)
+        press("m")
+        assert (view.look.moment_a, view.look.moment_b) == marks
+    press("2")
+    assert view.look.tab == "addresses"
+    assert not view.handle(Key("x"), RECT)
+    assert not view.handle(Key("f", mods=frozenset({"ctrl"})), RECT)
+    assert not view.handle(Key("e", pressed=False), RECT)
+
+
+def test_escape_takes_back_one_thing_at_a_time(view: SnapshotView) -> None:
+    look = view.look
+    mask = np.ones(len(small_snapshot(0).traces[0].allocations), bool)
+    look.select(3)
+    look.light(mask, "a test")
+    look.search = "x"
+    look.find(mask)
+    look.mark(5)
+    look.go(7)
+    left = []
+    for _ in range(5):
+        view.handle(Key("escape"), RECT)
+        left.append((look.selected, look.lit is None, look.hits is None, look.moment_a, look.moment))
+    assert left == [(None, False, False, 5, 7), (None, True, False, 5, 7), (None, True, True, 5, 7),
+                    (None, True, True, None, 7), (None, True, True, None, None)]
+
+
+def test_two_fingers_zoom_and_move(view: SnapshotView) -> None:
+    before = window(view)
+    at = before.x_at(90), before.y_at(60)
+    assert view.handle(Pinch(96, 57, 2.0, 6, -3), RECT)
+    after = window(view)
+    assert after.step == pytest.approx(before.step / 2)
+    assert (after.x_at(96), after.y_at(57)) == pytest.approx(at, rel=1e-3)

@@ -1,0 +1,171 @@
+"""Getting gsplat's kernels without disturbing anybody who builds them too."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gsplat
+import pytest
+import torch
+from support.wait import PATIENCE
+
+from splatview.viewer_app.renderers import gsplat_kernels
+from splatview.viewer_app.renderers.gsplat_kernels import KernelsError, adopt, build, obstacle
+
+if TYPE_CHECKING:
+    from support.programs import Programs
+
+PACKAGE = Path(gsplat.__file__).parent
+LIBRARY = "gsplat_cuda.so"
+COMPILES = """
+import os, sys, time
+folder = os.environ["TORCH_EXTENSIONS_DIR"]
+print("compiling")
+os.makedirs(folder + "/gsplat_cuda")
+open(sys.argv[1], "w").write("library")
+time.sleep(float(os.environ.get("SECONDS", "0")))
+os.replace(sys.argv[1], sys.argv[2])
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """A folder in which gsplat finished a build."""
+    folder = tmp_path / "trainer" / "gsplat_cuda"
+    folder.mkdir(parents=True)
+    (folder / LIBRARY).write_text("their library")
+    torch_include = Path(torch.__file__).parent / "include"
+    (folder / "build.ninja").write_text(f"cflags = -isystem {torch_include}\nbuild x: {PACKAGE / 'cuda' / 'ext.cpp'}\n")
+    (folder / ".ninja_log").write_text(f"# ninja log v5\n0\t100\t0\t{LIBRARY}\tabc\n")
+    return folder
+
+
+@pytest.fixture
+def works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any library draws a Gaussian."""
+    monkeypatch.setattr(gsplat_kernels, "CHECK", "")
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.iterdir()}
+
+
+def test_a_finished_build_is_copied(theirs: Path, tmp_path: Path, works: None) -> None:
+    before = contents(theirs)
+    library = tmp_path / LIBRARY
+    assert adopt(theirs, library, PACKAGE) and library.read_text() == "their library"
+    assert contents(theirs) == before
+    assert not list(tmp_path.glob("*.[0-9]*")), "nothing is left over"
+
+
+@pytest.mark.parametrize("change", ["lock", "unfinished", "other gsplat", "other torch", "older", "none", "broken"])
+def test_other_builds_are_left_alone(theirs: Path, tmp_path: Path, works: None, change: str,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, package = theirs / "build.ninja", PACKAGE
+    if change == "lock":
+        (theirs / "lock").touch()
+    elif change == "unfinished":
+        (theirs / ".ninja_log").write_text("# ninja log v5\n0\t100\t0\text.o\tabc\n")
+    elif change == "other gsplat":
+        rules.write_text(rules.read_text().replace(str(PACKAGE), "/elsewhere/gsplat"))
+    elif change == "other torch":
+        rules.write_text(rules.read_text().replace(str(Path(torch.__file__).parent), "/elsewhere/torch"))
+    elif change == "older":
+        os.utime(theirs / LIBRARY, (1, 1))
+    elif change == "none":
+        (theirs / LIBRARY).unlink()
+    elif change == "broken":
+        monkeypatch.setattr(gsplat_kernels, "CHECK", "import sys; sys.exit(1)")
+    before = contents(theirs)
+    assert not adopt(theirs, tmp_path / LIBRARY, package)
+    assert not (tmp_path / LIBRARY).exists() and contents(theirs) == before
+
+
+def test_building(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gsplat_kernels, "BUILD", COMPILES)
+    with gsplat_kernels._lock(tmp_path / "lock") as fd:
+        build(tmp_path / LIBRARY, fd)
+    assert (tmp_path / LIBRARY).read_text() == "library"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["build.log", LIBRARY, "lock"]
+
+
+@pytest.mark.parametrize(("program", "message", "limit"), [
+    ("import sys; sys.exit(3)", "no nvcc here", PATIENCE),
+    ("print('ok so far'); print('x.cu(3): error: no such thing'); raise SystemExit(1)", r"x\.cu\(3\): error: no such",
+     PATIENCE),
+    ("pass", "failed: no output", PATIENCE), ("import time; time.sleep(600)", "longer than 1 s", 1.0),
+])
+def test_a_build_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, message: str,
+                            limit: float) -> None:
+    monkeypatch.setattr(gsplat_kernels, "BUILD", program)
+    monkeypatch.setattr(gsplat_kernels, "LIMIT", limit)
+    with gsplat_kernels._lock(tmp_path / "lock") as fd, pytest.raises(KernelsError, match=message):
+        build(tmp_path / LIBRARY, fd)
+    assert not (tmp_path / LIBRARY).exists() and not list(tmp_path.glob("build-*"))
+
+
+BUILDER = """
+import sys
+from pathlib import Path
+from splatview.viewer_app.renderers import gsplat_kernels as k
+k.BUILD = sys.argv[2]
+library = Path(sys.argv[1]) / "gsplat_cuda.so"
+with k._lock(library.parent / "lock") as fd:
+    if library.exists():
+        print("there")
+    else:
+        print("building", flush=True)
+        k.build(library, fd)
+        print("built")
+"""
+
+
+def test_one_viewer_builds_and_the_others_wait(tmp_path: Path, programs: Programs) -> None:
+    first = programs.code(BUILDER, str(tmp_path), COMPILES, SECONDS="1")
+    assert first.stdout is not None and first.stdout.readline() == "building\n"
+    second = programs.code(BUILDER, str(tmp_path), COMPILES, SECONDS="1")
+    assert first.communicate(timeout=PATIENCE)[0] == "built\n" and second.communicate(timeout=PATIENCE)[0] == "there\n"
+
+
+def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(tmp_path: Path, programs: Programs) -> None:
+    first = programs.code(BUILDER, str(tmp_path), COMPILES, SECONDS="2")
+    assert first.stdout is not None and first.stdout.readline() == "building\n"
+    end = time.monotonic() + PATIENCE
+    while not list(tmp_path.glob(f"build-*/gsplat_cuda/{LIBRARY}")):  # the compiler has begun
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    first.kill()
+    second = programs.code(BUILDER, str(tmp_path), COMPILES)
+    assert second.communicate(timeout=PATIENCE)[0] == "there\n"
+
+
+def test_waiting_for_another_viewer_is_told(tmp_path: Path) -> None:
+    waits = []
+
+    def another_is_done() -> None:
+        waits.append(1)
+        os.close(fd)
+
+    fd = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with gsplat_kernels._lock(tmp_path / "lock", another_is_done):
+        assert waits == [1]
+
+
+def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gsplat", None)
+    assert "not installed" in obstacle()
+
+
+def test_without_a_driver(programs: Programs) -> None:
+    """Said quickly, without loading torch."""
+    program = ("import sys; from splatview.viewer_app.renderers.gsplat_kernels import kernels; k = kernels(); "
+               "print(k.wait(0), k.reason); print('torch' in sys.modules)")
+    # With no GPU visible a machine that has some is like one that has none.
+    lines = programs.code(program, CUDA_VISIBLE_DEVICES="").communicate(timeout=PATIENCE)[0].splitlines()
+    assert lines[0].startswith("False gsplat needs CUDA, and ") and lines[1] == "False"

@@ -1,0 +1,166 @@
+"""What lies under a pixel, held against what the reference renderer draws there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.renderer_cases import Chance, camera, looking_at_origin, random_scene, real_scene, scene
+from support.repetitions import exhaustive, one_at_a_time
+
+from splatview.viewer_app.cameras import frame_points
+from splatview.viewer_app.renderers.activation import Activated, LeftOut, activate
+from splatview.viewer_app.renderers.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
+from splatview.viewer_app.renderers.reference import ReferenceRenderer, project
+from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
+from splatview.viewer_app.selecting import EVERYTHING, Selection
+from splatview.viewer_app.selecting.pick import _near, _reaches, pick, point_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from splatview.viewer_app.cameras import Camera
+
+CLASSIC = RenderOptions()
+
+
+def activated(given: GaussianScene) -> GaussianScene:
+    """As `Renderer.scene()` gives it."""
+    a = activate(given)
+    return GaussianScene(a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN, activated=True, sh_degree=a.sh_degree)
+
+
+def truth(given: GaussianScene, view: Camera, row: int, column: int, options: RenderOptions) -> tuple[int, float]:
+    """Which Gaussian contributes most to a pixel, and how much, by the reference's projection, one after another. Red
+    and green say the index."""
+    n = len(given)
+    sh0 = np.zeros((n, 3), np.float32)
+    sh0[:, :2] = np.column_stack([np.arange(n) % 4096, np.arange(n) // 4096]) / SH_C0
+    means, quats, scales, opacities = (np.asarray(getattr(given, name)) for name in FIELDS[:4])
+    coded = Activated(means, quats, scales * np.float32(options.scale), opacities, sh0,
+                      np.zeros((n, 0, 3), np.float32), 0, LeftOut())
+    p = project(coded, view, replace(options, scale=1.0, selection=EVERYTHING))
+    left, best = 1.0, (-1, 0.0)
+    for (cx, cy), (a, b, c), opacity, rgbz in zip(p.centers, p.conics, p.opacities, p.rgbz, strict=True):
+        dx, dy = column + 0.5 - cx, row + 0.5 - cy
+        alpha = min(ALPHA_MAX, opacity * np.exp(-0.5 * (a * dx * dx + c * dy * dy) - b * dx * dy))
+        if alpha < ALPHA_MIN:
+            continue
+        if left * (1 - alpha) <= TRANSMITTANCE_MIN:
+            break
+        if alpha * left > best[1]:
+            best = round(rgbz[0] - 0.5) + 4096 * round(rgbz[1] - 0.5), alpha * left
+        left *= 1 - alpha
+    return best
+
+
+CAMERAS = {"pinhole": {}, "ortho": {"model": "ortho"}, "fisheye": {"model": "fisheye"}}
+
+
+@pytest.mark.parametrize(("options", "model"), one_at_a_time(
+    [CLASSIC, RenderOptions("antialiased"), RenderOptions(scale=0.4), RenderOptions(scale=2.5)], [*CAMERAS]))
+def test_it_is_what_the_reference_draws(model: str, options: RenderOptions) -> None:
+    given = activated(random_scene(3, Chance(n=700, log_scale=(-3.0, 1.0))))
+    view = looking_at_origin(**CAMERAS[model])
+    renderer = ReferenceRenderer()
+    renderer.load(replace(given, scales=np.asarray(given.scales) * np.float32(options.scale)))
+    drawn = renderer.render(view, replace(options, scale=1.0)).pixels()
+    g, found = np.random.default_rng(5), 0
+    for _ in range(60):
+        row, column = int(g.integers(view.height)), int(g.integers(view.width))
+        hit = pick(given, view, column + float(g.random()), row + float(g.random()), options)
+        alpha = float(drawn.alpha[row, column])
+        if hit is None:
+            assert alpha == 0
+            continue
+        found += 1
+        assert drawn.depth is not None
+        assert hit.alpha == pytest.approx(alpha, abs=1e-5)
+        assert hit.depth * hit.alpha == pytest.approx(float(drawn.depth[row, column]), rel=1e-4)
+        index, weight = truth(given, view, row, column, options)
+        assert (hit.index, hit.weight) == (index, pytest.approx(weight, rel=1e-4))
+    assert found > 15
+
+
+def test_what_is_hidden_is_not_picked() -> None:
+    given = scene([[0, 0, 2], [0, 0, 3], [0, 0, 4]], opacities=[0.9, 0.6, 0.5], scales=0.2)
+    at = 32.5, 24.5
+
+    def index(**limits: Any) -> int | None:
+        hit = pick(given, camera(), *at, RenderOptions(selection=Selection(**limits)))
+        return None if hit is None else hit.index
+
+    assert index() == 0
+    assert index(marked=(0,)) == 0
+    assert index(opacity=(0.0, 0.7)) == 1
+    assert index(opacity=(0.0, 0.55)) == 2
+    assert index(opacity=(0.95, 1.0)) is None
+    assert index(scale=(0.3, 1.0)) is None
+
+
+def test_nothing_is_nothing() -> None:
+    at = 3.0, 3.0
+    assert pick(scene(np.empty((0, 3))), camera(), *at, CLASSIC) is None
+    assert pick(scene([[0, 0, -2]], scales=5.0), camera(), *at, CLASSIC) is None  # behind
+    assert pick(scene([[0, 0, 2]], scales=0.01), camera(), *at, CLASSIC) is None  # elsewhere
+    assert pick(scene([[0, 0, 2]], scales=50.0, opacities=0.003), camera(), *at, CLASSIC) is None  # not seen
+
+
+def test_near_and_far_hold() -> None:
+    given = scene([[0, 0, 1], [0, 0, 2], [0, 0, 3]], opacities=0.5)
+    hit = pick(given, camera(near=1.5, far=2.5), 32.5, 24.5, CLASSIC)
+    assert hit is not None
+    assert (hit.index, hit.depth) == (1, pytest.approx(2.0))
+
+
+def test_of_the_same_depth_the_first_is_nearest() -> None:
+    hit = pick(scene([[0, 0, 2]] * 3, opacities=0.5), camera(), 32.5, 24.5, CLASSIC)
+    assert hit is not None and hit.index == 0
+
+
+@pytest.mark.parametrize("model", CAMERAS)
+def test_the_point_is_where_it_is_seen(model: str) -> None:
+    """A small, nearly opaque Gaussian is found at its own centre."""
+    view = looking_at_origin(**CAMERAS[model])
+    for middle in ([0.3, -0.2, 0.4], [-0.9, 0.5, 0.1]):
+        given = scene([middle], scales=0.02, opacities=0.99)
+        drawn = Activated(*(getattr(given, name) for name in FIELDS), sh_degree=0, left_out=LeftOut())
+        p = project(drawn, view, CLASSIC)
+        x, y = p.centers[0]
+        hit = pick(given, view, x, y, CLASSIC)
+        assert hit is not None
+        np.testing.assert_allclose(point_at(view, x, y, hit.depth), middle, atol=1e-5)
+        np.testing.assert_allclose(hit.point, middle, atol=0.02)  # within half a pixel
+
+
+@pytest.mark.parametrize("name", [exhaustive("biker"), "playbot", "random"])
+def test_of_real_scenes(data_dir: Path, name: str) -> None:
+    given = activated(real_scene(data_dir, name))
+    view = frame_points(np.asarray(given.means), 320, 240, weights=np.asarray(given.opacities))
+    hits = [(row, column, pick(given, view, column, row, CLASSIC))
+            for row, column in ((120, 160), (100, 140), (140, 165), (60, 200))]
+    assert any(hit is not None for *_, hit in hits)
+    for row, column, hit in hits:
+        index, weight = truth(given, view, row, column, CLASSIC)
+        assert (-1, 0.0) == (index, weight) if hit is None else (
+            (hit.index, hit.weight) == (index, pytest.approx(weight, rel=1e-3)))
+
+
+@pytest.mark.parametrize("model", CAMERAS)
+def test_numpy_and_torch_find_the_same_candidates(model: str) -> None:
+    given = activated(random_scene(7, Chance(n=3000)))
+    where = looking_at_origin(**CAMERAS[model]), (90.5, 70.5)
+    arrays = given.means, given.scales, given.opacities
+    with np.errstate(all="ignore"):
+        reaches, z = _reaches(np, *arrays, where, 1.0)
+    means, scales, opacities = (torch.from_numpy(np.array(a)) for a in arrays)
+    found, depths = _reaches(torch, means, scales, opacities, where, 1.0)
+    np.testing.assert_array_equal(reaches, found.numpy())
+    np.testing.assert_allclose(z, depths.numpy(), rtol=1e-12)
+    assert 0 < reaches.sum() < len(given) / 2
+    index, rows = _near(given, *where, CLASSIC)
+    np.testing.assert_array_equal(index, np.flatnonzero(reaches))
+    np.testing.assert_array_equal(rows.means, given.means[index])

@@ -1,0 +1,128 @@
+"""Boxes and spheres in a picture, and what dragging makes of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.renderer_cases import looking_at_origin
+
+from splatview.viewer_app.cameras import MODELS
+from splatview.viewer_app.selecting import Box, Sphere, shapes
+
+
+def rotation(angles: tuple[float, float, float]) -> np.ndarray:
+    """Around x, then y, then z, in degrees."""
+    (sx, cx), (sy, cy), (sz, cz) = ((math.sin(math.radians(a)), math.cos(math.radians(a))) for a in angles)
+    x = np.array([[1, 0, 0], [0, cx, -sx], [0, sx, cx]])
+    y = np.array([[cy, 0, sy], [0, 1, 0], [-sy, 0, cy]])
+    z = np.array([[cz, -sz, 0], [sz, cz, 0], [0, 0, 1]])
+    return z @ y @ x
+
+
+@pytest.mark.parametrize("angles", [(0, 0, 0), (30, 0, 0), (0, 45, 0), (0, 0, -120), (20, -35, 130), (170, 80, -10)])
+def test_angles_and_axes(angles: tuple[float, float, float]) -> None:
+    axes = shapes.axes_of(angles)
+    np.testing.assert_allclose(np.array(axes), rotation(angles).T, atol=1e-12)
+    np.testing.assert_allclose(shapes.angles_of(Box(axes=axes)), angles, atol=1e-6)
+
+
+def test_a_fit_leaves_floaters_out() -> None:
+    g = np.random.default_rng(0)
+    points = np.concatenate([g.uniform(-1, 1, (5000, 3)) * [1, 2, 3] + [5, 0, 0], [[1e4, 0, 0], [np.nan, 0, 0]]])
+    box, sphere = shapes.fitted(points)
+    np.testing.assert_allclose(box.center, [5, 0, 0], atol=0.1)
+    np.testing.assert_allclose(box.half, [1, 2, 3], rtol=0.1)
+    assert 3.0 < sphere.radius < 4.0
+    far = points.copy()
+    far[:2500] += 100
+    weights = np.concatenate([np.zeros(2500), np.ones(2502)])
+    np.testing.assert_allclose(shapes.fitted(far, weights)[0].center, [5, 0, 0], atol=0.15)
+    assert shapes.fitted(np.empty((0, 3))) == (Box(), Sphere())
+    assert min(shapes.fitted(np.ones((10, 3)))[0].half) > 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_is_seen_at_a_pixel_is_seen_there(model: str) -> None:
+    camera = looking_at_origin(model=model)
+    for point in ([0, 0, 0], [0.5, -0.3, 0.2], [-0.7, 0.4, -0.5]):
+        at = shapes.place(camera, point)
+        assert at is not None
+        begin, direction = shapes.ray(camera, *at)
+        off = np.array(point) - begin
+        np.testing.assert_allclose(off - (off @ direction) * direction, 0, atol=1e-6)
+        found = shapes.beside(camera, at, np.array(point, float))
+        assert found is not None
+        np.testing.assert_allclose(found, point, atol=1e-6)
+
+
+def test_behind_the_camera_nothing_is_seen() -> None:
+    camera = looking_at_origin()
+    behind = camera.position - camera.viewmat[2, :3]
+    assert shapes.place(camera, behind) is None
+    begins = np.array([behind, behind + camera.viewmat[0, :3], [0.0, 0, 0]])
+    ends = np.array([behind - camera.viewmat[2, :3], [0.0, 0, 0], behind + camera.viewmat[1, :3]])
+    hidden, there, back = shapes.paths(camera, begins, ends)
+    assert hidden is None and there is not None and back is not None
+    assert np.isfinite(there).all() and np.isfinite(back).all()
+    seen = shapes.place(camera, np.zeros(3))
+    assert seen is not None
+    np.testing.assert_allclose([there[-1], back[0]], [seen, seen])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_face_follows_the_pointer(model: str) -> None:
+    """Dragged from where it is to where another point of its axis is seen, it goes through that, and the opposite one
+    stays."""
+    camera = looking_at_origin(model=model)
+    box = Box((0.1, -0.1, 0.2), (0.5, 0.3, 0.4), shapes.axes_of((20, 30, 40)))
+    for i, face in enumerate(shapes.FACES):
+        axis = face[1] * np.array(box.axes[face[0]])
+        middle = shapes.face_centers(box)[i]
+        before, now = (shapes.along(camera, shapes.place(camera, p), np.array(box.center), axis)  # type: ignore[arg-type]
+                       for p in (middle, middle + 0.25 * axis))
+        assert before is not None and now is not None
+        moved = shapes.with_face(box, face, now - before)
+        np.testing.assert_allclose(shapes.face_centers(moved)[i], middle + 0.25 * axis, atol=1e-6)
+        opposite = shapes.FACES.index((face[0], -face[1]))
+        np.testing.assert_allclose(shapes.face_centers(moved)[opposite], shapes.face_centers(box)[opposite], atol=1e-9)
+
+
+def test_a_box_never_turns_inside_out() -> None:
+    assert 0 < shapes.with_face(Box(), (0, 1), -50.0).half[0] < 0.01
+
+
+def test_an_axis_seen_end_on_is_not_dragged() -> None:
+    camera = looking_at_origin()
+    sight = -camera.position / np.linalg.norm(camera.position)
+    at = shapes.place(camera, np.zeros(3))
+    assert at is not None
+    assert shapes.along(camera, at, np.zeros(3), sight) is None
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_edges_end_at_corners_and_face_the_camera_or_not(model: str) -> None:
+    camera = looking_at_origin(model=model)
+    found = shapes.edges(Box(half=(0.5, 0.5, 0.5)), camera)
+    assert len(found) == 12
+    # Seen obliquely, a box shows three of its sides with nine edges.
+    assert sum(front for _, front in found) == 9
+    corners = {tuple(np.round(shapes.place(camera, 0.5 * np.array([x, y, z])), 6))  # type: ignore[arg-type]
+               for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)}
+    assert {tuple(np.round(line[end], 6)) for line, _ in found for end in (0, -1)} == corners
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_silhouette_is_the_edge_of_a_sphere(model: str) -> None:
+    """Lines of sight through its points touch the sphere."""
+    camera, sphere = looking_at_origin(model=model), Sphere((0.2, 0.1, -0.3), 0.6)
+    rim = shapes.silhouette(sphere, camera)
+    assert rim is not None
+    for x, y in rim:
+        begin, direction = shapes.ray(camera, x, y)
+        off = np.array(sphere.center) - begin
+        assert np.linalg.norm(off - (off @ direction) * direction) == pytest.approx(0.6, rel=1e-6)
+    if model != "ortho":
+        assert shapes.silhouette(replace(sphere, radius=50.0), camera) is None

@@ -1,0 +1,291 @@
+"""Values that change in size at every publish, grow to four times and shrink to nothing: each picture shows exactly its
+version, never the numbers of one and the size of another."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.load_programs import GROWING, READER, SMALL, count, extent, shade
+from support.programs import Programs
+from support.repetitions import exhaustive
+from support.viewer import Viewer
+
+import splatview
+from splatview import publishing
+from splatview.ipc import Subscriber
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.gaussians import GaussianView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.programs import Programs
+
+    from splatview.ipc import Frame, RemoteStream
+
+TESTS = str(Path(__file__).resolve().parent.parent)
+SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (3, 3)}
+SHADES = {"red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1), "yellow": (1, 1, 0), "cyan": (0, 1, 1),
+          "magenta": (1, 0, 1)}
+CELLS = {"red": 64, "green": 16, "blue": 4, "yellow": 61, "cyan": 33, "magenta": 1}
+"""How many cells of a grid of 8 by 8 a scene of this colour fills, from the top left."""
+PER_CELL = 80
+"""Gaussians in one cell, all in one place: the memory of a small scene does not hold a large one."""
+SIZES = {"red": (40, 40), "green": (20, 40), "blue": (160, 80), "yellow": (10, 70), "cyan": (80, 160),
+         "magenta": (1, 3)}
+"""Height and width of an image of this colour."""
+
+
+def whole(frame: Frame, name: str) -> None:
+    """Assert that a frame's numbers, its sizes and its metadata are those of its version."""
+    version = frame.version
+    assert frame.meta["step"] == version
+    if name == "scene":
+        n = count(version)
+        assert {k: t.shape for k, t in frame.tensors.items()} == {
+            **{k: (n, *shape) for k, shape in SHAPES.items()}, "sh0": (n, 3)}
+    else:
+        assert frame.tensors["image"].shape == (*extent(version), 3)
+    for t in frame.tensors.values():
+        values = t.to_float32()
+        assert values.size == 0 or values.min() == values.max() == shade(version)
+
+
+def publish(version: int) -> None:
+    scene = {k: torch.full((count(version), *shape), float(shade(version))) for k, shape in SHAPES.items()}
+    splatview.publish(scene, "scene", step=version)
+    splatview.publish(torch.full((*extent(version), 3), shade(version), dtype=torch.uint8), "picture", step=version)
+
+
+def opened(subscriber: Subscriber) -> dict[str, RemoteStream]:
+    subscriber.poll()
+    streams = {s.name: s for s in subscriber.streams}
+    for stream in streams.values():
+        stream.open()
+    return streams
+
+
+def test_every_version_comes_with_its_own_size(wait_until: Callable[..., Any]) -> None:
+    publish(1)
+    with Subscriber() as subscriber:
+        wait_until(lambda: len(opened(subscriber)) == 2)
+        streams = opened(subscriber)
+        for version in range(2, 221):  # over both sizes and back, and 22 times none at all
+            publish(version)
+            for name, stream in streams.items():
+                def seen(stream: RemoteStream = stream) -> Frame | None:
+                    subscriber.poll()
+                    return stream.read(version - 1)  # noqa: B023
+
+                with wait_until(seen, what=f"version {version} of {name}") as frame:
+                    whole(frame, name)
+                    assert frame.intact()
+            assert streams["scene"].shape in ((count(version), 3), streams["scene"].shape)
+        said = {"scene": (0, 3), "picture": (*extent(220), 3)}  # of 220, what people are told
+        wait_until(lambda: (subscriber.poll(), {name: s.shape for name, s in streams.items()} == said)[-1])
+
+
+@pytest.mark.parametrize("frames", [100, exhaustive(300)])
+def test_what_changes_flat_out_is_never_mixed(programs: Programs, wait_until: Callable[..., Any],
+                                              frames: int) -> None:
+    with Programs(programs) as programs:
+        trainer = programs.start("import sys; sys.path.append(sys.argv.pop(1))\n" + GROWING, TESTS, "cpu", "0")
+        second = programs.start(READER)
+        versions: dict[str, set[int]] = {"scene": set(), "picture": set()}
+        with Subscriber() as subscriber:
+            def read() -> bool:
+                for name, stream in opened(subscriber).items():
+                    frame = stream.read(max(versions[name], default=0))
+                    if frame is not None:
+                        with frame:
+                            fault = None
+                            try:
+                                whole(frame, name)
+                            except AssertionError as e:
+                                fault = e
+                            if not frame.intact():
+                                continue
+                            if fault is not None:
+                                raise fault
+                            versions[name].add(frame.version)
+                assert trainer.alive
+                assert second.alive
+                scenes = [count(v) for v in versions["scene"]]
+                return (len(scenes) >= frames and len(versions["picture"]) >= frames and 0 in scenes
+                        and 0 < min(filter(None, scenes)) < SMALL < max(scenes))
+
+            wait_until(read)
+        while int(second.line().split()[0]) < frames:
+            pass
+
+
+@pytest.mark.exhaustive
+def test_memory_follows_the_largest_value_and_no_further(wait_until: Callable[..., Any]) -> None:
+    """A scene that grows makes room for itself a few times, not at every version; what shrinks makes none."""
+    publish(1)
+    with Subscriber() as subscriber:
+        wait_until(lambda: len(opened(subscriber)) == 2)
+        assert publishing._publisher is not None
+        stream = publishing._publisher.streams["scene"]
+        refs = []
+        for n in [*range(1000, 5000, 10), *range(4990, -1, -10), *range(0, 5000, 10)]:
+            scene = {k: torch.full((n, *shape), float(n)) for k, shape in SHAPES.items()}
+            splatview.publish(scene, "scene", step=n)
+            opened(subscriber)["scene"].read()
+            ref = stream.ref("ring")
+            if ref is not None and (not refs or refs[-1] is not ref):
+                refs.append(ref)
+        wait_until(lambda: not stream.behind())
+        assert len(refs) <= 10  # of 1400 versions; 5 times as much at half as much again makes four
+        largest = sum(4 * n for n in (3, 4, 3, 1, 3, 9)) * 4990
+        assert all(ref.segment.size <= (1.5 * largest + 200_000) * 16 for ref in refs)
+        with wait_until(lambda: (subscriber.poll(), opened(subscriber)["scene"].read())[-1]) as frame:
+            assert frame.meta["step"] == 4990
+            assert frame.tensors["means"].shape == (4990, 3)
+
+
+def test_an_image_without_pixels_is_refused_and_the_last_one_stays(wait_until: Callable[..., Any]) -> None:
+    publish(3)
+    with Subscriber() as subscriber:
+        wait_until(lambda: len(opened(subscriber)) == 2)
+        with wait_until(lambda: (subscriber.poll(), opened(subscriber)["picture"].read())[-1]) as frame:
+            assert frame.version == 1
+        for empty in ((0, 4, 3), (4, 0), (3, 0, 0)):
+            with pytest.raises(ValueError, match="every side must be at least 1"):
+                splatview.publish(torch.zeros(empty), "picture")
+        assert opened(subscriber)["picture"].version == 1
+        publish(5)
+        with wait_until(lambda: (subscriber.poll(), opened(subscriber)["picture"].read(1))[-1]) as frame:
+            assert frame.tensors["image"].shape == (*extent(5), 3)
+
+
+PICTURES = """
+import itertools, json, sys, time
+import torch, splatview
+kind, colours, sizes, pause = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), float(sys.argv[4])
+per_cell = int(sys.argv[5])
+grid = torch.stack(torch.meshgrid(torch.arange(8.0), torch.arange(8.0), indexing="xy"), -1).reshape(64, 2) - 3.5
+points = torch.cat([grid, torch.zeros(64, 1)], 1).repeat_interleave(per_cell, 0)
+def scene(colour):
+    n = sizes[colour] * per_cell
+    return {"means": points[:n].clone(), "quats": torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1),
+            "scales": torch.full((n, 3), 0.12), "opacities": torch.ones(n),
+            "rgb": torch.tensor(colours[colour]).float().repeat(n, 1)}
+def image(colour):
+    return torch.tensor(colours[colour]).float().expand(*sizes[colour], 3).contiguous()
+make = scene if kind == "scene" else image
+nothing = {name: t[:0] for name, t in scene("red").items()} if kind == "scene" else None
+for i in itertools.count():
+    if i % 9 == 8 and nothing is not None:
+        splatview.publish(nothing, kind, activated=True, step=i)
+    else:
+        more = {"activated": True} if kind == "scene" else {}
+        splatview.publish(make(list(colours)[i % len(colours)]), kind, step=i, **more)
+    time.sleep(pause)
+"""
+
+
+PICTURES_SEEN = [6, exhaustive(30)]
+"""Minimum numbers of pictures to check."""
+
+
+@pytest.fixture
+def viewer() -> Iterator[Viewer]:
+    app = Viewer(OffscreenScreen(490, 330), AppOptions(max_fps=500))
+    yield app
+    app.close()
+
+
+def lit(picture: np.ndarray) -> tuple[str, np.ndarray] | None:
+    """The one colour in a picture and where it is; None where there is none. Fails if there are two."""
+    colourful = picture.max(axis=-1) - picture.min(axis=-1) > 150
+    if not colourful.any():
+        return None
+    pixels = picture[colourful]
+    found = {name: np.abs(pixels - 255 * np.array(rgb)).max(axis=-1) < 70 for name, rgb in SHADES.items()}
+    there = [name for name, near in found.items() if near.any()]
+    assert len(there) == 1, f"one picture shows {there}"
+    mask = np.zeros_like(colourful)
+    mask[colourful] = found[there[0]]
+    return there[0], mask
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("pictures", PICTURES_SEEN)
+def test_a_viewers_pictures_show_as_many_gaussians_as_their_version_has(viewer: Viewer, programs: Programs,
+                                                                        pictures: int) -> None:
+    trainer = programs.code(PICTURES, "scene", json.dumps(SHADES), json.dumps(CELLS), "0.02", str(PER_CELL))
+    viewer.until(lambda: viewer.loaded() and viewer.seat.view is not None and not viewer.seat.view.empty)
+    view, room = viewer.seat.view, viewer.seat.layout()
+    assert isinstance(view, GaussianView)
+    camera = Camera(look_at((0, 0, -12), (0, 0, 0)), intrinsics(50, room.width, room.height), room.width, room.height)
+    view.use_camera(camera)
+    viewer.seat.mark()  # no new version may come until the first look
+    viewer.do()
+    grid = np.stack(np.meshgrid(np.arange(8.0), np.arange(8.0)), -1).reshape(64, 2) - 3.5
+    points = (np.c_[grid, np.zeros(64), np.ones(64)] @ camera.viewmat.T)[:, :3] @ camera.K.T
+    x, y = np.round(points[:, :2] / points[:, 2:]).astype(int).T
+    seen: dict[str, int] = {}
+
+    def cells() -> int:
+        """How many cells the picture shows; fails unless its colour says so too."""
+        picture = viewer.picture()
+        picture[-114:, :110] = 0  # the axes
+        found = lit(picture)
+        if found is None:
+            seen["nothing"] = seen.get("nothing", 0) + 1
+            return 0
+        colour, mask = found
+        assert mask[y, x].tolist() == [i < CELLS[colour] for i in range(64)], colour
+        seen[colour] = seen.get(colour, 0) + 1
+        return CELLS[colour]
+
+    def look() -> bool:
+        viewer.turn()
+        cells()
+        return len(seen) == 7 and sum(seen.values()) > pictures
+
+    viewer.until(look)
+    trainer.send_signal(signal.SIGSTOP)
+    viewer.do()  # and what is said beside the picture is of the same version
+    assert view.details[0] == f"{cells() * PER_CELL:,} Gaussians"
+
+
+@pytest.mark.parametrize("pictures", PICTURES_SEEN)
+def test_a_viewers_images_have_the_size_of_their_version(viewer: Viewer, programs: Programs, pictures: int) -> None:
+    programs.code(PICTURES, "image", json.dumps(SHADES), json.dumps(SIZES), "0.02", "1")
+    seen: dict[str, int] = {}
+
+    def look() -> bool:
+        viewer.turn()
+        found = lit(viewer.picture())
+        if found is None:
+            return False
+        colour, mask = found
+        height, width = SIZES[colour]
+        y, x = np.nonzero(mask)
+        high, wide = np.ptp(y) + 1, np.ptp(x) + 1
+        assert mask[y.min():y.max() + 1, x.min():x.max() + 1].all(), colour
+        assert abs(high * width - wide * height) <= 2 * max(height, width), (colour, high, wide)
+        seen[colour] = seen.get(colour, 0) + 1
+        return len(seen) == 6 and sum(seen.values()) > pictures
+
+    viewer.until(look)
+
+
+def test_types_that_are_made_anew_are_not_kept() -> None:
+    """A value's type decides its default name, which is remembered; a class made in a loop is a new one each time."""
+    tensors = {k: torch.zeros(5, *shape) for k, shape in SHAPES.items()}
+    for _ in range(1200):
+        splatview.publish(type("Scene", (dict,), {})(tensors))
+    assert publishing._publisher is not None
+    assert publishing._publisher.streams["gaussians"].version == 1200
+    assert len(publishing._default_names) <= publishing._MANY_TYPES

@@ -1,0 +1,98 @@
+"""The real viewer under a run whose streams have odd names, and whose frames say odd things: it draws each of them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from support.impostor import Impostor, info
+from support.wait import PATIENCE
+
+from splatview.ipc import limits, messages
+from splatview.ipc.ways.layout import FIRST_SLOT, TIME, WORDS_PER_SLOT
+from splatview.ipc.ways.ring import RingWriter
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAMES = ["\x1b]0;x\x07\x1b[2J", "a\x00b", "\u202egnp.exe", "##", "%s%n", "-", "x" * limits.MAX_NAME, "\U0001f600" * 50]
+META: list[dict[str, Any]] = [
+    {"step": "text"}, {"step": float("nan")}, {"step": -(2**63) + 1}, {"step": 2**63 - 1}, {"step": (1.0, 2.0)},
+    {"step": True}, {"trouble": 5}, {"trouble": "x" * limits.MAX_META_TEXT}, {"trouble": "\x00\x1b[2J\u202e"},
+    {"step": 1e308, "trouble": float("inf")}, {"trouble": (1.0,)}, {"trouble": True}, {"loss": float("nan"), "by": 3}]
+IMAGE = {"image": torch.zeros(4, 6, 3, dtype=torch.uint8)}
+SCENE = {"means": torch.randn(300, 3), "quats": torch.randn(300, 4), "scales": torch.full((300, 3), -2.0),
+         "opacities": torch.zeros(300), "rgb": torch.rand(300, 3)}
+
+
+class Odd(Impostor):
+    """Answers as an honest run does; what it answers is odd."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writers: dict[int, RingWriter] = {}
+        self.version = 0
+        self.streams = tuple(
+            info(i, name=name, kind=kind, why=name, device=name[:40])
+            for i, (name, kind) in enumerate([*((name, "image") for name in NAMES), ("splats", "gaussians")]))
+
+    def turn(self) -> None:
+        self.hear()
+        for said in self.heard:
+            if isinstance(said, messages.Hello):
+                self.tell(self.welcome(), messages.Manifest(self.streams, (messages.ViewerInfo(1, "\x1b[2J\x00%s"),)))
+            elif isinstance(said, messages.Open):
+                writer = self.writers.setdefault(said.index, RingWriter(1 << 17))
+                self.tell(messages.Offer(said.index, "ring", writer.ref, "\x00note"))
+        self.heard.clear()
+        self.version += 1
+        for index, writer in self.writers.items():
+            said = META[self.version // 2 % len(META)]
+            if self.streams[index].kind == "image":
+                writer.write("image", IMAGE, {"layout": "HWC", **said}, self.version)
+            else:
+                writer.write("gaussians", SCENE, {"color": "rgb", "activated": False, **said}, self.version)
+            self.board.words[self.board.version_word(index)] = self.version
+
+    def close(self) -> None:
+        for writer in self.writers.values():
+            writer.close()
+        super().close()
+
+
+@pytest.fixture
+def odd(runtime_dir: Path) -> Iterator[Odd]:
+    odd = Odd()
+    yield odd
+    odd.close()
+
+
+def test_each_is_drawn(odd: Odd) -> None:
+    app, end = App(OffscreenScreen(320, 200), AppOptions(max_fps=500)), time.monotonic() + PATIENCE
+    try:
+        while len(app.catalogue.slots) < len(odd.streams):
+            assert time.monotonic() < end
+            odd.turn()
+            app.turn()
+        for key in list(app.catalogue.slots):
+            app.seat.select(key)
+            first, wanted = 0, 2 * len(META) + 4
+            while not first or odd.version < first + wanted:  # every metadata was seen, by and by
+                assert time.monotonic() < end, f"{key!r} is not drawn"
+                odd.turn()
+                app.turn()
+                slot = app.seat.shown
+                if not first and slot is not None and slot.view is not None and not slot.entry.fault:
+                    first = odd.version
+        for writer in odd.writers.values():  # times at the end of all times
+            for slot in range(writer.slots):
+                writer._words[FIRST_SLOT + slot * WORDS_PER_SLOT + TIME] = limits.MAX_COUNTER
+        for _ in range(5):
+            app.turn()
+    finally:
+        app.close()

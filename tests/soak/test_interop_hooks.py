@@ -1,0 +1,228 @@
+"""The hooks for other people's trainers, in examples/: each runs in the real library, where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.programs import ROOT
+from support.wait import PATIENCE
+
+from splatview.ipc import Subscriber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.programs import Programs
+
+EXAMPLES = ROOT / "examples"
+TRAINERS = {"lightning_callback": ("lightning",), "hf_trainer_callback": ("transformers", "accelerate")}
+
+
+def needs(*libraries: str) -> pytest.MarkDecorator:
+    missing = [name for name in libraries if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
+
+
+@pytest.mark.parametrize("example", [
+    pytest.param(name, marks=[needs(*libraries), pytest.mark.exhaustive])  # they import for seconds
+    for name, libraries in TRAINERS.items()])
+def test_a_callback_shows_each_step_of_the_real_trainer(
+        example: str, programs: Programs, wait_until: Callable[..., Any]) -> None:
+    process = programs.python(str(EXAMPLES / f"{example}.py"), "--steps", "1000000", SPLATVIEW_STRICT="1")
+    pictures: dict[int, np.ndarray] = {}
+    with Subscriber() as subscriber:
+        def look() -> bool:
+            assert process.poll() is None, process.communicate()[1]
+            subscriber.poll()
+            for stream in (s for s in subscriber.streams if s.name == "learned"):
+                stream.open()
+                frame = stream.read(max(pictures, default=0))
+                if frame is not None:
+                    with frame:
+                        picture = frame.tensors["image"].to_float32()
+                        if frame.intact():
+                            assert frame.meta["step"] == frame.version  # each step once, none left out
+                            pictures[frame.version] = picture
+            return len(pictures) >= 5 and max(pictures) > 40
+
+        wait_until(look)
+        first, last = pictures[min(pictures)], pictures[max(pictures)]
+        assert first.shape == (128, 128, 3)
+        assert np.abs(last - first).mean() > 0.01, "it learns"
+        _pauses(subscriber, process, wait_until)
+
+
+def _pauses(subscriber: Subscriber, process: subprocess.Popen[str], wait_until: Callable[..., Any]) -> None:
+    """The viewer's pause button holds the training up, and lets it go on."""
+    (run,) = {s.run.id: s.run for s in subscriber.streams}.values()
+    (stream,) = (s for s in subscriber.streams if s.name == "learned")
+    run.set_paused(True)
+    wait_until(lambda: (subscriber.poll(), run.paused)[-1])
+    held: list[int] = []
+
+    def rests() -> bool:
+        subscriber.poll()
+        held.append(stream.version)
+        return len(held) > 200 and held[-1] == held[-200]
+
+    wait_until(rests)
+    run.set_paused(False)
+    wait_until(lambda: (subscriber.poll(), stream.version > held[-1])[-1])
+
+
+# gsplat's simple_trainer.py
+
+PATCH = EXAMPLES / "gsplat_simple_trainer.patch"
+PATCHED = "examples/simple_trainer.py"
+
+
+def hunks() -> list[list[str]]:
+    """The lines of each hunk, with their first character."""
+    found: list[list[str]] = []
+    for line in PATCH.read_text().splitlines():
+        if line.startswith("@@"):
+            found.append([])
+        elif found:
+            found[-1].append(line or " ")
+    return found
+
+
+def applied(folder: Path) -> str:
+    """The file, once the patch has been applied to what lies in this folder."""
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    result = subprocess.run(["git", "apply", "--verbose", str(PATCH)], cwd=folder, capture_output=True, text=True,
+                            timeout=PATIENCE)
+    assert result.returncode == 0, result.stderr
+    return (folder / PATCHED).read_text()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_patch_applies_where_its_context_is(tmp_path: Path) -> None:
+    """Anywhere in a file: lines come and go between gsplat's versions."""
+    (tmp_path / "examples").mkdir()
+    imports, loop = ([line[1:] for line in hunk if line[0] != "+"] for hunk in hunks())
+    before = ["# a header"] * 20 + imports + ["import yaml"] + ["# the rest"] * 900 + loop + ["# the end"] * 50
+    (tmp_path / PATCHED).write_text("\n".join(before) + "\n")
+    after = applied(tmp_path).splitlines()
+    for hunk in hunks():
+        new = [line[1:] for line in hunk if line[0] != "-"]
+        assert any(after[i: i + len(new)] == new for i in range(len(after)))
+    assert len(after) == len(before) + sum(line[0] == "+" for hunk in hunks() for line in hunk)
+
+
+@pytest.mark.skipif("SPLATVIEW_GSPLAT" not in os.environ, reason="SPLATVIEW_GSPLAT names a checkout of gsplat")
+def test_the_patch_applies_to_gsplat_itself(tmp_path: Path) -> None:
+    (tmp_path / "examples").mkdir()
+    shutil.copy(f"{os.environ['SPLATVIEW_GSPLAT']}/{PATCHED}", tmp_path / PATCHED)
+    compile(applied(tmp_path), PATCHED, "exec")
+
+
+TRAINER = """
+import json, sys, textwrap
+from types import SimpleNamespace
+import torch
+import splatview
+n = 50
+self = SimpleNamespace(splats=torch.nn.ParameterDict({
+    "means": torch.randn(n, 3), "scales": torch.randn(n, 3), "quats": torch.randn(n, 4), "opacities": torch.randn(n),
+    "sh0": torch.randn(n, 1, 3), "shN": torch.randn(n, 15, 3)}))
+cfg = SimpleNamespace(antialiased=True)
+added = textwrap.dedent(json.loads(sys.stdin.readline()))
+for step in range(2500):
+    sh_degree_to_use = min(step // 1000, 3)
+    colors = (self.splats["means"][None, :48].reshape(1, 6, 8, 3) * 1.0)
+    exec(added)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_what_the_patch_adds_shows_gaussians_and_renders(
+        programs: Programs, wait_until: Callable[..., Any]) -> None:
+    """Its very lines, with the names that the trainer has there."""
+    _, loop = hunks()
+    process = programs.code(TRAINER, SPLATVIEW_STRICT="1")
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    process.stdin.write(json.dumps("\n".join(line[1:] for line in loop if line[0] == "+")) + "\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    assert line == "done\n", process.stderr.read()
+    with Subscriber() as subscriber:
+        meta, tensors = newest(subscriber, "gaussians", 2500, wait_until)
+        assert (meta["step"], meta["sh_degree"], meta["antialiased"]) == (2499, 2, True)
+        assert tensors["shN"].shape == (50, 15, 3)
+        meta, tensors = newest(subscriber, "render", 2500, wait_until)
+        assert tensors["image"].shape == (6, 8, 3)
+        assert tensors["image"].min() == 0 and tensors["image"].max() == 1  # within what an image may have
+
+
+def newest(subscriber: Subscriber, name: str, version: int, wait_until: Callable[..., Any]
+           ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Metadata and tensors of a version of a stream, or of a newer one."""
+    def read() -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        subscriber.poll()
+        for stream in (s for s in subscriber.streams if s.name == name):
+            stream.open()
+            frame = stream.read(version - 1)
+            if frame is not None:
+                with frame:
+                    found = dict(frame.meta), {field: t.to_float32() for field, t in frame.tensors.items()}
+                    return found if frame.intact() else None
+        return None
+
+    return wait_until(read, what=f"version {version} of {name}")
+
+
+# nerfstudio
+
+NERFSTUDIO = """
+import sys
+from types import SimpleNamespace
+import torch
+from nerfstudio.engine.callbacks import TrainingCallbackLocation
+from nerfstudio.engine.trainer import Trainer
+from nerfstudio.models.splatfacto import SplatfactoModelConfig
+sys.path.insert(0, sys.argv[1])
+from nerfstudio_hook import show
+
+degree, n = int(sys.argv[2]), 50
+model = torch.nn.Module()
+model.config = SplatfactoModelConfig(sh_degree=degree, rasterize_mode="antialiased")
+model.gauss_params = torch.nn.ParameterDict({
+    "means": torch.randn(n, 3), "scales": torch.randn(n, 3), "quats": torch.randn(n, 4),
+    "features_dc": torch.full((n, 3), 0.5), "features_rest": torch.zeros(n, (degree + 1) ** 2 - 1, 3),
+    "opacities": torch.randn(n, 1)})
+model.features_dc = model.gauss_params["features_dc"]
+trainer = object.__new__(Trainer)  # whose set-up needs a data set and a GPU
+trainer.pipeline, trainer.callbacks, trainer.local_rank = SimpleNamespace(model=model), [], 0
+show(trainer)
+for step in range(2001):
+    for location in TrainingCallbackLocation:  # as its train() does
+        for callback in trainer.callbacks:
+            callback.run_callback_at_location(step, location=location)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+@needs("nerfstudio")
+@pytest.mark.parametrize("degree", [0, 3])
+def test_nerfstudio_calls_the_hook(degree: int, programs: Programs, wait_until: Callable[..., Any]) -> None:
+    process = programs.code(NERFSTUDIO, str(EXAMPLES), str(degree), SPLATVIEW_STRICT="1")
+    assert process.stdout is not None and process.stderr is not None
+    lines = iter(process.stdout.readline, "")
+    assert "done\n" in lines, process.stderr.read()
+    with Subscriber() as subscriber:
+        meta, tensors = newest(subscriber, "gaussians", 2001, wait_until)
+    assert (meta["step"], meta["sh_degree"], meta["antialiased"]) == (2000, min(degree, 2), True)
+    assert meta["color"] == ("sh" if degree else "rgb_logit")
+    assert ("shN" in tensors) == (degree > 0)
+    assert (tensors["sh0" if degree else "rgb"] == 0.5).all()

@@ -1,0 +1,211 @@
+"""Very many publishes: a million without a viewer, 100,000 beside one, 10,000 new tensors. A trainer takes up no more
+at the end than at the beginning, and never waits.
+
+`pytest -s` shows the figures.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.load_programs import READER, VALUES
+from support.meters import MB, Footprint, footprint, settled
+from support.repetitions import exhaustive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.programs import Program, Programs
+
+FAULTS = str(Path(__file__).resolve().parent)
+SLACK = {"rss": 4 * MB}
+"""By how much anonymous memory may differ between two looks: what the allocator has in hand. A million publishes that
+left 8 bytes each would be twice as much."""
+MORE_SLOTS = {"segments": 2, "descriptors": 2}
+"""By how much more may be open: a ring gets more slots while it is read, and a reader opens what it reads."""
+TOLD = '''
+sys.path.append(sys.argv.pop(1))
+import gc
+from dataclasses import asdict
+from support.meters import footprint, percentile, waits
+def tell(count, times):
+    "Print what we take up after so many publishes, and how long they took."
+    gc.collect()
+    print(json.dumps({"count": count, "footprint": asdict(footprint()), "waits": waits(), **counters(),
+                      "published": number_of,
+                      "p50": percentile(times, 0.5) * 1e6, "p99": percentile(times, 0.99) * 1e6,
+                      "objects": len(gc.get_objects())}), flush=True)
+def measure(blocks, size, call):
+    "Publish in blocks, and tell after each; `call` gets the number of the publish, from 1 on."
+    number, clock = 0, time.perf_counter
+    for block in range(blocks):
+        times = []
+        for _ in range(size):
+            number += 1
+            begin = clock()
+            call(number)
+            times.append(clock() - begin)
+        if len(times) > 10_000:
+            times = times[::len(times) // 10_000]
+        tell(number, times)
+    print("done", flush=True)
+number_of = {}
+def value_of(name):
+    "What a stream's next version is filled with: READER looks at that."
+    number_of[name] = number_of.get(name, 0) + 1
+    return number_of[name] % 251
+def looked_at():
+    "Publish until a reader of all streams gets copies, however long that takes on a busy machine."
+    number = 0
+    while counters()["copies"] < 10 or not all(s.readers for s in publishing._publisher.streams.values()):
+        number += 1
+        call(number)
+        time.sleep(0.001)
+'''
+"""Behind VALUES: what counts. Arguments: this folder, and how many publishes a tenth of all is."""
+
+ALONE = VALUES + TOLD + """
+import numpy as np
+one, many, array = image((48, 64), 7), scene(300, 7), np.zeros((20, 30, 3), np.uint8)
+def call(number):
+    kind = number & 7
+    if kind < 3:
+        splatview.publish(one, "still", step=number)
+    elif kind < 5:
+        splatview.publish(many, "scene", step=number)
+    elif kind < 6:
+        splatview.publish(array, "array")
+    else:
+        splatview.publish(one[:], "fresh")
+measure(10, int(sys.argv[1]), call)
+time.sleep(1000)
+"""
+
+BESIDE = VALUES + TOLD + """
+still, splats = image((48, 64), 0), scene(300, 0)
+def call(number):
+    if number & 1:
+        still.fill_(value_of("still"))
+        splatview.publish(still, "still", step=number_of["still"])
+    else:
+        value = value_of("scene")
+        for t in splats.values():
+            t.fill_(value)
+        splatview.publish(splats, "scene", step=number_of["scene"])
+call(1)
+call(2)
+looked_at()
+measure(10, int(sys.argv[1]), call)
+time.sleep(1000)
+"""
+
+FRESH = VALUES + TOLD + """
+def call(number):
+    if number % 3:
+        splatview.publish(image((8 + number % 97, 8 + number % 89), value_of("picture")), "picture")
+    else:
+        splatview.publish(torch.full((8 + number % 61, 70), float(value_of("grey"))), "grey")
+    splatview.publish(scene(number % 1009, value_of("scene")), "scene", step=number_of["scene"])
+for number in range(1, 1010):  # the largest of all is among them
+    call(number)
+looked_at()
+measure(10, int(sys.argv[1]), call)
+time.sleep(1000)
+"""
+
+
+def told(trainer: Program) -> Iterator[dict[str, Any]]:
+    """What a trainer tells, one after the other, until it is done."""
+    while (line := trainer.line()) != "done":
+        assert line, f"the trainer ended with {trainer.wait()}"
+        found = json.loads(line)
+        found["footprint"] = Footprint(**found["footprint"])
+        yield found
+
+
+def shown(what: str, told: list[dict[str, Any]]) -> None:
+    """Print the figures."""
+    print(f"\n{what}")
+    for t in told:
+        f = t["footprint"]
+        print(f"  {t['count']:>9,}: {f.rss / MB:.1f} MB, {f.descriptors} descriptors, {f.threads} threads, "
+              f"{f.segments} segments of {f.segment_bytes / MB:.1f} MB, {t['waits']} waits, {t['copies']:,} copies, "
+              f"{t['objects']:,} objects; a publish {t['p50']:.1f} us, p99 {t['p99']:.1f} us")
+
+
+def steady(told: list[dict[str, Any]], **slack: int) -> None:
+    """Assert that a trainer takes up at no time more than after the first of its blocks."""
+    first = told[0]
+    for later in told[1:]:
+        assert later["footprint"].over(first["footprint"], **{**SLACK, **slack}) == {}, later["count"]
+        assert later["objects"] <= first["objects"] + 200, later["count"]
+        assert later["faults"] == 0
+
+
+def last_seen(reader: Program, **versions: int) -> dict[str, int]:
+    """Wait until a READER has seen these versions; all that it has seen."""
+    while True:
+        line = reader.line()
+        assert line, f"the viewer ended with {reader.wait()}"
+        seen = {name: int(version) for name, version in (part.split("=") for part in line.split()[1:])}
+        if all(seen.get(name, 0) >= version for name, version in versions.items()):
+            return seen
+
+
+def opened(reader: Program, *streams: str) -> Footprint:
+    """What a READER takes up once it has read a version of each stream: on a busy machine long after it was there."""
+    last_seen(reader, **dict.fromkeys(streams, 1))
+    return footprint(reader.pid)
+
+
+@pytest.mark.parametrize("publishes", [100_000, exhaustive(1_000_000)])
+def test_a_million_publishes_without_a_viewer(publishes: int, programs: Programs) -> None:
+    trainer = programs.start(ALONE, FAULTS, publishes // 10)
+    blocks = list(told(trainer))
+    shown("without a viewer", blocks)
+    assert blocks[-1]["count"] == publishes
+    steady(blocks)
+    assert blocks[-1]["copies"] == 0
+    assert blocks[0]["footprint"].segments == 2  # the board and the leases
+    assert blocks[-1]["waits"] - blocks[0]["waits"] < publishes / 1000  # of nine tenths of them
+
+
+@pytest.mark.parametrize("publishes", [10_000, exhaustive(100_000)])
+def test_a_hundred_thousand_publishes_beside_a_viewer(publishes: int, programs: Programs,
+                                                      wait_until: Callable[..., Any]) -> None:
+    trainer, reader = programs.start(BESIDE, FAULTS, publishes // 10), programs.start(READER)
+    blocks, base = [], None
+    for block in told(trainer):
+        blocks.append(block)
+        base = base or opened(reader, *block["published"])
+    shown("beside a viewer", blocks)
+    assert blocks[-1]["count"] == publishes
+    steady(blocks, segment_bytes=8 * MB, segments=MORE_SLOTS["segments"])
+    assert blocks[-1]["copies"] - blocks[0]["copies"] >= publishes * 0.9 * 0.99  # else it would be another test
+    # Of nine tenths: now and then for the GIL, never for a viewer.
+    assert blocks[-1]["waits"] - blocks[0]["waits"] < publishes * 0.09
+    published = blocks[-1]["published"]
+    assert min(published.values()) > publishes // 2
+    assert last_seen(reader, **published) == published
+    assert base is not None
+    settled(base, wait_until, reader.pid, rss=8 * MB, segment_bytes=8 * MB, **MORE_SLOTS)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("publishes", [500, exhaustive(2000), exhaustive(10_000)])
+def test_ten_thousand_new_tensors_of_new_shapes(publishes: int, programs: Programs,
+                                                wait_until: Callable[..., Any]) -> None:
+    trainer, reader = programs.start(FRESH, FAULTS, publishes // 10), programs.start(READER)
+    blocks, base = [], None
+    for block in told(trainer):
+        blocks.append(block)
+        base = base or opened(reader, *block["published"])
+    shown("new tensors of new shapes", blocks)
+    assert blocks[-1]["count"] == publishes
+    steady(blocks, segment_bytes=8 * MB)
+    last_seen(reader, picture=publishes - publishes // 3 + 673, scene=publishes + 1009)
+    assert base is not None
+    settled(base, wait_until, reader.pid, rss=8 * MB, segment_bytes=8 * MB, **MORE_SLOTS)

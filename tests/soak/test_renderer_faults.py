@@ -1,0 +1,352 @@
+"""A driver that refuses a shader, memory that is full, an OpenGL or CUDA that is lost, a display that goes away: the
+viewer says so in words, draws by other means or starts itself anew, and the trainer never notices."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.meters import footprint, settled
+from support.programs import ROOT
+from support.renderer_cases import Chance, draw, looking_at_origin, psnr, random_scene
+from support.repetitions import exhaustive
+from support.wait import PATIENCE
+from support.web_clients import Page, address
+
+from splatview.ipc import Subscriber
+from splatview.viewer_app.catalogue import Catalogue
+from splatview.viewer_app.errors import GpuLostError, GraphicsError, RendererError
+from splatview.viewer_app.files.write_ply import write_ply
+from splatview.viewer_app.recovering.restart import MOST, VARIABLE, WITHIN, Restart, Resumed
+from splatview.viewer_app.renderers import gl as gl_module
+from splatview.viewer_app.renderers import gl_compositor
+from splatview.viewer_app.renderers.choose import renderer_note
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.renderers.gl_compositor import SHADERS
+from splatview.viewer_app.renderers.gl_quads import QuadCompositor
+from splatview.viewer_app.renderers.gl_tiles import TileCompositor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import moderngl
+    from support.programs import Programs
+
+VIEW = looking_at_origin(80, 60)
+TRAIN = """
+import sys, time, torch, splatview
+g = torch.Generator().manual_seed(0)
+scene = dict(means=torch.randn(300, 3, generator=g) * 0.3, quats=torch.randn(300, 4, generator=g),
+             scales=torch.full((300, 3), -3.0), opacities=torch.zeros(300), sh0=torch.rand(300, 3, generator=g))
+print("ready", flush=True)
+while True:
+    splatview.publish(scene)
+    time.sleep(0.005)
+"""
+"""Publishes and says nothing, unless something goes wrong."""
+SERVE = """
+import os, sys
+from splatview.viewer_app import errors
+from splatview.viewer_app.__main__ import main
+from splatview.viewer_app.recovering import health, restart
+
+restart.WITHIN, restart.MOST = 1e9, int(sys.argv[1])
+look = health.cuda_is_lost
+
+def told():
+    try:
+        os.unlink("lost")
+    except FileNotFoundError:
+        return look()
+    return "a fault on the GPU has ended CUDA for this process"
+
+health.cuda_is_lost = told  # what a driver says after a fault
+sys.exit(main(sys.argv[2:]))
+"""
+"""The viewer, which takes its GPU to be lost as soon as there is a file of this name."""
+
+
+# -- shaders that a driver refuses -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shaders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the shaders, to be damaged."""
+    copy = tmp_path / "shaders"
+    shutil.copytree(SHADERS, copy)
+    monkeypatch.setattr(gl_compositor, "SHADERS", copy)
+    return copy
+
+
+def damage(shader: Path) -> None:
+    whole = shader.read_text()
+    assert "void main() {" in whole
+    shader.write_text(whole.replace("void main() {", "void main() {\n    vec3 torn = nonsense(1.0);"))
+
+
+@pytest.mark.parametrize("shader", ["walk.frag", "gather.frag", "unfinished.frag"])
+def test_the_other_way_of_opengl_draws_where_one_shader_is_refused(ctx: moderngl.Context, shaders: Path,
+                                                                   shader: str,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where tiles are the way of choice, as they are for software rasterisers."""
+    monkeypatch.setattr(gl_module, "SOFTWARE", (ctx.info["GL_RENDERER"].lower(),))
+    gaussians = random_scene(1, Chance(n=200))
+    whole = GlRenderer(ctx)
+    expected = draw(whole, gaussians, VIEW)
+    whole.close()
+    damage(shaders / shader)
+    renderer = GlRenderer(ctx)
+    got = draw(renderer, gaussians, VIEW)
+    assert isinstance(renderer._compositor, QuadCompositor) and psnr(got.color, expected.color) > 50
+    assert renderer_note(renderer).startswith(f"gl: drawing with quads: gl: this driver refuses {shader} (")
+    assert "nonsense" in renderer.note and len(renderer.note) < 300 and ctx.error == "GL_NO_ERROR"
+    renderer.close()
+
+
+@pytest.mark.parametrize("shader", ["project.frag", "fullscreen.vert"])
+def test_a_shader_that_all_need_is_said_in_words(ctx: moderngl.Context, shaders: Path, shader: str) -> None:
+    damage(shaders / shader)
+    with pytest.raises(RendererError, match=r"this driver refuses .*update the graphics driver") as refused:
+        draw(GlRenderer(ctx), random_scene(1, Chance(n=20)), VIEW)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_was_asked_for_by_name_is_not_replaced(ctx: moderngl.Context, shaders: Path) -> None:
+    damage(shaders / "walk.frag")
+    renderer = GlRenderer(ctx, compositor="tiles")
+    with pytest.raises(RendererError, match=r"refuses walk\.frag"):
+        draw(renderer, random_scene(1, Chance(n=20)), VIEW)
+    assert isinstance(renderer._compositor, TileCompositor)
+    renderer.close()
+
+
+DAMAGED = """
+import sys
+from splatview.viewer_app.__main__ import main
+sys.exit(main(["shot", "--size", "64x48", "out.png", "scene.ply"]))
+"""
+
+
+@pytest.mark.exhaustive  # quick: a shader that all need, in this process
+@pytest.mark.parametrize(("file", "words"), [
+    ("renderers/shaders/project.frag", "this driver refuses project.frag"),
+    ("views/shaders/compose.glsl", "OpenGL failed")])
+def test_a_package_with_a_damaged_shader_ends_in_words(programs: Programs, tmp_path: Path, file: str,
+                                                       words: str) -> None:
+    """The whole way, of a program that finds the shader on the disk as it is."""
+    there = tmp_path / "there" / "splatview"
+    shutil.copytree(ROOT / "splatview", there, ignore=shutil.ignore_patterns("__pycache__"))
+    damage(there / "viewer_app" / file)
+    write_ply(random_scene(1, Chance(n=20)), tmp_path / "scene.ply")
+    path = os.pathsep.join(filter(None, [str(tmp_path / "there"), os.environ.get("PYTHONPATH")]))
+    program = programs.python("-c", DAMAGED, PYTHONPATH=path)
+    _, said = program.communicate(timeout=PATIENCE)
+    assert program.returncode == 2 and said.startswith("splatview: ") and "Traceback" not in said, said
+    assert words in said and "nonsense" in said
+
+
+# -- memory that is full ---------------------------------------------------------------------------------------------
+
+FULL = """
+import resource, sys
+sys.path[:0] = sys.argv[1:]
+from support.renderer_cases import CLASSIC, Chance, draw, looking_at_origin, random_scene
+from splatview.viewer_app.errors import RendererError
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.screens.offscreen import create_context
+
+ctx = create_context()
+for compositor in ("quads", "tiles"):
+    renderer = GlRenderer(ctx, compositor=compositor)
+    scene = random_scene(1, Chance(n=200))
+    assert draw(renderer, scene, looking_at_origin(80, 60)).alpha.any()
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (150 << 20), resource.RLIM_INFINITY))
+    try:
+        renderer.render(looking_at_origin(8000, 8000), CLASSIC)  # a gigabyte
+        raise SystemExit("there was room")
+    except RendererError as e:
+        print(e, flush=True)
+    assert renderer.render(looking_at_origin(90, 60), CLASSIC).pixels().alpha.any(), "a small one can be drawn"
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert renderer.render(looking_at_origin(640, 480), CLASSIC).pixels().alpha.any()
+    renderer.close()
+    assert ctx.error == "GL_NO_ERROR"
+"""
+
+
+def test_opengl_s_memory_is_full(programs: Programs) -> None:
+    program = programs.code(FULL, str(ROOT / "tests"))
+    out, err = program.communicate(timeout=PATIENCE)
+    assert program.returncode == 0, err
+    assert [bool(re.search("memory is full: .* A smaller picture", line)) for line in out.splitlines()] == [True] * 2
+
+
+# -- what is lost for the whole process ------------------------------------------------------------------------------
+
+
+def test_what_was_before_is_read_with_care(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("", "{", "[]", "7", '{"at": 5}', '{"at": [null]}', "[" * 100_000, '{"at": ["x"]}'):
+        monkeypatch.setenv(VARIABLE, text)
+        assert Resumed.take() == Resumed() and VARIABLE not in os.environ
+    monkeypatch.setenv(VARIABLE, '{"why": 3, "at": [1, 2, 3, 4, 5], "port": 70000, "token": 8}')
+    assert Resumed.take() == Resumed("3", (3.0, 4.0, 5.0))
+    monkeypatch.setenv(VARIABLE, '{"why": "it fell", "at": [1], "port": 7007, "token": "x"}')
+    assert (held := Resumed.take()) == Resumed("it fell", (1.0,), 7007, "x")
+    assert held.notice == "The viewer started anew: it fell" and Resumed().notice == ""
+
+
+def test_it_happens_so_often_and_no_oftener() -> None:
+    now, held = time.monotonic(), Resumed()
+    for number in range(1, MOST + 1):
+        held = held.again("lost", 7007, "x")
+        assert len(held.at) == number and held.port == 7007
+        assert ("draws with OpenGL now" in held.notice) is (number == MOST)
+    with pytest.raises(GraphicsError, match=r"lost\. The viewer started anew 3 times within a minute, and stays down"):
+        held.again("lost", 7007, "x")
+    old = Resumed("lost", (now - WITHIN - 1,) * MOST)
+    assert len(old.again("lost", None, None).at) == 1, "that was long ago"
+    odd = Resumed("lost", (now + 1e9,) * MOST)
+    assert len(odd.again("lost", None, None).at) == 1, "that was on another machine"
+    restart = Restart(held)
+    with pytest.raises(GraphicsError, match="stays down"):
+        restart("lost")
+
+
+@pytest.fixture
+def trainer(programs: Programs, wait_until: Callable[..., Any]) -> Any:
+    program = programs.code(TRAIN)
+    assert program.stdout is not None and program.stdout.readline() == "ready\n"
+    with Subscriber() as subscriber:  # from now on it has what it needs for viewers
+        seen = wait_until(lambda: subscriber.poll() and [s for s in subscriber.streams if s.run.pid == program.pid])[0]
+        seen.open()
+        wait_until(lambda: seen.version)
+    return program
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("most", [1, exhaustive(MOST)])
+def test_a_lost_gpu_is_left_behind_and_pages_come_back(programs: Programs, trainer: Any, tmp_path: Path, most: int,
+                                                       wait_until: Callable[..., Any]) -> None:
+    base = footprint(trainer.pid)
+    viewer = programs.python("-c", SERVE, str(most), "serve", "--host", "127.0.0.1", "--port", "0",
+                              XDG_STATE_HOME=str(tmp_path))
+    said: list[str] = []
+    where = address(viewer, said)
+    lives = [footprint(viewer.pid).descriptors]
+    for life in range(most + 1):
+        with Page(where[0], acks=True) as page:
+            page.connect(token=where[1])
+            page.greet()
+            page.picture()
+            (programs.folder / "lost").touch()
+            assert page.ended()
+        if life < most:
+            assert address(viewer, said) == where, "the same port and the same token"
+            lives.append(footprint(viewer.pid).descriptors)
+    assert viewer.wait(PATIENCE) == 2
+    assert viewer.stderr is not None
+    text = "".join(said) + viewer.stderr.read()
+    assert text.count("; the viewer starts anew") == most and text.count("stays down now. Training goes on") == 1, text
+    assert "Traceback" not in text and max(lives) <= lives[0] + 40
+    assert trainer.poll() is None
+    settled(base, wait_until, trainer.pid, descriptors=2, threads=2)
+    trainer.kill()
+    assert trainer.stderr.read() == "", "it was told nothing, and has nothing to tell"
+
+
+@pytest.mark.exhaustive
+def test_whoever_meets_it_first_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA tells of it at any call, of whichever thread of control comes first."""
+    from splatview.viewer_app import app
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+    told: list[str] = []
+
+    def fails(self: app.App) -> bool:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    def closing(self: app.App) -> None:
+        raise RuntimeError("what is lost cannot be given back")
+
+    monkeypatch.setattr(app.App, "turn", fails)
+    with pytest.raises(RuntimeError, match="device-side"):  # CUDA works: it is something else
+        app.App(OffscreenScreen(80, 60)).serve()
+    monkeypatch.setattr(app, "cuda_is_lost", lambda: "CUDA is over")
+    monkeypatch.setattr(Catalogue, "close", closing)
+    with pytest.raises(GpuLostError, match="CUDA is over"):
+        app.App(OffscreenScreen(80, 60), app.AppOptions(lost=told.append)).serve()
+    assert told == ["CUDA is over"]
+
+
+# -- the display goes away -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def doomed() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """An X server of this test's own, and its display."""
+    if shutil.which("Xvfb") is None:
+        pytest.skip("no Xvfb: apt-get install xvfb")
+    read, write = os.pipe()
+    server = subprocess.Popen(["Xvfb", "-displayfd", str(write), "-screen", "0", "800x600x24", "-nolisten", "tcp",
+                               "-noreset"], pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        number = answer.readline().strip()
+    yield server, f":{number}"
+    server.kill()
+    server.wait()
+
+
+@pytest.mark.display
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_the_display_goes_away_under_a_window(programs: Programs, trainer: Any, tmp_path: Path, doomed: Any,
+                                              wait_until: Callable[..., Any], how: signal.Signals) -> None:
+    server, display = doomed
+    base, shown = footprint(trainer.pid), tmp_path / "shown.png"
+    viewer = programs.splatview("serve", "--window", "--out", str(shown), DISPLAY=display, WAYLAND_DISPLAY="",
+                                 XDG_STATE_HOME=str(tmp_path))
+    wait_until(shown.exists)
+    server.send_signal(how)
+    _, said = viewer.communicate(timeout=PATIENCE)
+    assert viewer.returncode == 2 and said.splitlines()[-1].startswith("splatview: the display has gone away"), said
+    assert "Traceback" not in said and trainer.poll() is None
+    settled(base, wait_until, trainer.pid, descriptors=2, threads=2)
+
+
+WINDOW = """
+import logging, sys, time, torch, splatview
+logging.basicConfig(level=logging.WARNING, format="%(message)s")
+window = splatview.Window(128, 96)
+window.start()
+picture = torch.zeros(96, 128, 3)
+while not window.fps():
+    window.set_image(picture)
+    time.sleep(0.01)
+print("open", flush=True)
+while window.is_running():
+    window.set_image(picture)
+    time.sleep(0.01)
+window.set_image(picture)
+print("goes on", flush=True)
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.display
+def test_the_display_goes_away_under_a_trainer_s_own_window(programs: Programs, doomed: Any) -> None:
+    server, display = doomed
+    program = programs.code(WINDOW, DISPLAY=display, WAYLAND_DISPLAY="")
+    assert program.stdout is not None and program.stderr is not None
+    assert program.stdout.readline() == "open\n", program.stderr.read()
+    server.kill()
+    out, err = program.communicate(timeout=PATIENCE)
+    assert (program.returncode, out) == (0, "goes on\n") and "the display has gone away" in err, err

@@ -1,0 +1,395 @@
+"""What a machine may run out of, or have taken away, around a training: it goes on, the reason is named once, and
+viewers see it again when the cause is gone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.repetitions import exhaustive, with_exhaustive
+from support.wait import PATIENCE
+
+from splatview import publishing
+from splatview.ipc import Publisher, Subscriber, door
+from splatview.ipc.runs import SOCKET_PATH_MAX, list_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.programs import Programs
+
+TRAINING = """
+import logging, os, resource, select, signal, sys, threading, time
+import torch, splatview
+from splatview import publishing
+logging.basicConfig(format="%(message)s", level=logging.WARNING)
+publishing.RETRY = 0.1
+step = 0
+def train(n=1, side=8):
+    global step
+    for _ in range(n):
+        step += 1
+        splatview.publish(torch.full((side, side), step % 256, dtype=torch.uint8), step=step)
+def said(text):
+    print(text, flush=True)
+    assert sys.stdin.readline()
+"""
+
+
+def line(process: Any) -> str:
+    assert process.stdout is not None
+    text = process.stdout.readline()
+    assert text, process.communicate()[1]
+    return text.strip()
+
+
+def go_on(process: Any) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def sees(subscriber: Subscriber, wait_until: Callable[..., Any], after: int = 0) -> int:
+    """Wait until a frame of a living run has been read; its step."""
+    def read() -> int | None:
+        subscriber.poll()
+        for stream in subscriber.streams:
+            if not stream.run.alive:
+                continue
+            stream.open()
+            frame = stream.read()
+            if frame is not None:
+                with frame:
+                    array, step = frame.tensors["image"].array.copy(), frame.meta["step"]  # type: ignore[union-attr]
+                    if frame.intact() and step > after:
+                        assert (array == step % 256).all()
+                        return step
+        return None
+
+    return wait_until(read, what=f"a frame after step {after}")
+
+
+def faults(process: Any) -> list[str]:
+    """End it; what its log said."""
+    go_on(process)
+    errors = process.communicate(timeout=PATIENCE)[1]
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+    return [text for text in errors.splitlines() if "met a fault" in text]
+
+
+SHORT = {
+    "open files": ("resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) + 3, hard))",
+                   "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]",
+                   "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))"),
+    "sizes of files": ("resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))",
+                       "hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]",
+                       "resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))"),
+    "threads": ("threading.stack_size(1 << 30); resource.setrlimit(resource.RLIMIT_AS, (used() + (200 << 20), hard))",
+                "hard = resource.getrlimit(resource.RLIMIT_AS)[1]\n"
+                "used = lambda: int(open('/proc/self/statm').read().split()[0]) * 4096",
+                "threading.stack_size(0); resource.setrlimit(resource.RLIMIT_AS, (hard, hard))"),
+}
+
+
+@pytest.mark.parametrize("what", with_exhaustive(list(SHORT), "sizes of files", "threads"))
+def test_a_run_that_cannot_be_begun_is_begun_later(what: str, runtime_dir: Path, programs: Programs,
+                                                   wait_until: Callable[..., Any]) -> None:
+    """A training at a limit of its process, which is raised later."""
+    limit, before, raised = SHORT[what]
+    process = programs.code(TRAINING + f"""
+{before}
+from splatview import ipc; import splatview.ipc.publisher, splatview.adapt.arrays
+torch.full((8, 8), 1, dtype=torch.uint8)
+{limit}
+begin = len(os.listdir("/proc/self/fd"))
+end = time.monotonic() + 0.5
+while time.monotonic() < end:
+    train(100)
+assert publishing.begun() is None
+assert len(os.listdir("/proc/self/fd")) <= begin
+print(os.listdir(os.environ["SPLATVIEW_RUNTIME_DIR"]), flush=True)
+{raised}
+while publishing.begun() is None:
+    train()
+train(10)
+said("begun")
+""")
+    assert line(process) == "[]", "nothing is left of the tries"
+    assert line(process) == "begun"
+    with Subscriber() as subscriber:
+        sees(subscriber, wait_until)
+    told = faults(process)
+    assert len(told) == 1, told
+
+
+@pytest.mark.parametrize(("limit", "reason"), [
+    ("resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))", "no shared memory for"),
+    ("resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1, hard))", "no shared memory"),
+], ids=["no room in shared memory", "no more open files"])
+def test_a_ring_for_which_there_is_no_room(limit: str, reason: str, programs: Programs,
+                                           wait_until: Callable[..., Any]) -> None:
+    """Pictures become too large to be shared: the training goes on, and they are seen when there is room."""
+    name = "RLIMIT_FSIZE" if "FSIZE" in limit else "RLIMIT_NOFILE"
+    process = programs.code(TRAINING + f"""
+hard = resource.getrlimit(resource.{name})[1]
+train(10)
+said("small")
+train(10)
+begin = len(os.listdir("/proc/self/fd"))
+{limit}
+train(200, side=1000)
+while not publishing.begun().board.counters()["faults"]:  # the helper thread makes the memory
+    train(1, side=1000)
+    time.sleep(0.005)
+resource.setrlimit(resource.{name}, (hard, hard))
+print(len(os.listdir("/proc/self/fd")) <= begin, flush=True)
+while True:
+    train(1, side=1000)
+    time.sleep(0.005)
+    if select.select([sys.stdin], [], [], 0)[0]:
+        break
+sys.stdin.readline()
+""")
+    assert line(process) == "small"
+    with Subscriber() as subscriber:
+        before = sees(subscriber, wait_until)
+        go_on(process)
+        assert line(process) == "True"
+        assert sees(subscriber, wait_until, max(before, 220)) > 220
+    told = faults(process)
+    assert len(told) == 1, told
+    assert reason in told[0]
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied", "replaced", "moved away"])
+def test_a_runtime_folder_that_goes_away_while_running(how: str, runtime_dir: Path, wait_until: Callable[..., Any],
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a cleaner of temporary files does. Who looks on notices nothing; who comes later finds the run again."""
+    monkeypatch.setattr(door, "PERIOD", 0.2)
+    import torch
+
+    import splatview
+
+    step = 0
+
+    def train() -> None:
+        nonlocal step
+        step += 1
+        splatview.publish(torch.full((8, 8), step % 256, dtype=torch.uint8), step=step)
+
+    train()
+    publisher = publishing.begun()
+    assert publisher is not None
+    with Subscriber() as before:
+        wait_until(lambda: (before.poll(), before.streams)[-1])
+        before.streams[0].open()
+        stream = before.streams[0]
+        for round_ in range(3):
+            wait_until(lambda: publisher.folder.in_place, what="the folder is there")
+            lock = (publisher.folder.path / "lock").stat()
+            if how == "removed":
+                shutil.rmtree(runtime_dir)
+            elif how == "emptied":
+                for path in publisher.folder.path.iterdir():
+                    path.unlink()
+            elif how == "replaced":
+                shutil.rmtree(publisher.folder.path)
+                publisher.folder.path.mkdir(mode=0o700)
+            else:
+                runtime_dir.rename(runtime_dir.with_name(f"{runtime_dir.name}-moved-{round_}"))
+
+            def again(stream: Any = stream) -> bool:
+                train()
+                before.poll()
+                assert stream.run.alive, "who looked on is not told of an end"
+                return publisher.folder.in_place
+
+            wait_until(again, what="the folder is made again")
+            assert not os.path.samestat(lock, (publisher.folder.path / "lock").stat())
+            assert [r.description.id for r in list_runs(runtime_dir)] == [publisher.run_id]
+            wait_until(lambda: (train(), before.poll(), stream.version == step)[-1])
+            with Subscriber() as late:
+                wait_until(lambda: (late.poll(), late.streams)[-1], what="who comes later finds it")
+                late.streams[0].open()
+                wait_until(lambda: (train(), late.poll(), late.streams[0].read(step - 1))[-1])
+        splatview.close()
+        wait_until(lambda: (before.poll(), not stream.run.alive)[-1], what="an end is told as ever")
+    assert list(runtime_dir.iterdir()) == []
+    for left in runtime_dir.parent.glob(f"{runtime_dir.name}-moved-*"):
+        shutil.rmtree(left)
+
+
+def test_a_folder_that_cannot_be_made_again_is_named_once(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch,
+                                                          caplog: pytest.LogCaptureFixture,
+                                                          wait_until: Callable[..., Any]) -> None:
+    monkeypatch.setattr(door, "PERIOD", 0.05)
+    import torch
+
+    import splatview
+
+    splatview.publish(torch.zeros(4, 4))
+    publisher = publishing.begun()
+    assert publisher is not None
+    shutil.rmtree(runtime_dir)
+    runtime_dir.write_text("in the way")
+    wait_until(lambda: publisher.board.counters()["faults"] >= 5)
+    assert len([r for r in caplog.records if str(runtime_dir) in r.getMessage()]) == 1
+    runtime_dir.unlink()
+    wait_until(lambda: publisher.folder.in_place, what="it is made when nothing is in the way")
+    assert len(footprint_of_sockets()) <= 4
+
+
+def footprint_of_sockets() -> list[str]:
+    """Listening sockets of this process below its runtime folder."""
+    root = os.environ["SPLATVIEW_RUNTIME_DIR"]
+    with open("/proc/net/unix") as f:
+        return [text for text in f if root in text]
+
+
+def test_a_long_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+    """Longer than the address of a socket may be; also when the folder is made again."""
+    long = tmp_path / ("x" * 100) / ("y" * 100)
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(long))
+    monkeypatch.setattr(door, "PERIOD", 0.1)
+    import torch
+
+    import splatview
+
+    splatview.publish(torch.full((4, 4), 1, dtype=torch.uint8), step=1)
+    publisher = publishing.begun()
+    assert publisher is not None
+    assert len(str(publisher.folder.path / "socket")) > SOCKET_PATH_MAX
+    with Subscriber() as subscriber:
+        assert sees(subscriber, wait_until) == 1
+    shutil.rmtree(long.parent)
+    wait_until(lambda: publisher.folder.in_place)
+    with Subscriber() as subscriber:
+        assert sees(subscriber, wait_until) == 1
+
+
+def test_a_viewer_at_its_limit_of_open_files(runtime_dir: Path, programs: Programs,
+                                             wait_until: Callable[..., Any]) -> None:
+    """It shows what it has, ends nothing, and sees new runs when it may open files again."""
+    first = Publisher("first")
+    process = programs.code("""
+import os, resource, sys, time
+from splatview.ipc import Subscriber
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+with Subscriber() as s:
+    while not any(r.welcomed for r in s.runs):
+        s.poll()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+    print("short", flush=True)
+    sys.stdin.readline()
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        s.poll()
+        assert all(r.alive for r in s.runs), "a run is taken for dead"
+        time.sleep(0.01)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    while sum(r.welcomed for r in s.runs) < 2:
+        s.poll()
+    print(sorted(r.name for r in s.runs), flush=True)
+""")
+    assert line(process) == "short"
+    second = Publisher("second")
+    go_on(process)
+    assert line(process) == "['first', 'second']"
+    assert process.wait(PATIENCE) == 0
+    assert first.folder.in_place
+    assert second.folder.in_place
+    first.close()
+    second.close()
+
+
+def test_a_trainer_that_may_open_no_files_when_viewers_come(programs: Programs,
+                                                            wait_until: Callable[..., Any]) -> None:
+    """They wait, and cost it nothing; they are answered when it may."""
+    process = programs.code(TRAINING + """
+train(5)
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+said("short")
+before = time.process_time()
+begin = time.monotonic()
+while time.monotonic() < begin + 1.5:
+    train(); time.sleep(0.01)
+busy = time.process_time() - before
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+print(busy, flush=True)
+while True:
+    train(); time.sleep(0.01)
+""")
+    assert line(process) == "short"
+    with Subscriber() as subscriber:
+        for _ in range(3):
+            subscriber.poll()
+        go_on(process)
+        wait_until(lambda: (subscriber.poll(), subscriber.runs)[-1])
+        assert float(line(process)) < 1.0, "the helper thread does not try all the time"
+        assert sees(subscriber, wait_until) > 0
+    process.kill()
+    assert process.communicate()[1].count("no open file is left to answer a viewer with: raise the limit") == 1
+
+
+CLONE_NEWNS = 0x20000
+
+
+def can_mount() -> bool:
+    return subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None or os.getuid() != 0 or not can_mount(),
+                    reason="mounting in a namespace of one's own needs root and `unshare`")
+@pytest.mark.parametrize("state", ["read-only", exhaustive("full")])
+def test_a_runtime_folder_that_is_read_only_or_full(state: str, tmp_path: Path, programs: Programs,
+                                                    wait_until: Callable[..., Any]) -> None:
+    """On a file system of its own, which is mended later."""
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    process = programs.code(TRAINING + f"""
+import ctypes, subprocess
+root = os.environ["SPLATVIEW_RUNTIME_DIR"]
+def mount(*options): subprocess.run(["mount", *options], check=True)
+assert ctypes.CDLL(None).unshare({CLONE_NEWNS}) == 0
+mount("--make-rprivate", "/")
+mount("-t", "tmpfs", "-o", "size=64k,nr_inodes=1k,mode=700", "tmpfs", root)
+if {state!r} == "full":
+    with open(root + "/filler", "wb", buffering=0) as f:
+        try:
+            while True: f.write(bytes(4096))
+        except OSError: pass
+else:
+    mount("-o", "remount,ro", root)
+end = time.monotonic() + 0.5
+while time.monotonic() < end:
+    train(100)
+assert publishing.begun() is None
+print(len([n for n in os.listdir(root) if n != "filler"]), flush=True)
+if {state!r} == "full": os.unlink(root + "/filler")
+else: mount("-o", "remount,rw", root)
+while publishing.begun() is None:
+    train()
+from splatview.ipc import Subscriber
+seen = 0
+with Subscriber() as s:
+    while not seen:
+        train()
+        s.poll()
+        for stream in s.streams:
+            stream.open()
+            frame = stream.read()
+            if frame is not None:
+                with frame: seen = frame.meta["step"]
+said("seen")
+""", SPLATVIEW_RUNTIME_DIR=str(folder))
+    assert line(process) == "0", "nothing is left of the tries"
+    assert line(process) == "seen"
+    told = faults(process)
+    assert len(told) == 1, told
+    assert str(folder) in told[0]

@@ -1,0 +1,96 @@
+"""The memory of a viewer with many pages: bounded together while they are connected, and returned after they leave."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.meters import MB, footprint
+from support.repetitions import exhaustive
+from support.web_clients import Page, address
+
+from splatview.viewer_app.web.budget import MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from support.programs import Programs
+
+PAGES = 12
+SIZE = 3840, 2160
+MARGIN = 96 * MB
+"""What a page costs beside pictures: its view and panel, fonts, code that is loaded for it."""
+
+
+class Viewer:
+    """`splatview serve --web` of a picture that does not compress well, and its pages."""
+
+    def __init__(self, programs: Programs, folder: Path) -> None:
+        noise = np.random.default_rng(0).integers(0, 255, (SIZE[1] // 2, SIZE[0] // 2, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(folder / "noise.png")
+        self.process = programs.splatview("serve", "--host", "127.0.0.1", "--port", "0", str(folder / "noise.png"))
+        self.port, self.token = address(self.process, [])
+        assert self.process.stderr is not None
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        self.pages: list[Page] = []
+
+    def page(self, size: tuple[int, int], *, acks: bool, visible: bool = True) -> Page:
+        page = Page(self.port, acks=acks).connect(token=self.token)
+        self.pages.append(page)
+        page.greet(*size, id=f"page{len(self.pages)}", visible=visible)
+        return page
+
+    @property
+    def memory(self) -> int:
+        """Bytes of its own."""
+        return footprint(self.process.pid).rss
+
+    def leave(self) -> None:
+        while self.pages:
+            self.pages.pop().end()
+
+
+@pytest.fixture
+def viewer(programs: Programs, tmp_path: Path) -> Iterator[Viewer]:
+    made = Viewer(programs, tmp_path)
+    yield made
+    made.leave()
+
+
+@pytest.mark.exhaustive  # quick: test_web_budget.py
+@pytest.mark.parametrize("acks", [
+    exhaustive(False, id="pages that acknowledge nothing"),
+    pytest.param(True, id="pages that show pictures")])
+def test_many_large_pages_stay_within_one_budget(viewer: Viewer, acks: bool, wait_until: Callable[..., Any]) -> None:
+    viewer.page((640, 360), acks=True).picture()  # whatever is loaded with the first page
+    base = most = viewer.memory
+    pages = [viewer.page(SIZE, acks=acks) for _ in range(PAGES)]
+
+    def all_have_pictures() -> bool:
+        nonlocal most
+        most = max(most, viewer.memory)
+        return all(page._pictures.qsize() >= 2 for page in pages)
+
+    wait_until(all_have_pictures)
+    assert most - base < MOST + MARGIN
+
+    # A page that acknowledges nothing gets no other picture than it had before others shared the budget.
+    for page in pages if acks else pages[-1:]:
+        while any(side * 2 > whole for side, whole in zip(page.newest().full, SIZE, strict=True)):
+            pass  # until the next picture
+    viewer.leave()
+    wait_until(lambda: viewer.memory < base + MARGIN, what="the memory returned to the system")
+
+
+@pytest.mark.exhaustive
+def test_hidden_pages_cost_no_pictures(viewer: Viewer, wait_until: Callable[..., Any]) -> None:
+    viewer.page((640, 360), acks=True).picture()
+    base = viewer.memory
+    for _ in range(PAGES):
+        viewer.page(SIZE, acks=True, visible=False)
+    viewer.page((640, 360), acks=True).picture()  # pages are taken in as they arrive: the others were before
+    assert viewer.memory < base + MARGIN

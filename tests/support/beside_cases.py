@@ -1,0 +1,120 @@
+"""What the tests of several views of the same data share: users that look at it, and what was done for them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from splatview.ipc.interop.host import HostBridge
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.state import GaussianSettings, ViewSettings
+from splatview.viewer_app.training_cameras import content as cameras
+from splatview.viewer_app.views import make_view, memory
+from splatview.viewer_app.views.snapshot import Shared
+from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
+from support.snapshot_cases import small_snapshot
+from support.training_camera_cases import cameras_frame
+from support.view_cases import RECT, W, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    import pytest
+
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview.viewer_app.views.base import View
+
+SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
+VALUES: dict[str, list[Any]] = {
+    "image": [image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(k))) for k in range(3)],
+    "gaussians": [gaussian_frame(cloud(300, seed=k)) for k in range(3)],
+    "memory": [memory_frame(memory_samples(100 + 50 * k)) for k in range(3)],
+    "snapshot": [small_snapshot(k) for k in range(3)],
+    "cameras": [cameras_frame(9 - 2 * k, distance=2.0 + k) for k in range(3)],
+}
+
+
+class Look:
+    """One user: a place on the screen, settings, and what the mouse did."""
+
+    def __init__(self, rect: Rect, events: tuple[Any, ...] = (), **settings: Any) -> None:
+        self.rect, self.events, self.settings = rect, events, settings
+
+    def take(self, view: View, screen: OffscreenScreen) -> None:
+        """Make a view that has data look like this."""
+        for name, value in self.settings.items():
+            if hasattr(view.settings, name):  # type: ignore[attr-defined]
+                setattr(view.settings, name, value)  # type: ignore[attr-defined]
+        shown(view, screen, self.rect)
+        for event in self.events:
+            view.handle(event, self.rect)
+
+
+LOOKS = [
+    Look(RECT, (Wheel(30, 20, 2),), exposure=1.0, show="color", background=(0.2, 0.3, 0.4)),
+    Look(SMALL, (PointerPress(20, 20), PointerMove(26, 18), PointerRelease(26, 18)), gamma=2.0, show="depth"),
+    Look(RECT, (Pinch(20, 10, 1.7, 4, -3),), exposure=-1.0, background=(0.9, 0.1, 0.1)),
+    Look(LOW, (Wheel(30, 20, -3),), show="alpha"),
+]
+
+
+def settings(kind: str) -> Any:
+    made = ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf, reproject=False))
+    return getattr(made, kind)
+
+
+@contextlib.contextmanager
+def opened(kind: str, screen: OffscreenScreen, count: int = 2) -> Iterator[list[View]]:
+    first = make_view(kind, screen.ctx, ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf, reproject=False)))
+    views = [first, *(first.beside(settings(kind)) for _ in range(count - 1))]
+    try:
+        yield views
+    finally:
+        for view in views:
+            view.close()
+
+
+def alone(kind: str, screen: OffscreenScreen, value: Any, look: Look, later: Any = None) -> np.ndarray:
+    """What a view without others draws in `look`, as far as that reaches; `later`: a value that comes afterwards."""
+    with opened(kind, screen, 1) as (view,):
+        view.update(value)
+        look.take(view, screen)
+        if later is not None:
+            view.update(later)
+        return part(view, screen, look)
+
+
+def part(view: View, screen: OffscreenScreen, look: Look) -> np.ndarray:
+    r = look.rect
+    return shown(view, screen, r)[r.y:r.y + r.height, r.x:r.x + r.width]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts uploads of images, loads of scenes, memory that is read, snapshots that are laid out, cameras that
+    are read, renderers and what they draw."""
+    calls: Counter[str] = Counter()
+
+    def count(owner: Any, name: str, word: str) -> None:
+        real = getattr(owner, name)
+
+        def counting(*args: Any, **more: Any) -> Any:
+            calls[word] += 1
+            return real(*args, **more)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(HostBridge, "put", "taken")
+    count(GlRenderer, "load", "taken")
+    count(Shared, "take", "taken")
+    count(memory, "read_frame", "taken")
+    count(cameras, "cameras_of", "taken")
+    count(GlRenderer, "__init__", "renderers")
+    count(GlRenderer, "_project", "drawn")
+    return calls

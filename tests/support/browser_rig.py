@@ -1,0 +1,165 @@
+"""Browser screens over a real server and real WebSockets, for tests."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splatview.viewer_app.screens.browser import BrowserScreen
+from splatview.viewer_app.screens.offscreen import create_context
+from splatview.viewer_app.web.server import WebServer
+from support.wait import PATIENCE
+from support.web_clients import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import moderngl
+
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.web.messages import Picture
+
+RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)
+
+
+class Rig:
+    """A context, a server and the pages that are connected to it."""
+
+    def __init__(self) -> None:
+        self.ctx: moderngl.Context = create_context()
+        self.woken = 0
+        self.server = WebServer(port=0, wake=self._wake)
+        self.pages: dict[BrowserScreen, Page] = {}
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def open(self, width: int = 96, height: int = 64, scale: float = 1.0, *, visible: bool = True, acks: bool = True,
+             reading: bool = True, **options: Any) -> BrowserScreen:
+        """A page that says hello, and its screen."""
+        page = Page(self.server.port, acks=acks, reading=reading).connect()
+        if reading:
+            page.greet(width, height, scale, visible=visible)
+        else:
+            from splatview.viewer_app.web.messages import PROTOCOL, Hello
+
+            page.send(Hello(protocol=PROTOCOL, id="deaf", width=width, height=height, scale=scale, visible=visible))
+        end = time.monotonic() + PATIENCE
+        while not (arrived := self.server.arrivals()):
+            assert time.monotonic() < end, "nobody arrived"
+            time.sleep(0.002)
+        try:
+            screen = BrowserScreen(self.ctx, arrived[0], self._wake, **options)
+        except BaseException:
+            page.end()
+            raise
+        self.pages[screen] = page
+        return screen
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for screen, page in self.pages.items():
+            screen.close()
+            page.end()
+        self.server.close()
+        assert self.ctx.error == "GL_NO_ERROR"
+        self.ctx.release()
+
+
+def draw(screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0) -> np.ndarray:
+    """Draw and present something, when the screen takes it; what was drawn, (H, W, 3). `mark` makes it another picture
+    than the same with another one."""
+    until_ready(screen)
+    screen.framebuffer.clear(*color, 1.0)
+    width, height = screen.size
+    screen.framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, height - height // 4, width // 3, height // 4))
+    screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0, viewport=(mark % (width - 8), 8, 8, 8))
+    drawn = screen.pixels()[..., :3]
+    screen.present()
+    return drawn
+
+
+def until_ready(screen: BrowserScreen, seconds: float = PATIENCE) -> list[Event]:
+    """Poll until another picture is taken; the events meanwhile."""
+    events: list[Event] = []
+    poll(screen, lambda: screen.ready, seconds, events)
+    return events
+
+
+def poll(screen: BrowserScreen, condition: Callable[[], Any], seconds: float = PATIENCE,
+         events: list[Event] | None = None) -> Any:
+    """Poll as the viewer's loop does until something is true, and return that."""
+    end = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < end, f"not within {seconds} s"
+        got = screen.poll(0.01)
+        if events is not None:
+            events.extend(got)
+    return result
+
+
+def decoded(picture: Picture) -> np.ndarray:
+    """(H, W, 3) uint8."""
+    image = Image.open(io.BytesIO(picture.data))
+    assert image.format is not None and image.format.lower() == picture.format
+    assert image.size == picture.size
+    return np.asarray(image.convert("RGB"))
+
+
+def restful(screen: BrowserScreen, page: Page, seconds: float = PATIENCE) -> Picture:
+    """The picture without loss that comes when nothing more is drawn."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        screen.poll(0.01)
+        while not page._pictures.empty():
+            picture = page.picture()
+            if picture.lossless:
+                return picture
+    raise AssertionError(f"no lossless picture within {seconds} s")
+
+
+@pytest.fixture(name="rig")
+def rig_fixture() -> Iterator[Rig]:
+    with Rig() as made:
+        yield made
+
+
+@pytest.fixture(name="screen")
+def screen_fixture(rig: Rig) -> BrowserScreen:
+    return rig.open(160, 120)
+
+
+@pytest.fixture(name="page")
+def page_fixture(rig: Rig, screen: BrowserScreen) -> Page:
+    return rig.pages[screen]
+
+
+def settle(screen: BrowserScreen, page: Page) -> int:
+    """Until the page has a picture without loss of what was drawn, in BLUE; its number."""
+    draw(screen, BLUE)
+    return restful(screen, page).number
+
+
+def heard(screen: BrowserScreen, kind: type, seconds: float = PATIENCE) -> list[Event]:
+    """The events up to the first of a kind."""
+    events: list[Event] = []
+    poll(screen, lambda: any(isinstance(e, kind) for e in events), seconds, events)
+    return events
+
+
+def spend(screen: BrowserScreen, seconds: float) -> list[Event]:
+    """Poll for a while."""
+    end, events = time.monotonic() + seconds, []
+    while time.monotonic() < end:
+        events.extend(screen.poll(0.01))
+    return events

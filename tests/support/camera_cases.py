@@ -1,0 +1,91 @@
+"""What every source of pictures must do, whatever it reads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from splatview.camera.pattern import number_of
+from splatview.camera.sources import Buffers, CameraError, HopelessError
+from support.open_files import open_files
+from support.stream_servers import H, W, pattern
+from support.wait import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview.camera.sources import Source
+
+CLOSE_TO = 6.0
+"""The mean difference of levels that compression may make; swapped colours make 50."""
+
+
+def opened(source: Source) -> Source:
+    """The source, opened: in as many tries as a machine with other work to do takes."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            source.open()
+            return source
+        except CameraError as e:
+            assert time.monotonic() < end and not isinstance(e, HopelessError), e
+            source.close()
+
+
+def check_pictures(source: Source, drawn: Callable[[int], np.ndarray] = pattern) -> None:
+    """They are what was sent, upright, in RGB, in order, with times that grow, in memory that is the caller's."""
+    source.open()
+    try:
+        buffers, kept, times = Buffers(), [], []
+        for _ in range(10):
+            at = source.grab()
+            assert at is not None
+            times.append(at)
+            kept.append(source.retrieve(buffers))
+        numbers = [number_of(image) for image in kept]
+        assert numbers == list(range(numbers[0], numbers[0] + 10))
+        assert times == sorted(set(times))
+        for image, number in zip(kept, numbers, strict=True):
+            assert image.dtype == np.uint8 and image.flags.c_contiguous and image.flags.writeable
+            assert image.shape == drawn(number).shape
+            assert np.abs(image.astype(int) - drawn(number)).mean() < CLOSE_TO
+    finally:
+        source.close()
+
+
+def check_life(source: Source, words: str) -> None:
+    """It is opened and closed any number of times, says what it reads, and leaves nothing behind."""
+    with pytest.raises(CameraError, match="not open"):
+        source.grab()
+    before, threads = open_files(), threading.active_count()
+    for _ in range(5):
+        source.open()
+        assert words in source.words
+        source.grab()
+        source.retrieve(Buffers())
+        source.close()
+        source.close()
+    end = time.monotonic() + PATIENCE  # a server in this process notices a little later that nobody listens
+    while not (open_files() <= before and threading.active_count() <= threads):
+        assert time.monotonic() < end, "files or threads are left"
+        time.sleep(0.01)
+    with pytest.raises(CameraError):
+        source.grab()
+    with pytest.raises(CameraError):
+        source.retrieve(Buffers())
+
+
+def check_size(source: Source) -> None:
+    """Settings of half the width make it as much smaller, in its proportions."""
+    source.open()
+    try:
+        source.grab()
+        image = source.retrieve(Buffers())
+    finally:
+        source.close()
+    assert image.shape == (H // 2, W // 2, 3)
+    assert np.abs(image[2 * H // 5 :, -W // 8 :].astype(int) - (200, 30, 40)).mean() < CLOSE_TO

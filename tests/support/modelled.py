@@ -1,0 +1,252 @@
+"""Our shared-memory code over a memory that an `explorer.Explorer` explores: the very text of the modules, compiled
+once more with another idea of what a segment, a mapping and a fence are.
+
+`code()` compiles it; with `changes` some text is replaced first, so that a test sees that the explorer finds what is
+broken. `run(port)` names the process whose accesses the code makes from then on.
+
+Addresses: ("ring", word) of a control page, ("board", word), ("leases", byte), ("header", byte, part), ("data", slot,
+cell): what a frame holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from splatview.ipc import limits
+from support.explorer import Port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ORDER = ("splatview.ipc.board", "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader",
+          "splatview.ipc.ways.ring", "splatview.ipc.ways.gpu_slots",
+          "splatview.ipc.ways.device_ring", "splatview.ipc.ways.in_place", "splatview.ipc.ways.in_place_reader")
+_port: Port | None = None
+
+
+def run(port: Port) -> Port:
+    """The code runs as this process from now on."""
+    global _port
+    _port = port
+    return port
+
+
+def now() -> Port:
+    """The process that runs."""
+    assert _port is not None
+    return _port
+
+
+class Words:
+    """The 64-bit words of a segment."""
+
+    def __init__(self, label: str):
+        self._label = label
+
+    def __getitem__(self, word: int) -> int:
+        return now().load((self._label, word))
+
+    def __setitem__(self, word: int, value: int) -> None:
+        now().store((self._label, word), value)
+
+    def release(self) -> None:
+        pass
+
+
+class Region:
+    """A segment's mapping, and any view of it."""
+
+    def __init__(self, label: str, start: int = 0, stop: int = 0):
+        self.label = label
+        self._start, self._stop = start, stop
+
+    def cast(self, _: str) -> Words:
+        return Words(self.label)
+
+    def __getitem__(self, part: slice) -> Any:
+        start, stop = part.start or 0, part.stop
+        if self.label == "leases" or start == 0:
+            return Region(self.label, start, stop)
+        parts = [now().load(("header", start, part)) or b"" for part in range(cells)]
+        return b"".join(parts)[: stop - start]
+
+    def __setitem__(self, part: slice | int, value: Any) -> None:
+        if isinstance(part, int):
+            now().store((self.label, part), value)
+        elif self.label == "leases":
+            for at, one in zip(range(part.start, part.stop, part.step or 1), value, strict=True):
+                if ("leases", at) in now().memory:
+                    now().store(("leases", at), one)
+        else:
+            for one in range(cells):
+                share = value[len(value) * one // cells: len(value) * (one + 1) // cells]
+                now().store(("header", part.start, one), share)
+
+    def tobytes(self) -> bytes:
+        """Of the lease table: the bytes that somebody in the scenario writes; nobody writes the others."""
+        port = now()
+        return bytes(port.load((self.label, at)) if (self.label, at) in port.memory else 0
+                     for at in range(self._start, self._stop))
+
+    def release(self) -> None:
+        pass
+
+
+class Segment:
+    """In place of `splatview.ipc.segments.Segment`."""
+
+    def __init__(self, size: int, label: str, reserved: int | None = None):
+        self.map = Region("ring" if label == "inplace" else label)
+        self.ref = SimpleNamespace(size=max(size, 1 << 30), label=self.map.label)
+        self.fd = 0
+
+    def close(self) -> None:
+        pass
+
+
+class Source:
+    """In place of what opens segments for a reader: the "descriptor" is the label."""
+
+    def segment(self, ref: Any) -> Any:
+        return ref.label
+
+
+class Target:
+    """A tensor over a slot's data: so many cells, whatever its size."""
+
+    def __init__(self, slot: int):
+        self._slot = slot
+
+    def copy_(self, source: Any, non_blocking: bool = False) -> None:
+        for cell, value in enumerate(source.flatten().tolist()[:cells]):
+            now().store(("data", self._slot, cell), value)
+
+    def view(self, *_: Any) -> Target:
+        return self
+
+    def numel(self) -> int:
+        return cells
+
+    def element_size(self) -> int:
+        return 1
+
+    def dim(self) -> int:
+        return 1
+
+    def __len__(self) -> int:
+        return cells
+
+    def values(self) -> list[int]:
+        return [now().load(("data", self._slot, cell)) for cell in range(cells)]
+
+
+MOST_CELLS = 2
+cells = MOST_CELLS
+"""In how many stores the data of a frame come, and its header: 2, or 1, where much else is to be explored."""
+
+
+def _fence() -> None:
+    now().fence()
+
+
+def _nothing() -> None:
+    pass
+
+
+def code(changes: tuple[tuple[str, str, str], ...] = (), weak: bool = False) -> SimpleNamespace:
+    """The modules by the last part of their names. `changes`: a module, a text that stands there once, and what to
+    put instead. `weak`: compiled for a processor on which `store_fence` and `load_fence` are full fences."""
+    made: dict[str, ModuleType] = {}
+    assert {module for module, _, _ in changes} <= {*_ORDER}
+    before = {name: import_module(name) for name in _ORDER}
+    try:
+        for name in _ORDER:
+            spec = find_spec(name)
+            assert spec is not None and spec.origin is not None
+            text = Path(spec.origin).read_text(encoding="utf-8")
+            for _, old, new in (change for change in changes if change[0] == name):
+                assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {name}"
+                text = text.replace(old, new)
+            module = made[name] = ModuleType(name)
+            module.__file__ = spec.origin
+            exec(compile(text, spec.origin, "exec"), module.__dict__)
+            sys.modules[name] = module  # for those that come after it
+            _rig(module, weak)
+    finally:
+        sys.modules.update(before)
+    return SimpleNamespace(**{name.rpartition(".")[2]: module for name, module in made.items()})
+
+
+def _rig(module: ModuleType, weak: bool) -> None:
+    def clock() -> int:
+        return now().clock
+
+    rigged: dict[str, Any] = {
+        "Segment": Segment, "memoryview": lambda region: region, "full_fence": _fence,
+        "store_fence": _fence if weak else _nothing, "load_fence": _fence if weak else _nothing,
+        "close_map": lambda region: None, "map_segment": lambda label, *_: Region(label),
+        "time_ns": clock, "time": SimpleNamespace(time_ns=clock, monotonic=lambda: 0.0, monotonic_ns=lambda: 1),
+        "mmap": SimpleNamespace(mmap=lambda label, *_, **__: Region(label), PROT_READ=1, PROT_WRITE=2),
+        "os": SimpleNamespace(close=lambda fd: None),
+        "driver": SimpleNamespace(stream_object=lambda stream: stream, is_capturing=lambda: False),
+    }
+    for name, value in rigged.items():
+        if name in module.__dict__ or name == "memoryview":
+            setattr(module, name, value)
+
+
+def plain(thing: Any, seen: frozenset[int] = frozenset()) -> Any:
+    """What an object remembers, as something that can be compared: every attribute but what it was made with. For the
+    keys of `Port.boundary`. Raises TypeError for what it does not know how to compare."""
+    if thing is None or isinstance(thing, (bool, int, float, str, bytes)):
+        return thing
+    if isinstance(thing, (list, tuple)):
+        return tuple(plain(one) for one in thing)
+    if isinstance(thing, dict):
+        return tuple(sorted((plain(k), plain(v)) for k, v in thing.items()))
+    if type(thing).__name__ == "Lease":
+        return "lease", thing.slot, thing.seq
+    if type(thing).__name__ in _SAME or callable(thing):
+        return "same"
+    if type(thing).__name__ in ("FrameHeader", "VersionHeader"):
+        return repr(thing)
+    raise TypeError(f"{type(thing).__name__}: whether two are the same is not known")
+
+
+_SAME = ("Words", "Region", "Segment", "Target", "Queued", "dtype", "Size", "TensorHeader", "RingRef",
+         "SimpleNamespace")
+"""Types whose objects are made once and stay, or follow from others."""
+
+
+def remembered(thing: Any) -> tuple[Any, ...]:
+    """All that an object of ours knows (`plain`)."""
+    return tuple((name, plain(value)) for name, value in sorted(vars(thing).items()))
+
+
+def lease_address(reader: int, cell: int = 0) -> tuple[str, int]:
+    """Where a viewer says what it reads of stream 0."""
+    return "leases", reader * limits.MAX_HELD + cell
+
+
+def initial(body: Callable[[Port], None], *addresses: tuple[Any, ...]) -> dict[tuple[Any, ...], Any]:
+    """The memory when a process has set itself up, with these addresses too."""
+    port = _SetUp({address: 0 for address in addresses}, lambda address: True, ())
+    try:
+        body(port)
+    except _SetUpError:
+        pass
+    return port.memory
+
+
+class _SetUpError(Exception):
+    """The process is set up."""
+
+
+class _SetUp(Port):
+    def begin(self) -> None:
+        raise _SetUpError

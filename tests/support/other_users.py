@@ -1,0 +1,97 @@
+"""Programs of another user of the machine, for tests: requests to a web server, and a relay in front of one."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.wait import PATIENCE
+
+if TYPE_CHECKING:
+    from support.programs import Programs
+
+OTHER = 65534
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+_BECOME = """
+import json, os, re, socket, sys, threading
+"".encode("idna")  # modules of the interpreter may be out of the other user's reach
+port, uid, patience, requests = json.loads(sys.argv[1])
+os.setgroups([])
+os.setgid(uid)
+os.setuid(uid)
+"""
+
+_REQUESTS = _BECOME + r"""
+answers = []
+for address, request in requests:
+    with socket.create_connection((address, port), timeout=patience) as client:
+        client.sendall(request.encode())
+        answer = b""
+        while part := client.recv(65536):
+            answer += part
+            head, _, body = answer.partition(b"\r\n\r\n")
+            size = re.search(rb"Content-Length: (\d+)", head)
+            if b" 101 " in head[:20] or size and len(body) >= int(size[1]):
+                break
+        answers.append(answer.decode(errors="replace"))
+print(json.dumps(answers))
+"""
+
+_RELAY = _BECOME + """
+def copy(source, target):
+    try:
+        while part := source.recv(65536):
+            target.sendall(part)
+    except OSError:
+        pass
+    for end in (source, target):
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+while True:
+    client, _ = listening.accept()
+    server = socket.create_connection(("127.0.0.1", port))
+    for pair in ((client, server), (server, client)):
+        threading.Thread(target=copy, args=pair, daemon=True).start()
+"""
+
+
+def _start(programs: Programs, program: str, port: int, uid: int, requests: list[Any]) -> Any:
+    return programs.code(program, json.dumps([port, uid, PATIENCE, requests]), PYTHONPATH="")
+
+
+def ask_as(programs: Programs, port: int, requests: list[tuple[str, str]], uid: int = OTHER) -> list[str]:
+    """Send each request, (address, text), from a process of `uid`; return the answers, of a WebSocket the head."""
+    said, errors = _start(programs, _REQUESTS, port, uid, requests).communicate(timeout=PATIENCE * len(requests))
+    assert said, errors
+    return json.loads(said)
+
+
+def relay_as(programs: Programs, port: int, uid: int = OTHER) -> int:
+    """Start a program of `uid` that forwards connections to `port`, as a container's port mapping does; return its
+    port."""
+    relay = _start(programs, _RELAY, port, uid, [])
+    line = relay.stdout.readline()
+    assert line, relay.stderr.read()
+    return int(line)
+
+
+def request(port: int, path: str, method: str = "GET", body: str = "", **headers: str) -> str:
+    """The text of an HTTP request of the viewer's own page, after which the connection ends."""
+    lines = {"Host": f"127.0.0.1:{port}", "Origin": f"http://127.0.0.1:{port}", "Connection": "close",
+             **({"Content-Length": str(len(body))} if body else {}), **headers}
+    return f"{method} {path} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items()) + "\r\n" + body
+
+
+def upgrade(port: int, query: str = "", **headers: str) -> str:
+    """The text of the request that opens the viewer's WebSocket."""
+    lines = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+             "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    return request(port, "/ws" + query, **{**lines, **headers})

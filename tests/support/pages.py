@@ -1,0 +1,173 @@
+"""What the tests of the page share: a viewer in the test's hands, and what is drawn in the browser."""
+
+from __future__ import annotations
+
+import base64
+import io
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from splatview.viewer_app.web import messages as m
+from splatview.viewer_app.web.server import WebServer
+from support.wait import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from playwright.sync_api import Page
+
+    from splatview.viewer_app.web.connection import Connection, Upload
+
+    Open = Callable[..., Page]
+
+
+T = TypeVar("T", bound=m.ClientMessage)
+
+
+class Client:
+    """One page as the server sees it: what it said, and the pictures that it gets."""
+
+    def __init__(self, connection: Connection):
+        self.connection = connection
+        self.hello = connection.hello
+        self._said: list[m.ClientMessage | Upload] = []
+        self._lost = False
+        self._news = threading.Condition()
+        self._number = 0
+        connection.attach(self)
+
+    def take(self, message: m.ClientMessage | Upload, now: float) -> None:
+        with self._news:
+            self._said.append(message)
+            self._news.notify_all()
+
+    def lost(self) -> None:
+        with self._news:
+            self._lost = True
+            self._news.notify_all()
+
+    def said(self, *kinds: type[T]) -> list[T]:
+        """All that it said so far, of these kinds."""
+        with self._news:
+            return [message for message in self._said if isinstance(message, kinds)]
+
+    def forget(self) -> None:
+        with self._news:
+            self._said.clear()
+
+    def wait(self, kind: type[T], count: int = 1) -> T:
+        """The message of this kind that makes it `count` of them."""
+        return self.wait_for(lambda: (self.said(kind)[count - 1:] or [None])[0], f"{count} of {kind.__name__}")
+
+    def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
+        end = time.monotonic() + PATIENCE
+        with self._news:
+            while not (result := condition()):
+                if not self._news.wait(end - time.monotonic()):
+                    raise AssertionError(f"not within {PATIENCE} s: {what}; it said {self._said[-20:]}")
+            return result
+
+    def gone(self) -> None:
+        self.wait_for(lambda: self._lost, "the page leaves")
+
+    def shows(self, pixels: np.ndarray, *, quality: int = 0, full: tuple[int, int] | None = None,
+              at: float = 0.0) -> int:
+        """Send (H, W, 3) uint8 and wait until it is on the page; `quality` 0 is lossless. Returns its number."""
+        number = self.send(pixels, quality=quality, full=full, at=at)
+        self.wait_for(lambda: any(ack.number == number for ack in self.said(m.Ack)), f"picture {number} shown")
+        return number
+
+    def send(self, pixels: np.ndarray, *, quality: int = 0, full: tuple[int, int] | None = None,
+             at: float = 0.0) -> int:
+        self._number += 1
+        size = pixels.shape[1], pixels.shape[0]
+        data = png(pixels) if quality == 0 else _encoded(pixels, "JPEG", quality=quality, subsampling=0)
+        self.connection.send_picture(m.Picture(self._number, "jpeg" if quality else "png", size, full or size, at, 0,
+                                               quality or 100, quality == 0, data))
+        return self._number
+
+
+class Viewer:
+    """The web server of a viewer that does nothing by itself."""
+
+    def __init__(self, port: int = 0, token: str | None = None):
+        self._news = threading.Event()
+        self._arrived: list[Connection] = []
+        self.server = WebServer(port=port, token=token, wake=self._news.set)
+        self.port = self.server.port
+        self.bare = f"http://127.0.0.1:{self.port}/"
+        """The address without a token, as the page shows it."""
+        self.url = self.bare + (f"?token={token}" if token else "")
+
+    def client(self) -> Client:
+        """The next page that says hello."""
+        end = time.monotonic() + PATIENCE
+        while not self._arrived:
+            assert self._news.wait(max(end - time.monotonic(), 0)), f"no page came within {PATIENCE} s"
+            self._news.clear()
+            self._arrived += self.server.arrivals()
+        return Client(self._arrived.pop(0))
+
+    def close(self) -> None:
+        self.server.close()
+
+
+CANVAS = """() => {
+  const canvas = document.querySelector('canvas');
+  const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+  let text = '';
+  for (let i = 0; i < data.length; i += 8192) text += String.fromCharCode(...data.subarray(i, i + 8192));
+  return [canvas.width, canvas.height, btoa(text)];
+}"""
+
+
+def drawn(width: int, height: int, seed: int = 0) -> np.ndarray:
+    """(H, W, 3) uint8 with a colour of its own in each pixel's neighbourhood: a shift by one pixel shows."""
+    y, x = np.mgrid[:height, :width]
+    blocks = np.random.default_rng(seed).integers(0, 256, (height // 8 + 1, width // 8 + 1, 3), dtype=np.uint8)
+    pixels = blocks[y // 8, x // 8]
+    pixels[..., 0] ^= ((x ^ y) & 1).astype(np.uint8) * 8
+    return pixels
+
+
+def on_canvas(page: Page) -> np.ndarray:
+    """(H, W, 3) uint8: what the canvas holds."""
+    width, height, data = page.evaluate(CANVAS)
+    return np.frombuffer(base64.b64decode(data), np.uint8).reshape(height, width, 4)[..., :3]
+
+
+def state(page: Page) -> dict[str, Any]:
+    return page.evaluate("splatview.state()")
+
+
+def until(page: Page, condition: str) -> Any:
+    """Wait for a JavaScript expression to be true. Playwright's own way needs eval, which the page's policy forbids."""
+    end = time.monotonic() + PATIENCE
+    while not (result := page.evaluate(condition)):
+        assert time.monotonic() < end, f"not within {PATIENCE} s: {condition}"
+        page.wait_for_timeout(20)
+    return result
+
+
+def connected(viewer: Viewer, open_page: Open, *args: Any, **options: Any) -> tuple[Page, Client]:
+    """A page with a first picture on it."""
+    page = open_page(viewer.url, *args, **options)
+    client = viewer.client()
+    client.shows(drawn(client.hello.width, client.hello.height))
+    until(page, "!document.body.classList.contains('empty')")
+    return page, client
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """(H, W, 3) uint8 as PNG."""
+    return _encoded(pixels, "PNG", compress_level=1)
+
+
+def _encoded(pixels: np.ndarray, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, kind, **options)
+    return file.getvalue()

@@ -1,0 +1,128 @@
+"""Programs that tests start, none of which outlives its test."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+from support.wait import PATIENCE
+
+TESTS = Path(__file__).resolve().parents[1]
+ROOT = TESTS.parent
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Variables for a program of a test: this process's, with splatview and the tests' `support` importable."""
+    path = os.pathsep.join(filter(None, [str(ROOT), str(TESTS), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
+
+
+class Program(subprocess.Popen[str]):
+    """A program that talks in lines."""
+
+    stdin: IO[str]
+    stdout: IO[str]
+    stderr: IO[str]
+
+    def line(self) -> str:
+        """Return the next line of its output, without the end; "" when it has ended. AssertionError after a while."""
+        if not select.select([self.stdout], [], [], PATIENCE)[0]:
+            self.kill()
+            raise AssertionError(f"process {self.pid} printed nothing for {PATIENCE} s: {self.stderr.read()[-3000:]}")
+        return self.stdout.readline().rstrip("\n")
+
+    def say(self, line: str = "") -> None:
+        """Send it a line."""
+        self.stdin.write(line + "\n")
+        self.stdin.flush()
+
+    def end(self) -> tuple[str, str]:
+        """Wait until it has ended by itself; the rest of its output and of its errors."""
+        return self.communicate(timeout=PATIENCE)
+
+    def killed(self) -> None:
+        """Send SIGKILL, and wait."""
+        self.kill()
+        self.wait()
+
+    def close(self) -> None:
+        """Kill it if it still runs. Idempotent."""
+        if self.poll() is None:
+            self.send_signal(signal.SIGKILL)
+        self.wait()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+
+
+class Watcher:
+    """Keeps the last line of JSON that a program printed."""
+
+    def __init__(self, program: Program, **at_first: Any):
+        """`at_first`: what counts as said before it has said anything."""
+        self.program = program
+        self.said: dict[str, Any] = at_first
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        for line in self.program.stdout:
+            self.said = json.loads(line)
+
+    def close(self) -> None:
+        self.program.killed()
+        self._thread.join()
+
+
+class Programs:
+    """Starts programs in one folder and ends them all with `close`."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._running: list[Program] = []
+
+    def python(self, *args: Any, **env: str) -> Program:
+        """`python ARGS` with piped streams; `env` is added to the environment."""
+        program = Program([sys.executable, *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, cwd=self.folder, env=environment(**env))
+        self._running.append(program)
+        return program
+
+    def code(self, source: str, *args: Any, **env: str) -> Program:
+        """`python -c SOURCE ARGS`."""
+        return self.python("-c", source, *args, **env)
+
+    def splatview(self, *args: Any, **env: str) -> Program:
+        """The command line: `splatview ARGS`."""
+        return self.python("-m", "splatview", *args, **env)
+
+    def close(self) -> None:
+        for program in self._running:
+            program.close()
+        self._running.clear()
+
+    def __enter__(self) -> Programs:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def children(pid: int) -> dict[int, str]:
+    """Return the command lines of the living children of a process, by process id."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            if state != "Z" and int(parent) == pid:
+                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,166 @@
+"""A training process that does what a test tells it, piece by piece."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from typing import TYPE_CHECKING, Any
+
+from support.wait import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from splatview.ipc import Frame, RemoteStream, Subscriber
+    from support.programs import Programs
+
+ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
+
+_LOOP = """
+import gc, json, os, sys, threading, time, traceback
+import torch, splatview
+from splatview import publishing
+SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
+def make(n, value, device="cuda"):
+    return torch.nn.ParameterDict({
+        name: torch.nn.Parameter(torch.full((n, *shape), float(value), device=device))
+        for name, shape in SHAPES.items()})
+def fill(scene, value):
+    with torch.no_grad():
+        for p in scene.values():
+            p.fill_(value)
+def stream(name="gaussians"):
+    return publishing._publisher.streams[name]
+def writer(way="in-place", name="gaussians"):
+    return stream(name)._outlets[way].writer
+def memory():
+    "What torch has allocated once all is quiet; it keeps nothing beside."
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_allocated()
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+def until(condition, seconds=240):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.002)
+line = answer = None
+world = globals()
+known = {*world, "known"}
+print(json.dumps("ready"), flush=True)
+for line in sys.stdin:
+    world["answer"] = None
+    try:
+        exec(json.loads(line), world)
+        print(json.dumps({"answer": world["answer"]}), flush=True)
+    except BaseException:
+        print(json.dumps({"error": traceback.format_exc()}), flush=True)
+"""
+
+
+class Trainer:
+    """A program that publishes; `do` runs a piece of it."""
+
+    def __init__(self, programs: Programs, allocator: str = "", **env: str):
+        """`allocator`: PYTORCH_CUDA_ALLOC_CONF."""
+        if allocator:
+            env |= {"PYTORCH_CUDA_ALLOC_CONF": allocator, "PYTORCH_ALLOC_CONF": allocator}
+        self.process = programs.code(_LOOP, **env)
+        self._rest = b""
+        self._busy = False
+        assert self._line(PATIENCE) == "ready"
+
+    def do(self, code: str, timeout: float = PATIENCE) -> Any:
+        """Run it and wait; what it left in `answer`."""
+        self.start(code)
+        return self.finish(timeout)
+
+    def start(self, code: str) -> None:
+        """Run it, and go on; `finish` waits for it."""
+        assert self.process.stdin is not None
+        self._busy = True
+        self.process.stdin.write(json.dumps(code) + "\n")
+        self.process.stdin.flush()
+
+    def finish(self, timeout: float = PATIENCE) -> Any:
+        found = self._line(timeout)
+        self._busy = False
+        assert "error" not in found, f"in the trainer:\n{found['error']}"
+        return found["answer"]
+
+    def finished(self) -> bool:
+        """Whether `finish` would not have to wait."""
+        assert self.process.stdout is not None
+        return bool(self._rest) or bool(select.select([self.process.stdout], [], [], 0)[0])
+
+    def begin_anew(self) -> bool:
+        """End its run, for another test, which finds the next one in the present runtime folder. False when it is of
+        no use any more."""
+        if self._busy or self.process.poll() is not None:
+            return False
+        try:
+            self.do(f"""
+splatview.close()
+for name in set(world) - known:
+    del world[name]
+world["answer"] = None
+os.environ["SPLATVIEW_RUNTIME_DIR"] = {os.environ["SPLATVIEW_RUNTIME_DIR"]!r}
+memory()
+""")
+        except AssertionError:
+            return False
+        return True
+
+    def _line(self, timeout: float) -> Any:
+        assert self.process.stdout is not None
+        end = time.monotonic() + timeout
+        while b"\n" not in self._rest:
+            left = end - time.monotonic()
+            ready = select.select([self.process.stdout], [], [], max(left, 0))[0]
+            if not ready:
+                self.process.kill()
+                assert self.process.stderr is not None
+                raise AssertionError(f"no answer within {timeout} s; it said: {self.process.stderr.read()[-3000:]}")
+            part = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not part:
+                assert self.process.stderr is not None
+                raise AssertionError(f"the trainer ended; it said: {self.process.stderr.read()[-3000:]}")
+            self._rest += part
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line)
+
+
+def stream_of(subscriber: Subscriber, wait_until: Callable[..., Any], name: str = "gaussians") -> RemoteStream:
+    """A live run's stream, opened."""
+    def find() -> RemoteStream | None:
+        subscriber.poll()
+        return next((s for s in subscriber.streams if s.name == name and s.run.alive), None)
+
+    stream = wait_until(find, what=f"stream {name}")
+    stream.open()
+    return stream
+
+
+def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0, seconds: float = PATIENCE) -> Frame:
+    """The newest frame with a version over `after`."""
+    end = time.monotonic() + seconds
+    while True:
+        subscriber.poll()
+        frame = stream.read(after)
+        if frame is not None:
+            return frame
+        assert time.monotonic() < end, (f"no frame of {stream.name} after {after} within {seconds} s: version "
+                                        f"{stream.version}, by {stream.sharing!r}, fault {stream.fault!r}, fallback "
+                                        f"{stream.fallback!r}, counters {stream.run.counters}")
+        time.sleep(0.001)
+
+
+def values(frame: Frame) -> dict[str, np.ndarray]:
+    """Copies of its tensors on the host."""
+    return {name: t.to_float32() for name, t in frame.tensors.items()}

@@ -1,0 +1,65 @@
+"""The viewer's loop driven by events as a user would, on a screen in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview.viewer_app.app import App
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.image import ImageView
+from support.wait import turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIZE = 900, 520
+"""Of the screen, in pixels."""
+PICTURE = Rect(280, 0, 620, 494)
+"""The part of the screen that panel and status line leave at scale 1."""
+
+
+class Viewer(App):
+    """The application, stepped by the test."""
+
+    screen: OffscreenScreen
+
+    def do(self, *events: Any) -> None:
+        """Take in events, and draw until nothing is left to draw."""
+        if events:
+            self.screen.push(*events)
+        self.turn()
+        for _ in turns("the viewer rests"):
+            if not self.seat.dirty:
+                return
+            self.turn()
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        """Take turns until `condition` holds, then draw what is left."""
+        for _ in turns(f"{condition}, {self.state.entries}"):
+            if condition():
+                break
+            self.turn()
+        self.do()
+
+    def pixels(self) -> np.ndarray:
+        return self.screen.pixels()[..., :3].astype(int)
+
+    def picture(self) -> np.ndarray:
+        r = self.seat.layout()
+        return self.pixels()[r.y:r.y + r.height, r.x:r.x + r.width]
+
+    @property
+    def image(self) -> ImageView:
+        slot = self.seat.shown
+        assert slot is not None
+        assert isinstance(slot.view, ImageView)
+        return slot.view
+
+    def loaded(self) -> bool:
+        """Return whether the chosen entry has something to show, or a fault."""
+        slot = self.seat.shown
+        return all(e.progress is None for e in self.state.entries) and (
+            slot is not None and slot.view is not None and (not slot.view.empty or bool(slot.entry.fault)))

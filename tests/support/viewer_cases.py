@@ -1,0 +1,205 @@
+"""What the tests of the viewer on a GPU share: trainers, viewers that follow them, what they must show."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.pictures import save_png
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.gaussians import GaussianView
+from support.programs import Programs
+from support.viewer import Viewer
+from support.viewer_programs import PATTERN, TRAINER
+from support.wait import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from splatview.viewer_app.screens.base import Screen
+
+NAMES: dict[str, Any] = {}
+exec(PATTERN, NAMES)  # the trainer's own words
+H, W, FORMS = NAMES["H"], NAMES["W"], NAMES["FORMS"]
+BRIDGES = ("direct", "import", "register", "host")
+CAMERA = Camera(look_at((0, -1, -4), (0, 0, 0)), intrinsics(50, 320, 240), 320, 240)
+
+
+class Trainer:
+    """A training process, and which pattern it shows."""
+
+    def __init__(self, folder: Path, allocator: str):
+        (folder / "runtime").mkdir(mode=0o700)
+        self.runtime = folder / "runtime"
+        self.k = 0
+        self._processes = Programs(folder)
+        self.process = self._processes.code(TRAINER, PYTORCH_CUDA_ALLOC_CONF=allocator, SPLATVIEW_STRICT="1",
+                                            SPLATVIEW_RUNTIME_DIR=str(self.runtime))
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()  # ends when the program does
+        assert line == "ready\n", f"the trainer failed: {self.last_words()}"
+
+    def last_words(self) -> str:
+        self.process.kill()
+        return "".join(self.process.communicate(timeout=PATIENCE))[-3000:]
+
+    def next(self) -> None:
+        assert self.process.stdin is not None
+        self.k += 1
+        self.process.stdin.write("next\n")
+        self.process.stdin.flush()
+
+    def alive(self) -> None:
+        assert self.process.poll() is None, f"the trainer ended: {self.last_words()}"
+
+    def close(self) -> None:
+        self._processes.close()
+
+
+@pytest.fixture(scope="module", name="trainers")
+def trainers_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trainer]]:
+    """One with torch's ordinary memory, one with expandable segments, started when they are needed."""
+    class Made(dict[str, Trainer]):
+        def __missing__(self, allocator: str) -> Trainer:
+            folder = Path("/tmp") / f"sv-gpu-{os.getpid()}-{len(self)}"
+            folder.mkdir(mode=0o700)
+            self[allocator] = Trainer(folder, f"expandable_segments:{allocator == 'expandable'}")
+            return self[allocator]
+
+    made = Made()
+    yield made
+    import shutil
+
+    for trainer in made.values():
+        trainer.close()
+        shutil.rmtree(trainer.runtime.parent, ignore_errors=True)
+
+
+@pytest.fixture(name="open_viewer")
+def open_viewer_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`open_viewer(trainer, screen, bridge, renderer, **options)`: an App that follows this trainer alone."""
+    opened: list[Viewer] = []
+
+    def start(trainer: Trainer, screen: Screen, bridge: str = "", renderer: str = "", **options: Any) -> Viewer:
+        monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trainer.runtime))
+        for name, value in (("SPLATVIEW_INTEROP", bridge), ("SPLATVIEW_RENDERER", renderer)):
+            if value:
+                monkeypatch.setenv(name, value)
+            else:
+                monkeypatch.delenv(name, raising=False)
+        opened.append(Viewer(screen, AppOptions(**{"max_fps": 500.0, "panel": False, "gpu_budget": 1.0, **options})))
+        return opened[-1]
+
+    yield start
+    errors = []
+    for viewer in opened:
+        errors.append(viewer.screen.ctx.error)
+        viewer.close()
+    assert errors == ["GL_NO_ERROR"] * len(errors)
+
+
+def about(viewer: Viewer) -> str:
+    slot = viewer.seat.shown
+    if slot is None:
+        return f"nothing is shown; there are {[e.name for e in viewer.state.entries]}"
+    view = slot.view
+    return (f"{slot.entry.name}: {slot.source.path}, notes {slot.source.notes}, fault {slot.entry.fault!r} "
+            f"{slot.entry.fault_of_source!r}, "
+            + (f"{view.details}, {view.path}, {view.extras}, stale {view.stale}" if view else "no view"))
+
+
+def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not any(e.name == name for e in viewer.state.entries):
+        viewer.turn()
+        trainer.alive()
+        assert time.monotonic() < end, f"no stream {name!r} within 30 s; there are {viewer.state.entries}"
+    slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
+    slot.entry.settings.image.alpha = "ignore"
+    viewer.seat.select(slot.entry.key)
+
+
+def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
+    t = NAMES["pattern"](k, dtype, sort)
+    t = t.permute(1, 2, 0) if sort == "CHW" else t
+    values = t.numpy() if dtype == "uint8" else (t.float() * 255).round().int().numpy()
+    values = values.astype(int)
+    return np.repeat(values[..., None], 3, axis=2) if values.ndim == 2 else values[..., :3]
+
+
+def wait_for(viewer: Viewer, trainer: Trainer, want: np.ndarray, rect: Rect | None = None) -> None:
+    """Until the picture is this, to one in 255."""
+    end, worst = time.monotonic() + PATIENCE, -1
+    while time.monotonic() < end:
+        viewer.turn()
+        pixels = viewer.pixels()
+        if rect is not None:
+            pixels = pixels[rect.y:rect.y + rect.height, rect.x:rect.x + rect.width]
+        assert pixels.shape == want.shape
+        worst = int(np.abs(pixels - want).max())
+        if worst <= 1:
+            return
+    trainer.alive()
+    raise AssertionError(f"off by up to {worst} of 255 after 20 s. {about(viewer)}")
+
+
+def keep(viewer: Viewer, name: str) -> None:
+    """Save the picture where the environment says, to be looked at."""
+    if folder := os.environ.get("SPLATVIEW_TEST_PICTURES"):
+        viewer.seat.mark(3)
+        viewer.do()
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        viewer._draw(viewer.seat)
+        save_png(viewer.screen.pixels()[..., :3], Path(folder) / f"{name}.png")
+
+
+def expected_scene(k: int, show: str = "color") -> np.ndarray:
+    """(240, 320, 3) as OpenGL draws the same numbers from host memory. Before a viewer is opened: it lets go of the
+    thread's OpenGL context."""
+    from splatview.viewer_app.renderers.gl import GlRenderer
+    from splatview.viewer_app.state import GaussianSettings
+
+    t = {n: v.numpy() for n, v in NAMES["scene"](k).items()}
+    scene = GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=1)
+    screen = OffscreenScreen(320, 240)
+    view = GaussianView(screen.ctx, GaussianSettings(show=show), renderer=GlRenderer(screen.ctx))  # type: ignore[arg-type]
+    try:
+        view.update(scene)
+        view.use_camera(CAMERA)
+        view.draw(screen.framebuffer, Rect(0, 0, 320, 240))
+        return screen.pixels()[..., :3].astype(int)
+    finally:
+        view.close()
+        screen.close()
+
+
+def psnr(a: np.ndarray, b: np.ndarray) -> float:
+    return float(-10 * np.log10(((a - b) ** 2).mean() / 255**2 + 1e-12))
+
+
+def wait_for_scene(viewer: Viewer, trainer: Trainer, want: np.ndarray, least: float = 36.0) -> GaussianView:
+    end, best, view = time.monotonic() + PATIENCE, 0.0, None
+    while time.monotonic() < end:
+        viewer.turn()
+        slot = viewer.seat.shown
+        view = slot.view if slot is not None else None
+        if not isinstance(view, GaussianView) or view.empty:
+            continue
+        if view._camera is None:
+            view.use_camera(CAMERA)
+            viewer.seat.mark()
+            continue
+        best = max(best, psnr(viewer.pixels(), want))
+        if best > least:
+            return view
+    trainer.alive()
+    raise AssertionError(f"{best:.1f} dB after 30 s. {about(viewer)}")

@@ -1,0 +1,35 @@
+"""The one wait of all tests: 30 s for what must happen, and the only clock in them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE = 30.0
+"""Seconds. A test that waits longer waits for an event that never comes."""
+
+
+def wait_until(condition: Callable[[], Any], what: str = "") -> Any:
+    """Poll `condition` until its result is true, and return it. AssertionError after `PATIENCE`, naming `what`."""
+    for _ in turns(what or str(condition)):
+        result = condition()
+        if result:
+            return result
+    raise AssertionError
+
+
+def turns(what: str = "the condition") -> Iterator[None]:
+    """Yield every few milliseconds, for loops that leave by themselves: `for _ in turns(): if ...: break`.
+
+    AssertionError after `PATIENCE`, naming `what`.
+    """
+    end, pause = time.monotonic() + PATIENCE, 0.001
+    while True:
+        yield
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {PATIENCE} s: {what}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.02)

@@ -1,0 +1,300 @@
+"""The Gaussian view: orientation, framing, background, what a user can switch; on a real OpenGL context."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.frames import cloud, frame_of, gaussian_frame, host_array
+from support.view_cases import RECT, H, W, module_screen, rest_fixture, screen_fixture, shown  # noqa: F401
+
+from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.shown import Shown
+from splatview.viewer_app.state import Entry, State
+from splatview.viewer_app.views.gaussians import GaussianView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from splatview.ipc import Frame
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+
+@pytest.fixture
+def gaussians(screen: OffscreenScreen) -> Iterator[GaussianView]:
+    v = GaussianView(screen.ctx)
+    yield v
+    v.close()
+
+
+def ball(positions: list[tuple[float, float, float]], colors: list[tuple[float, float, float]],
+         size: float = 0.2) -> dict[str, torch.Tensor]:
+    n = len(positions)
+    return {"means": torch.tensor(positions), "quats": torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1),
+            "scales": torch.full((n, 3), float(np.log(size))), "opacities": torch.full((n,), 8.0),
+            "rgb": torch.tensor(colors)}
+
+
+FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+
+
+def test_x_is_right_and_y_is_down(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    scene = ball([(0, -1, 0), (1, 0, 0), (-1, 0, 0)], [(1, 0, 0), (0, 1, 0), (0, 0, 1)])
+    gaussians.update(gaussian_frame(scene, color="rgb"))
+    gaussians.use_camera(FRONT)
+    pixels = shown(gaussians, screen)
+    middles = [np.argwhere(pixels[..., c] > 128).mean(axis=0) for c in range(3)]
+    assert middles[0][0] < H / 2 - 8  # red above
+    assert middles[1][1] > W / 2 + 8  # green on the right
+    assert middles[2][1] < W / 2 - 8
+
+
+def test_a_scene_is_seen_whole_at_first_sight(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    tensors = cloud()
+    tensors["means"] = tensors["means"] * torch.tensor([0.4, 2.0, 0.4]) + torch.tensor([50.0, -7.0, 3.0])
+    tensors["scales"] -= 1.0
+    tensors["means"][0] = torch.tensor([1e5, 0.0, 0.0])  # a floater
+    tensors["means"][1, 0] = float("nan")
+    gaussians.settings.show = "alpha"
+    gaussians.update(gaussian_frame(tensors))
+    seen = np.argwhere(shown(gaussians, screen)[..., 0] > 40)
+    (top, left), (bottom, right) = seen.min(axis=0), seen.max(axis=0)
+    assert 0 < top < bottom < H - 1
+    assert 0 < left < right < W - 1
+    assert bottom - top > H * 0.6
+    assert abs((top + bottom) / 2 - H / 2) < 5
+    assert "1 of 400 left out: 1 not finite" in gaussians.details
+
+
+def test_updates_keep_the_camera_and_f_frames_again(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    gaussians.update(gaussian_frame())
+    shown(gaussians, screen)
+    gaussians.handle(Wheel(20, 20, 3.0), RECT)
+    camera = gaussians.orbit.camera(W, H).viewmat
+    tensors = cloud()
+    tensors["means"] += 0.5
+    gaussians.update(gaussian_frame(tensors, version=2))
+    shown(gaussians, screen)
+    np.testing.assert_array_equal(gaussians.orbit.camera(W, H).viewmat, camera)
+    assert gaussians.handle(Key("f"), RECT)
+    assert gaussians.tick(10.0)  # it flies there
+    assert gaussians.tick(20.0)
+    shown(gaussians, screen)
+    assert np.abs(gaussians.orbit.camera(W, H).viewmat - camera).max() > 0.1
+
+
+def test_a_scene_that_begins_empty_is_framed_later(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    gaussians.update(gaussian_frame({k: v[:0] for k, v in cloud().items()}))
+    assert (shown(gaussians, screen) == 0).all()
+    tensors = cloud()
+    tensors["means"] += 100.0
+    gaussians.update(gaussian_frame(tensors))
+    assert shown(gaussians, screen).max() > 50
+
+
+def as_frame(variant: str) -> Frame:
+    """The same scene in another dress."""
+    t = cloud()
+    match variant:
+        case "float16" | "bfloat16" | "float64":
+            return gaussian_frame({k: v.to(getattr(torch, variant)) for k, v in t.items()})
+        case "activated":
+            return gaussian_frame(t | {"scales": t["scales"].exp(), "opacities": t["opacities"].sigmoid()},
+                                  activated=True)
+        case "rgb":
+            rgb = t["sh0"] * 0.28209479 + 0.5
+            return gaussian_frame({k: v for k, v in t.items() if k != "sh0"} | {"rgb": rgb},
+                                  color="rgb")
+        case "rgb_logit":
+            rgb = (t["sh0"] * 0.28209479 + 0.5).clamp(1e-4, 1 - 1e-4)
+            return gaussian_frame({k: v for k, v in t.items() if k != "sh0"} | {"rgb": torch.logit(rgb)},
+                                  color="rgb_logit")
+        case "shN":
+            return gaussian_frame(t | {"shN": torch.zeros(len(t["means"]), 15, 3)}, sh_degree=3)
+    raise AssertionError(variant)
+
+
+@pytest.mark.parametrize(("variant", "tolerance"), [("float64", 1), ("float16", 10), ("bfloat16", 24), ("activated", 1),
+                                                    ("rgb", 1), ("rgb_logit", 1), ("shN", 1)])
+def test_every_form_of_a_scene_looks_the_same(gaussians: GaussianView, screen: OffscreenScreen, variant: str,
+                                              tolerance: int) -> None:
+    gaussians.update(gaussian_frame())
+    gaussians.use_camera(FRONT)
+    expected = shown(gaussians, screen)
+    assert expected.max() > 100
+    assert gaussians.update(as_frame(variant))
+    np.testing.assert_allclose(shown(gaussians, screen), expected, atol=tolerance)
+
+
+def test_an_unknown_colour_space_is_refused(gaussians: GaussianView) -> None:
+    with pytest.raises(ViewerError, match="'hsv'"):
+        gaussians.update(gaussian_frame(color="hsv"))
+
+
+def test_the_background_shines_through(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    tensors = ball([(0, 0, 0)], [(1, 1, 1)])
+    tensors["opacities"][:] = 0.0  # half transparent
+    tensors["background"] = torch.tensor([0.0, 0.0, 1.0])
+    gaussians.update(gaussian_frame(tensors, color="rgb"))
+    gaussians.use_camera(FRONT)
+    pixels = shown(gaussians, screen)
+    assert pixels[0, 0].tolist() == [0, 0, 255]  # the stream's own
+    assert pixels[H // 2, W // 2] == pytest.approx([127, 127, 255], abs=6)
+    gaussians.settings.background = (1.0, 0.0, 0.0)
+    pixels = shown(gaussians, screen)
+    assert pixels[0, 0].tolist() == [255, 0, 0]
+    assert pixels[H // 2, W // 2] == pytest.approx([255, 127, 127], abs=6)
+
+
+def test_depth_and_alpha(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    gaussians.update(gaussian_frame(ball([(-1, 0, -1), (1, 0, 1)], [(1, 1, 1), (0, 0, 0)], 0.3), color="rgb"))
+    gaussians.use_camera(FRONT)
+    gaussians.settings.show = "alpha"
+    alpha = shown(gaussians, screen)
+    near, far = (24, int(32 - 51.45 / 3)), (24, int(32 + 51.45 / 5))
+    assert alpha[near].min() > 240
+    assert alpha[far].min() > 240  # black, but there
+    assert alpha[0, 0].tolist() == [0, 0, 0]
+    gaussians.settings.show = "depth"
+    depth = shown(gaussians, screen)
+    assert depth[near].max() < 80  # dark is near
+    assert depth[far][0] > depth[far][2] + 60  # red is far
+    assert "depth 3 to 5" in gaussians.details
+
+
+def test_orthographic(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    scene = ball([(-0.8, 0, -2), (0.8, 0, 2)], [(1, 0, 0), (0, 1, 0)])
+    gaussians.update(gaussian_frame(scene, color="rgb"))
+    gaussians.use_camera(FRONT)
+    areas = [(shown(gaussians, screen)[..., c] > 100).sum() for c in (0, 1)]
+    assert areas[0] > 2 * areas[1]  # the near one is larger
+    gaussians.orbit.model = "ortho"
+    gaussians._camera = None
+    areas = [(shown(gaussians, screen)[..., c] > 100).sum() for c in (0, 1)]
+    assert abs(areas[0] - areas[1]) <= 4
+
+
+def test_the_sh_degree_can_be_limited(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    tensors = cloud()
+    plain = gaussian_frame(tensors)
+    gaussians.update(plain)
+    gaussians.use_camera(FRONT)
+    expected = shown(gaussians, screen)
+    rest = torch.randn(len(tensors["means"]), 8, 3, generator=torch.Generator().manual_seed(0)) * 0.3
+    gaussians.update(gaussian_frame(tensors | {"shN": rest}, sh_degree=2))
+    assert np.abs(shown(gaussians, screen) - expected).max() > 10
+    assert "SH 2 of 2" in gaussians.details
+    gaussians.settings.sh_degree = 0
+    np.testing.assert_allclose(shown(gaussians, screen), expected, atol=1)
+
+
+def test_dragging_is_coarse_and_rest_is_sharp(gaussians: GaussianView, screen: OffscreenScreen,
+                                              wait_until: Callable[..., Any], rest: Callable[[], None]) -> None:
+    screen.resize(256, 192)
+    rect = Rect(0, 0, 256, 192)
+    gaussians.update(gaussian_frame())
+    gaussians.settings.coarse_ms = 1e-6  # everything takes longer than that
+    shown(gaussians, screen)
+    gaussians.handle(PointerPress(100, 100), rect)
+    gaussians.handle(PointerMove(110, 100), rect)
+    coarse = shown(gaussians, screen)
+    assert any("for now" in d for d in gaussians.details)
+    gaussians.handle(PointerRelease(110, 100), rect)
+    rest()
+    wait_until(lambda: gaussians.tick(time.monotonic()))
+    sharp = shown(gaussians, screen)
+    assert not any("for now" in d for d in gaussians.details)
+    assert not gaussians.tick(time.monotonic() + 60)
+    assert (sharp != coarse).any()
+    assert np.abs(sharp - coarse).mean() < 25  # the same picture, only coarser
+
+
+def test_the_first_picture_of_a_large_scene_is_coarse(
+        gaussians: GaussianView, screen: OffscreenScreen, wait_until: Callable[..., Any], rest: Callable[[], None],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._LARGE", 1)
+    monkeypatch.setattr(type(gaussians.content.renderer), "wants_gpu", False)  # for those a scene is never too large
+    gaussians.update(gaussian_frame())
+    shown(gaussians, screen)
+    assert any("for now" in d for d in gaussians.details)
+    rest()
+    wait_until(lambda: gaussians.tick(time.monotonic()))
+    shown(gaussians, screen)
+    assert not any("for now" in d for d in gaussians.details)
+    gaussians.update(gaussian_frame())  # the next version is seen in full at once
+    shown(gaussians, screen)
+    assert not any("for now" in d for d in gaussians.details)
+
+
+def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    gaussians.update(gaussian_frame())
+    shown(gaussians, screen)
+    first = gaussians.picture.source
+    shown(gaussians, screen)
+    assert gaussians.picture.source is first
+    gaussians.handle(PointerMove(5, 5), RECT)  # no button is down
+    shown(gaussians, screen)
+    assert gaussians.picture.source is first
+    gaussians.handle(Wheel(5, 5, 1), RECT)
+    gaussians._moved_at = -1e9
+    before = gaussians.picture.of
+    shown(gaussians, screen)
+    assert gaussians.picture.of != before
+
+
+def test_scenes_from_files_are_shown(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    t = {k: v.numpy() for k, v in cloud().items()}
+    scene = GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"],
+                          np.empty((400, 0, 3), np.float32), notes=("from a test",))
+    assert gaussians.update(scene)
+    assert shown(gaussians, screen).max() > 50
+    assert "from a test" in gaussians.details
+
+
+def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: OffscreenScreen,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    from imgui_bundle import imgui
+
+    panel = Panel()
+    pressed = {"Camera": 1}
+    monkeypatch.setattr("splatview.viewer_app.interface.widgets.buttons", lambda label, names,
+                        tips=(): pressed.get(label))
+
+    def copied() -> str:
+        state = State([Entry("k", "g", "n")], "k")
+        says = Shown(gaussians.panel, gaussians.sections, empty=False)
+        return panel.draw(screen.framebuffer, state, says, 1.0).copied or ""
+
+    try:
+        screen.resize(600, 500)
+        rect = panel.layout(screen.size, 1.0, True)
+        assert copied() == ""  # there is none yet
+        gaussians.update(gaussian_frame())
+        gaussians.handle(Wheel(400, 200, 2.0), rect)
+        pixels = shown(gaussians, screen, rect)
+        text = copied()
+        pressed.clear()
+        other = GaussianView(screen.ctx)
+        other.update(gaussian_frame())
+        other.use_camera(camera_from_json(text, rect.width, rect.height))
+        inside = slice(rect.height), slice(rect.x, None)  # the panel lies beside it
+        np.testing.assert_array_equal(shown(other, screen, rect)[inside], pixels[inside])
+        other.close()
+        assert imgui.get_clipboard_text() == text
+    finally:
+        panel.close()
+
+
+def test_frame_of_refuses_nothing() -> None:
+    """The helper itself: bfloat16 arrives as the upper halves of float32."""
+    tensor = frame_of("image", {"image": torch.tensor([[1.5]], dtype=torch.bfloat16)}).tensors["image"]
+    assert tensor.dtype == "bfloat16"
+    assert host_array(tensor).tolist() == [[0x3FC0]]

@@ -1,0 +1,254 @@
+"""The image view, pixel by pixel, on a real OpenGL context."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.frames import image_frame
+from support.view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
+from support.wait import PATIENCE
+
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import PointerLeave, PointerMove, Wheel
+from splatview.viewer_app.views import _image_content
+from splatview.viewer_app.views.image import ImageView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+
+@pytest.fixture
+def image(screen: OffscreenScreen) -> Iterator[ImageView]:
+    v = ImageView(screen.ctx)
+    v.settings.background = (0.0, 0.0, 0.0)
+    yield v
+    v.close()
+
+
+FORMS = [(layout, c) for layout in ("HW", "HWC", "CHW") for c in (1, 3, 4) if layout != "HW" or c == 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("layout", "channels"), FORMS)
+def test_every_form_is_exact(image: ImageView, screen: OffscreenScreen, dtype: torch.dtype, layout: str,
+                             channels: int) -> None:
+    values = torch.rand(H, W, channels, generator=torch.Generator().manual_seed(channels))
+    values = (values * 255).round().to(dtype) if dtype == torch.uint8 else values.to(dtype)
+    laid = {"HW": values[..., 0], "HWC": values, "CHW": values.permute(2, 0, 1)}[layout]
+    image.settings.alpha = "ignore"
+    assert image.update(image_frame(laid.contiguous(), layout))
+    expected = values.float() if dtype != torch.uint8 else values.float() / 255
+    expected = (expected * 255).round().int().numpy()
+    expected = np.repeat(expected, 3, axis=2) if channels == 1 else expected[..., :3]
+    np.testing.assert_allclose(shown(image, screen), expected, atol=1)
+    x, y = 37, 11
+    assert image.value_at(x, y) == pytest.approx(values[y, x].tolist(), abs=0)
+
+
+def test_pictures_from_files_are_exact(image: ImageView, screen: OffscreenScreen) -> None:
+    rng = np.random.default_rng(0)
+    deep = rng.integers(0, 65536, (H, W, 3), dtype=np.uint16)
+    image.update(deep)
+    np.testing.assert_allclose(shown(image, screen), np.round(deep / 257), atol=1)
+    assert image.value_at(5, 9) == tuple(deep[9, 5])
+    grey_alpha = rng.integers(0, 256, (H, W, 2), dtype=np.uint8)
+    image.settings.alpha = "ignore"
+    image.update(grey_alpha)
+    np.testing.assert_array_equal(shown(image, screen), np.repeat(grey_alpha[..., :1], 3, axis=2))
+
+
+def test_the_first_row_is_on_top_and_red_is_red(image: ImageView, screen: OffscreenScreen) -> None:
+    picture = np.zeros((H, W, 3), np.uint8)
+    picture[0, 0] = 255, 0, 0
+    picture[0, -1] = 0, 255, 0
+    picture[-1, 0] = 0, 0, 255
+    image.update(picture)
+    pixels = shown(image, screen)
+    assert pixels[0, 0].tolist() == [255, 0, 0]
+    assert pixels[0, -1].tolist() == [0, 255, 0]
+    assert pixels[-1, 0].tolist() == [0, 0, 255]
+    assert pixels[-1, -1].tolist() == [0, 0, 0]
+
+
+def test_magnified_pixels_are_squares(image: ImageView, screen: OffscreenScreen) -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    image.update(picture)
+    np.testing.assert_array_equal(shown(image, screen), np.kron(picture, np.ones((8, 8, 1), int)))
+
+
+@pytest.mark.parametrize(("height", "width"), [(96, 128), (144, 192), (200, 300), (48 * 8, 64 * 8), (61, 77)])
+def test_minified_pixels_are_averages(image: ImageView, screen: OffscreenScreen, height: int, width: int) -> None:
+    picture = np.random.default_rng(0).random((height, width, 3)).astype(np.float32)
+    image.settings.background = (0.2, 0.4, 0.6)
+    image.update(picture)
+    x, y, zoom = image.pan_zoom.placed(RECT)
+    rows, columns = _coverage(H, height, y, zoom), _coverage(W, width, x, zoom)
+    expected = np.einsum("yr,xc,rcd->yxd", rows, columns, picture, optimize=True)
+    expected += (1 - rows.sum(1)[:, None, None] * columns.sum(1)[None, :, None]) * np.array(image.settings.background)
+    np.testing.assert_allclose(shown(image, screen), expected * 255, atol=1.01)
+
+
+def _coverage(screen: int, picture: int, origin: float, zoom: float) -> np.ndarray:
+    """(screen, picture) share of each picture pixel in each screen pixel, along one axis."""
+    edges = (np.arange(screen + 1) - origin) / zoom
+    low, high = edges[:-1, None], edges[1:, None]
+    cells = np.arange(picture)[None]
+    return np.clip(np.minimum(high, cells + 1) - np.maximum(low, cells), 0, None) / (high - low)
+
+
+@pytest.mark.exhaustive
+def test_far_minified_pixels_are_close_to_averages(image: ImageView, screen: OffscreenScreen) -> None:
+    y, x = np.mgrid[0:2400, 0:3200] / 3200
+    picture = np.stack([x, y, 0.5 + 0.3 * np.sin(9 * x * y)], -1).astype(np.float32)
+    image.update(picture)
+    expected = picture.reshape(48, 50, 64, 50, 3).mean(axis=(1, 3))
+    np.testing.assert_allclose(shown(image, screen), expected * 255, atol=1.5)
+
+
+def test_aspect_is_kept(image: ImageView, screen: OffscreenScreen) -> None:
+    image.update(np.full((10, 40, 3), 255, np.uint8))
+    white = (shown(image, screen) == 255).all(axis=-1)
+    assert white.any(axis=0).all()
+    rows = np.flatnonzero(white.all(axis=1))
+    assert (rows[0], rows[-1]) == (16, 31)
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 40), (40, 1)])
+def test_the_smallest_pictures(image: ImageView, screen: OffscreenScreen, height: int, width: int) -> None:
+    image.update(np.full((height, width, 3), 255, np.uint8))
+    assert (shown(image, screen) == 255).all(axis=-1).any()
+
+
+def test_exposure_and_gamma(image: ImageView, screen: OffscreenScreen) -> None:
+    values = torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0)) * 3 - 0.2
+    image.update(image_frame(values))
+    image.settings.exposure, image.settings.gamma = -1.5, 2.2
+    expected = (values.clamp(min=0) * 2**-1.5) ** (1 / 2.2)
+    np.testing.assert_allclose(shown(image, screen), expected.clamp(0, 1).numpy() * 255, atol=1)
+    image.update(np.full((H, W, 3), 77, np.uint8))
+    assert (shown(image, screen) == 77).all()  # bytes are shown as they are
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+def test_nan_and_inf_stand_out(image: ImageView, screen: OffscreenScreen, dtype: torch.dtype, layout: str) -> None:
+    values = torch.full((H, W, 3), 0.5)
+    values[3, 5, 1], values[7, 9, 0], values[7, 10] = float("nan"), float("inf"), -float("inf")
+    laid = values if layout == "HWC" else values.permute(2, 0, 1)
+    image.update(image_frame(laid.to(dtype).contiguous(), layout))
+    pixels = shown(image, screen)
+    magenta = (pixels == (255, 0, 255)).all(axis=-1)
+    assert np.argwhere(magenta).tolist() == [[3, 5], [7, 9], [7, 10]]
+    assert "5 NaN or inf (magenta)" in image.details
+
+
+def test_one_nan_is_seen_in_a_large_picture(image: ImageView, screen: OffscreenScreen) -> None:
+    picture = np.full((H * 6, W * 6), 0.5, np.float32)
+    picture[100, 200] = np.nan
+    image.update(picture)
+    assert np.argwhere((shown(image, screen) == (255, 0, 255)).all(axis=-1)).tolist() == [[100 // 6, 200 // 6]]
+
+
+def test_counting_nans_waits_but_is_not_forgotten(image: ImageView, wait_until: Callable[..., Any],
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_image_content, "_COUNT_PERIOD", PATIENCE)
+    clean = torch.zeros(8, 8)
+    broken = clean.clone()
+    broken[2, :3] = float("nan")
+    image.update(image_frame(clean))
+    image.update(image_frame(broken))  # at once: not counted yet
+    assert not any("NaN" in d for d in image.details)
+    monkeypatch.setattr(_image_content, "_COUNT_PERIOD", 0.0)
+    wait_until(lambda: image.tick(time.monotonic()))
+    assert "3 NaN or inf (magenta)" in image.details
+    assert not image.tick(time.monotonic() + 60)
+
+
+def test_alpha(image: ImageView, screen: OffscreenScreen) -> None:
+    rng = np.random.default_rng(0)
+    picture = rng.integers(0, 256, (H, W, 4), dtype=np.uint8)
+    color, alpha = picture[..., :3].astype(float), picture[..., 3:] / 255
+    image.settings.background = (1.0, 0.5, 0.0)
+    image.update(picture)
+    image.settings.alpha = "background"
+    np.testing.assert_allclose(shown(image, screen), color * alpha + (1 - alpha) * (255, 127.5, 0), atol=1)
+    image.settings.alpha = "ignore"
+    np.testing.assert_array_equal(shown(image, screen), picture[..., :3])
+    image.settings.alpha = "checkerboard"
+    picture[..., 3] = 0
+    image.update(picture)
+    squares = shown(image, screen)
+    assert len(np.unique(squares)) == 2
+    assert (squares[:8, :8] == squares[0, 0]).all()
+    assert (squares[:8, 8:16] != squares[0, 0]).all()
+    assert (squares[8:16, 8:16] == squares[0, 0]).all()
+
+
+def test_the_readout_names_the_original_value(image: ImageView) -> None:
+    values = torch.arange(6 * 8 * 3, dtype=torch.float32).reshape(6, 8, 3) / 10
+    image.update(image_frame(values))
+    image.settings.exposure = -4.0
+    assert image.handle(PointerMove(3 * 8 + 4, 2 * 8 + 1), RECT)
+    assert image.readout == "(3, 2)   5.7  5.8  5.9"
+    assert not image.handle(PointerMove(3 * 8 + 5, 2 * 8 + 2), RECT)  # the same pixel
+    image.update(image_frame((values * 0).to(torch.uint8) + 9))
+    assert image.readout == "(3, 2)   9  9  9"
+    assert image.handle(PointerLeave(), RECT)
+    assert image.readout == ""
+
+
+def test_the_readout_follows_zoom_and_is_empty_outside(image: ImageView) -> None:
+    image.update(np.arange(48, dtype=np.uint8).reshape(6, 8))
+    image.handle(PointerMove(63, 0), RECT)
+    assert image.readout == "(7, 0)   7"
+    for _ in range(8):
+        image.handle(Wheel(63, 0, 1), RECT)
+    assert image.readout == "(7, 0)   7"
+    image.handle(PointerMove(200, 0), RECT)
+    assert image.readout == ""
+
+
+def test_zoomed_pictures_lie_where_the_maths_says(image: ImageView, screen: OffscreenScreen) -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (H, W, 3), dtype=np.uint8)
+    image.update(picture)
+    image.pan_zoom.set_zoom(4.0, RECT)
+    image.pan_zoom.center = (20.0, 30.0)
+    expected = np.kron(picture[24:36, 12:28], np.ones((4, 4, 1), int))
+    np.testing.assert_array_equal(shown(image, screen), expected)
+
+
+def test_planes_too_tall_for_one_texture(image: ImageView, screen: OffscreenScreen) -> None:
+    image.content.host._limit = 100  # the planes of H=48 take 144 rows
+    values = torch.randint(0, 256, (3, H, W), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    image.update(image_frame(values, "CHW"))
+    np.testing.assert_array_equal(shown(image, screen), values.permute(1, 2, 0).numpy())
+
+
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+def test_pictures_larger_than_a_texture_are_thinned(image: ImageView, screen: OffscreenScreen, layout: str) -> None:
+    image.content.host._limit = 100
+    values = torch.randint(0, 256, (3 * H, 3 * W, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    laid = values if layout == "HWC" else values.permute(2, 0, 1).contiguous()
+    image.update(image_frame(laid, layout))
+    screen.resize(96, 72)
+    pixels = shown(image, screen)
+    assert image.size == (96, 72)
+    np.testing.assert_array_equal(pixels, values[::2, ::2].numpy())
+    assert any("larger than" in d for d in image.details)
+    image.handle(PointerMove(10.5, 20.5), Rect(0, 0, 96, 72))
+    assert image.readout.startswith("(20, 40)   " + "  ".join(str(v) for v in values[40, 20].tolist()))
+
+
+def test_forms_may_change_between_frames(image: ImageView, screen: OffscreenScreen) -> None:
+    for shape, layout in (((4, 6, 3), "HWC"), ((3, 9, 5), "CHW"), ((7, 7), "HW"), ((4, 6, 3), "HWC")):
+        values = torch.randint(0, 256, shape, dtype=torch.uint8)
+        assert image.update(image_frame(values, layout))
+        shown(image, screen)
+        x = values.permute(1, 2, 0) if layout == "CHW" else values.reshape(*values.shape[:2], -1)
+        assert image.value_at(3, 2) == tuple(x[2, 3].tolist())
