@@ -15,6 +15,7 @@ import pytest
 
 pytest.register_assert_rewrite("support")
 
+from support import leaks  # noqa: E402
 from support.programs import ROOT, Programs  # noqa: E402
 from support.wait import wait_until as wait  # noqa: E402
 
@@ -44,7 +45,15 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def runtime_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def nothing_left() -> Iterator[None]:
+    """Fails a test that leaves a thread, a descriptor or a program behind, naming the line that made it."""
+    before = leaks.Here()
+    yield
+    before.check()
+
+
+@pytest.fixture(autouse=True)
+def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A runtime folder for each test, so that no test sees another's runs, or the user's."""
     folder = Path("/tmp") / f"sv-test-{os.getpid()}-{next(_numbers)}"  # short: sockets are made in it
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(folder))
@@ -122,6 +131,7 @@ def wait_until() -> Callable[..., Any]:
 
 
 def pytest_configure() -> None:
+    leaks.install()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts background programs this way
         signal.signal(signal.SIGINT, signal.default_int_handler)  # programs of the tests inherit it
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # so does nohup

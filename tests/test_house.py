@@ -1,0 +1,230 @@
+"""Rules of the house: imports between packages, public names, sizes of files, and the rules of the tests themselves."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gc
+import importlib
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {"ipc": {"ipc"}, "splatview": {"splatview", "ipc"}, "viewer_app": {"viewer_app", "ipc"}}
+"""Each folder at the top, and the folders whose modules it may import."""
+HEAVY = ("torch", "numpy", "zmq", "msgspec", "moderngl", "glfw", "imgui_bundle", "gsplat", "gsply", "PIL", "tyro")
+PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
+"""Private names of the product that tests use today, one a line. The list may only shrink."""
+MOST_LINES = 700
+MOST_PARAMETERS = 8
+MOST_TEST_LINES = 45_000
+MOST_CASES = 12
+"""Values in one parameter list of a test."""
+
+
+@dataclass
+class Source:
+    """What the rules ask of one file."""
+
+    path: Path
+    lines: int
+    imports: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    """Module and names of each absolute import; no names for `import module`."""
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=list)
+    calls: list[ast.Call] = field(default_factory=list)
+    attributes: set[tuple[str, str]] = field(default_factory=set)
+    """(object, attribute) of each access; the object is "" where it is no plain name."""
+
+    @property
+    def name(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+
+@functools.cache
+def parsed(path: Path) -> Source:
+    text = path.read_text()
+    source = Source(path, text.count("\n"))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            source.imports += [(a.name, ()) for a in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            source.imports.append((node.module or "", tuple(a.name for a in node.names)))
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            source.functions.append(node)
+        elif isinstance(node, ast.Call):
+            source.calls.append(node)
+        elif isinstance(node, ast.Attribute):
+            source.attributes.add((node.value.id if isinstance(node.value, ast.Name) else "", node.attr))
+    return source
+
+
+def sources(*folders: str) -> list[Source]:
+    gc.disable()  # syntax trees are millions of objects, which each collection would visit
+    try:
+        return [parsed(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    finally:
+        gc.enable()
+
+
+def _folder(module: str) -> str | None:
+    """The top-level folder that holds a module; None for modules of other projects."""
+    top, _, rest = module.partition(".")
+    inner = rest.partition(".")[0]
+    return None if top != "splatview" else inner if inner in PACKAGES else "splatview"
+
+
+# ---- the product
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_only_what_they_may(package: str) -> None:
+    for source in sources(package):
+        for module, names in source.imports:
+            full = [f"splatview.{name}" for name in names] if module == "splatview" else [module]
+            for name in full:
+                folder = _folder(name)
+                assert folder is None or folder in PACKAGES[package], f"{source.name} imports {name}"
+
+
+@pytest.mark.parametrize("name", ["ipc", "viewer_app"])
+def test_folders_at_the_top_are_imported_below_splatview(name: str) -> None:
+    """A training script may have modules of these names, so nothing imports them as top-level modules."""
+    assert os.readlink(ROOT / "splatview" / name) == f"../{name}"
+    assert importlib.import_module(f"splatview.{name}").__name__ == f"splatview.{name}"
+    for source in sources(*PACKAGES, "tests", "benchmarks", "examples"):
+        for module, _ in source.imports:
+            assert module.partition(".")[0] != name, f"{source.name} imports {module}"
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("module", ["splatview", "splatview.ipc"])
+def test_importing_loads_nothing_heavy(module: str) -> None:
+    """Exactly what `import splatview` loads beyond a bare interpreter."""
+    program = f"import sys; before = set(sys.modules); import {module}; print(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {m for m in loaded if m.partition(".")[0] == "splatview"} == {"splatview", module}
+    assert {m for m in loaded if m.partition(".")[0] != "splatview"} <= {"__future__"}
+
+
+@pytest.mark.programs
+def test_the_command_line_loads_nothing_heavy() -> None:
+    program = ("import sys; from splatview.cli import main; main(['--help']); "
+               f"print('LOADED', *[m for m in {HEAVY} if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "LOADED"
+
+
+def test_the_public_surface() -> None:
+    import splatview
+
+    assert splatview.__all__ == ["Window", "__version__", "annotate", "close", "frames", "gl", "grab", "log", "paused",
+                                 "publish", "publish_cameras", "publish_memory", "show", "wait_while_paused"]
+    for name in splatview.__all__:
+        assert getattr(splatview, name) is not None
+    assert set(dir(splatview)) >= set(splatview.__all__)
+    with pytest.raises(AttributeError, match=r"'no_such_name'.*publish"):
+        splatview.no_such_name  # noqa: B018
+
+
+def test_ipc_gives_what_it_names() -> None:
+    from splatview import ipc
+
+    for name in ipc.__all__:
+        assert getattr(ipc, name).__name__ == name
+    with pytest.raises(AttributeError):
+        ipc.no_such_name  # noqa: B018
+
+
+def test_files_and_signatures_stay_small() -> None:
+    for source in sources(*PACKAGES, "tests", "benchmarks", "examples"):
+        assert source.lines <= MOST_LINES, f"{source.name} has {source.lines} lines: is it still about one thing?"
+        for node in source.functions:
+            count = len(node.args.args) + len(node.args.kwonlyargs) + len(node.args.posonlyargs)
+            count -= any(a.arg in ("self", "cls") for a in node.args.args[:1])
+            assert count <= MOST_PARAMETERS, f"{source.name}: {node.name} has {count} parameters: make a dataclass"
+
+
+def test_nothing_is_unpickled() -> None:
+    """No path from outside leads to pickle; checkpoints are read with weights_only=True."""
+    for source in sources(*PACKAGES):
+        for call in source.calls:
+            called = ast.unparse(call.func)
+            assert called not in ("pickle.load", "pickle.loads", "marshal.loads", "eval", "exec"), source.name
+            if called == "torch.load":
+                safe = [k for k in call.keywords if k.arg == "weights_only" and ast.unparse(k.value) == "True"]
+                assert safe, f"{source.name} loads with torch.load without weights_only=True"
+
+
+def test_promises_of_security_name_tests_that_exist() -> None:
+    section = (ROOT / "SECURITY.md").read_text().partition("\n## Promises and tests\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()
+            if line.startswith("|") and not line.startswith(("|---", "| promise"))]
+    assert rows
+    pattern = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+    for promise, tests in rows:
+        named = pattern.findall(tests)
+        assert named and not pattern.sub("", tests).strip(", "), f"{promise}: not a list of tests: {tests}"
+        for path, name in named:
+            assert (ROOT / path).is_file(), f"{promise}: no file {path}"
+            assert name in {node.name for node in parsed(ROOT / path).functions}, f"{promise}: {path} has no {name}"
+
+
+# ---- the tests
+
+
+def _outside_support() -> list[Source]:
+    return [source for source in sources("tests") if "support" not in source.path.parts]
+
+
+def test_tests_neither_sleep_nor_read_a_clock() -> None:
+    """`support.wait` has the only clock: a test waits for a state, not for a time."""
+    forbidden = {"sleep", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time"}
+    found = {f"{source.name}: time.{attribute}" for source in _outside_support()
+             for owner, attribute in source.attributes if owner == "time" and attribute in forbidden}
+    found |= {f"{source.name}: from time import {name}" for source in _outside_support()
+              for module, names in source.imports if module == "time" for name in names if name in forbidden}
+    assert not found, "use support.wait:\n" + "\n".join(sorted(found))
+
+
+def test_tests_import_no_other_tests() -> None:
+    for source in _outside_support():
+        for module, names in source.imports:
+            for name in (module, *names):
+                assert not name.rpartition(".")[2].startswith("test_"), f"{source.name} imports {name}: use support"
+
+
+def test_parameter_lists_are_short() -> None:
+    for source in _outside_support():
+        for call in source.calls:
+            if ast.unparse(call.func) == "pytest.mark.parametrize" and isinstance(call.args[1], (ast.List, ast.Tuple)):
+                count = len(call.args[1].elts)
+                assert count <= MOST_CASES, f"{source.name}:{call.lineno} has {count} values, at most {MOST_CASES}"
+
+
+def test_tests_use_no_new_private_names() -> None:
+    """Names that begin with an underscore, of objects other than `self`, and of modules of the product."""
+    used = set()
+    for source in _outside_support():
+        own = {attribute for owner, attribute in source.attributes if owner in ("self", "cls")}
+        own |= {node.name for node in source.functions}
+        used |= {attribute for owner, attribute in source.attributes if owner not in ("self", "cls")} - own
+        for module, names in source.imports:
+            if module.partition(".")[0] == "splatview":
+                used |= {part for name in names for part in (*module.split("."), name)}
+    used = {name for name in used if name.startswith("_") and not name.endswith("__")}
+    listed = set(PRIVATE_NAMES.read_text().split())
+    assert not used - listed, f"private names of the product: {sorted(used - listed)}; test what is public"
+    assert not listed - used, f"no test uses these any more: remove them from {PRIVATE_NAMES.name}: {listed - used}"
+
+
+def test_the_suite_stays_within_its_size() -> None:
+    lines = sum(source.lines for source in sources("tests"))
+    longest = sorted(sources("tests"), key=lambda source: -source.lines)[:5]
+    assert lines <= MOST_TEST_LINES, f"{lines} lines; the longest: {[(s.name, s.lines) for s in longest]}"
