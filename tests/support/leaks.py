@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ROOT = str(Path(__file__).resolve().parents[2])
+_POOLS = ("encode_", "paint_")
+"""Names of the threads of pools that all users in a process share, and that last as long as it."""
 _threads: weakref.WeakKeyDictionary[threading.Thread, str] = weakref.WeakKeyDictionary()
 _programs: weakref.WeakKeyDictionary[subprocess.Popen[Any], str] = weakref.WeakKeyDictionary()
 _descriptors: dict[int, tuple[tuple[int, int], str]] = {}
@@ -50,7 +52,7 @@ class Here:
     def left(self) -> list[str]:
         """Return what has come since then and is still there, in words, with the line that made it."""
         found = [f"thread {thread.name!r}, started at {_threads[thread]}" for thread in threading.enumerate()
-                 if thread not in self._threads and thread in _threads and thread.is_alive()]
+                 if thread not in self._threads and thread in _threads and not thread.name.startswith(_POOLS)]
         found += [f"program {program.args!r}, started at {line}" for program, line in list(_programs.items())
                   if program not in self._programs and program.poll() is None]
         for fd in _open():
