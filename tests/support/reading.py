@@ -1,0 +1,53 @@
+"""What a viewer of a run sees, for tests of what is published: in this process, without a screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from support.frames import host_array
+from support.wait import wait_until
+
+if TYPE_CHECKING:
+    from splatview.ipc import RemoteRun, RemoteStream, Subscriber
+
+
+def stream(subscriber: Subscriber, name: str, pid: int | None = None) -> RemoteStream:
+    """Wait for a stream of a living run (of process `pid`), and open it."""
+    def find() -> RemoteStream | None:
+        subscriber.poll()
+        return next((s for s in subscriber.streams if s.name == name and s.run.alive and pid in (None, s.run.pid)),
+                    None)
+
+    found = wait_until(find, f"stream {name}")
+    found.open()
+    return found
+
+
+def newest(subscriber: Subscriber, name: str, after: int = 0, pid: int | None = None) -> Any:
+    """Wait for a whole frame with a version over `after`: its version, metadata, and copies of its arrays."""
+    found = stream(subscriber, name, pid)
+
+    def read() -> Any:
+        subscriber.poll()
+        return copied(found, after)
+
+    return wait_until(read, f"a frame of {name} after {after}")
+
+
+def copied(stream: RemoteStream, after: int = 0) -> Any:
+    """Return the newest whole frame with a version over `after` as `newest` does; None: there is none."""
+    frame = stream.read(after)
+    if frame is None:
+        return None
+    with frame:
+        found = frame.version, frame.meta, {name: host_array(t).copy() for name, t in frame.tensors.items()}
+        return found if frame.intact() else None
+
+
+def welcomed(subscriber: Subscriber) -> RemoteRun:
+    """Wait until a run has answered."""
+    def find() -> RemoteRun | None:
+        subscriber.poll()
+        return next((run for run in subscriber.runs if run.welcomed), None)
+
+    return wait_until(find, "a run that answers")
