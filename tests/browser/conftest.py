@@ -107,24 +107,15 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
         yield open_page
 
 
-@pytest.fixture(scope="module")
-def kept(chromium: Browser) -> Iterator[Callable[[str], tuple[Page, Client]]]:
-    """`kept(watch)`: a page with a picture on it and its client, one for all tests of a module that run the same
-    script in it. The client forgets what it received before."""
-    found: dict[str, tuple[Page, Client]] = {}
-    with ExitStack() as stack:
-        open_page = stack.enter_context(_pages(chromium))
+@pytest.fixture
+def watched(viewer: Viewer, open_page: Callable[..., Page]) -> Callable[[str], tuple[Page, Client]]:
+    """`watched(script)`: a page with a picture, in which the script runs, and its client."""
+    def get(script: str) -> tuple[Page, Client]:
+        page, client = connected(viewer, open_page)
+        page.evaluate(script)
+        return page, client
 
-        def get(watch: str) -> tuple[Page, Client]:
-            if watch not in found:
-                viewer = Viewer()
-                stack.callback(viewer.close)
-                found[watch] = connected(viewer, open_page)
-                found[watch][0].evaluate(watch)
-            found[watch][1].forget()
-            return found[watch]
-
-        yield get
+    return get
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.wait import PATIENCE
+from support.wait import PATIENCE, turns
 
 import splatview
 from splatview.ipc.viewers import viewers
@@ -69,7 +68,7 @@ def share(picture: np.ndarray, color: tuple[int, int, int]) -> float:
     return float((np.abs(picture.astype(int) - color).max(-1) < 40).mean())
 
 
-@pytest.mark.exhaustive  # quick: a frame of another site
+@pytest.mark.soak
 def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open_page: Callable[..., Page],
                                               picture_of: Callable[..., np.ndarray]) -> None:
     before = threading.active_count()
@@ -80,22 +79,19 @@ def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open
     assert shown(width=300).pid == page.pid, "both show the same viewer"
     with notebook(page._repr_html_()) as address:
         tab = open_page(address, (800, 500))
-        end = time.monotonic() + PATIENCE
-        while True:
+        for _ in turns("the frame shows the image"):
             picture = picture_of(tab, "notebook")
             top, bottom = share(picture, (250, 140, 20)), share(picture, (20, 60, 240))
             if top > 0.1 and bottom > 0.1:
                 break
-            assert time.monotonic() < end, f"the frame does not show the image: {top:.2f} orange, {bottom:.2f} blue"
             published()
-            tab.wait_for_timeout(200)
         orange = np.argwhere(np.abs(picture.astype(int) - (250, 140, 20)).max(-1) < 40)
         blue = np.argwhere(np.abs(picture.astype(int) - (20, 60, 240)).max(-1) < 40)
         assert orange[:, 0].mean() < blue[:, 0].mean()
         assert max(orange[:, 0].max(), blue[:, 0].max()) < 400, "within the frame"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.soak
 def test_a_viewer_that_ended_is_started_anew(shown: Callable[..., Shown]) -> None:
     from splatview import notebook as home
 

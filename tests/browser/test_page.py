@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from support.pages import connected, drawn, on_canvas, png, state, until
 
 from splatview.viewer_app.web import messages as m
@@ -71,28 +69,6 @@ def test_a_picture_that_is_none_does_not_stop_the_others(viewer: Viewer, open_pa
     np.testing.assert_array_equal(on_canvas(page), drawn(320, 240, 3))
 
 
-@pytest.mark.exhaustive
-def test_latency_and_frame_rate(viewer: Viewer, open_page: Open, wait_until: Callable[..., Any]) -> None:
-    page, client = connected(viewer, open_page, (320, 240))
-    assert state(page)["latencyMs"] is None
-    assert page.inner_text("#readout").startswith(NONE)
-    page.mouse.move(100, 100)
-    move = client.wait(m.Move)
-    assert 0 < move.at <= page.evaluate("performance.now()")
-    client.shows(drawn(320, 240, 1), at=move.at)
-    latency = state(page)["latencyMs"]
-    assert 0 < latency <= page.evaluate("performance.now()") - move.at
-    client.shows(drawn(320, 240, 2), at=move.at)  # the same event again says nothing new
-    assert state(page)["latencyMs"] in (latency, None)
-
-    def readout() -> re.Match[str] | None:
-        client.shows(drawn(320, 240), at=page.evaluate("performance.now()"))
-        return re.fullmatch(r"\d+ ms · \d+/s", page.inner_text("#readout"))
-
-    wait_until(readout, what="numbers in the corner")
-    until(page, f"document.querySelector('#readout').textContent === '{NONE} · 0/s'")  # they age
-
-
 # ---- clipboard and files
 
 
@@ -105,29 +81,6 @@ def test_copied_text_is_on_the_clipboard(viewer: Viewer, open_page: Open) -> Non
 
 
 NO_CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', {value: undefined});"  # as on http://another-machine
-
-
-def test_copying_without_the_clipboard_interface(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page, script=NO_CLIPBOARD)
-    page.keyboard.press("Control+c")  # the user's own key lets the page copy
-    client.connection.send(m.Clipboard("by hand"))
-    page.wait_for_selector("#toast.shown >> text=Copied")
-    assert page.is_hidden("#copybox")
-    page.keyboard.press("Control+v")
-    assert client.wait(m.Text).text == "by hand"
-
-
-def test_text_that_cannot_be_copied_is_shown(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page, script=NO_CLIPBOARD + "document.execCommand = () => false;")
-    client.connection.send(m.Clipboard("by hand"))
-    page.wait_for_selector("#copybox")
-    assert page.input_value("#copytext") == "by hand"
-    page.keyboard.press("Control+c")  # is the browser's in there
-    page.keyboard.press("Escape")
-    page.wait_for_selector("#copybox", state="hidden")
-    page.keyboard.press("f")
-    client.wait(m.Key, 2)
-    assert {key.name for key in client.said(m.Key)} == {"f"}
 
 
 def test_the_screenshot_button_downloads_what_the_viewer_answers(viewer: Viewer, open_page: Open) -> None:

@@ -37,20 +37,6 @@ def test_buttons_and_moves(viewer: Viewer, open_page: Open) -> None:
         assert times == sorted(times) and times[0] > 0
 
 
-def test_two_buttons_at_once_and_modifiers(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page)
-    page.mouse.move(400, 300)
-    page.keyboard.down("Shift")
-    page.mouse.down()
-    page.mouse.down(button="right")
-    page.mouse.up()
-    page.keyboard.down("Control")
-    page.mouse.up(button="right")
-    client.wait(m.Release, 2)
-    said = [(type(message).__name__, message.button, message.mods) for message in client.said(m.Press, m.Release)]
-    assert said == [("Press", "left", 1), ("Press", "right", 1), ("Release", "left", 1), ("Release", "right", 3)]
-
-
 def test_a_drag_goes_on_outside_and_the_pointer_leaves_afterwards(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page)
     page.mouse.move(400, 300)
@@ -61,26 +47,6 @@ def test_a_drag_goes_on_outside_and_the_pointer_leaves_afterwards(viewer: Viewer
     assert (release.x, release.y) == (820, 630)
     client.wait(m.Leave)
     assert type(client.said(m.Press, m.Release, m.Leave)[-1]) is m.Leave
-
-
-def test_one_move_per_frame_the_newest_and_before_a_press(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page)
-    sent = page.evaluate("""() => new Promise((done) => requestAnimationFrame(() => {
-      const canvas = document.querySelector('canvas');
-      const at = (x, type, more) => canvas.dispatchEvent(
-        new PointerEvent(type, {clientX: x, clientY: 50, pointerType: 'mouse', pointerId: 1, button: -1, ...more}));
-      for (let x = 0; x < 500; x += 1) at(x, 'pointermove');
-      requestAnimationFrame(() => requestAnimationFrame(() => {
-        for (let x = 500; x < 600; x += 1) at(x, 'pointermove');
-        at(650, 'pointerdown', {button: 0, buttons: 1});
-        at(650, 'pointerup', {button: 0, buttons: 0});
-        requestAnimationFrame(() => done(true));
-      }));
-    }))""")
-    assert sent
-    client.wait(m.Release)
-    said = [(type(message).__name__, message.x) for message in client.said(m.Move, m.Press, m.Release)]
-    assert said == [("Move", 0), ("Move", 499), ("Move", 500), ("Move", 599), ("Press", 650), ("Release", 650)]
 
 
 def test_the_wheel(viewer: Viewer, open_page: Open) -> None:
@@ -100,34 +66,6 @@ def test_the_wheel(viewer: Viewer, open_page: Open) -> None:
         page.evaluate("""([deltaMode, deltaY]) => document.querySelector('canvas').dispatchEvent(new WheelEvent(
           'wheel', {deltaMode, deltaY, clientX: 1, clientY: 1, bubbles: true, cancelable: true}))""", [mode, notch])
         assert client.wait(m.Wheel, 3 + mode).dy == -1
-
-
-def test_two_fingers_on_a_trackpad_pinch_and_the_page_does_not_zoom(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page)
-    page.mouse.move(300, 200)
-    page.keyboard.down("Control")
-    page.mouse.wheel(0, -10)
-    pinch = client.wait(m.Pinch)
-    assert (pinch.x, pinch.y, pinch.dx, pinch.dy) == (300, 200, 0, 0)
-    assert pinch.factor == pytest.approx(np.exp(0.1))
-    page.mouse.wheel(0, 100)
-    assert client.wait(m.Pinch, 2).factor == pytest.approx(np.exp(-0.2))  # a notch of a real wheel, not more
-    assert not client.said(m.Wheel)
-    assert page.evaluate("visualViewport.scale") == 1
-
-
-def test_the_browser_shows_no_menu_and_selects_nothing(viewer: Viewer, open_page: Open) -> None:
-    page, _ = connected(viewer, open_page)
-    page.evaluate("""() => { window.left = [];
-      for (const name of ['contextmenu', 'mousedown', 'wheel'])
-        addEventListener(name, (e) => { if (!e.defaultPrevented) window.left.push(name); });
-    }""")
-    page.mouse.click(300, 200, button="right")
-    page.mouse.click(300, 200, button="middle")
-    page.mouse.wheel(0, 100)
-    page.mouse.dblclick(300, 200)
-    page.wait_for_timeout(100)
-    assert page.evaluate("[window.left, String(getSelection())]") == [[], ""]
 
 
 def test_losing_the_window_lets_go_of_everything(viewer: Viewer, open_page: Open) -> None:
@@ -175,23 +113,6 @@ def test_one_finger_is_the_left_button(phone: tuple[Page, Client, CDPSession]) -
     assert (press.x, press.y, press.button) == (600, 900, "left")
     assert (release.x, release.y, release.button) == (660, 1020, "left")
     assert client.said(m.Move)[-1].x == 660
-
-
-@pytest.mark.exhaustive
-def test_a_second_tap_nearby_lands_where_the_first_one_did(phone: tuple[Page, Client, CDPSession]) -> None:
-    from splatview.viewer_app.events import ClickCounter, PointerPress
-
-    _, client, cdp = phone
-    for x in (200, 214):
-        touch(cdp, "Start", (x, 300))
-        touch(cdp, "End")
-    client.wait(m.Release, 2)
-    first, second = client.said(m.Press)
-    assert (first.x, first.y) == (second.x, second.y) == (600, 900)
-    if second.at - first.at < 400:  # a busy machine may have made two single taps of it
-        clicks = ClickCounter()
-        events = [m.event_of(press, clicks, 0.0, client.hello.scale) for press in (first, second)]
-        assert [event.clicks for event in events if isinstance(event, PointerPress)] == [1, 2]
 
 
 def test_two_fingers_pinch_and_pan(phone: tuple[Page, Client, CDPSession]) -> None:

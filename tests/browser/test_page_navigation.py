@@ -30,7 +30,6 @@ def turn(client: Client, cdp: CDPSession, degrees: float, steps: int = 12) -> fl
     return math.degrees(sum(pinch.turn for pinch in client.said(m.Pinch)))
 
 
-@pytest.mark.exhaustive
 def test_two_fingers_turn_once_it_is_meant(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
     cdp = page.context.new_cdp_session(page)
@@ -67,10 +66,3 @@ def test_keys_that_are_held_are_let_go_when_the_page_loses_the_keyboard(viewer: 
     page.evaluate("dispatchEvent(new Event('blur'))")
     client.wait(m.Key, 4)
     assert {(key.name, key.pressed) for key in client.said(m.Key)[2:]} == {("w", False), ("a", False)}
-
-
-def test_shift_and_a_digit_is_that_digit(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page)
-    page.keyboard.press("Shift+Digit1")
-    client.wait(m.Key, 4)
-    assert [(key.name, key.mods) for key in client.said(m.Key) if key.pressed] == [("shift", 1), ("1", 1)]

@@ -7,23 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.pages import drawn, until
+from support.pages import drawn
 from support.whole import (
     HEIGHT,
     IMAGE,
     LEFT,
-    SIZE,
     WIDTH,
     Program,
     Stage,
     comes,
-    differs,
     drag,
     inside,
     is_like,
     open_at,
     placed,
-    press,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +56,7 @@ def test_a_published_image_is_on_the_page_pixel_by_pixel(
     assert re.fullmatch(r"render \u00b7 training \u00b7 [0-9]+ \u2013 splatview", page.title())
 
 
-@pytest.mark.exhaustive  # each of its steps has a test without a browser
+@pytest.mark.soak
 def test_what_the_mouse_does_to_an_image(program: Program, open_page: Open) -> None:
     page = open_at(program.url, open_page)
     comes(page, is_like(FITTED))
@@ -78,55 +75,3 @@ def test_what_the_mouse_does_to_an_image(program: Program, open_page: Open) -> N
     comes(page, is_like(placed(PICTURE, WIDTH / 2 - 155, HEIGHT / 2 - 133, 1)))
     page.keyboard.press("f")
     comes(page, is_like(FITTED))
-
-
-@pytest.mark.exhaustive  # quick: keys of the page, the key that hides the panel
-def test_keys_hide_the_panel_and_show_it(program: Program, open_page: Open) -> None:
-    page = open_at(program.url, open_page)
-    whole = placed(PICTURE, (SIZE[0] - 310 * 560 / 266) / 2, 0, 560 / 266, SIZE)
-    first = comes(page, is_like(FITTED))
-    for hide, show in (("h", "Tab"), ("Tab", "h")):
-        page.keyboard.press(hide)
-        comes(page, is_like(whole, share=0.99, part=lambda canvas: canvas))
-        page.keyboard.press(show)
-        again = comes(page, is_like(FITTED))
-        np.testing.assert_array_equal(again[-100:-BELOW, :LEFT], first[-100:-BELOW, :LEFT])
-    press(page, "#panel")
-    comes(page, is_like(whole, share=0.99, part=lambda canvas: canvas))
-
-
-BELOW = 60
-"""Pixels of the panel's end that are its own: nothing stands there but the background and its last line."""
-
-
-@pytest.mark.exhaustive  # quick: two seats without a browser
-def test_two_tabs_have_two_places_until_one_follows_the_other(program: Program, open_page: Open,
-                                                              picture_of: Callable[..., np.ndarray]) -> None:
-    follower = open_at(program.url, open_page)
-    alone = comes(follower, is_like(FITTED))
-    leader = open_at(program.url, open_page)
-    comes(leader, is_like(FITTED))
-    drag(leader, 50, 20)
-    moved = placed(PICTURE, 50, 21, 2)
-    comes(leader, is_like(moved))
-    follower.keyboard.press("h")  # it is drawn again
-    comes(follower, differs(FITTED))
-    follower.keyboard.press("h")
-    both = comes(follower, is_like(FITTED))
-
-    changed = np.flatnonzero((both[:-BELOW, :LEFT] != alone[:-BELOW, :LEFT]).any((1, 2)))
-    picture_of(follower, "viewer-two-tabs")
-    follower.mouse.click(60, float(changed[-1]) - 6)  # the last line that came: the other's name
-    follower.mouse.move(LEFT + WIDTH / 2, HEIGHT / 2)  # or its tooltip stays, over the picture
-    comes(follower, is_like(moved))
-    leader.mouse.move(LEFT + 100, 100)
-    leader.mouse.wheel(0, -200)
-    new = placed(PICTURE, 100 - 50 * 1.44, 100 - 79 * 1.44, 2.88)
-    led = comes(leader, is_like(new, share=0.99))
-    comes(follower, is_like(inside(led)))
-    drag(follower, 0, 25)  # its own way again
-    comes(follower, is_like(placed(PICTURE, 28, 100 - 79 * 1.44 + 25, 2.88), share=0.99))
-    leader.keyboard.press("f")
-    comes(leader, is_like(FITTED))
-    until(follower, "splatview.state().lossless")
-    comes(follower, is_like(placed(PICTURE, 28, 100 - 79 * 1.44 + 25, 2.88), share=0.99))

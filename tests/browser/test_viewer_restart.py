@@ -22,7 +22,7 @@ GONE = "failed: Error in connection establishment|ERR_CONNECTION_(REFUSED|RESET)
 """What the browser logs while no viewer is there."""
 
 
-@pytest.mark.exhaustive  # quick: the page reconnects to a new server
+@pytest.mark.soak
 def test_the_page_recovers_from_a_killed_viewer_and_says_that_the_run_ended(
         stage: Stage, open_page: Open, tmp_path: Path, picture_of: Callable[..., np.ndarray]) -> None:
     for i, image in enumerate((FIRST, SECOND)):

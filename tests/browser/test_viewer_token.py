@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from support.pages import Open
 
 
-@pytest.mark.exhaustive  # quick: tokens of the server and of the page
+@pytest.mark.soak
 def test_only_the_printed_address_gets_in(stage: Stage, open_page: Open, tmp_path: Path,
                                           picture_of: Callable[..., np.ndarray]) -> None:
     image = drawn(310, 266, 5)

@@ -17,8 +17,9 @@ from support.wait import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from playwright.sync_api import Page
+    from playwright.sync_api import CDPSession, Page
 
     from splatview.viewer_app.web.connection import Connection, Upload
 
@@ -171,3 +172,19 @@ def _encoded(pixels: np.ndarray, kind: str, **options: Any) -> bytes:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, kind, **options)
     return file.getvalue()
+
+
+class Hand:
+    """Holds files over a page, as one that drags them from a folder's window."""
+
+    def __init__(self, page: Page, *files: Path) -> None:
+        self._session: CDPSession = page.context.new_cdp_session(page)
+        self._files = [str(file) for file in files]
+
+    def say(self, kind: str) -> None:
+        data = {"items": [], "files": self._files, "dragOperationsMask": 1}
+        self._session.send("Input.dispatchDragEvent", {"type": kind, "x": 200, "y": 300, "data": data})
+
+    def drop(self) -> None:
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.say(kind)

@@ -95,19 +95,19 @@ class Stage:
 
     def __init__(self, programs: Programs):
         self.folder = Path("/tmp") / f"sv-page-{time.monotonic_ns() % 10**10:x}"  # short: sockets live in it
-        self._processes = processes
+        self._programs = programs
 
     @property
     def env(self) -> dict[str, str]:
         return {"SPLATVIEW_RUNTIME_DIR": str(self.folder)}
 
     def trainer(self, source: str, *args: Any, name: str = "training") -> subprocess.Popen[str]:
-        return self._processes.code(source, *map(str, args), **self.env, SPLATVIEW_NAME=name)
+        return self._programs.code(source, *map(str, args), **self.env, SPLATVIEW_NAME=name)
 
     def viewer(self, *args: str, port: int = 0) -> Program:
         """`splatview serve --web`."""
         web = "serve", "--web", "--port", str(port)
-        return Program(self._processes.python("-m", "splatview.viewer_app", *web, *args, **self.env)).listen()
+        return Program(self._programs.python("-m", "splatview.viewer_app", *web, *args, **self.env)).listen()
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
