@@ -13,11 +13,10 @@ import torch
 import splatview
 from splatview import publishing
 from splatview.adapt import recognise
-from splatview.ipc import Subscriber
 from splatview.ipc.kinds import check_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
 N = 5
@@ -43,80 +42,50 @@ def rand(*shape: int) -> torch.Tensor:
     ((4, 6), "HW"), ((4, 6, 1), "HWC"), ((4, 6, 3), "HWC"), ((4, 6, 4), "HWC"), ((1, 4, 6), "CHW"), ((3, 4, 6), "CHW"),
     ((4, 5, 6), "CHW"), ((3, 4, 3), "HWC"), ((1, 1), "HW"), ((1, 1, 1), "HWC"), ((1, 7, 3), "HWC"),
 ])
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
-def test_image_layouts_and_dtypes(shape: tuple[int, ...], layout: str, dtype: torch.dtype) -> None:
-    image = (rand(*shape) * 50).to(dtype)
-    kind, fields, meta = unpacked(image)
-    assert kind == "image"
-    assert meta["layout"] == layout
-    assert torch.equal(fields["image"], image)
-
-
-def test_the_layout_can_be_said() -> None:
-    assert unpacked(torch.zeros(3, 4, 3), layout="CHW")[2]["layout"] == "CHW"
+def test_image_layouts_and_dtypes(shape: tuple[int, ...], layout: str) -> None:
+    for dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float32):
+        image = (rand(*shape) * 50).to(dtype)
+        kind, fields, meta = unpacked(image)
+        assert kind == "image"
+        assert meta["layout"] == layout
+        assert torch.equal(fields["image"], image)
 
 
 @pytest.mark.parametrize("make", [
     lambda: torch.zeros(3, 8, 8).permute(1, 2, 0), lambda: torch.zeros(8, 8, 4)[..., :3],
     lambda: torch.zeros(16, 16, 3)[::2, ::2], lambda: torch.zeros(8, 8, 3, requires_grad=True),
     lambda: torch.nn.Parameter(torch.zeros(8, 8, 3)), lambda: torch.zeros(8, 3).expand(8, 8, 3),
-    lambda: torch.zeros(2, 8, 8, 3)[1], lambda: (torch.zeros(8, 8, 3, requires_grad=True) * 2).sigmoid() * 0,
 ])
-def test_slices_permutations_and_gradients(make: Callable[[], torch.Tensor], wait_until: Callable[..., Any]) -> None:
+def test_slices_permutations_and_gradients(make: Callable[[], torch.Tensor], arrived: Callable[..., Any]) -> None:
     splatview.publish(make(), "x")
-    assert (_arrived("x", wait_until)["image"] == 0).all()
+    assert (arrived("x")["image"] == 0).all()
 
 
-def test_an_inference_tensor(wait_until: Callable[..., Any]) -> None:
+def test_an_inference_tensor(arrived: Callable[..., Any]) -> None:
     with torch.inference_mode():
         image = torch.full((4, 4), 0.25)
         splatview.publish(image)
-    assert (_arrived("image", wait_until)["image"] == 0.25).all()
-
-
-@pytest.mark.parametrize("make", [
-    lambda a: a, lambda a: a[::-1, ::-1], lambda a: np.asfortranarray(a), lambda a: _read_only(a),
-    lambda a: torch.from_numpy(a).numpy(), lambda a: SimpleNamespace(__array_interface__=a.__array_interface__, keep=a),
-])
-def test_arrays_of_other_libraries(make: Callable[[np.ndarray], Any], wait_until: Callable[..., Any]) -> None:
-    array = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
-    given = make(array)
-    splatview.publish(given, "array")
-    expected = given if isinstance(given, np.ndarray) else array
-    assert np.array_equal(_arrived("array", wait_until)["image"], expected)
-
-
-def _read_only(a: np.ndarray) -> np.ndarray:
-    a = a.copy()
-    a.flags.writeable = False
-    return a
+    assert (arrived("image")["image"] == 0.25).all()
 
 
 @pytest.mark.parametrize(("value", "error", "message"), [
     (torch.zeros(5, 5, 2), ValueError, r"\(5, 5, 2\).*\(H, W, 1\|3\|4\)"),
     (torch.zeros(4), ValueError, r"\(4,\).*\(H, W\)"),
-    (torch.zeros(1, 3, 4, 4), ValueError, r"image\[0\]"),
     (torch.tensor(3.0), ValueError, r"\(\)"),
     (torch.zeros(0, 4, 3), ValueError, "no pixels"),
     (torch.zeros(4, 4, dtype=torch.int64), ValueError, r"int64.*uint8"),
-    (torch.zeros(4, 4, dtype=torch.float64), ValueError, r"float64.*\.float\(\)"),
-    (torch.zeros(4, 4, dtype=torch.bool), ValueError, r"bool.*byte"),
     (torch.zeros(4, 4, dtype=torch.complex64), ValueError, "complex64"),
     (torch.zeros(4, 4, device="meta"), ValueError, r"meta.*cpu, cuda"),
     (torch.zeros(4, 4).to_sparse(), ValueError, "to_dense"),
-    (np.zeros((4, 4), dtype="U3"), TypeError, "ndarray"),
-    (3.5, TypeError, "float"),
     (None, TypeError, "NoneType"),
-    ("image.png", TypeError, "str"),
     (object(), TypeError, "object"),
     ([1, 2, 3], TypeError, "tuple of 3"),
-    ({}, TypeError, "no means"),
     ({"means": torch.zeros(5, 3)}, TypeError, r"no quats.*quats, rotations"),
 ])
 def test_values_that_cannot_be_shown(value: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         splatview.publish(value)
-    assert publishing._publisher is None, "a mistake does not start a run"
+    assert publishing.begun() is None, "a mistake does not start a run"
 
 
 def test_a_mistake_after_a_good_call_is_still_told() -> None:
@@ -143,6 +112,7 @@ def test_kinds_and_options() -> None:
         splatview.publish(torch.zeros(4, 4), kind="picture")
     with pytest.raises(TypeError, match="dict"):
         splatview.publish(gsplat_parameters(), kind="image")
+    assert unpacked(torch.zeros(3, 4, 3), layout="CHW")[2]["layout"] == "CHW"
     with pytest.raises(ValueError, match="copy=False"):
         splatview.publish(torch.zeros(4, 4), copy=False)
     with pytest.raises(ValueError, match=r"'XY'.*'HWC'"):
@@ -186,8 +156,6 @@ def torchwindow(n: int = N, k: int = 4) -> tuple[torch.Tensor, ...]:
 @pytest.mark.parametrize(("value", "activated", "color", "degree", "stored"), [
     (gsplat_parameters(), False, "sh", 3, 15),
     (gsplat_parameters(degree=0), False, "sh", 0, 0),
-    (gsplat_parameters(degree=2), False, "sh", 2, 8),
-    (as_parameter_dict(gsplat_parameters()), False, "sh", 3, 15),
     ({k: v for k, v in gsplat_parameters().items() if k != "shN"}, False, "sh", 0, 0),
     ({**{k: v for k, v in gsplat_parameters().items() if not k.startswith("sh")}, "features": rand(N, 32),
       "colors": rand(N, 3)}, False, "rgb_logit", 0, 0),
@@ -196,15 +164,13 @@ def torchwindow(n: int = N, k: int = 4) -> tuple[torch.Tensor, ...]:
     ({**{k: v for k, v in gsplat_parameters().items() if not k.startswith("sh")}, "colors": rand(N, 9, 3)},
      True, "sh", 2, 8),
     (inria_model(), False, "sh", 1, 15),
-    (nerfstudio(), False, "sh", 2, 8),
-    (as_parameter_dict(nerfstudio()), False, "sh", 2, 8),
     (SimpleNamespace(gauss_params=as_parameter_dict(nerfstudio())), False, "sh", 2, 8),
     ({"xyz": rand(N, 3), "f_dc": rand(N, 1, 3), "f_rest": rand(N, 15, 3), "opacity": rand(N, 1), "scaling": rand(N, 3),
       "rotation": rand(N, 4)}, False, "sh", 3, 15),
     ({"means3D": rand(N, 3), "shs": rand(N, 16, 3), "opacities": rand(N, 1), "scales": rand(N, 3),
       "rotations": rand(N, 4)}, True, "sh", 3, 15),
-    (torchwindow(k=1), True, "sh", 0, 0), (torchwindow(k=4), True, "sh", 1, 3), (torchwindow(k=16), True, "sh", 3, 15),
-    (gsplat_parameters(n=0), False, "sh", 3, 15), (torchwindow(n=0), True, "sh", 1, 3),
+    (torchwindow(k=4), True, "sh", 1, 3),
+    (gsplat_parameters(n=0), False, "sh", 3, 15),
 ])
 def test_gaussian_forms(value: Any, activated: bool, color: str, degree: int, stored: int) -> None:
     kind, fields, meta = unpacked(value)
@@ -259,7 +225,6 @@ def test_the_active_degree_follows_the_model() -> None:
     ({"shN": rand(N, 4, 3)}, r"shN has shape \(5, 4, 3\).*0\|3\|8\|15"),
     ({"means": torch.zeros(N, 3, dtype=torch.int32)}, r"means is int32.*float32"),
     ({"means": torch.zeros(N, 3, device="meta")}, r"means.*meta"),
-    ({"means": torch.tensor(1.0)}, r"means has shape \(\)"),
     ({"means": [1, 2]}, r"means is a list"),
 ])
 def test_gaussians_that_do_not_fit(change: dict[str, Any], message: str) -> None:
@@ -279,26 +244,26 @@ def test_a_forced_activation_must_be_a_bool() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_gaussians_of_any_float_arrive(dtype: torch.dtype, wait_until: Callable[..., Any]) -> None:
+def test_gaussians_of_any_float_arrive(dtype: torch.dtype, arrived: Callable[..., Any]) -> None:
     scene = {k: v.to(dtype) for k, v in gsplat_parameters().items()}
     splatview.publish(scene)
-    arrived = _arrived("gaussians", wait_until)
+    arrived = arrived("gaussians")
     for field in ("means", "quats", "scales", "opacities", "shN"):
         assert np.array_equal(arrived[field], scene[field].float().numpy())
 
 
-def test_densification_replaces_tensors_and_n(wait_until: Callable[..., Any]) -> None:
+def test_densification_replaces_tensors_and_n(arrived: Callable[..., Any]) -> None:
     parameters = as_parameter_dict(gsplat_parameters(10))
     splatview.publish(parameters)
-    assert len(_arrived("gaussians", wait_until)["means"]) == 10
+    assert len(arrived("gaussians")["means"]) == 10
     for name, value in gsplat_parameters(25).items():
         parameters[name] = torch.nn.Parameter(value)
     splatview.publish(parameters)
-    assert len(_arrived("gaussians", wait_until)["means"]) == 25
+    assert len(arrived("gaussians")["means"]) == 25
     for p in parameters.values():
         p.data = p.data[:7]
     splatview.publish(parameters)
-    arrived = _arrived("gaussians", wait_until)
+    arrived = arrived("gaussians")
     assert np.array_equal(arrived["shN"], parameters["shN"].detach().numpy())
 
 
@@ -323,36 +288,18 @@ def test_an_unusable_runtime_folder_stops_no_training(
 def test_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
     splatview.publish(torch.zeros(4, 4))
-    assert publishing._publisher is None
+    assert publishing.begun() is None
 
 
-def test_no_memory_for_a_ring_stops_no_training(
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wait_until: Callable[..., Any]) -> None:
+def test_close_and_begin_again(arrived: Callable[..., Any], runtime_dir: Path) -> None:
     splatview.publish(torch.zeros(4, 4))
-    publisher = publishing._publisher
-    assert publisher is not None
-    monkeypatch.setattr("splatview.ipc.segments.limits.MAX_SEGMENT", 1000)
-    with Subscriber() as s, caplog.at_level(logging.WARNING, "splatview"):
-        wait_until(lambda: (s.poll(), s.streams)[-1])
-        s.streams[0].open()
-        wait_until(lambda: publisher.streams["image"].readers)
-        for _ in range(20):
-            splatview.publish(torch.zeros(4, 4))
-        said = wait_until(lambda: (s.poll(), s.streams[0].fault)[-1])
-        assert "over the limit of 1000" in said, "the viewer shows it in place of the picture"
-    assert publisher.board.counters()["faults"] == 1
-    assert len([r for r in caplog.records if "limit" in r.getMessage()]) == 1, "said once"
-
-
-def test_close_and_begin_again(wait_until: Callable[..., Any], runtime_dir: Path) -> None:
-    splatview.publish(torch.zeros(4, 4))
-    first = publishing._publisher
+    first = publishing.begun()
     splatview.close()
     splatview.close()
     assert list(runtime_dir.iterdir()) == []
     splatview.publish(torch.ones(4, 4))
-    assert publishing._publisher is not first
-    assert (_arrived("image", wait_until)["image"] == 1).all()
+    assert publishing.begun() is not first
+    assert (arrived("image")["image"] == 1).all()
 
 
 def test_too_many_streams() -> None:
@@ -360,40 +307,3 @@ def test_too_many_streams() -> None:
         splatview.publish(torch.zeros(2, 2), f"s{i}")
     with pytest.raises(ValueError, match=r"'one more'.*256"):
         splatview.publish(torch.zeros(2, 2), "one more")
-
-
-@pytest.fixture(autouse=True)
-def _viewer() -> Iterator[None]:
-    _Viewer.subscriber = None
-    yield
-    if _Viewer.subscriber is not None:
-        _Viewer.subscriber.close()
-
-
-class _Viewer:
-    subscriber: Subscriber | None = None
-    seen = 0
-
-
-def _arrived(name: str, wait_until: Callable[..., Any]) -> dict[str, np.ndarray]:
-    """The newest version of a stream, as a viewer gets it through shared memory."""
-    if _Viewer.subscriber is None:
-        _Viewer.subscriber = Subscriber()
-    subscriber = _Viewer.subscriber
-    publisher = publishing._publisher
-    assert publisher is not None
-    wanted = publisher.streams[name].version
-
-    def read() -> dict[str, np.ndarray] | None:
-        subscriber.poll()
-        for s in subscriber.streams:
-            if s.name == name and s.run.id == publisher.run_id:
-                s.open()
-                frame = s.read(wanted - 1)
-                if frame is not None:
-                    with frame:
-                        copies = {k: t.to_float32() for k, t in frame.tensors.items()}
-                        return copies if frame.intact() else None
-        return None
-
-    return wait_until(read, what=f"version {wanted} of {name}")

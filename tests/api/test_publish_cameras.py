@@ -2,72 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from support.cameras_stream import newest, poses, stream_of
 from support.frames import host_array
-from support.open_files import open_files
 
 import splatview
-from splatview.ipc import Subscriber
 from splatview.ipc.kinds import CAMERAS_MOST, check_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from splatview.ipc import Frame, RemoteStream
-
-
-def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """(n, 4, 4) rigid transforms and (n, 3, 3) intrinsics."""
-    g = torch.Generator().manual_seed(seed)
-    turn, _ = torch.linalg.qr(torch.randn(n, 3, 3, generator=g))
-    turn = turn * torch.linalg.det(turn)[:, None, None].sign()
-    views = torch.eye(4).repeat(n, 1, 1)
-    views[:, :3, :3], views[:, :3, 3] = turn, torch.randn(n, 3, generator=g)
-    K = torch.tensor([[50.0, 0, 20], [0, 50, 15], [0, 0, 1]])
-    return views, K.repeat(n, 1, 1)
-
-
-@pytest.fixture
-def subscriber() -> Iterator[Subscriber]:
-    with Subscriber() as made:
-        yield made
-
-
-def stream_of(subscriber: Subscriber, wait_until: Callable[..., Any], name: str = "cameras") -> RemoteStream:
-    def found() -> RemoteStream | None:
-        subscriber.poll()
-        return next((s for s in subscriber.streams if s.name == name), None)
-
-    stream = wait_until(found, what=f"a stream {name}")
-    stream.open()
-    return stream
-
-
-def newest(subscriber: Subscriber, stream: RemoteStream, wait_until: Callable[..., Any],
-           fits: Callable[[Frame], bool] = lambda frame: True) -> Frame:
-    seen = 0
-
-    def read() -> Frame | None:
-        nonlocal seen
-        subscriber.poll()
-        frame = stream.read(seen)
-        if frame is None:
-            return None
-        seen = frame.version
-        check_frame(frame.kind, {k: (t.dtype, t.shape) for k, t in frame.tensors.items()}, frame.meta)
-        if fits(frame):
-            return frame
-        frame.close()
-        return None
-
-    return wait_until(read)
+    from splatview.ipc import Subscriber
 
 
 def test_a_viewer_reads_what_was_published(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
@@ -111,13 +65,6 @@ def test_which_camera_is_at_work(subscriber: Subscriber, wait_until: Callable[..
     assert poses_stream.version == 1  # it was not published again for that
 
 
-def test_it_may_be_said_before_the_cameras(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    splatview.publish_cameras(current=4000)
-    stream_of(subscriber, wait_until, "cameras current")
-    splatview.publish_cameras(*poses(2), 40, 30)
-    stream_of(subscriber, wait_until)
-
-
 @pytest.mark.parametrize("kind", ["uint8", "float32", "float16", "channels first"])
 def test_photographs_come_when_they_are_asked_for(subscriber: Subscriber, wait_until: Callable[..., Any],
                                                   kind: str) -> None:
@@ -145,22 +92,17 @@ def test_small_photographs_are_means_over_areas(subscriber: Subscriber, wait_unt
     photos[2, :, 24:] = torch.tensor([10, 20, 30], dtype=torch.uint8)
     splatview.publish_cameras(*poses(4), 48, 32, [photos[0], None, photos[2].numpy(), torch.full((8, 8), 0.5)])
     stream = stream_of(subscriber, wait_until, "cameras photos")
-    stream.request_photos(0, 2)
+    stream.request_photos(1)
     with newest(subscriber, stream, wait_until) as frame:
+        assert frame.tensors["photos"].shape == (1, 0, 0, 3)
+    stream.request_photos(0, 2)
+    with newest(subscriber, stream, wait_until, lambda f: f.meta["side"] == 2) as frame:
         small = host_array(frame.tensors["photos"])
         assert small.shape == (4, 2, 2, 3)
         assert small[0, :, :, 0].tolist() == [[200, 200], [0, 0]]
         assert not small[1].any()
         assert small[2, 0].tolist() == [[0, 0, 0], [10, 20, 30]]
         assert np.abs(small[3].astype(int) - 128).max() <= 1
-
-
-def test_one_that_is_missing_is_said_to_be(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    splatview.publish_cameras(*poses(2), 40, 30, [None, np.zeros((30, 40, 3), np.uint8)])
-    stream = stream_of(subscriber, wait_until, "cameras photos")
-    stream.request_photos(0)
-    with newest(subscriber, stream, wait_until) as frame:
-        assert frame.tensors["photos"].shape == (1, 0, 0, 3)
 
 
 def test_paths_are_told_and_not_read(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
@@ -187,43 +129,23 @@ def test_photographs_stay_until_there_are_others_or_other_cameras(subscriber: Su
 
 
 @pytest.mark.parametrize(("change", "error", "words"), [
-    ({"viewmats": torch.eye(3)}, ValueError, r"viewmats have shape \(3, 3\), not \(N, 4, 4\)"),
-    ({"viewmats": "a"}, TypeError, "viewmats"),
+    ({"viewmats": torch.eye(3)}, ValueError, r"viewmats have shape \(3, 3\)"),
     ({"viewmats": torch.full((3, 4, 4), torch.nan)}, ValueError, r"viewmats\[0\] is not finite"),
-    ({"viewmats": torch.eye(4).repeat(3, 1, 1) * torch.tensor([2.0, 2, 2, 1])}, ValueError, "no rotation"),
     ({"viewmats": torch.eye(4).repeat(3, 1, 1) * torch.tensor([1.0, 1, -1, 1])}, ValueError, "no rotation"),
     ({"viewmats": poses(3)[0].transpose(1, 2)}, ValueError, "transposed"),
-    ({"Ks": None}, TypeError, "without Ks"),
+    ({"viewmats": None}, TypeError, "Ks without viewmats"),
     ({"Ks": torch.eye(3).repeat(2, 1, 1)}, ValueError, "Ks are 2, not 3"),
-    ({"Ks": -torch.eye(3)}, ValueError, r"Ks\[0\]"),
-    ({"width": None}, ValueError, "width is missing"),
-    ({"width": 40.5}, TypeError, "width"),
-    ({"height": 0}, ValueError, "height holds 0; legal are 1"),
-    ({"height": [1, 2]}, ValueError, "height has 2 values, not 3"),
     ({"width": CAMERAS_MOST["side"] + 1}, ValueError, "legal are 1 to"),
-    ({"images": torch.zeros(3, 4, 3)}, ValueError, r"images have shape \(3, 4, 3\); legal are \(N, H, W, 3\)"),
-    ({"images": torch.zeros(2, 4, 5, 3)}, ValueError, "images are 2, not 3"),
-    ({"images": "photos"}, TypeError, "images is a str"),
+    ({"height": [1, 2]}, ValueError, "height has 2 values, not 3"),
+    ({"images": torch.zeros(3, 4, 3)}, ValueError, r"images have shape \(3, 4, 3\)"),
     ({"images": [1, 2, 3]}, TypeError, r"images\[0\] is a int"),
-    ({"images": [torch.zeros(4, 5, 3, dtype=torch.int32)] * 3}, TypeError, "int32; legal are uint8"),
-    ({"images": [torch.zeros(6, 5, 7)] * 3}, ValueError, r"images\[0\] has shape \(6, 5, 7\)"),
     ({"images": ["a\0b", None, None]}, ValueError, "printable"),
     ({"current": 3}, ValueError, "current is 3; legal are 0 to 2"),
-    ({"current": -1}, ValueError, "current is -1"),
-    ({"current": 1.0}, TypeError, "current is a float"),
-    ({"current": True}, TypeError, "current is a bool"),
-    ({"name": "a/b"}, ValueError, "name"),
-    ({"viewmats": None}, TypeError, "Ks without viewmats"),
 ])
 def test_mistakes_are_named(change: dict[str, Any], error: type[Exception], words: str) -> None:
     views, Ks = poses(3)
     with pytest.raises(error, match=words):
         splatview.publish_cameras(**({"viewmats": views, "Ks": Ks, "width": 40, "height": 30} | change))
-
-
-def test_nothing_at_all_is_a_mistake() -> None:
-    with pytest.raises(TypeError, match="needs viewmats"):
-        splatview.publish_cameras()
 
 
 def test_a_name_of_another_kind_is_refused() -> None:
@@ -232,21 +154,7 @@ def test_a_name_of_another_kind_is_refused() -> None:
         splatview.publish_cameras(*poses(1), 40, 30, name="x")
 
 
-def test_disabled_it_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
-    splatview.publish_cameras(*poses(1), 40, 30)
-    from splatview import publishing
-
-    assert publishing._publisher is None
-
-
 def test_closing_lets_go_of_everything(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    import gc
-    import weakref
-
-    splatview.publish_cameras(*poses(1), 40, 30)
-    splatview.close()
-    before = open_files()
     images = [torch.zeros(30, 40, 3)]
     held = weakref.ref(images[0])
     splatview.publish_cameras(*poses(1), 40, 30, images, current=0)
@@ -259,7 +167,6 @@ def test_closing_lets_go_of_everything(subscriber: Subscriber, wait_until: Calla
     gc.collect()
     assert held() is None
     assert not [t for t in threading.enumerate() if t.name == "splatview cameras"]
-    assert open_files() <= before
     splatview.publish_cameras(*poses(1), 40, 30, current=0)  # and begins anew
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from support.cameras_stream import newest, poses, stream_of
 from support.frames import host_array
-from test_publish_cameras import newest, poses, stream_of
 
 import splatview
 from splatview.ipc import Subscriber

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.memory_cases import PLACE, Reader, meter, newest, reader_fixture, rows  # noqa: F401
+from support.memory_cases import PLACE, Reader, meter, newest, rows
 from support.wait import PATIENCE
 
 import splatview
-from splatview.ipc import taken
+from splatview.ipc import Subscriber, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +32,12 @@ def cuda_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     yield
     splatview.close()
     torch.cuda.memory._record_memory_history(None)
+
+
+@pytest.fixture
+def reader() -> Iterator[Reader]:
+    with Subscriber() as subscriber:
+        yield Reader(subscriber)
 
 
 def enabled() -> bool:

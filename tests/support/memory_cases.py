@@ -1,40 +1,18 @@
-"""What the tests of publishing memory share: a cache folder, an allocator, and who reads the stream."""
+"""Memory that is published: its samples, and a viewer that reads the stream."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
-import splatview
-from splatview import memory, recording
-from splatview.ipc import Subscriber
+from splatview import memory
 from splatview.ipc.kinds import MEMORY_COLUMNS, check_frame
-from support.memory_on_cpu import Allocator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from splatview.ipc import Subscriber
 
 PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
-
-
-@pytest.fixture(name="cache", autouse=True)
-def cache_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache folder for each test; where snapshots come to lie."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(recording, "_observing", False)
-    yield tmp_path / "cache" / "splatview" / "snapshots" / "taken"
-    splatview.close()
-
-
-@pytest.fixture(name="allocator")
-def allocator_fixture(monkeypatch: pytest.MonkeyPatch) -> Allocator:
-    def put(where: Any, name: str, value: Any) -> None:
-        monkeypatch.setattr(where, name, value, raising=False)
-
-    return Allocator().install(put)
 
 
 def meter(name: str = "memory") -> Any:
@@ -54,8 +32,8 @@ def newest(column: str, name: str = "memory") -> float:
 class Reader:
     """A viewer that reads the stream."""
 
-    def __init__(self) -> None:
-        self.subscriber = Subscriber()
+    def __init__(self, subscriber: Subscriber) -> None:
+        self.subscriber = subscriber
         self.stream: Any = None
         self.meta: dict[str, Any] = {}
         self.samples = np.empty((0, len(MEMORY_COLUMNS)))
@@ -73,10 +51,3 @@ class Reader:
                         samples: Any = frame.tensors["samples"]
                         self.meta, self.samples = frame.meta, samples.array.copy()
         return self
-
-
-@pytest.fixture(name="reader")
-def reader_fixture() -> Iterator[Reader]:
-    made = Reader()
-    yield made
-    made.subscriber.close()

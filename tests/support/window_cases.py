@@ -5,36 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 import torch
 
-from splatview import Window
-from support.desktop import Desktop
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from support.desktop import Desktop
 
 SIZE = 120, 90
-
-
-@pytest.fixture(name="desktop")
-def desktop_fixture(display: str) -> Desktop:
-    return Desktop(display)
-
-
-@pytest.fixture(name="windows")
-def windows_fixture(forked_programs: None) -> Iterator[Callable[..., Window]]:
-    """`windows(title)`: a window of 120 x 90 that does not outlive its test. Its program is forked; examples and the
-    programs that tests start have theirs started."""
-    made: list[Window] = []
-
-    def make(title: str, size: tuple[int, int] = SIZE) -> Window:
-        made.append(Window(*size, title))
-        return made[-1]
-
-    yield make
-    for window in made:
-        window.destroy()
 
 
 def image(value: float, size: tuple[int, int] = SIZE) -> torch.Tensor:
@@ -71,11 +49,6 @@ class Seen:
 
     def gone(self, title: str) -> None:
         self._wait(lambda: not self._desktop.shows(title))
-
-
-@pytest.fixture(name="seen")
-def seen_fixture(desktop: Desktop, wait_until: Callable[..., Any]) -> Seen:
-    return Seen(desktop, wait_until)
 
 
 def red_ball(picture: np.ndarray) -> bool:

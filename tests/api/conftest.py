@@ -1,0 +1,110 @@
+"""Fixtures of the tests of what scripts call: readers of streams, an allocator, windows on a display."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.annotate_cases import Overlays
+from support.desktop import Desktop
+from support.memory_cases import Reader
+from support.memory_on_cpu import Allocator
+from support.window_cases import SIZE, Seen
+
+import splatview
+from splatview import Window, publishing, recording
+from splatview.ipc import Subscriber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import numpy as np
+
+
+@pytest.fixture
+def subscriber() -> Iterator[Subscriber]:
+    with Subscriber() as made:
+        yield made
+
+
+@pytest.fixture
+def arrived(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Callable[[str], dict[str, np.ndarray]]:
+    """`arrived(name)`: the newest version of a stream of this process, as a viewer reads it."""
+    def newest(name: str) -> dict[str, np.ndarray]:
+        publisher = publishing.begun()
+        assert publisher is not None
+        wanted = publisher.streams[name].version
+
+        def read() -> dict[str, np.ndarray] | None:
+            subscriber.poll()
+            for stream in subscriber.streams:
+                if stream.name == name and stream.run.id == publisher.run_id:
+                    stream.open()
+                    frame = stream.read(wanted - 1)
+                    if frame is not None:
+                        with frame:
+                            copies = {field: t.to_float32() for field, t in frame.tensors.items()}
+                            return copies if frame.intact() else None
+            return None
+
+        return wait_until(read, what=f"version {wanted} of {name}")
+
+    return newest
+
+
+@pytest.fixture
+def overlays(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Overlays:
+    return Overlays(subscriber, wait_until)
+
+
+# ---- memory
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder for each test; the folder of the snapshots in it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(recording, "_observing", False)
+    yield tmp_path / "cache" / "splatview" / "snapshots" / "taken"
+    splatview.close()
+
+
+@pytest.fixture
+def allocator(monkeypatch: pytest.MonkeyPatch) -> Allocator:
+    def put(where: Any, name: str, value: Any) -> None:
+        monkeypatch.setattr(where, name, value, raising=False)
+
+    return Allocator().install(put)
+
+
+@pytest.fixture
+def reader(subscriber: Subscriber) -> Reader:
+    return Reader(subscriber)
+
+
+# ---- windows
+
+
+@pytest.fixture
+def desktop(display: str) -> Desktop:
+    return Desktop(display)
+
+
+@pytest.fixture
+def windows(display: str) -> Iterator[Callable[..., Window]]:
+    """`windows(title)`: a window of 120 x 90 that does not outlive its test."""
+    made: list[Window] = []
+
+    def make(title: str, size: tuple[int, int] = SIZE) -> Window:
+        made.append(Window(*size, title))
+        return made[-1]
+
+    yield make
+    for window in made:
+        window.destroy()
+
+
+@pytest.fixture
+def seen(desktop: Desktop, wait_until: Callable[..., Any]) -> Seen:
+    return Seen(desktop, wait_until)
