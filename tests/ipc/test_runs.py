@@ -1,33 +1,48 @@
-"""Run folders: how viewers find trainers, and what dead ones leave behind."""
+"""Run folders: how viewers find trainers, what makes a run itself and no other, and what dead ones leave behind, which
+is removed, and nothing else ever is."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import stat
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
-from support.wait import PATIENCE
+from support.meters import footprint, settled
+from support.wait import wait_until
 
-from splatview.ipc import RuntimeFolderError, runs
-from splatview.ipc.runs import create_run, list_runs, remove_stale, runtime_folder
+from splatview.ipc import Publisher, RuntimeFolderError, Subscriber, limits, runs
+from splatview.ipc.runs import Description, create_run, list_runs, remove_stale, runtime_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from support.programs import Programs
 
-_HOLD = """
-import os, sys, time
+LONG_AGO, FAR_AHEAD = 1e9, 4e9
+HOLD = """
+import os, sys
 from splatview.ipc.runs import create_run
-run = create_run("held", os.getpid(), time.time())
+run = create_run("held", os.getpid(), 1.0)
 print(run.path, flush=True)
-time.sleep(60)
+sys.stdin.readline()
 """
+
+
+def left_behind(root: Path, name: str, started: float = 1.0) -> Path:
+    """A folder as a run leaves it that was killed."""
+    root.mkdir(mode=0o700, exist_ok=True)
+    folder = root / name
+    folder.mkdir()
+    description = Description(limits.PROTOCOL, name, "old", os.getpid(), started)
+    (folder / "run.json").write_bytes(msgspec.json.encode(description))
+    for file in ("lock", "socket", "descriptors"):
+        (folder / file).touch()
+    return folder
 
 
 def test_a_run_is_found_while_its_lock_is_held(runtime_dir: Path) -> None:
@@ -37,17 +52,13 @@ def test_a_run_is_found_while_its_lock_is_held(runtime_dir: Path) -> None:
     assert found.description.name == "my training"
     assert found.description.id.startswith(f"my-training-{os.getpid()}-")
     assert found.alive()
+    for path in (runtime_dir, run.path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    for _ in range(5):  # a look takes it for dead no more than another one does
+        assert len(list_runs(runtime_dir)) == 1 and remove_stale(runtime_dir) == 0
     run.remove()
-    assert list_runs(runtime_dir) == []
-    assert not run.path.exists()
     run.remove()
-
-
-def test_only_the_owner_may_enter(runtime_dir: Path) -> None:
-    run = create_run("a", os.getpid(), 0)
-    assert stat.S_IMODE(runtime_dir.stat().st_mode) == 0o700
-    assert stat.S_IMODE(run.path.stat().st_mode) == 0o700
-    run.remove()
+    assert list(runtime_dir.iterdir()) == []
 
 
 def test_two_runs_of_one_name_are_two(runtime_dir: Path) -> None:
@@ -58,51 +69,23 @@ def test_two_runs_of_one_name_are_two(runtime_dir: Path) -> None:
 
 
 def test_a_killed_run_is_gone_and_cleaned_up(runtime_dir: Path, programs: Programs) -> None:
-    process = programs.code(_HOLD)
-    assert process.stdout is not None
-    process.stdout.readline()
+    process = programs.code(HOLD)
+    assert process.line()
     assert len(list_runs(runtime_dir)) == 1
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.killed()
     assert list_runs(runtime_dir) == []
     assert len(list(runtime_dir.iterdir())) == 1
     assert remove_stale(runtime_dir) == 1
     assert list(runtime_dir.iterdir()) == []
 
 
-def test_asking_does_not_take_a_run_for_dead(runtime_dir: Path) -> None:
-    """Many who ask at once must not take each other's shared lock for anything."""
-    run = create_run("asked", os.getpid(), 0)
-    assert all(len(list_runs(runtime_dir)) == 1 and remove_stale(runtime_dir) == 0 for _ in range(50))
+def test_a_process_id_that_was_used_before(runtime_dir: Path) -> None:
+    old = left_behind(runtime_dir, f"old-{os.getpid()}-0000")
+    assert list_runs(runtime_dir) == []
+    run = create_run("old", os.getpid(), 2.0)
+    assert not old.exists()
+    assert [r.description.id for r in list_runs(runtime_dir)] == [run.description.id]
     run.remove()
-
-
-def test_a_forked_child_does_not_keep_a_run_alive(
-        runtime_dir: Path, programs: Programs, wait_until: Callable[..., Any]) -> None:
-    process = programs.code("""
-import os, sys, time, torch, splatview
-splatview.publish(torch.zeros(4, 4))
-if os.fork() == 0:
-    time.sleep(60)
-    os._exit(0)
-print("forked", flush=True)
-time.sleep(60)
-""")
-    assert process.stdout is not None
-    assert process.stdout.readline() == "forked\n"
-    assert len(list_runs(runtime_dir)) == 1
-    process.kill()
-    process.wait()
-    wait_until(lambda: list_runs(runtime_dir) == [])
-
-
-def test_a_folder_that_is_being_made_is_left_alone(runtime_dir: Path) -> None:
-    runtime_folder()
-    hidden = runtime_dir / ".made-1234-abcd"
-    hidden.mkdir()
-    assert remove_stale(runtime_dir) == 0
-    os.utime(hidden, (time.time() - 60, time.time() - 60))
-    assert remove_stale(runtime_dir) == 1
 
 
 @pytest.mark.parametrize("content", [
@@ -114,36 +97,129 @@ def test_descriptions_that_make_no_sense_are_left_out(runtime_dir: Path, content
     run.remove()
 
 
-def test_an_unusable_runtime_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "file"
-    file.write_text("x")
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(file))
-    with pytest.raises(RuntimeFolderError, match=r"file.*SPLATVIEW_RUNTIME_DIR"):
-        runtime_folder()
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", "/proc/nowhere")
-    with pytest.raises(RuntimeFolderError, match="/proc/nowhere"):
-        runtime_folder()
+def test_the_name_of_a_run_can_be_any_text_of_the_environment(runtime_dir: Path) -> None:
+    run = create_run("a\udcffb\ud800", os.getpid(), 0)
+    (found,) = list_runs(runtime_dir)
+    assert found.description.name == "a\ufffdb\ufffd"
+    run.remove()
 
 
-def test_folders_of_others_and_open_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", "/proc/1" if os.getuid() == 0 else "/")
+# -- names that are taken ----------------------------------------------------------------------------------------------
+
+
+def test_a_name_that_is_taken_is_not_taken_over(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two containers that share a runtime folder may have one process id, and draw the same lot."""
+    making = runtime_folder() / ".same-77-cccc"
+    making.mkdir()
+    (making / "lock").touch()
+    lots = iter(["aaaa", "aaaa", "aaaa", "cccc", "bbbb"])
+    monkeypatch.setattr(runs.secrets, "token_hex", lambda _: next(lots))
+    first = create_run("same", 77, 1.0)
+    second = create_run("same", 77, 2.0)
+    assert (first.description.id, second.description.id) == ("same-77-aaaa", "same-77-bbbb")
+    assert first.alive() and (making / "lock").exists()
+    monkeypatch.setattr(runs.secrets, "token_hex", lambda _: "aaaa")
     with pytest.raises(RuntimeFolderError):
-        create_run("x", os.getpid(), 0)
-    folder = tmp_path / "open"
-    folder.mkdir()
-    folder.chmod(0o777)
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(folder))
-    assert runtime_folder() == folder
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        create_run("same", 77, 3.0)
+    assert len(list_runs(runtime_dir)) == 2
+    for run in (first, second):
+        run.remove()
+    assert list(runtime_dir.iterdir()) == [making]
 
 
-def test_a_missing_xdg_folder_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPLATVIEW_RUNTIME_DIR")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing" / "file"))
-    (tmp_path / "missing").write_text("not a folder")
-    assert str(runtime_folder()) == f"/tmp/splatview-{os.getuid()}"
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert runtime_folder() == tmp_path / "splatview"
+# -- what is cleared away ----------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_being_made_is_left_alone(runtime_dir: Path) -> None:
+    hidden = runtime_folder() / ".made-1234-abcd"
+    hidden.mkdir()
+    assert remove_stale(runtime_dir) == 0
+    os.utime(hidden, (LONG_AGO, LONG_AGO))
+    assert remove_stale(runtime_dir) == 1
+
+
+def test_a_machine_that_was_started_anew(runtime_dir: Path) -> None:
+    """Folders of runs that died with it, half made ones among them, are removed; what is not ours stays as it is."""
+    left_behind(runtime_dir, "train-1234-abcd", LONG_AGO)
+    left_behind(runtime_dir, "train-1-0001", FAR_AHEAD)
+    (runtime_dir / "empty-99-0a0b").mkdir()
+    half = left_behind(runtime_dir, ".half-4321-dcba")
+    (half / "run.json").unlink()
+    os.utime(half, (LONG_AGO, LONG_AGO))
+    foreign = {
+        "photos": ("holiday.jpg",),            # no name of a run's
+        "thesis-2024-0815": ("text.tex",),     # the name of one, and something else in it
+        "train-55-beef": ("run.json", "lock", "notes.txt"),
+    }
+    for name, files in foreign.items():
+        (runtime_dir / name).mkdir()
+        for file in files:
+            (runtime_dir / name / file).write_text("mine")
+    nested = runtime_dir / "deep-66-cafe" / "socket"
+    nested.mkdir(parents=True)
+    (nested / "kept").write_text("mine")
+    outside = runtime_dir / "elsewhere"
+    outside.mkdir()
+    (outside / "run.json").write_text("mine")
+    (runtime_dir / "link-77-feed").symlink_to(outside)
+    (runtime_dir / "file-88-face").write_text("mine")
+
+    run = create_run("new", os.getpid(), 1.0)
+    there = {p.name for p in runtime_dir.iterdir()}
+    assert there == {*foreign, "deep-66-cafe", "elsewhere", "link-77-feed", "file-88-face", run.path.name}
+    for name, files in foreign.items():
+        assert sorted(f.name for f in (runtime_dir / name).iterdir()) == sorted(files)
+    assert (nested / "kept").read_text() == (outside / "run.json").read_text() == "mine"
+    assert list_runs(runtime_dir)[0].description.id == run.description.id
+    run.remove()
+
+
+@pytest.mark.parametrize("moment", [LONG_AGO, FAR_AHEAD], ids=["back", "forward"])
+def test_a_clock_that_is_set(runtime_dir: Path, moment: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times say in what order runs are named, and nothing else."""
+    before = Publisher("before")
+    left_behind(runtime_dir, "dead-12-abcd", FAR_AHEAD)
+    monkeypatch.setattr(time, "time", lambda: moment)
+    for path in (runtime_dir, before.folder.path, before.folder.path / "lock"):
+        os.utime(path, (FAR_AHEAD, FAR_AHEAD))
+    after = Publisher("after")
+    assert {r.description.name for r in list_runs(runtime_dir)} == {"before", "after"}
+    assert not (runtime_dir / "dead-12-abcd").exists()
+    assert remove_stale(runtime_dir) == 0
+    with Subscriber() as subscriber:
+        wait_until(lambda: (subscriber.poll(), {r.name for r in subscriber.runs if r.alive} == {"before", "after"})[-1])
+    for run in (before, after):
+        run.close()
+    assert list(runtime_dir.iterdir()) == []
+
+
+def test_many_who_begin_and_clear_away_at_once(runtime_dir: Path) -> None:
+    """Each clears away what is dead, and never what another is just making."""
+    for i in range(20):
+        left_behind(runtime_dir, f"dead-{i + 1}-{i:04x}")
+    made: list[runs.OwnedRunFolder] = []
+    faults: list[BaseException] = []
+
+    def begin(number: int) -> None:
+        try:
+            for i in range(5):
+                run = create_run(f"r{number}", os.getpid(), float(i))
+                assert run.alive()
+                made.append(run)
+        except BaseException as e:
+            faults.append(e)
+
+    threads = [threading.Thread(target=begin, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    assert {r.description.id for r in list_runs(runtime_dir)} == {r.description.id for r in made}
+    assert len(list(runtime_dir.iterdir())) == len(made) == 30
+    for run in made:
+        run.remove()
+    assert list(runtime_dir.iterdir()) == []
 
 
 def test_a_folder_that_is_locked_after_the_look_is_not_removed(runtime_dir: Path,
@@ -158,7 +234,7 @@ def test_a_folder_that_is_locked_after_the_look_is_not_removed(runtime_dir: Path
 
 def test_a_lock_cannot_be_taken_while_its_folder_is_removed(runtime_dir: Path,
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is made meanwhile chooses another name, and whoever looks at the same moment finds it dead."""
+    """A run that is made meanwhile chooses another name, and who looks at the same moment finds it dead."""
     path = runtime_folder() / "left-1234-abcd"
     path.mkdir()
     (path / "lock").touch()
@@ -176,37 +252,56 @@ def test_a_lock_cannot_be_taken_while_its_folder_is_removed(runtime_dir: Path,
     assert found == [False] and not path.exists()
 
 
-def test_two_programs_remove_what_is_left_at_once(runtime_dir: Path, programs: Programs) -> None:
-    """While others begin and end: none of them loses its folder, and nothing of the dead stays."""
-    runtime_folder()
-    for number in range(200):
-        path = runtime_dir / f"left-{number + 1}-abcd"
-        path.mkdir()
-        (path / "lock").touch()
-        (path / "run.json").write_text("{}")
-    source = """
-import os, sys, time
-from splatview.ipc.runs import create_run, remove_stale, runtime_folder
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(100):
-    run = create_run(f"run {number}", os.getpid(), time.time())
-    remove_stale(runtime_folder())
-    assert (run.path / "run.json").exists() and (run.path / "lock").exists(), number
+def test_a_lock_that_cannot_be_opened_counts_as_held(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A viewer at its limit of open files clears away no run that it cannot look at."""
+    run = create_run("alive", os.getpid(), 0)
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "open", full)
+        assert runs.held(run.path / "lock")
+        assert remove_stale(runtime_dir) == 0
+    assert [r.description for r in list_runs(runtime_dir)] == [run.description]
     run.remove()
-"""
-    started = [programs.code(source) for _ in range(3)]
-    for process in started:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in started:
-        _, errors = process.communicate("\n", timeout=PATIENCE)
-        assert process.returncode == 0, errors
-    assert list(runtime_dir.iterdir()) == []
 
 
-def test_the_name_of_a_run_can_be_any_text_of_the_environment(runtime_dir: Path) -> None:
-    run = create_run("a\udcffb\ud800", os.getpid(), 0)
-    (found,) = list_runs(runtime_dir)
-    assert found.description.name == "a\ufffdb\ufffd"
-    run.remove()
+# -- where the folders are ---------------------------------------------------------------------------------------------
+
+
+def test_an_unusable_runtime_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    for path in (str(file), "/proc/nowhere", "/proc/1" if os.getuid() == 0 else "/"):
+        monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", path)
+        with pytest.raises(RuntimeFolderError, match=path):
+            create_run("x", os.getpid(), 0)
+
+
+def test_a_folder_that_is_open_to_others_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(folder))
+    assert runtime_folder() == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_what_could_not_be_begun_leaves_nothing(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far it came: no folder, no open file, no thread, no memory."""
+    Publisher("first").close()
+    base = footprint()
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    for target, name in ((runs.fcntl, "flock"), (runs.msgspec.json, "encode"), (os, "memfd_create"),
+                         (os, "posix_fallocate"), (os, "eventfd"), (threading.Thread, "start")):
+        with monkeypatch.context() as broken:
+            broken.setattr(target, name, refuse)
+            with pytest.raises(Exception, match="No space left"):
+                Publisher("never")
+        assert list(runtime_dir.iterdir()) == [], name
+    settled(base, wait_until)
+    Publisher("again").close()
