@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -40,16 +39,6 @@ def on_gpu(s: GaussianScene, dtype: torch.dtype = torch.float32) -> GaussianScen
                          for name in FIELDS})
 
 
-def large(n: int) -> GaussianScene:
-    g = torch.Generator("cuda").manual_seed(1)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, device="cuda", generator=g)
-
-    return GaussianScene(normal(n, 3) * 2, normal(n, 4), normal(n, 3) * 0.5 - 5, normal(n), normal(n, 3),
-                         normal(n, 15, 3) * 0.1)
-
-
 def both(s: GaussianScene) -> tuple[DeviceGaussians, DeviceGaussians]:
     made = DeviceGaussians(torch.device("cuda", 0)), DeviceGaussians(torch.device("cuda", 0), plain=True)
     assert made[0].note == "", "the kernel does not compile"
@@ -82,15 +71,6 @@ def test_against_torch(dtype: torch.dtype, degree: int, n: int) -> None:
     assert_same(on_gpu(random_scene(n, Chance(n=n, sh_degree=degree)), dtype))
 
 
-def test_a_million() -> None:
-    s = large(1_000_000)
-    for i, name in enumerate(FIELDS):
-        getattr(s, name)[1000 * i + 7].view(-1)[0] = float("nan" if i % 2 else "inf")
-    s.scales[::1000, 1] = 300.0
-    assert assert_same(s).skipped == 1006
-    assert_same(replace(s, activated=True, scales=s.scales.exp(), opacities=s.opacities.sigmoid()))  # type: ignore[union-attr]
-
-
 APART: dict[str, Callable[[GaussianScene], GaussianScene]] = {
     "columns first": lambda s: replace(s, **{name: t.mT.contiguous().mT for name in ("means", "quats", "sh0", "shN")
                                              if isinstance(t := getattr(s, name), torch.Tensor)}),
@@ -103,37 +83,6 @@ APART: dict[str, Callable[[GaussianScene], GaussianScene]] = {
 @pytest.mark.parametrize("name", APART)
 def test_strides(name: str) -> None:
     assert_same(APART[name](on_gpu(random_scene(1, Chance(n=5000)))))
-
-
-def test_far_away() -> None:
-    s = on_gpu(random_scene(1, Chance(n=5000)))
-    assert assert_same(replace(s, means=s.means + 1e5)).origin.all()  # type: ignore[operator]
-
-
-def test_a_load_is_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
-    s, times = large(1_000_000), {}
-    for plain in (False, True):
-        gaussians = DeviceGaussians(torch.device("cuda", 0), plain=plain)
-        for _ in range(3):
-            gaussians.load(s)
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        for _ in range(10):
-            gaussians.load(s)
-        end.record()
-        end.synchronize()
-        times[plain] = begin.elapsed_time(end) / 10
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the profiler's own
-            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-                gaussians.load(s)
-                torch.cuda.synchronize()
-        work = [e.key for e in profile.key_averages() for _ in range(e.count) if e.device_time_total > 0]
-        with capsys.disabled():
-            print(f"\n1M Gaussians of degree 3, {'torch' if plain else 'one kernel'}: {times[plain]:.3f} ms, "
-                  f"{len(work)} pieces of work")
-        assert plain or len(work) <= 1, work
-    assert times[False] < times[True]
 
 
 def test_straight_into_opengl(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
@@ -170,29 +119,3 @@ def test_more_than_there_was_room_for(renderer: GsplatRenderer, ctx: moderngl.Co
     assert renderer._frame.slots > slots, "this scene does not show what the test is about"  # type: ignore[attr-defined]
     p = renderer.render(near, CLASSIC).pixels()
     assert np.array_equal(values, np.dstack([p.color, p.alpha]).astype(np.float16).astype(np.float32))
-
-
-def test_loads_are_timed_without_the_waiting(renderer: GsplatRenderer) -> None:
-    s = on_gpu(random_scene(1, Chance(n=5000)))
-    assert renderer.load_gpu_ms is None
-
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-
-    def ready(stream: int) -> None:
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
-            begin.record()
-            torch.cuda._sleep(600_000_000)
-            end.record()
-
-    asked: list[Any] = []
-    waited = 0.0
-    for _ in range(3):
-        renderer.load(s, ready)
-        renderer.read()
-        asked.append(renderer.load_gpu_ms)
-        torch.cuda.synchronize()
-        took = renderer.load_gpu_ms
-        waited = begin.elapsed_time(end)
-        assert took is not None and 0 < took < waited / 3, f"{took} ms, while the GPU is busy for {waited} before"
-        assert renderer.timings["gpu load"] == took
-    assert asked[0] is None or asked[0] < waited / 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.annotate_cases import made, texts
+from support.annotate_cases import texts
 from support.trainers import next_frame, stream_of, values
 
 import splatview
@@ -61,36 +61,6 @@ def test_what_a_network_gives_arrives(subscriber: Subscriber, wait_until: Callab
             assert np.array_equal(got["masks"] != 0, found["masks"][:, 0].cpu().numpy() > 0.5)
             assert len(got["skeleton"]) == 19
     assert stream.device == "cuda:0"
-
-
-def test_texts_beside_tensors_of_a_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    boxes = torch.tensor([[10.0, 20.0, 30.0, 40.0]], device="cuda").repeat(3, 1)
-    splatview.annotate("camera", boxes=boxes, format="cxcywh", labels=["a", "b", "a"], scores=[0.5, None, 1],
-                       colors={"b": "#010203"}, lines=[(0, 0), (1, 1)])
-    stream = stream_of(subscriber, wait_until, "camera overlay")
-    with next_frame(subscriber, stream) as frame:
-        got = values(frame)
-    assert got["boxes"].tolist() == [[-5, 0, 25, 40]] * 3
-    assert texts(torch.from_numpy(got["labels"]).byte()) == ["a", "b", "a"]
-    assert got["classes"][0] == got["classes"][2] != got["classes"][1]
-    assert got["colors"].tolist() == [[0] * 4, [1, 2, 3, 255], [0] * 4]
-    assert np.isnan(got["scores"][1])
-    assert got["lines"].tolist() == [[0, 0], [1, 1]]
-
-
-def test_colors_by_class_numbers_of_a_gpu() -> None:
-    tensors, _ = made(boxes=torch.zeros(4, 4, device="cuda"), labels=torch.tensor([1, 3, -1, 7], device="cuda"),
-                      colors={1: "#010203", 3: (4, 5, 6, 7)})
-    assert tensors["colors"].is_cuda
-    assert tensors["colors"].tolist() == [[1, 2, 3, 255], [4, 5, 6, 7], [0] * 4, [0] * 4]
-
-
-def test_masks_alone() -> None:
-    masks = torch.rand(5, 30, 40, generator=torch.manual_seed(0)) > 0.98
-    masks[3] = False
-    here, there = made(masks=masks, size=(80, 90)), made(masks=masks.cuda(), size=(80, 90))
-    assert there[0]["boxes"].is_cuda
-    np.testing.assert_array_equal(there[0]["boxes"].cpu().numpy(), here[0]["boxes"].numpy())
 
 
 def test_the_call_does_not_wait_for_the_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
@@ -149,33 +119,6 @@ def test_each_arrives_whole_from_a_stream_of_its_own(subscriber: Subscriber, wai
         wait_until(lambda: (subscriber.poll(), _read_version(stream))[-1] == 39)
 
 
-def test_it_stays_on_its_gpu(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    """A result without tensors, or the end of all, does not change the way that viewers have open."""
-    splatview.annotate("camera", boxes=torch.ones(2, 4, device="cuda"))
-    stream = stream_of(subscriber, wait_until, "camera overlay")
-    next_frame(subscriber, stream).close()
-    given: dict[str, Any]
-    for n, (given, count) in enumerate([({"boxes": []}, 0), ({"boxes": [[1, 2, 3, 4]], "labels": "x"}, 1),
-                                        ({"boxes": torch.ones(3, 4, device="cuda")}, 3), ({}, 0)]):
-        splatview.annotate("camera", **given)
-        with next_frame(subscriber, stream, n + 1) as frame:
-            assert values(frame)["boxes"].shape == (count, 4)
-        assert stream.device == "cuda:0"
-    assert publishing._publisher is not None
-    assert publishing._publisher.board.counters()["faults"] == 0
-
-
-def test_from_the_cpu_to_a_gpu(wait_until: Callable[..., Any]) -> None:
-    splatview.annotate("camera", boxes=[[1, 2, 3, 4]])
-    with Subscriber(ways=("ring", "device-ring", "host")) as subscriber:
-        stream = stream_of(subscriber, wait_until, "camera overlay")
-        next_frame(subscriber, stream).close()
-        splatview.annotate("camera", boxes=torch.full((2, 4), 7.0, device="cuda"))
-        wait_until(lambda: (subscriber.poll(), stream.sharing == "device-ring")[-1])
-        with next_frame(subscriber, stream, 1) as frame:
-            assert values(frame)["boxes"].tolist() == [[7] * 4] * 2
-
-
 def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     boxes = torch.ones(2, 4, device="cuda")
     splatview.annotate("camera", boxes=boxes)
@@ -192,10 +135,3 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     assert publisher.streams["camera overlay"].version == before
     splatview.annotate("camera", boxes=boxes)
     assert publisher.streams["camera overlay"].version == before + 1
-
-
-@pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_two_gpus_are_one_too_many() -> None:
-    with pytest.raises(ValueError, match=r"several GPUs \(boxes on cuda:0; scores on cuda:1\)"):
-        splatview.annotate("camera", boxes=torch.zeros(1, 4, device="cuda:0"),
-                           scores=torch.zeros(1, device="cuda:1"))

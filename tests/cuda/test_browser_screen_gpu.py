@@ -23,10 +23,8 @@ from support.browser_rig import (
 )
 from support.gpu_memory import used
 
-from splatview.viewer_app.gpu_work import GpuWork
 from splatview.viewer_app.screens._readback import BufferReader, CudaReader
 from splatview.viewer_app.web import encoders, pacing
-from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from splatview.viewer_app.screens.browser import BrowserScreen
@@ -66,30 +64,6 @@ def test_the_page_sees_what_was_drawn(rig: Rig, encoder: str) -> None:
         np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
 
 
-def test_the_same_again_is_not_sent(rig: Rig, encoder: str) -> None:
-    screen = rig.open(640, 360)
-    page = rig.pages[screen]
-    settle(screen, page)
-    for _ in range(5):
-        draw(screen, BLUE)
-    spend(screen, 0.6)
-    assert page._pictures.empty()
-
-
-@pytest.mark.parametrize("level", pacing.LEVELS[::4])
-def test_smaller_pictures_are_whole(rig: Rig, encoder: str, level: pacing.Level,
-                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    from PIL import Image
-
-    monkeypatch.setattr(pacing.Pacer, "level", level)
-    screen = rig.open(641, 361)
-    drawn = draw(screen, RED, 100)
-    poll(screen, lambda: not rig.pages[screen]._pictures.empty())
-    picture = rig.pages[screen].picture()
-    expected = Image.fromarray(drawn).resize(picture.size, Image.Resampling.BOX)
-    assert np.abs(decoded(picture).astype(int) - np.asarray(expected)).mean() < 8
-
-
 def test_nobody_waits_for_a_gpu_that_is_behind(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(encoders.VARIABLE, "nvjpeg")
     screen = rig.open(640, 360)
@@ -110,37 +84,6 @@ def test_nobody_waits_for_a_gpu_that_is_behind(rig: Rig, monkeypatch: pytest.Mon
     poll(screen, lambda: not page._pictures.empty())
     assert mark.query()
     assert np.abs(decoded(page.picture()).astype(int) - np.rint(np.array(RED) * 255)).mean() < 4
-
-
-def test_a_window_that_is_dragged(rig: Rig, encoder: str) -> None:
-    screen = rig.open(400, 300)
-    page = rig.pages[screen]
-    for k in range(40):
-        page.send(m.Resize(400 + 7 * k, 300 + 3 * (k % 10), 1.0))
-        if screen.ready:
-            draw(screen, RED, k)
-        screen.poll(0)
-    poll(screen, lambda: screen.size == (400 + 7 * 39, 327))
-    drawn = draw(screen, BLUE)
-    picture = restful(screen, page)
-    while picture.full != screen.size:
-        picture = restful(screen, page)
-    np.testing.assert_array_equal(decoded(picture), drawn)
-
-
-def test_the_governor_knows_what_encoding_takes(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(encoders.VARIABLE, "nvjpeg")
-    monkeypatch.setattr(pacing.Pacer, "level", pacing.LEVELS[0])
-    work = GpuWork(rig.ctx)
-    screen = rig.open(1280, 720, work=work)
-    for k in range(5):
-        work.governor.begin_picture()
-        draw(screen, RED, k)
-        assert "encode" in work.governor.words
-    cost = poll(screen, lambda: work.governor.cost(("encode", 1280, 720)))
-    print(f"encoding 1280 x 720 takes the GPU {cost:.3f} ms")
-    assert 0 < cost < 100
-    work.close()
 
 
 def test_pages_that_come_and_go_leave_no_memory(rig: Rig, encoder: str) -> None:

@@ -65,16 +65,6 @@ def test_scenes_are_placed_and_put_together_where_they_lie() -> None:
         np.testing.assert_allclose(values.cpu().numpy(), getattr(host, name), rtol=2e-3, atol=2e-3)
 
 
-def test_together_they_are_one_scene(house: Callable[..., House]) -> None:
-    h = house("a", "b", "ab")
-    source = h.together("a", "b")
-    together, look = h.picture(), h.pane.view
-    assert look.cuda
-    assert source._held is not None
-    assert source._held.on_gpu
-    np.testing.assert_allclose(together, h.alone("ab", look), atol=1)
-
-
 @pytest.mark.parametrize("how", ["together", "pair"])
 def test_streams_on_a_gpu_are_compared(house: Callable[..., House], programs: Programs, how: str) -> None:
     h = house("a")

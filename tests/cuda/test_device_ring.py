@@ -192,18 +192,6 @@ def test_every_frame_shown_is_whole(trainer: Callable[..., Trainer], kind: str, 
     assert steps > written or not ahead, "the trainer was never so far ahead that it had to skip"
 
 
-@pytest.mark.parametrize(("kind", "ahead", "enough"), [("image", 0, 50), ("image", 1, 100), ("gaussians", 1, 50)])
-def test_nor_is_a_torn_one_shown_without_leases(trainer: Callable[..., Trainer], kind: str, ahead: int,
-                                                enough: int) -> None:
-    """A trainer without pause comes by before anybody has looked at a frame: then there is nothing to be shown."""
-    t = trainer(kind, ahead)
-    seen = Watch(t.reader(leasing=False), seconds=2, enough=enough)
-    t.stop()
-    assert seen.wrong == 0
-    assert seen.shown + seen.given_up >= 30
-    assert seen.shown >= 10 or not ahead
-
-
 class Hasty(DeviceRingReader):
     """Takes the newest version, whether the GPU has copied it or not."""
 
@@ -224,34 +212,6 @@ def test_it_is_the_word_of_the_gpu_that_keeps_frames_whole(trainer: Callable[...
     t.stop()
     assert seen.shown >= 30
     assert seen.wrong > 5
-
-
-def test_it_is_the_sequence_number_that_keeps_slow_readers_from_torn_frames(trainer: Callable[..., Trainer]) -> None:
-    """Without leases: readings are given up, not shown; without the check they are shown torn."""
-    t = trainer("image")
-    reader = t.reader(leasing=False)
-    checked = Watch(reader, seconds=1.5, enough=30, pause=0.05)
-    unchecked = Watch(reader, seconds=8, enough=20, pause=0.05, check=False)
-    t.stop()
-    assert checked.wrong == 0
-    assert checked.given_up > 5
-    assert unchecked.wrong > 5
-
-
-def test_leases_keep_the_writer_away_from_several_slow_readers(trainer: Callable[..., Trainer]) -> None:
-    t = trainer("image")
-    first, second = t.reader(), t.reader()
-    for reader in (first, second, first):
-        seen = Watch(reader, seconds=10, enough=15, pause=0.03)
-        assert (seen.shown, seen.wrong) == (15, 0)
-        assert seen.given_up <= 3  # one write may have begun before the lease was seen
-    held = first.read()
-    assert held is not None
-    last = Watch(second, seconds=10, enough=100)
-    assert (last.shown, last.wrong) == (100, 0)
-    assert held.intact(), "a frame that is held stays while others go by"
-    held.close()
-    t.stop()
 
 
 CHILD = """

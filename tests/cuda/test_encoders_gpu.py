@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.gpu_memory import used
-from support.repetitions import exhaustive
 
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
@@ -80,42 +78,6 @@ def test_it_reads_what_the_stream_wrote_before(encoder: NvJpegEncoder) -> None:
             data = encoder.encode(pixels, 90)
             pixels.fill_(255)
         assert np.abs(decoded(data).astype(int) - shade).max() <= 2
-
-
-@pytest.mark.parametrize(("pictures", "more"), [
-    pytest.param(60, 4, id="few"), exhaustive(200, 20, id="many")])
-def test_nothing_is_kept(encoder: NvJpegEncoder, pictures: int, more: int) -> None:
-    pixels = torch.from_numpy(photo()).cuda()
-
-    def taken() -> int:
-        torch.cuda.empty_cache()
-        return used()
-
-    for _ in range(5):
-        encoder.encode(pixels, 85)
-    before = taken()
-    for k in range(pictures):
-        encoder.encode(pixels, 35 + k % 60, size=(960, 540) if k % 3 else (480, 270))
-    assert taken() < before + 64e6
-    for _ in range(3):
-        NvJpegEncoder(0).close()
-    before = taken()
-    for _ in range(more):
-        another = NvJpegEncoder(0)
-        another.encode(pixels, 85)
-        another.close()
-    assert taken() < before + 64e6
-
-
-def test_the_gpu_is_timed(encoder: NvJpegEncoder) -> None:
-    pixels = torch.from_numpy(photo(1080, 1920)).cuda()
-    times = []
-    for _ in range(20):
-        encoder.encode(pixels, 85, bottom_up=True)
-        assert encoder.gpu_ms is not None
-        times.append(encoder.gpu_ms)
-    print(f"1080p on the GPU: {np.median(times):.3f} ms")
-    assert 0 < np.median(times) < 100
 
 
 def test_what_lies_elsewhere_is_refused(encoder: NvJpegEncoder) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from support.renderer_cases import looking_at_origin
@@ -74,16 +72,3 @@ def test_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert graph.captured == 1 and graph.slots > 400_000
         graph.close()
     assert pictures[0].any() and all(torch.equal(p, pictures[0]) for p in pictures)
-
-
-def test_small_frames_that_change_keep_their_memory() -> None:
-    """Giving back memory waits for the GPU, so it is done where it is worth it only."""
-    graph = FrameGraph(torch.device("cuda", 0))
-    graph.load(**scene(50_000))
-    view = looking_at_origin(640, 480)
-    for i in range(12):
-        graph.render(replace(view, width=640 + 16 * (i // 4)), RenderOptions())
-        torch.cuda.synchronize()
-        graph.overflowed()
-        assert not graph._spare
-    graph.close()

@@ -82,24 +82,6 @@ def test_new_pictures_come_by_the_ring_and_lie_on_the_gpu(programs: Programs) ->
         assert np.array_equal(frame.numpy(), np.full((270, 480, 4), filled(frame), np.uint8))
 
 
-def test_a_picture_that_stays_comes_whole_by_the_ring_unless_it_is_wanted_in_place(programs: Programs) -> None:
-    started(programs, "stays")
-    with of() as copied, of(in_place=True) as there, of(in_place=False) as never:
-        for _ in range(60):
-            frame = next(copied)
-            assert bool((frame.tensor == filled(frame)).all())
-            assert frame.intact()
-        assert copied.path == "device-ring"
-        assert next(never).tensor.is_cuda
-        assert never.path == "device-ring"
-        first = next(there).tensor.data_ptr()
-        for _ in range(20):
-            frame = next(there)
-            assert frame.tensor.data_ptr() == first
-            assert frame.intact()
-        assert there.path == "in-place"
-
-
 def test_what_is_shared_for_good_is_read_in_place_or_through_the_host(programs: Programs) -> None:
     started(programs, "shared")
     with of() as frames, of(in_place=False) as copied:
@@ -209,21 +191,3 @@ time.sleep(1000)
         wait_until(lambda: not stream._outlets, what="the ring has been given back")
         assert board.counters()["faults"] == 0
     publish()
-
-
-def test_slow_readers_hold_frames_while_the_publisher_goes_on(programs: Programs) -> None:
-    started(programs, "new", 0.001)
-    readers = [of() for _ in range(5)]
-    try:
-        held = [next(frames) for frames in readers]
-        quick = of()
-        for _ in range(200):
-            frame = next(quick)
-            assert bool((frame.tensor == filled(frame)).all())
-        quick.close()
-        for frame in held:
-            assert bool((frame.tensor == filled(frame)).all())
-            assert frame.intact()
-    finally:
-        for frames in readers:
-            frames.close()

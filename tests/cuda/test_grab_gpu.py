@@ -6,18 +6,16 @@ import gc
 import json
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.gpu_memory import MB, used
 from support.programs import ROOT
 from support.wait import PATIENCE
 
 import splatview
-from splatview import grabbing, publishing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,42 +91,6 @@ def test_ones_own_scene(programs: Programs, tmp_path: Path,
     assert grab().shape == (720, 1280, 3)
 
 
-def test_a_scene_is_drawn_as_it_is_when_the_gpu_comes_to_it() -> None:
-    parameters = scene()
-    splatview.publish(parameters)
-    grab(camera=PLACE, size=SIZE)
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    for k in range(4):
-        with torch.cuda.stream(stream), torch.no_grad():
-            torch.cuda._sleep(BUSY)
-            parameters["sh0"].fill_(0.2 * k)
-            parameters["means"].add_(0.1)
-            drawn = grab(camera=PLACE, size=SIZE)  # nobody published that
-            parameters["sh0"].fill_(-5)  # and what comes later is not seen
-            kept = drawn.clone()
-            parameters["sh0"].fill_(0.2 * k)
-            assert psnr(kept, expected(parameters)) > 45
-
-
-def test_cameras_one_after_the_other() -> None:
-    parameters = scene()
-    splatview.publish(parameters)
-    drawn = []
-    for k in range(30):
-        viewmat = PLACE["viewmat"].clone()
-        viewmat[2, 3] = 4 + 0.1 * k
-        drawn.append(grab(camera={"viewmat": viewmat.cuda(), "K": PLACE["K"]}, size=SIZE))
-    assert len({bytes(d.cpu().numpy().tobytes()) for d in drawn}) == 30
-    assert psnr(drawn[0], expected(parameters)) > 45
-
-
-def test_sizes_in_turn() -> None:
-    splatview.publish(scene())
-    for size in [(64, 48), (640, 480), (33, 17), (1920, 1080)] * 2:
-        assert grab(camera=PLACE, size=size).shape == (size[1], size[0], 3)
-
-
 @pytest.mark.parametrize("way", ["new", "same", "in place"])
 def test_ones_own_images(way: str) -> None:
     image = picture(0)
@@ -159,19 +121,6 @@ def test_a_picture_is_the_callers_own_and_in_order() -> None:
             drawn.append(grab("render"))
         for k, one in enumerate(drawn):
             assert torch.equal(one, picture(k))
-
-
-def test_boxes_over_an_image() -> None:
-    splatview.publish(torch.full((120, 160, 3), 40, dtype=torch.uint8, device="cuda"), "render")
-    grab("render")
-    for x in (20, 60):
-        boxes = torch.tensor([[x, 30.0, x + 40, 90]], device="cuda")
-        splatview.annotate("render", boxes=boxes, colors=[[255, 0, 0]])
-        drawn = grab("render").int()
-        red = (drawn - torch.tensor([255, 0, 0], device="cuda")).abs().sum(-1) < 60
-        columns = red.any(0).nonzero().flatten()
-        assert abs(int(columns[0]) - x) < 4
-        assert abs(int(columns[-1]) - x - 40) < 4
 
 
 _TRAINER = """
@@ -232,25 +181,3 @@ def test_a_graph_that_is_captured_is_left_alone() -> None:
     graph.replay()
     assert x.tolist() == [1, 1, 1, 1]
     assert grab(camera=PLACE, size=SIZE).is_cuda
-
-
-def test_no_memory_is_lost() -> None:
-    parameters = scene()
-
-    def once() -> int:
-        for k in range(10):
-            splatview.publish(parameters)
-            splatview.publish(picture(k), "render")
-            grab(camera=PLACE, size=SIZE)
-            grab("render", size=(200 + k, 100))
-        splatview.close()
-        gc.collect()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        return used()
-
-    once()
-    before: Any = once()
-    assert once() <= before + 4 * MB
-    assert publishing._publisher is None
-    assert grabbing._grabber is None

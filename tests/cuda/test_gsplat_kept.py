@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,6 @@ from test_gsplat_renderer import VIEW, on_gpu
 
 from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers.base import RenderOptions
-from splatview.viewer_app.renderers.gpu_stream import OnStream
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 from splatview.viewer_app.scene import FIELDS, GaussianScene
 
@@ -77,18 +74,6 @@ def test_versions_generations_sizes_and_degrees(kept: GsplatRenderer) -> None:
     kept.close()
 
 
-def test_it_keeps_no_trainers_memory(kept: GsplatRenderer) -> None:
-    s = on_gpu(random_scene(1, Chance(n=500)))
-    left = [weakref.ref(getattr(s, name)) for name in FIELDS]
-    for _ in range(4):
-        kept.load(s)
-        kept.render(VIEW, SHOWN).source()
-    assert not kept.reading
-    del s
-    assert [one() for one in left] == [None] * len(left)
-    kept.close()
-
-
 def state() -> tuple[int, int, bool]:
     return torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream, torch.is_grad_enabled()
 
@@ -110,32 +95,4 @@ def test_streams_are_left_as_they_were(kept: GsplatRenderer) -> None:
             with pytest.raises(RendererError, match="on purpose"), kept._working(), kept._working():
                 raise RuntimeError("on purpose")
             assert state() == before
-    kept.close()
-
-
-def test_another_gpu_is_entered_and_left() -> None:
-    if torch.cuda.device_count() < 2:
-        pytest.skip("needs two GPUs")
-    on, before = OnStream(torch.cuda.Stream(1)), state()
-    with on, on:
-        assert state() == (1, on._raw, False) and torch.empty(1, device="cuda").device.index == 1
-    assert state() == before
-
-
-def test_host_time_of_a_version(kept: GsplatRenderer, capsys: pytest.CaptureFixture[str]) -> None:
-    """From a new version to the GPU at work, when the same tensors come again."""
-    s, times = on_gpu(random_scene(1, Chance(n=2000))), []
-    for i in range(60):
-        if i >= 40:
-            time.sleep(0.03)  # caches cool down
-        begin = time.perf_counter()
-        kept.load(replace(s, version=i), lambda stream: None)
-        loaded = time.perf_counter()
-        picture = kept.render(VIEW, SHOWN)
-        times.append((loaded - begin, time.perf_counter() - loaded))
-        picture.source()
-    hot, cold = (np.median(np.array(part), axis=0) * 1e6 for part in (times[10:40], times[40:]))
-    with capsys.disabled():
-        print(f"\nhost, us: load {hot[0]:.0f}, render {hot[1]:.0f}; after sleeping {cold[0]:.0f}, {cold[1]:.0f}")
-    assert kept.note == ""
     kept.close()

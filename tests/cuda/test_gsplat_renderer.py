@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
-from support.programs import ROOT
 from support.renderer_cases import (
     CLASSIC,
     Chance,
@@ -20,14 +18,12 @@ from support.renderer_cases import (
     real_scene,
     scene,
 )
-from support.wait import PATIENCE
 
 from splatview.viewer_app.cameras import MODELS, Camera
 from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.gl import GlRenderer
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
-from splatview.viewer_app.renderers.gsplat_scene import DeviceGaussians
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
 from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
 
@@ -92,27 +88,6 @@ def test_tensors_that_need_gradients(renderer: GsplatRenderer) -> None:
     assert pixels(renderer, s).alpha.any()
 
 
-def test_a_moving_camera_reads_nothing_anew(renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
-    s = on_gpu(random_scene(3, Chance(n=800)))
-    views = [looking_at_origin(distance=d) for d in (3.0, 4.0, 5.0)]
-    expected = [pixels(renderer, s, view).color for view in views]
-    renderer.load(s)
-    renderer.render(views[0], CLASSIC).pixels()
-    monkeypatch.setattr(DeviceGaussians, "load", None)  # calling it would fail
-    for name in FIELDS:
-        getattr(s, name).fill_(float("nan"))
-    for view, color in zip(views * 3, expected * 3, strict=True):
-        assert np.array_equal(renderer.render(view, CLASSIC).pixels().color, color)
-
-
-def test_an_unchanged_picture_is_not_drawn_again(renderer: GsplatRenderer) -> None:
-    renderer.load(on_gpu(random_scene(3, Chance(n=50))))
-    picture = renderer.render(VIEW, CLASSIC)
-    assert renderer.render(replace(VIEW, viewmat=VIEW.viewmat.copy()), CLASSIC) is picture
-    renderer.load(on_gpu(random_scene(3, Chance(n=50))))
-    assert renderer.render(VIEW, CLASSIC) is not picture
-
-
 def test_a_change_in_place_shows_with_the_next_version(renderer: GsplatRenderer) -> None:
     s = on_gpu(random_scene(4, Chance(n=800)), version=1)
     before = pixels(renderer, s)
@@ -123,19 +98,6 @@ def test_a_change_in_place_shows_with_the_next_version(renderer: GsplatRenderer)
     after = pixels(renderer, replace(s, version=2))
     assert psnr(before.color, after.color) < 40
     assert np.array_equal(after.color, pixels(renderer, s.to_host()).color)
-
-
-def test_memory_stays(renderer: GsplatRenderer) -> None:
-    scenes = [on_gpu(random_scene(5, Chance(n=n))) for n in (20_000, 20_500, 21_000, 19_000, 12_000)]
-    reserved = []
-    for i in range(500):
-        s = scenes[i // 4 % len(scenes)]
-        renderer.load(s)
-        renderer.render(looking_at_origin(distance=3 + i % 3), CLASSIC)
-        if i % 50 == 49:
-            torch.cuda.synchronize()
-            reserved.append(torch.cuda.memory_reserved() >> 20)
-    assert max(reserved[4:]) <= max(reserved[:4]) + 32, f"MiB reserved by torch, every 50 loads: {reserved}"
 
 
 @pytest.mark.parametrize("n", [0, 1])
@@ -182,28 +144,6 @@ def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
     assert streams == [renderer._stream.cuda_stream] and not renderer.pending and not renderer.reading
 
 
-def test_loading_and_drawing_keep_the_processor_waiting_for_nothing(renderer: GsplatRenderer) -> None:
-    s = on_gpu(random_scene(9, Chance(n=500)))
-    for _ in range(6):  # by then everything is compiled, captured and has its memory
-        pixels(renderer, s)
-    torch.cuda.synchronize()
-
-    def ready(stream: int) -> None:
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
-            torch.cuda._sleep(SECOND)
-
-    renderer.load(s, ready)
-    assert renderer.reading and renderer.skipped == 0
-    if renderer._plain:
-        renderer.read()
-    else:
-        renderer.render(VIEW, CLASSIC)
-    assert renderer.reading and not renderer.pending, "reading or drawing waited"
-    torch.cuda.synchronize()
-    assert not renderer.reading
-    assert renderer.render(VIEW, CLASSIC).pixels().alpha.any()
-
-
 def test_bad_numbers_on_the_gpu(renderer: GsplatRenderer) -> None:
     s = on_gpu(random_scene(10, Chance(n=400)))
     good = pixels(renderer, replace(s, **{name: getattr(s, name)[6:] for name in FIELDS}))
@@ -233,16 +173,6 @@ def test_far_from_the_origin(renderer: GsplatRenderer) -> None:
         assert psnr(near.color, pixels(renderer, on_gpu(far), view).color) > 65
     back = renderer.host_scene()
     assert np.abs(back.means - far.means).max() < 0.1 and back.activated
-
-
-def test_the_gpu_is_timed(renderer: GsplatRenderer) -> None:
-    assert renderer.gpu_ms is None
-    pixels(renderer, on_gpu(random_scene(12, Chance())))
-    assert renderer.gpu_ms is not None and 0 < renderer.gpu_ms < 1000
-    assert renderer.timings["gpu"] == renderer.gpu_ms
-    for i in range(200):  # asked for rarely
-        renderer.render(looking_at_origin(distance=3 + i / 100), CLASSIC)
-    assert renderer.gpu_ms is not None
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -298,46 +228,3 @@ def test_against_opengl(renderer: GsplatRenderer, ctx: moderngl.Context, data_di
         print(f"{name}, camera {i}: colour {decibels[0]:.1f} dB, alpha {decibels[1]:.1f} dB")
         assert a.alpha.mean() > 0.05 and min(decibels) > 50, decibels
     gl.close()
-
-
-def test_the_kernels_that_are_installed_are_used(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    from splatview.viewer_app.renderers.choose import make_renderer, renderer_note
-
-    monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
-    chosen = make_renderer(ctx)
-    chosen.load(random_scene(1, Chance(n=100)))
-    assert chosen.render(VIEW, CLASSIC).pixels().alpha.any()
-    assert chosen.name == "gsplat" and chosen.wants_gpu and renderer_note(chosen) == ""
-    chosen.close()
-
-
-VIEWER = """
-from splatview.viewer_app.renderers.gsplat_kernels import kernels
-k = kernels()
-print(k.wait(240), k.reason)
-"""
-
-
-@pytest.mark.parametrize("installed", ["compiled", "source"])
-def test_a_trainers_build_in_progress_is_left_alone(programs: Any, tmp_path: Path, installed: str) -> None:
-    """gsplat itself would remove this folder."""
-    folder = tmp_path / "trainer" / "gsplat_cuda"
-    folder.mkdir(parents=True)
-    for name in ("lock", "build.ninja", "ProjectionEWA3DGSFused.cuda.o"):
-        (folder / name).write_text("in the middle of it")
-    before = {p.name: p.stat().st_mtime_ns for p in folder.iterdir()}
-    site = tmp_path / "site"
-    site.mkdir()
-    if installed == "source":  # as if gsplat had been installed without compiled kernels
-        (site / "sitecustomize.py").write_text("import sys\nsys.modules['gsplat.csrc'] = None\n")
-    path = os.pathsep.join(filter(None, [str(site), str(ROOT), os.environ.get("PYTHONPATH")]))
-    viewer = programs.code(VIEWER, PYTHONPATH=path, CUDA_HOME="/nowhere",
-                            PATH="/nowhere", XDG_CACHE_HOME=str(tmp_path / "cache"),
-                            TORCH_EXTENSIONS_DIR=str(tmp_path / "trainer"))
-    out, errors = viewer.communicate(timeout=PATIENCE)
-    assert {p.name: p.stat().st_mtime_ns for p in folder.iterdir()} == before
-    if installed == "compiled":
-        assert out == "True \n", out + errors
-        assert not (tmp_path / "cache").exists()
-    else:  # there is nothing to compile with
-        assert out.startswith("False gsplat's kernels are not compiled, and there is no nvcc"), out + errors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +10,7 @@ from support.open_files import open_files
 
 from splatview.ipc.cuda.memory import Allocation
 from splatview.ipc.source import OwnSource
-from splatview.ipc.ways import WAYS, in_place
+from splatview.ipc.ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,37 +67,6 @@ def test_a_generation_replaced_while_it_is_opened_is_dropped_unread(pair: Pair) 
     reader.close()
 
 
-def test_a_replaced_generation_is_kept_for_a_second_at_most(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_place, "KEEP", 0.2)
-    pair.write(1)
-    reader = pair.reader()
-    frame = reader.read()
-    image = frame.tensors["image"].torch()
-    pair.write(2)
-    assert reader.read() is None, "its tensors have not been offered yet"
-    assert pair.writer.due is not None
-    pair.writer.forget(0)
-    assert frame.intact()
-    assert (image == 1).all()
-    reader.follow(pair.writer.ref)
-    assert reader.taken == frame_generation(reader) - 1, "the older one is still held"
-    time.sleep(0.25)
-    pair.writer.forget(0)
-    assert not frame.intact()
-    assert pair.writer.due is None
-    assert reader.torn == 1
-    newer = reader.read()
-    assert (newer.tensors["image"].to_float32() == 2).all()
-    frame.close()
-    assert reader.taken == frame_generation(reader)
-    newer.close()
-    reader.close()
-
-
-def frame_generation(reader: Any) -> int:
-    return reader._current.number
-
-
 def test_generations_are_let_go_as_soon_as_they_are_taken(pair: Pair) -> None:
     reader = pair.reader()
     files = len(open_files())
@@ -114,16 +82,3 @@ def test_generations_are_let_go_as_soon_as_they_are_taken(pair: Pair) -> None:
         del pair.allocations[:-1]
         assert len(open_files()) <= files + 8
     reader.close()
-
-
-def test_a_frame_survives_its_reader(pair: Pair) -> None:
-    pair.write(9)
-    reader = pair.reader()
-    frame = reader.read()
-    image = frame.tensors["image"].torch()
-    reader.close()
-    reader.close()
-    assert not frame.intact()
-    assert (image == 9).all()
-    frame.close()
-    assert (image == 9).all(), "a tensor keeps its memory mapped"

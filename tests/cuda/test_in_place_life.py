@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -36,54 +35,6 @@ def trainer(request: pytest.FixtureRequest, programs: Programs) -> Trainer:
 @pytest.fixture
 def one_trainer(programs: Programs) -> Trainer:
     return Trainer(programs)
-
-
-VIEWER = """
-import time, torch
-from splatview.ipc import Subscriber
-with Subscriber() as sub:
-    last = 0
-    while True:
-        sub.poll()
-        for s in sub.streams:
-            s.open()
-            frame = s.read(last)
-            if frame is not None:
-                value = {k: t.to_float32() for k, t in frame.tensors.items()}
-                if not last:
-                    print(s.sharing, flush=True)
-                last = frame.version
-        time.sleep(0.002)
-"""
-"""It never closes its frames: what it opened stays open."""
-
-
-def test_two_viewers_one_of_them_killed(
-        trainer: Trainer, subscriber: Subscriber, programs: Programs, wait_until: Callable[..., Any]) -> None:
-    trainer.do("scene = make(1000, 1); splatview.publish(scene)")
-    other = programs.code(VIEWER)
-    assert other.stdout is not None
-    stream = stream_of(subscriber, wait_until)
-    next_frame(subscriber, stream).close()
-    assert other.stdout.readline() == "in-place\n"
-    assert trainer.do("answer = stream().readers") == 2
-    other.send_signal(signal.SIGKILL)
-    other.wait(10)
-    trainer.do("until(lambda: stream().readers == 1)")
-    for value in range(2, 12):
-        trainer.do(f"scene = make(500 + {value}, {value})\nfor i in range(5): splatview.publish(scene)")
-        with next_frame(subscriber, stream, stream.version - 1) as frame:
-            got = values(frame)
-            assert all(len(v) == 500 + value and (v == value).all() for v in got.values())
-    subscriber.poll()
-    trainer.start("until(lambda: len(writer()._generations) == 1, 5)")
-    while not trainer.finished():
-        subscriber.poll()
-        time.sleep(0.002)
-    trainer.finish()
-    stream.release()
-    trainer.do("until(lambda: stream().readers == 0); from splatview.ipc import descriptors; "
-               "until(lambda: not any(t.startswith('fds-') for t in descriptors._offers))")
 
 
 def test_a_killed_trainer_leaves_its_last_scene(
@@ -230,42 +181,3 @@ answer = [publishing._publisher.board.counters()["skipped"], stream().version]
     with next_frame(subscriber, stream, 1) as frame:
         assert all((v == 6).all() for v in values(frame).values())
     assert one_trainer.do("answer = publishing._publisher.board.counters()['faults']") == 0
-
-
-def test_a_viewer_may_come_while_a_graph_is_captured(
-        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    """The helper thread then works on the GPU, and must not spoil the capture."""
-    one_trainer.do("scene = make(300, 1); splatview.publish(scene); torch.cuda.synchronize()")
-    one_trainer.start("""
-graph = torch.cuda.CUDAGraph()
-with torch.cuda.graph(graph):
-    for p in scene.values(): p.data.add_(1)
-    time.sleep(2)
-graph.replay()
-torch.cuda.synchronize()
-""")
-    time.sleep(0.5)
-    stream = stream_of(subscriber, wait_until)
-    for _ in range(100):
-        subscriber.poll()
-        frame = stream.read()
-        if frame is not None:
-            frame.close()
-        time.sleep(0.01)
-    one_trainer.finish()
-    with next_frame(subscriber, stream) as frame:
-        assert all((v == 2).all() for v in values(frame).values())
-
-
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_gpus_are_told_apart_by_uuid(
-        programs: Programs, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    trainer = Trainer(programs, CUDA_VISIBLE_DEVICES="1")
-    trainer.do("scene = make(300, 3); splatview.publish(scene)")
-    stream = stream_of(subscriber, wait_until)
-    with next_frame(subscriber, stream) as frame:
-        assert stream.device == "cuda:0"
-        tensor = frame.tensors["means"]
-        assert isinstance(tensor, DeviceTensor)
-        assert tensor.torch().device == torch.device("cuda:1")
-        assert (tensor.to_float32() == 3).all()

@@ -6,7 +6,6 @@ The libraries run in a trainer of their own. Each test holds the GPU up where an
 from __future__ import annotations
 
 import importlib.util
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,35 +89,6 @@ splatview.publish(image, "image")
 
 
 @needs("cupy")
-def test_cupy_writes_on_a_stream_of_its_own(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    """Before the call and right after it: each version shows what had been written at its call, and nothing later."""
-    trainer.do(f"""
-{CUPY}
-side = cp.cuda.Stream(non_blocking=True)
-image = cp.zeros((1080, 1920, 4), cp.uint8)
-slow = cp.RawKernel('extern "C" __global__ void slow(long long n) '
-                    '{{ long long t = clock64(); while (clock64() - t < n); }}', "slow")
-def turn(i):
-    with side:
-        slow((1,), (1,), (20_000_000,))
-        image.fill(i)
-        hold_up()
-        splatview.publish(image, "image", copy=True)
-        image.fill(255)
-cp.cuda.Device().synchronize()
-splatview.publish(image, "image", copy=True)
-""")
-    reader = Reader(subscriber, wait_until, "image")
-    reader.next()
-    for i in range(1, 9):
-        trainer.do(f"turn({i})")
-        image = reader.next()["image"]
-        assert image.min() == image.max() == i
-    trainer.do("side.synchronize()")
-
-
-@needs("cupy")
 def test_gaussians_of_cupy_are_shared_where_they_lie(
         trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
     trainer.do(f"""
@@ -137,17 +107,6 @@ cp.cuda.Device().synchronize()
 """)
         assert {float(v) for t in reader.next().values() for v in (t.min(), t.max())} == {float(i)}
     assert reader.stream.sharing in ("in-place", "device-ring")
-
-
-@needs("cupy")
-def test_managed_memory_of_cupy(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    trainer.do(f"""
-{CUPY}
-cp.cuda.set_allocator(cp.cuda.MemoryPool(cp.cuda.malloc_managed).malloc)
-image = cp.full((40, 50), 0.25, cp.float32)
-splatview.publish(image, "image", copy=True)
-""")
-    assert (Reader(subscriber, wait_until, "image").next()["image"] == 0.25).all()
 
 
 @needs("cupy")
@@ -252,146 +211,3 @@ answer = str(image.devices())
     assert np.array_equal(reader.next()["image"], expected)
     trainer.do('splatview.publish(image.transpose(2, 0, 1)[:, ::2], "image")')
     assert np.array_equal(reader.next()["image"], expected.transpose(2, 0, 1)[:, ::2])
-
-
-@needs("jax")
-def test_memory_of_jax_stays_while_the_gpu_has_not_come_to_copy_it(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    """Arrays are given up right after the call, while the copy waits for its turn."""
-    trainer.do(f"""
-{JAX}
-make = jax.jit(lambda i: jnp.full((1080, 1920, 4), i, jnp.uint8))
-def show(i):
-    array = make(jnp.uint8(i))
-    splatview.publish(array, "image", copy=True)
-    array.delete()
-held = lambda: len(publishing._entries["image"].foreign._held)
-first = make(jnp.uint8(0))
-splatview.publish(first, "image", copy=True)
-""", timeout=300)
-    reader = Reader(subscriber, wait_until, "image")
-    reader.next()
-    waiting, done = trainer.do("""
-torch.cuda.synchronize()
-hold_up(500)
-show(1)
-show(2)
-waiting = held()
-torch.cuda.synchronize()
-show(3)
-answer = waiting, held()
-""")
-    assert waiting >= 2
-    assert done <= 1
-    values_seen = []  # a reader may find one that was copied before the last is
-    while 3 not in values_seen:
-        image = reader.next()["image"]
-        values_seen.append(int(image.flat[0]))
-        assert (image == values_seen[-1]).all()
-    assert values_seen in ([3], [1, 3], [2, 3], [1, 2, 3])
-
-
-@needs("jax")
-def test_a_scene_of_jax_with_donated_steps(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    trainer.do(f"""
-{JAX}
-step = jax.jit(lambda scene: jax.tree.map(lambda x: x + 1, scene), donate_argnums=0)
-scene = {{name: jnp.zeros((1000, *shape)) for name, shape in SHAPES.items()}}
-def turn():
-    global scene
-    scene = step(scene)
-    splatview.publish(scene, "scene")
-turn()
-""", timeout=300)
-    reader = Reader(subscriber, wait_until, "scene")
-    last = 0.0
-    for _ in range(8):
-        trainer.do("turn()")
-        got = {float(v) for t in reader.next().values() for v in (t.min(), t.max())}
-        assert len(got) == 1, "of one version"
-        new = got.pop()
-        assert new > last
-        last = new
-
-
-@needs("jax")
-def test_jax_may_write_over_what_was_published_while_torch_has_not_come_to_it(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    """Each version shows what it was published with, though the next step has the memory at once."""
-    trainer.do(f"""
-{JAX}
-step = jax.jit(lambda x: x + 1, donate_argnums=0)
-image = jnp.zeros((1080, 1920, 4), jnp.uint8)
-same = []
-def turn():
-    global image
-    place, given = image.unsafe_buffer_pointer(), image
-    image = step(given)
-    same.append(given.is_deleted() and image.unsafe_buffer_pointer() == place)
-def show():
-    hold_up()
-    splatview.publish(image, "image", copy=True)
-    for _ in range(3):
-        turn()
-for _ in range(4):
-    turn()
-splatview.publish(image, "image", copy=True)
-""", timeout=300)
-    reader = Reader(subscriber, wait_until, "image")
-    assert (reader.next()["image"] == 4).all()
-    for i in range(8):
-        trainer.do("show()")
-        assert (reader.next()["image"] == 4 + 3 * i).all()
-    answer = trainer.do("answer = same")
-    assert len(answer) == 4 + 8 * 3
-    assert all(answer), "the memory was used again"
-
-
-@needs("jax")
-def test_who_comes_when_all_is_donated_waits_for_the_next_version(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    trainer.do(f"""
-{JAX}
-step = jax.jit(lambda scene: jax.tree.map(lambda x: x + 1, scene), donate_argnums=0)
-scene = {{name: jnp.zeros((1000, *shape)) for name, shape in SHAPES.items()}}
-splatview.publish(scene, "scene")
-scene = step(scene)
-""", timeout=300)
-    stream = stream_of(subscriber, wait_until, "scene")
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:  # the helper thread looks, and finds nothing yet
-        subscriber.poll()
-        assert stream.read(0) is None
-        time.sleep(0.01)
-    trainer.do('splatview.publish(scene, "scene")')
-    with next_frame(subscriber, stream) as frame:
-        assert {float(v) for t in values(frame).values() for v in (t.min(), t.max())} == {1.0}
-    trainer.do("scene = step(scene)")
-    assert stream.run.counters["faults"] == 0
-
-
-@needs("jax")
-def test_memory_of_jax_is_given_back(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    trainer.do(f"""
-{JAX}
-make = jax.jit(lambda i: jnp.full((1080, 1920, 4), i, jnp.uint8))
-def in_use():
-    torch.cuda.synchronize()
-    splatview.publish(make(jnp.uint8(0)), "image", copy=True)  # lets go of those whose copies have ended
-    gc.collect()
-    torch.cuda.synchronize()
-    return jax.local_devices()[0].memory_stats()["bytes_in_use"]
-splatview.publish(make(jnp.uint8(0)), "image", copy=True)
-""", timeout=300)
-    Reader(subscriber, wait_until, "image").next()
-    before, after = trainer.do("""
-def many(n):
-    for i in range(n):
-        splatview.publish(make(jnp.uint8(i)), "image", copy=True)
-many(5)
-before = in_use()
-many(200)
-answer = before, in_use()
-""")
-    assert after <= before + 4 * 1080 * 1920 * 4

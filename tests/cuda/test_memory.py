@@ -22,7 +22,6 @@ from splatview.ipc.messages import FdMemory, IpcMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     Start = Callable[..., Peer]
 
@@ -301,23 +300,3 @@ hear()
         memory.open_memory(IpcMemory(b"\7" * 64, 4096, driver.gpu_uuid(0)), ()).pointer()
     assert int(torch.ones(5, device="cuda").sum()) == 5, "CUDA goes on after a refusal"
     peer.say()
-
-
-@pytest.mark.skipif("not torch.cuda.is_available() or torch.cuda.device_count() < 2", reason="needs two GPUs")
-def test_gpus_are_matched_by_uuid_and_not_by_number(programs: Programs, tmp_path: Path, allocator: str) -> None:
-    second = torch.cuda.get_device_properties(1).uuid
-    peer = Peer(programs, tmp_path, """
-assert torch.cuda.device_count() == 1
-t = torch.arange(1000, device="cuda:0").to(torch.uint8)
-torch.cuda.synchronize()
-share({"t": t})
-hear()
-""", CUDA_VISIBLE_DEVICES=f"GPU-{second}", PYTORCH_CUDA_ALLOC_CONF=ALLOCATORS[allocator])
-    (opened,), refs = peer.memories()
-    assert opened.gpu == driver.gpu_uuid(1)
-    t = tensor_of([opened], refs["t"])
-    assert t.device == torch.device("cuda", 1)
-    assert torch.equal(t, torch.arange(1000, device="cuda:1").to(torch.uint8))
-    opened.close()
-    peer.say()
-    peer.close()

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from support.viewer import Viewer
-from support.wait import PATIENCE
 
-from splatview.ipc import Subscriber
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views._overlay.palette import PALETTE
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import Any
+    from collections.abc import Iterator
 
     from support.programs import Programs
 
@@ -82,16 +78,3 @@ def test_results_of_a_network_are_seen(viewer: Viewer, programs: Programs, on: s
     pixels = viewer.picture()
     for color in (PALETTE[0], PALETTE[1], 0.6 * 90 + 0.4 * PALETTE[1]):
         assert (np.abs(pixels - color) <= 3).all(-1).sum() > 50
-
-
-def test_a_single_picture_has_them(programs: Programs, tmp_path: Path, wait_until: Callable[..., Any]) -> None:
-    from PIL import Image
-
-    programs.code(TRAINER, "cuda")
-    with Subscriber() as subscriber:  # shot waits neither for a run to begin nor for its first annotation
-        wait_until(lambda: (subscriber.poll(), {s.kind for s in subscriber.streams} >= {"image", "overlay"})[-1])
-    shot = programs.splatview("shot", str(tmp_path / "out.png"), "--stream", "camera", "--size", "320x240")
-    assert shot.stderr is not None
-    assert shot.wait(PATIENCE) == 0, shot.stderr.read()
-    pixels = np.asarray(Image.open(tmp_path / "out.png")).astype(int)
-    assert (np.abs(pixels - PALETTE[0].astype(int)) <= 2).all(-1).sum() > 50

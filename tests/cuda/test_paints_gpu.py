@@ -78,36 +78,6 @@ def test_a_selection_and_another_paint_leave_colours_as_they_were(renderer: Gspl
             assert np.array_equal(before.color, after.color) and np.array_equal(before.alpha, after.alpha)
 
 
-def test_other_numbers_of_gaussians_are_selected_anew(renderer: GsplatRenderer) -> None:
-    """As in training, where N changes: flags lie elsewhere then."""
-    reference = ReferenceRenderer()
-    for n in (500, 900, 500, 1200):
-        s = random_scene(n, Chance(n=n))
-        renderer.load(on_gpu(s))
-        reference.load(s)
-        assert_reference(renderer, reference, RenderOptions(selection=SOME))
-
-
-def test_all_values_of_a_slider_share_a_graph(renderer: GsplatRenderer) -> None:
-    renderer.load(on_gpu(random_scene(4, Chance(n=300))))
-    for i in range(40):
-        renderer.render(VIEW, RenderOptions(scale=0.5 + 0.01 * i, point_px=2.0 + i, paint="points")).pixels()
-    assert renderer._frame.captured >= 1  # type: ignore[attr-defined]  # none came often enough otherwise
-
-
-def test_overdraw_as_it_is_shown(renderer: GsplatRenderer, ctx: moderngl.Context) -> None:
-    from splatview.viewer_app.views._gaussians.depth import DepthPicture
-
-    renderer.load(on_gpu(random_scene(5, Chance(n=300))))
-    options = RenderOptions(paint="overdraw", depth=False)
-    counts = DepthPicture(ctx)
-    picture = renderer.render(VIEW, options)
-    source = counts.source(picture, 1, counts=True)
-    assert source.size == (VIEW.width, VIEW.height)
-    assert counts.range[0] == 0.0 and counts.range[1] >= 1.0
-    counts.close()
-
-
 def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
     s = random_scene(6, Chance(n=50_000))
     other = torch.cuda.Stream()

@@ -3,7 +3,6 @@ also between tensors that look different."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,39 +88,6 @@ def test_among_pictures_that_look_alike_come_others(
         assert len(short) - before >= 4, f"of {make().shape} {make().stride()}: {short[before:]}"
 
 
-def test_a_copy_stands_behind_what_its_stream_was_given(
-        viewer: Subscriber, short: list[int], wait_until: Callable[..., Any]) -> None:
-    shown = Shown(viewer, wait_until)
-    streams = [torch.cuda.Stream() for _ in range(3)]
-    for i in range(24):
-        on = streams[i % 4] if i % 4 < 3 else torch.cuda.default_stream()
-        with torch.cuda.stream(on):
-            image = torch.empty(H, W, 4, dtype=torch.uint8, device="cuda")
-            torch.cuda._sleep(20_000_000)  # the picture is written about 10 ms from now
-            image.fill_(i + 1)
-            splatview.publish(image)
-        assert (shown.take() == i + 1).all()
-        on.synchronize()
-    assert len(short) >= 20
-
-
-def test_a_thread_that_used_no_cuda_so_far(
-        viewer: Subscriber, short: list[int], wait_until: Callable[..., Any]) -> None:
-    shown = Shown(viewer, wait_until)
-    for _ in range(3):
-        shown.check(picture(H, W, 4))
-    image = picture(H, W, 4)
-    torch.cuda.synchronize()
-    before = len(short)
-    thread = threading.Thread(target=splatview.publish, args=(image,))
-    thread.start()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert np.array_equal(shown.take(), image.cpu().numpy())
-    assert len(short) == before + 1
-    shown.check(picture(H, W, 4))
-
-
 def test_a_capture_among_them(viewer: Subscriber, short: list[int], wait_until: Callable[..., Any]) -> None:
     shown = Shown(viewer, wait_until)
     for _ in range(3):
@@ -139,24 +105,3 @@ def test_a_capture_among_them(viewer: Subscriber, short: list[int], wait_until: 
     torch.cuda.synchronize()
     assert shown.stream.version == version
     shown.check(picture(H, W, 4))
-
-
-def test_scenes_that_are_new_at_every_call(
-        viewer: Subscriber, short: list[int], wait_until: Callable[..., Any]) -> None:
-    n = 3000
-    shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
-
-    def scene() -> dict[str, torch.Tensor]:
-        return {name: torch.rand(n, *shape, device="cuda") for name, shape in shapes.items()}
-
-    splatview.publish(scene(), copy=True)
-    stream = stream_of(viewer, wait_until)
-    version = next_frame(viewer, stream).version
-    for _ in range(8):
-        it = scene()
-        splatview.publish(it, copy=True)
-        with next_frame(viewer, stream, version) as frame:
-            version = frame.version
-            for name, seen in values(frame).items():
-                assert np.array_equal(seen, it[name].reshape(seen.shape).cpu().numpy()), name
-    assert len(short) >= 6

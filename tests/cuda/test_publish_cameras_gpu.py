@@ -45,22 +45,3 @@ def test_photographs_on_a_gpu_are_brought(wait_until: Callable[..., Any], dtype:
         stream.request_photos(0, 8)
         with newest(subscriber, stream, wait_until, lambda f: f.meta["side"] == 8) as frame:
             assert frame.tensors["photos"].shape == (3, 8, 8, 3)
-
-
-def test_nothing_waits_for_the_gpu() -> None:
-    views, Ks = (t.cuda() for t in poses(4))
-    photos = torch.zeros(4, 30, 40, 3, device="cuda")
-    splatview.publish_cameras(views, Ks, 40, 30, photos)
-    torch.cuda.synchronize()
-    torch.cuda._sleep(2_000_000_000)  # about a second
-    done = torch.cuda.Event()
-    done.record()
-    splatview.publish_cameras(views, Ks, 40, 30, photos.clone(), current=1)
-    splatview.publish_cameras(current=2)
-    assert not done.query()
-    torch.cuda.synchronize()
-
-
-def test_a_number_on_a_gpu_is_refused() -> None:
-    with pytest.raises(TypeError, match="tensor on a GPU"):
-        splatview.publish_cameras(current=torch.tensor(3, device="cuda"))  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,10 +39,6 @@ def reader() -> Iterator[Reader]:
         yield Reader(subscriber)
 
 
-def enabled() -> bool:
-    return bool(torch._C._cuda_isHistoryEnabled())
-
-
 def test_the_numbers_are_the_allocators(reader: Reader, wait_until: Callable[..., Any]) -> None:
     splatview.publish_memory(hz=100)
     kept = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
@@ -62,44 +57,6 @@ def test_the_numbers_are_the_allocators(reader: Reader, wait_until: Callable[...
     assert kept.numel()
 
 
-def test_what_a_look_and_a_call_cost(reader: Reader, wait_until: Callable[..., Any]) -> None:
-    splatview.publish_memory(hz=1)
-    blocks = [torch.empty(5000, device="cuda") for _ in range(20_000)]
-    for what in ("nobody looks", "a viewer looks"):
-        if what == "a viewer looks":
-            wait_until(lambda: len(reader.look().samples) > 0)
-        for more in (0, 3900):  # what is kept is at its most
-            for _ in range(more):
-                meter().sample()
-            took = []
-            for _ in range(200):
-                begin = time.perf_counter()
-                meter().sample()
-                took.append(time.perf_counter() - begin)
-            print(f"a look while {what}, {len(rows())} rows, {len(blocks):,} blocks live: "
-                  f"median {np.median(took) * 1e6:.0f} us, p99 {np.percentile(took, 99) * 1e6:.0f} us, "
-                  f"most {max(took) * 1e6:.0f} us")
-    begin = time.perf_counter()
-    for _ in range(10_000):
-        splatview.publish_memory()
-    print(f"a call: {(time.perf_counter() - begin) / 10_000 * 1e6:.2f} us")
-    assert len(rows()) > 1000
-
-
-def test_recording_is_switched_on_and_off() -> None:
-    splatview.publish_memory()
-    assert enabled()
-    splatview.close()
-    assert not enabled()
-    torch.cuda.memory._record_memory_history(max_entries=10)
-    splatview.publish_memory()
-    splatview.close()
-    assert enabled()  # somebody else's
-    torch.cuda.memory._record_memory_history(None)
-    splatview.publish_memory(record=False)
-    assert not enabled()
-
-
 def test_looking_goes_on_while_a_graph_is_captured() -> None:
     splatview.publish_memory(hz=100)
     x = torch.zeros(1000, device="cuda")
@@ -113,19 +70,6 @@ def test_looking_goes_on_while_a_graph_is_captured() -> None:
     x.fill_(5)
     graph.replay()
     assert (y == 26).all()
-
-
-def test_nothing_hangs_while_a_training_allocates(wait_until: Callable[..., Any]) -> None:
-    splatview.publish_memory(hz=100)
-    net = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(8))).cuda()
-    end = time.monotonic() + 2
-    steps = 0
-    while time.monotonic() < end:
-        splatview.publish_memory(step=steps)
-        net(torch.randn(64 + steps % 100, 256, device="cuda")).square().mean().backward()
-        steps += 1
-    wait_until(lambda: newest("step") == steps - 1)
-    assert len(rows()) > 50
 
 
 PROGRAM = """

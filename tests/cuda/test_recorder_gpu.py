@@ -53,21 +53,6 @@ def test_a_gpu_packs_as_the_host_does(monkeypatch: pytest.MonkeyPatch, dtype: to
             assert np.abs(array.astype(int) - wanted[name].astype(int)).max(initial=0) <= 1
 
 
-def test_what_is_written_after_it_began_is_waited_for() -> None:
-    """The stream that reads waits for the data, whatever the scene's own is at."""
-    _, device = both(200_000)
-    assert isinstance(device.means, torch.Tensor)
-    late, wanted = torch.cuda.Stream(), device.means.clone() + 1
-    side, event = torch.cuda.Stream(), torch.cuda.Event()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(late):
-        torch.cuda._sleep(200_000_000)
-        device.means.add_(1)
-        event.record()
-    side.wait_event(event)
-    np.testing.assert_array_equal(pack(device, None, side).arrays["means"], wanted.cpu().numpy())
-
-
 def test_a_training_on_a_gpu_is_recorded_and_seen_again(programs: Programs) -> None:
     # A large share: a snapshot that took long, since others had the GPU as well, is followed by the next one soon.
     viewer = Viewer(OffscreenScreen(900, 520),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,14 +57,6 @@ def test_each_number_is_plotted_as_it_was(dtype: torch.dtype, wait_until: Callab
     assert rows[:, 2].tolist() == list(range(100))
 
 
-def test_a_number_that_requires_a_gradient_or_has_a_dimension(wait_until: Callable[..., Any]) -> None:
-    x = torch.full((1,), 2.0, device="cuda", requires_grad=True)
-    splatview.log(0, it=x)
-    splatview.log(1, it=x * 2)
-    with Subscriber() as viewer:
-        assert rows_of(viewer, 2, wait_until)[:, 2].tolist() == [2, 4]
-
-
 def test_the_call_does_not_wait_for_the_gpu(wait_until: Callable[..., Any]) -> None:
     loss = torch.ones((), device="cuda")
     splatview.log(0, loss=loss)  # pinned memory is allocated once
@@ -86,18 +77,6 @@ def test_the_call_does_not_wait_for_the_gpu(wait_until: Callable[..., Any]) -> N
         assert rows_of(viewer, calls, wait_until)[:, 2].tolist() == list(range(1, calls + 1))
 
 
-def test_other_streams_and_numbers_beside_it(wait_until: Callable[..., Any]) -> None:
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        torch.cuda._sleep(100_000_000)
-        splatview.log(0, loss=torch.full((), 3.0, device="cuda"))
-    splatview.log(1, loss=4.0)
-    with Subscriber() as viewer:
-        rows = rows_of(viewer, 2, wait_until)
-    assert rows[:, :1].ravel().tolist() == [0, 1]
-    assert rows[:, 2].tolist() == [3, 4]
-
-
 def test_nothing_is_queued_while_a_graph_is_captured(wait_until: Callable[..., Any]) -> None:
     x = torch.zeros((), device="cuda")
     splatview.log(0, it=x)
@@ -113,29 +92,6 @@ def test_nothing_is_queued_while_a_graph_is_captured(wait_until: Callable[..., A
         rows = rows_of(viewer, 2, wait_until)
     assert rows[:, 0].tolist() == [0, 2]
     assert rows[1, 2] == 3
-
-
-def test_more_than_the_slots_are_not_kept(wait_until: Callable[..., Any]) -> None:
-    from splatview.adapt.gpu_scalars import SLOTS
-
-    x = torch.zeros((), device="cuda")
-    splatview.log(0, it=x)
-    torch.cuda.synchronize()
-    time.sleep(0.3)
-    torch.cuda._sleep(4_000_000_000)
-    for step in range(1, 2 * SLOTS):
-        splatview.log(step, it=x)
-    logger = scalars._logger
-    assert logger is not None
-    pinned = logger._pinned
-    assert pinned is not None
-    lost = pinned.lost
-    torch.cuda.synchronize()
-    wait_until(lambda: not logger.waiting)
-    with Subscriber() as viewer:
-        rows = rows_of(viewer, 2 * SLOTS - lost, wait_until)
-    assert len(rows) >= SLOTS
-    wait_until(lambda: all(len(pool.free) == SLOTS for pool in pinned._pools.values()))
 
 
 def test_closing_takes_the_last_numbers_with_it(wait_until: Callable[..., Any]) -> None:

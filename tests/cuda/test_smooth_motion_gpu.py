@@ -143,34 +143,3 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
         view.close()
         still.close()
         work.close()
-
-
-def test_several_who_move_at_once(screen: OffscreenScreen) -> None:
-    """Each sees what it looks at, whatever the renderer is doing for whom."""
-    governor = Governor(1.0)
-    work = GpuWork(screen.ctx, governor)
-    first = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf), work=work,
-                         renderer=GsplatRenderer(screen.ctx))
-    views = [first, first.beside(GaussianSettings(coarse_ms=math.inf))]
-    try:
-        first.update(ball())
-        for v, side in zip(views, (-1, 1), strict=True):
-            v.use_camera(Camera(look_at((4 * side, 0, 0.2), (0, 0, 0)), intrinsics(50, W, H), W, H))
-            shown(v, screen)
-            v.handle(PointerPress(300, 200, "right"), RECT)
-        # Each is drawn for later.
-        governor.cost = lambda work: 20.0 if work[0] == "scene" else 0.1  # type: ignore[method-assign]
-        for i in range(1, 30):
-            for v in views:
-                v.handle(PointerMove(300 + 2 * i, 200), RECT)
-                shown(v, screen)
-                v.tick(time.monotonic())
-        moved = [shown(v, screen) for v in views]
-        for v, pixels in zip(views, moved, strict=True):
-            v._moved_at = -math.inf
-            assert psnr(pixels, shown(v, screen)) > 28
-        assert psnr(moved[0], moved[1]) < 25
-    finally:
-        for v in views:
-            v.close()
-        work.close()

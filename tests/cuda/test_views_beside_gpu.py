@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
-from support.beside_cases import LOOKS, Look, alone, opened, part
+from support.beside_cases import LOOKS, Look, opened, part
 from support.device_frames import Shared
 from support.frames import cloud
-from support.view_cases import shown
 from support.viewer_cases import (
-    CAMERA,
     H,
     Trainer,
     W,
     expected_image,
-    expected_scene,
-    psnr,
     trainers_fixture,  # noqa: F401
 )
 from support.wait import PATIENCE
@@ -29,13 +25,11 @@ from support.wait import PATIENCE
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import Wheel
 from splatview.viewer_app.finding import Finder
-from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.sources import StreamSource, make_subscriber
-from splatview.viewer_app.state import GaussianSettings, ImageSettings
-from splatview.viewer_app.views.base import BRIDGE_WORDS, CANVAS_WORDS
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview.viewer_app.state import ImageSettings
+from splatview.viewer_app.views.base import BRIDGE_WORDS
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
@@ -135,95 +129,6 @@ def test_an_image_in_place_is_right_for_all(screen: OffscreenScreen, trainers: d
         followed.close()
 
 
-def test_a_scene_in_place_is_right_for_all(trainers: dict[str, Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = trainers["plain"]
-    wants = [expected_scene(trainer.k + k) for k in range(2)]  # each has an OpenGL context of its own
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trainer.runtime))
-    monkeypatch.setenv("SPLATVIEW_RENDERER", "gsplat")
-    screen = OffscreenScreen(*SIZE)
-    first = GaussianView(screen.ctx)
-    views = [first, first.beside(GaussianSettings())]
-    large, half = Rect(0, 0, *SIZE), Rect(0, 0, SIZE[0] // 2, SIZE[1] // 2)
-    for view in views:
-        view.use_camera(CAMERA)
-    followed = Followed(screen, trainer, "splats", first)
-    try:
-        for want in wants:
-            small = want.reshape(SIZE[1] // 2, 2, SIZE[0] // 2, 2, 3).mean(axis=(1, 3))
-            followed.until(lambda want=want: not first.empty and psnr(shown(first, screen, large), want) > 36,
-                           "the scene")
-            quality = psnr(shown(views[1], screen, half)[:half.height, :half.width], small)
-            print(f"half the size: {quality:.1f} dB; {views[1].path}")
-            assert quality > 25
-            assert first.details == views[1].details
-            trainer.next()
-        assert views[1].path[:2] == ["parameters read in place", "gsplat renderer"]
-    finally:
-        for view in views:
-            view.close()
-        followed.close()
-        error = screen.ctx.error
-        screen.close()
-    assert error == "GL_NO_ERROR"
-
-
-@pytest.mark.parametrize("bridge", ["import", "register", "host"])
-@pytest.mark.parametrize("looks", [(0, 1), (0, 2), (1, 3)])
-def test_each_draws_what_it_would_alone(screen: OffscreenScreen, bridge: str, looks: tuple[int, int],
-                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLATVIEW_INTEROP", bridge)
-    # what is shown depends on no clock
-    monkeypatch.setattr("splatview.viewer_app.views._gaussians.depth._RANGE_PERIOD", -1.0)
-    first, second = scene(0), scene(1)
-    users = [LOOKS[i] for i in looks]
-    want = [alone("gaussians", screen, first, look) for look in users]
-    after = [alone("gaussians", screen, first, look, second) for look in users]
-    with opened("gaussians", screen) as views:
-        views[0].update(first)
-        for view, look in zip(views, users, strict=True):
-            look.take(view, screen)
-        for _ in range(20):
-            for view, look, pixels in zip(views, users, want, strict=True):
-                np.testing.assert_allclose(part(view, screen, look), pixels, atol=2)
-        views[1].update(second)
-        for view, look, pixels in zip(views, users, after, strict=True):
-            np.testing.assert_allclose(part(view, screen, look), pixels, atol=2)
-        assert CANVAS_WORDS[bridge] in views[looks.index(min(looks))].path
-
-
-def test_two_sizes_take_turns_in_memory_that_stays(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLATVIEW_INTEROP", "import")
-    rects = Rect(0, 0, *SIZE), Rect(0, 0, 200, 100)
-    with opened("gaussians", screen) as views:
-        renderer: Any = views[0].content.renderer  # type: ignore[attr-defined]
-        assert isinstance(renderer, GsplatRenderer)
-        views[0].update(scene())
-
-        def turn() -> None:
-            for view, rect in zip(views, rects, strict=True):
-                shown(view, screen, rect)
-                view.handle(Wheel(60, 60, 0.1), rect)
-                view._moved_at = -math.inf  # type: ignore[attr-defined]
-
-        for _ in range(5):
-            turn()
-        memories = set(renderer._canvas_held._memories)
-        assert len(memories) == 2
-        allocated, begin = torch.cuda.memory_allocated(), time.perf_counter()
-        for _ in range(30):
-            turn()
-        print(f"two views that move, with reading back: {(time.perf_counter() - begin) / 30 * 1e3:.2f} ms")
-        assert set(renderer._canvas_held._memories) == memories
-        assert torch.cuda.memory_allocated() <= allocated + (8 << 20)
-        begin = time.perf_counter()
-        for _ in range(30):
-            for view, rect in zip(views, rects, strict=True):
-                view.draw(screen.framebuffer, rect)
-        print(f"two views at rest: {(time.perf_counter() - begin) / 30 * 1e6:.0f} us")
-    assert renderer._closed
-    assert renderer._canvas_held is None
-
-
 @pytest.mark.parametrize("bridge", ["import", "register", "host"])
 def test_what_was_overwritten_is_never_seen_by_anybody(screen: OffscreenScreen, bridge: str,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,21 +155,3 @@ def test_what_was_overwritten_is_never_seen_by_anybody(screen: OffscreenScreen, 
             assert (part(view, screen, look) != pixels).any()
         assert whole.released
         assert not any(view.stale for view in views)
-
-
-def test_who_follows_has_it_drawn_once(screen: OffscreenScreen) -> None:
-    with opened("gaussians", screen) as (a, b):
-        a.update(scene())
-        drawn, rect = [], Rect(0, 0, *SIZE)
-        renderer: Any = a.content.renderer  # type: ignore[attr-defined]
-        draw = renderer._draw
-        renderer._draw = lambda *args: drawn.append(1) or draw(*args)
-        shown(a, screen, rect)
-        for _ in range(5):
-            a.handle(Wheel(60, 60, -0.2), rect)  # away: it needs no more room than before
-            a._moved_at = -math.inf  # type: ignore[attr-defined]
-            drawn.clear()
-            want = shown(a, screen, rect)
-            b.like(a)
-            np.testing.assert_array_equal(shown(b, screen, rect), want)
-            assert len(drawn) == 1

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 import torch
 from support.renderer_cases import read_source
 from test_smooth_motion_gpu import FRONT, H, W, ball, psnr, screen_fixture  # noqa: F401
-from test_smooth_motion_gpu import test_the_last_picture_is_moved_while_the_next_is_awaited as in_a_view
 
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.renderers import gsplat_moving
@@ -75,34 +72,6 @@ def test_it_is_moved_as_opengl_does(screen: OffscreenScreen, monkeypatch: pytest
         by_opengl.close()
         surface.close()
         renderer.close()
-
-
-def test_a_picture_without_depth_is_turned(screen: OffscreenScreen) -> None:
-    renderer = GsplatRenderer(screen.ctx)
-    try:
-        renderer.load(ball())
-        picture = renderer.render(FRONT, RenderOptions(depth=False))
-        picture.source()
-        kept = picture.kept
-        assert kept is not None
-        assert kept.grid is None
-        viewmat = FRONT.viewmat.copy()
-        c, s = math.cos(0.05), math.sin(0.05)
-        viewmat = np.array([[c, 0, s, 0], [0, 1, 0, 0], [-s, 0, c, 0], [0, 0, 0, 1]]) @ viewmat
-        camera = Camera(viewmat, FRONT.K, W, H)
-        got = read_source(screen.ctx, kept.mover.take(kept, FRONT, camera, 4.0))
-        true = renderer.render(camera, RenderOptions(depth=True)).pixels()
-        assert psnr(255 * got[..., :3], 255 * true.color) > 33
-    finally:
-        renderer.close()
-
-
-def test_a_view_moves_with_it(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[str] = []
-    take = gsplat_moving.Mover.take
-    monkeypatch.setattr(gsplat_moving.Mover, "take", lambda *args: (taken.append("taken"), take(*args))[1])
-    in_a_view(screen)
-    assert len(taken) > 1
 
 
 def test_its_memory_goes_with_the_pictures(screen: OffscreenScreen) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from support.desktop import Desktop
-from support.programs import ROOT
 from support.wait import PATIENCE
 
 from splatview.adapt.address import picture_at
@@ -169,25 +168,6 @@ def test_images_and_scenes_are_followed_where_they_lie(caller: Caller, show: Cal
     shown.until(grey(0.75))
 
 
-def test_an_address_is_followed(caller: Caller, show: Callable[[int], Shown]) -> None:
-    caller("address")
-    shown = show(IMAGE)
-    shown.until(grey(0.25))
-    caller("fill 0.5")
-    shown.until(grey(0.5))
-
-
-def test_images_that_are_new_at_every_call(caller: Caller, show: Callable[[int], Shown]) -> None:
-    caller("image")
-    shown = show(IMAGE)
-    shown.until(grey(0.25))
-    for value in (0.875, 0.125):
-        caller(f"anew {value}")
-        shown.until(grey(value))
-    caller("image")  # the last of them, a second time
-    shown.until(grey(0.125))
-
-
 def test_addresses_of_a_gpu() -> None:
     batch = torch.rand(3, 20, 30, 4, device="cuda")
     picture = picture_at(batch[2].data_ptr(), 30, 20)
@@ -244,23 +224,3 @@ def test_a_window_on_a_display(caller: Caller, display: str, wait_until: Callabl
     seen(grey(0.375))
     caller("destroy")
     wait_until(lambda: not desktop.shows("splatview"))
-
-
-@pytest.mark.display
-@pytest.mark.parametrize(("name", "title"), [("window_image", "splatview"), ("window_scene", "A knot")])
-def test_the_examples_on_a_display(name: str, title: str, display: str, programs: Programs,
-                                   wait_until: Callable[..., Any]) -> None:
-    desktop = Desktop(display)
-    program = programs.python(str(ROOT / f"examples/{name}.py"))
-    pictures: list[np.ndarray] = []
-
-    def changes() -> bool:
-        picture = desktop.picture(title)
-        if picture is not None and len(np.unique(picture.reshape(-1, 3), axis=0)) > 500:
-            pictures.append(picture)
-        return len(pictures) > 1 and np.abs(pictures[-1].astype(int) - pictures[0]).max() > 8
-
-    wait_until(changes)
-    desktop.close(title)
-    _, err = program.communicate(timeout=PATIENCE)
-    assert program.returncode == 0, err

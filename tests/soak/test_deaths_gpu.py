@@ -15,9 +15,9 @@ from support.gpu_memory import MB, used
 from support.meters import footprint, settled
 from support.programs import Program, Programs, Watcher
 from support.repetitions import exhaustive
-from support.trainers import ALLOCATORS, Trainer, next_frame, stream_of
+from support.trainers import ALLOCATORS, Trainer
 
-from splatview.ipc import Frame, Subscriber
+from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -315,28 +315,6 @@ def test_no_viewer_waits_for_what_a_killed_trainer_s_gpu_had_still_to_do(
         witness.close()
 
 
-def test_eight_viewers_one_of_which_is_killed(
-        programs: Programs, wait_until: Callable[..., Any], tmp_path: Path) -> None:
-    trainer, gate = Trainer(programs), tmp_path / "gate"
-    trainer.do("scene = make(20_000, 1)")
-    trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
-    watchers = [Watcher(programs.start(VIEWER, WAYS[i % 2], i), seen=0, wrong=0, step=0, right=None) for i in range(8)]
-    try:
-        wait_until(lambda: all(w.said["seen"] > 20 for w in watchers), what="eight see it")
-        for i in range(4):
-            watchers.pop(i).close()
-            before = [w.said["seen"] for w in watchers]
-            wait_until(lambda before=before: all(
-                w.said["seen"] > b + 40 for w, b in zip(watchers, before, strict=True)), what="the others go on")
-        assert [w.said["wrong"] for w in watchers] == [0] * 4
-    finally:
-        for watcher in watchers:
-            watcher.close()
-    gate.touch()
-    trainer.finish()
-    trainer.do("until(lambda: not any(s.readers for s in publishing._publisher.streams.values()))")
-
-
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_a_stopped_viewer_keeps_no_memory_and_then_has_the_newest(
         programs: Programs, wait_until: Callable[..., Any], allocator: str) -> None:
@@ -360,35 +338,3 @@ def test_a_stopped_viewer_keeps_no_memory_and_then_has_the_newest(
     finally:
         watcher.child.signal(signal.SIGCONT)
         watcher.close()
-
-
-def test_slots_that_are_used_again_are_told_apart(
-        programs: Programs, subscriber: Subscriber, wait_until: Callable[..., Any], tmp_path: Path) -> None:
-    """Frames of a ring in GPU memory that are held for long, while the trainer hurries: what says that it is intact is
-    what it was when it was taken."""
-    trainer, gate = Trainer(programs), tmp_path / "gate"
-    trainer.do("scene = make(20_000, 1)")
-    trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
-    stream = stream_of(subscriber, wait_until, "image")
-    held: list[Frame] = []
-    last = given_up = kept = 0
-    for i in range(300):
-        frame = next_frame(subscriber, stream, last)
-        assert stream.sharing == "device-ring"
-        last = frame.version
-        held.append(frame)
-        if len(held) > 6:
-            old = held.pop(i % 6)
-            values = old.tensors["image"].to_float32()
-            if old.intact():
-                kept += 1
-                assert (values == old.meta["step"] % 251).all()
-            else:
-                given_up += 1
-            old.close()
-    for frame in held:
-        frame.close()
-    gate.touch()
-    trainer.finish()
-    assert kept + given_up > 200
-    assert given_up > 0, "more was held than is leased: some of it must have been written over"
