@@ -1,36 +1,31 @@
-"""publish_memory: what it looks at, records and costs, and how it ends. On a GPU, tests/cuda has the rest."""
+"""`publish_memory`: its samples, what it has PyTorch record, full snapshots, and its end. tests/cuda has a real GPU."""
 
 from __future__ import annotations
 
-import threading
+import os
+import pickle
+import stat
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
-from support.memory_cases import (  # noqa: F401
-    PLACE,
-    Reader,
-    allocator_fixture,
-    cache_fixture,
-    meter,
-    newest,
-    reader_fixture,
-    rows,
-)
+from support.memory_cases import PLACE, Reader, meter, newest, rows
 from support.memory_on_cpu import GIB, Allocator
 from support.wait import PATIENCE
 
 import splatview
-from splatview import memory
+from splatview import memory, publishing, recording
+from splatview.adapt.memory import FINE, Samples
+from splatview.ipc import taken
+from splatview.ipc.kinds import MEMORY_COLUMNS, MEMORY_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-
-# -- the call ----------------------------------------------------------------------------------------------------
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
@@ -44,16 +39,13 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], words: str, alloc
     with pytest.raises((TypeError, ValueError)) as caught:
         splatview.publish_memory(**wrong)
     assert words in str(caught.value)
-    assert not memory._meters
+    assert publishing.begun() is None
     assert not allocator.recorded
 
 
-@pytest.mark.parametrize("wrong", ["seven", None, [1], 1e300, 10**400, 2**60, float("nan")])
+@pytest.mark.parametrize("wrong", ["seven", [1], 1e300, 2**60, float("nan")])
 def test_a_step_must_be_a_number(wrong: Any, allocator: Allocator) -> None:
     splatview.publish_memory()
-    if wrong is None:
-        splatview.publish_memory(step=None)
-        return
     with pytest.raises((TypeError, ValueError), match="step is"):
         splatview.publish_memory(step=wrong)
 
@@ -79,7 +71,6 @@ def test_without_cuda_it_shows_the_hosts_memory(reader: Reader, wait_until: Call
     assert (reader.samples[:, PLACE["host"]] > 10_000_000).all()
     assert not reader.samples[:, PLACE["reserved"]].any()
     assert reader.samples[-1, PLACE["step"]] == 4
-    assert abs(reader.samples[-1, 0] - time.time()) < 30
     reader.stream.request_snapshot()
     wait_until(lambda: "CUDA is not in use" in reader.look().meta["trouble"])
     assert reader.meta["snapshots"] == 0
@@ -111,7 +102,8 @@ def test_steps_are_counted_unless_they_are_named(allocator: Allocator, wait_unti
     wait_until(lambda: newest("step") == 40)
 
 
-def test_cuda_that_begins_later_is_noticed(allocator: Allocator, wait_until: Callable[..., Any]) -> None:
+def test_cuda_that_begins_later_is_noticed(allocator: Allocator, reader: Reader,
+                                           wait_until: Callable[..., Any]) -> None:
     allocator.begun = False
     splatview.publish_memory(hz=100)
     wait_until(lambda: len(rows()) > 2)
@@ -121,7 +113,7 @@ def test_cuda_that_begins_later_is_noticed(allocator: Allocator, wait_until: Cal
     assert len(allocator.recorded) == 1  # with the first use, by the trainer's own thread
     allocator.allocate(GIB, gpu=1)
     wait_until(lambda: newest("reserved") == GIB)  # no call came: the one on which something is allocated
-    assert meter()._about["device"] == "cuda:1"
+    wait_until(lambda: reader.look().meta.get("device") == "cuda:1")
 
 
 def test_a_gpu_that_turns_out_not_to_be_there(allocator: Allocator, reader: Reader, caplog: pytest.LogCaptureFixture,
@@ -135,19 +127,7 @@ def test_a_gpu_that_turns_out_not_to_be_there(allocator: Allocator, reader: Read
     assert reader.meta["device"] == "cpu"
 
 
-def test_each_gpu_has_a_stream_of_its_own(allocator: Allocator, wait_until: Callable[..., Any]) -> None:
-    splatview.publish_memory("first", device=0, hz=100)
-    splatview.publish_memory("second", device="cuda:1", hz=100)
-    splatview.publish_memory("host", device="cpu", hz=100)
-    allocator.allocate(GIB, 0)
-    allocator.allocate(2 * GIB, 1)
-    wait_until(lambda: newest("allocated", "first") == GIB and newest("allocated", "second") == 2 * GIB)
-    assert newest("allocated", "host") == 0
-    assert len(allocator.recorded) == len(allocator.observers) == 1
-    assert [t.name for t in threading.enumerate()].count("splatview memory") == 1
-
-
-# -- recording ---------------------------------------------------------------------------------------------------
+# ---- recording, and the end
 
 
 def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
@@ -161,16 +141,10 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
     assert len(allocator.recorded) == 2
 
 
-def test_somebody_elses_recording_is_left_alone(allocator: Allocator) -> None:
-    allocator.recording = True
-    splatview.publish_memory()
-    splatview.close()
-    assert allocator.recorded == []
-
-
-def test_without_record_nothing_is_recorded(allocator: Allocator) -> None:
-    splatview.publish_memory(record=False)
-    assert allocator.recorded == []
+@pytest.mark.parametrize("record", [True, False])
+def test_recording_of_others_or_none_is_left_alone(record: bool, allocator: Allocator) -> None:
+    allocator.recording = record
+    splatview.publish_memory(record=record)
     splatview.close()
     assert allocator.recorded == []
 
@@ -186,14 +160,10 @@ def test_an_allocator_that_cannot_record_is_a_trouble(allocator: Allocator, monk
     assert len(reader.samples)
 
 
-# -- its life ----------------------------------------------------------------------------------------------------
-
-
 def test_close_ends_it_and_the_next_call_begins_anew(allocator: Allocator, wait_until: Callable[..., Any]) -> None:
     splatview.publish_memory(hz=50)
     wait_until(lambda: len(rows()) > 1)
     splatview.close()
-    assert "splatview memory" not in [t.name for t in threading.enumerate()]
     splatview.close()
     splatview.publish_memory(hz=50)
     wait_until(lambda: len(rows()) > 1)
@@ -208,54 +178,206 @@ def test_a_snapshot_that_was_taken_is_written_before_the_end(allocator: Allocato
     assert [p.name[-15:] for p in cache.iterdir()] == ["-1-asked.pickle"]
 
 
-def test_disabled_it_does_nothing(allocator: Allocator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
-    splatview.publish_memory()
-    assert not memory._meters
-    assert not allocator.recorded
-
-
-def test_a_forked_child_has_none_of_it(programs: Any) -> None:
-    program = """
-import os, sys, time, warnings
-warnings.simplefilter("ignore")
-import splatview
-from splatview import memory
-splatview.publish_memory(hz=50)
-time.sleep(0.2)
-child = os.fork()
-if child == 0:
-    ok = not memory._meters
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_has_none_of_it(wait_until: Callable[..., Any]) -> None:
     splatview.publish_memory(hz=50)
-    end = time.monotonic() + 240
-    while time.monotonic() < end and len(memory._meters["memory"]._samples.rows) < 3:
-        time.sleep(0.01)
-    ok = ok and len(memory._meters["memory"]._samples.rows) >= 3
-    splatview.close()
-    os._exit(0 if ok else 1)
-_, status = os.waitpid(child, 0)
-before = len(memory._meters["memory"]._samples.rows)
-end = time.monotonic() + 240
-while time.monotonic() < end and len(memory._meters["memory"]._samples.rows) < before + 3:
-    time.sleep(0.01)
-print("OK" if status == 0 and len(memory._meters["memory"]._samples.rows) >= before + 3 else "WRONG")
-"""
-    out, err = programs.code(program).communicate(timeout=PATIENCE)
-    assert out.strip() == "OK", err
-
-
-def test_a_fault_of_the_statistics_does_not_end_it(allocator: Allocator, monkeypatch: pytest.MonkeyPatch,
-                                                   caplog: pytest.LogCaptureFixture,
-                                                   wait_until: Callable[..., Any]) -> None:
-    splatview.publish_memory(hz=100)
-    wait_until(lambda: len(rows()) > 1)
-    working = meter()._stats
-
-    def fail(gpu: int) -> None:
-        raise RuntimeError("the driver is gone")
-
-    meter()._stats = fail
-    wait_until(lambda: "the driver is gone" in caplog.text)
-    meter()._stats = working
+    wait_until(lambda: len(rows()))
+    child = os.fork()
+    if not child:
+        try:
+            anew = publishing.begun() is None
+            splatview.publish_memory(hz=50)
+            wait_until(lambda: len(rows()) > 2)
+            splatview.close()
+            os._exit(0 if anew else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     count = len(rows())
     wait_until(lambda: len(rows()) > count)
+
+
+def test_a_fault_of_the_statistics_does_not_end_it(allocator: Allocator, caplog: pytest.LogCaptureFixture,
+                                                   wait_until: Callable[..., Any]) -> None:
+    splatview.publish_memory(hz=100)
+    wait_until(lambda: len(rows()))
+    working, allocator.peak = allocator.peak, []
+    wait_until(lambda: "IndexError" in caplog.text)
+    allocator.peak = working
+    count = len(rows())
+    wait_until(lambda: len(rows()) > count)
+
+
+# ---- samples
+
+
+def row(time: float, **values: float) -> list[float]:
+    return [time if name == "time" else values.get(name, 0.0) for name in MEMORY_COLUMNS]
+
+
+def test_rows_stay_few_and_lose_no_extreme() -> None:
+    samples, rng = Samples(), np.random.default_rng(0)
+    peaks, lows = rng.uniform(5, 6, 20_000), rng.uniform(3, 4, 20_000)
+    peaks[777], lows[11_234] = 100.0, 0.5
+    for i in range(20_000):
+        samples.add(row(i / 10, step=i, allocated=4.5, peak=peaks[i], low=lows[i], ooms=i // 15_000))
+        if i % 1000 == 0:
+            assert len(samples.rows) <= MEMORY_ROWS
+            assert samples.rows[:, PLACE["peak"]].max() == peaks[: i + 1].max()
+            assert samples.rows[:, PLACE["low"]].min() == lows[: i + 1].min()
+    kept = samples.rows
+    when = np.rint(kept[:, 0] * 10).astype(int)
+    assert (np.diff(when) > 0).all()
+    np.testing.assert_array_equal(kept[:, PLACE["step"]], when)  # each row's last sample gives its time, step, counts
+    np.testing.assert_array_equal(kept[:, PLACE["ooms"]], when // 15_000)
+    np.testing.assert_array_equal(when[-FINE:], np.arange(20_000 - FINE, 20_000))  # the newest are all there
+    spans = np.split(peaks, when[:-1] + 1)[: len(when)]
+    np.testing.assert_array_equal(kept[:, PLACE["peak"]], [span.max() for span in spans])
+    assert np.diff(when).max() <= 2 * 20_000 / 1024 + 1  # of what lies long ago about equally much is known everywhere
+
+
+def test_rows_that_were_given_out_never_change() -> None:
+    samples = Samples()
+    for i in range(MEMORY_ROWS):
+        samples.add(row(i, peak=i))
+    given = samples.rows
+    before = given.copy()
+    for i in range(5000):
+        samples.add(row(MEMORY_ROWS + i))
+    np.testing.assert_array_equal(given, before)
+
+
+# ---- full snapshots
+
+
+def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader, cache: Path,
+                                           wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PATIENCE", PATIENCE)  # until the call below
+    for step in range(3):
+        splatview.publish_memory(hz=50, step=step)
+    wait_until(lambda: len(reader.look().samples))
+    reader.stream.request_snapshot()
+    wait_until(lambda: meter().wanted)
+    splatview.publish_memory(step=3)  # taken at this call
+    assert allocator.snapshots == 1
+    wait_until(lambda: reader.look().meta["snapshots"] == 1)
+    path = taken.find(reader.meta["snapshot"])
+    assert path is not None
+    assert path.parent == cache
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [p.name for p in cache.iterdir()] == [path.name]  # nothing half done is left
+    written = pickle.loads(path.read_bytes())
+    assert written["segments"] == allocator.snapshot()["segments"]
+    names = [a["name"] for a in written["external_annotations"]]
+    assert names == [f"step {i}" for i in range(4) for _ in range(2)]
+    assert [a["stage"] for a in written["external_annotations"]] == ["START", "END"] * 4
+
+
+def test_a_snapshot_does_not_wait_for_a_trainer_that_publishes_rarely(
+        allocator: Allocator, reader: Reader, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "REST", PATIENCE)
+    splatview.publish_memory(hz=50)
+    wait_until(lambda: len(reader.look().samples))
+    reader.stream.request_snapshot()
+    wait_until(lambda: reader.look().meta["snapshots"] == 1)
+    reader.stream.request_snapshot()  # again at once: refused, it would stop the training over and over
+    reader.stream.release()
+    wait_until(lambda: not publishing.begun().streams["memory"].readers)  # messages are taken in turn
+    assert not meter().wanted
+
+
+def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, reader: Reader, cache: Path,
+                                                      caplog: pytest.LogCaptureFixture,
+                                                      wait_until: Callable[..., Any],
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "OOM_REST", PATIENCE)
+    splatview.publish_memory(hz=1)
+    wait_until(lambda: len(reader.look().samples))
+    allocator.fail()
+    assert newest("ooms") == 1  # it has been published when the exception comes to the trainer
+    (name,) = (path.name for path in cache.iterdir())
+    assert name.endswith("-1-oom.pickle")
+    assert f"splatview memory {taken.find(name)}" in caplog.text
+    wait_until(lambda: reader.look().meta["snapshot"] == name)
+    allocator.fail()  # and no second one so soon
+    assert allocator.snapshots == 1
+    assert newest("ooms") == 2
+    run = name.removesuffix("-1-oom.pickle")
+    assert taken.last_words(run, time.time() - 60) == taken.find(name)
+    assert taken.last_words(run, time.time() + 60) is None
+    assert taken.last_words(run[:-1], 0) is None
+
+
+def test_a_run_is_dumped_a_few_times_only(allocator: Allocator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "OOM_REST", 0.0)
+    splatview.publish_memory()
+    for _ in range(10):
+        allocator.fail()
+    assert allocator.snapshots == recording.OOM_DUMPS
+
+
+@pytest.mark.parametrize("what", ["snapshot", "folder"])
+def test_what_fails_while_memory_runs_out_reaches_nobody(
+        what: str, allocator: Allocator, cache: Path, reader: Reader, wait_until: Callable[..., Any],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLATVIEW_STRICT", "1")
+    splatview.publish_memory()
+
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    if what == "snapshot":
+        monkeypatch.setattr(torch.cuda.memory, "_snapshot", fail)
+    else:
+        cache.parent.mkdir(parents=True)
+        cache.write_text("not a folder")
+    allocator.fail()
+    wait_until(lambda: reader.look().meta.get("trouble"))
+
+
+def test_the_last_few_snapshots_are_kept(cache: Path) -> None:
+    folder = taken.make_folder()
+    for i in range(12):
+        path = folder / taken.name_of("run-1-ab", i, "asked")
+        path.write_bytes(b"x")
+        os.utime(path, (1000 + i, 1000 + i))
+    (folder / "mine.txt").write_text("kept")
+    taken.tidy()
+    assert sorted(p.name for p in folder.iterdir()) == sorted(
+        ["mine.txt", *(taken.name_of("run-1-ab", i, "asked") for i in range(4, 12))])
+
+
+@pytest.mark.parametrize("name", ["", "../x-1-oom.pickle", "x-1-oom.pickle/..", "x-1-why.pickle", "/etc/passwd",
+                                  ".x-1-oom.pickle", "a/b-1-oom.pickle", "x-1-oom.pickle\n",
+                                  "x" * 70 + "-1-oom.pickle"])
+def test_only_its_own_names_are_found(name: str) -> None:
+    folder = taken.make_folder()
+    (folder / ".x-1-oom.pickle").write_bytes(b"x")
+    assert taken.find(name) is None
+
+
+def test_links_and_folders_are_not_found(tmp_path: Path) -> None:
+    folder = taken.make_folder()
+    (tmp_path / "other").write_bytes(b"x")
+    (folder / "run-1-oom.pickle").symlink_to(tmp_path / "other")
+    (folder / "run-2-oom.pickle").mkdir()
+    (folder / "run-3-oom.pickle").write_bytes(b"x")
+    assert taken.find("run-1-oom.pickle") is None
+    assert taken.find("run-2-oom.pickle") is None
+    assert taken.find("run-3-oom.pickle") == folder / "run-3-oom.pickle"
+    moved = folder.rename(tmp_path / "moved")
+    folder.symlink_to(moved)
+    assert taken.find("run-3-oom.pickle") is None
+
+
+def test_what_a_killed_trainer_left_half_written_goes(cache: Path) -> None:
+    folder = taken.make_folder()
+    old, new, other = (folder / name for name in (".run-1-1-oom.pickle.part", ".run-1-2-oom.pickle.part", ".x.part"))
+    for path in (old, new, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        then = time.time() - 2 * taken.STALE_S
+        os.utime(path, (then, then))
+    taken.tidy()
+    assert not old.exists() and new.exists() and other.exists()
