@@ -16,7 +16,7 @@ from splatview.viewer_app.shards import stream as shard_stream
 from splatview.viewer_app.shards.frame import join
 from splatview.viewer_app.shards.grouping import Shards, key_of, title_of
 from splatview.viewer_app.shards.stream import ShardedStream
-from splatview.viewer_app.shards.words import missing, ranks_of
+from splatview.viewer_app.shards.words import missing
 from splatview.viewer_app.views._gaussians.frames import Facts, background_of, scene_of
 
 
@@ -102,14 +102,6 @@ def test_what_ranks_say() -> None:
     assert background_of(joined) == (0.5, 0, 1)
     assert scene_of(joined).notes == ("step 7",)
     assert "trouble" not in join(parts[:1], [0], 1).meta
-
-
-@pytest.mark.parametrize(("ranks", "words"), [
-    ([2], "rank 2"), ([0, 1], "ranks 0, 1"), ([3, 0, 1, 2], "ranks 0 to 3"),
-    ([5, 1, 2, 3, 9, 8], "ranks 1 to 3, 5, 8, 9"),
-])
-def test_ranks_in_words(ranks: list[int], words: str) -> None:
-    assert ranks_of(ranks) == words
 
 
 def test_what_is_missing_in_words() -> None:
@@ -245,11 +237,6 @@ def test_two_of_one_rank_are_not_put_together(clock: FakeTime) -> None:
     assert [part.stream for part in again[0].parts] == twice[2:]
     shards.say(notices)
     assert notices == ["something else"]
-
-
-@pytest.mark.parametrize(("asked", "found"), [(None, 1), ("train", 1), ("2", 2), ("train-1", 2)])
-def test_who_was_asked_for_alone_is_alone(asked: str | None, found: int, clock: FakeTime) -> None:
-    assert len(Shards(asked).update([source(0), source(1)])) == found
 
 
 def test_as_many_ranks_as_there_may_be(clock: FakeTime) -> None:
