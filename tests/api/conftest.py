@@ -9,6 +9,7 @@ from support.annotate_cases import Overlays
 from support.desktop import Desktop
 from support.memory_cases import Reader
 from support.memory_on_cpu import Allocator
+from support.other_runs import OtherRun
 from support.window_cases import SIZE, Seen
 
 import splatview
@@ -51,6 +52,20 @@ def arrived(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Callable[
         return wait_until(read, what=f"version {wanted} of {name}")
 
     return newest
+
+
+@pytest.fixture
+def other_run() -> Iterator[Callable[[], OtherRun]]:
+    """`other_run()`: a second run of this process, which does not outlive its test."""
+    made: list[OtherRun] = []
+
+    def make() -> OtherRun:
+        made.append(OtherRun())
+        return made[-1]
+
+    yield make
+    for run in made:
+        run.close()
 
 
 @pytest.fixture

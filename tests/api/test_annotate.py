@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,9 +14,13 @@ import torch
 from support.annotate_cases import made, texts
 
 import splatview
-from splatview.adapt import overlay_values
+from splatview import annotating
 from splatview.adapt.overlay import COCO_SKELETON, OPTIONS
-from splatview.ipc.kinds import OVERLAY_MOST
+from splatview.ipc.messages import FrameHeader, TensorHeader, encode
+from splatview.ipc.ways.layout import HEADER_BYTES
+
+if TYPE_CHECKING:
+    from support.annotate_cases import Overlays
 
 BOXES = [[1.0, 2.0, 30.0, 40.5], [5.0, 6.0, 20.0, 20.0]]
 NAN = math.nan
@@ -23,12 +29,11 @@ NAN = math.nan
 # -- boxes -------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("make", [
-    lambda b: b, lambda b: tuple(map(tuple, b)), np.array, lambda b: np.array(b, np.float16),
-    lambda b: np.array(b).astype(">f8"), lambda b: np.array(b)[::-1][::-1], torch.tensor,
-    lambda b: torch.tensor(b, dtype=torch.float64), lambda b: torch.tensor(b, dtype=torch.bfloat16),
-    lambda b: torch.tensor(b, requires_grad=True), lambda b: torch.nn.Parameter(torch.tensor(b)),
+    lambda b: b, lambda b: tuple(map(tuple, b)), lambda b: np.array(b, np.float16),
+    lambda b: np.array(b).astype(">f8"), lambda b: np.array(b)[::-1][::-1],
+    lambda b: torch.tensor(b, dtype=torch.bfloat16), lambda b: torch.nn.Parameter(torch.tensor(b)),
     lambda b: [torch.tensor(row) for row in b], lambda b: [np.array(row) for row in b],
-    lambda b: torch.tensor(b).T.contiguous().T, lambda b: _read_only(np.array(b)),
+    lambda b: torch.tensor(b).T.contiguous().T,
     lambda b: SimpleNamespace(__array_interface__=(kept := np.array(b)).__array_interface__, kept=kept),
 ])
 def test_boxes_of_any_library(make: Any) -> None:
@@ -39,17 +44,6 @@ def test_boxes_of_any_library(make: Any) -> None:
     assert not tensors["boxes"].requires_grad
     assert tensors["boxes"].is_contiguous()
     assert meta == {"width": 0, "height": 0, "mask_width": 0, "mask_height": 0, "motion": False}
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    array.flags.writeable = False
-    return array
-
-
-def test_an_inference_tensor() -> None:
-    with torch.inference_mode():
-        boxes = torch.tensor(BOXES)
-    assert made(boxes=boxes, scores=boxes[:, 0])[0]["boxes"].tolist() == BOXES
 
 
 @pytest.mark.parametrize(("form", "given"), [
@@ -105,21 +99,12 @@ def test_one_label_for_all_and_none_for_some() -> None:
     assert tensors["classes"][0] == -1
 
 
-def test_the_same_label_has_the_same_class_and_another_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlay_values, "_numbers", {})
+def test_the_same_label_has_the_same_class_and_another_one_another() -> None:
     first = made(boxes=BOXES * 2, labels=["a", "b", "a", "c"])[0]["classes"].tolist()
     assert first[0] == first[2]
     assert len(set(first)) == 3
     later = made(boxes=BOXES, labels=["c", "b"])[0]["classes"].tolist()
     assert later == [first[3], first[1]]
-
-
-def test_labels_without_end_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlay_values, "_numbers", {})
-    for begin in range(0, 10_000, 500):
-        tensors, _ = made(boxes=np.zeros((500, 4)), labels=[f"track {begin + n}" for n in range(500)])
-        assert (tensors["classes"] >= 0).all()
-    assert len(overlay_values._numbers) == overlay_values._MOST_REMEMBERED
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
@@ -139,28 +124,14 @@ def test_names_of_classes(names: Any) -> None:
     assert tensors["classes"].tolist() == [2, 0]
 
 
-def test_names_may_change_in_place() -> None:
-    names = ["a", "b"]
-    assert texts(made(boxes=BOXES, labels=[0, 1], names=names)[0]["labels"]) == ["a", "b"]
-    names[1] = "c"
-    assert texts(made(boxes=BOXES, labels=[0, 1], names=names)[0]["labels"]) == ["a", "c"]
-    with pytest.raises(TypeError, match=r"names\[1\] is a int"):
-        made(boxes=BOXES, labels=[0, 1], names=["a", 5])
-    assert texts(made(boxes=BOXES, labels=[0, 1], names=names)[0]["labels"]) == ["a", "c"]
-
-
-def test_classes_beside_labels() -> None:
+def test_classes_and_scores_beside_labels() -> None:
     tensors, _ = made(boxes=BOXES, labels=["track 1", "track 2"], classes=[4, 4])
     assert tensors["classes"].tolist() == [4, 4]
     assert texts(tensors["labels"]) == ["track 1", "track 2"]
-
-
-def test_scores() -> None:
     tensors, _ = made(boxes=BOXES, scores=[0.5, None])
     assert tensors["scores"][0] == 0.5
     assert tensors["scores"][1].isnan()
     assert made(boxes=BOXES, scores=torch.tensor([[0.5], [0.25]]))[0]["scores"].tolist() == [0.5, 0.25]
-    assert made(boxes=BOXES[:1], scores=0.5 * np.ones(()))[0]["scores"].tolist() == [0.5]
 
 
 # -- colours -----------------------------------------------------------------------------------------------------
@@ -247,7 +218,6 @@ def test_notes() -> None:
 
 @pytest.mark.parametrize(("given", "words"), [
     ({"boxes": BOXES, "labels": ["ok", "a\ud800"]}, r"labels\[1\] is 'a\\ud800'.* UTF-8"),
-    ({"boxes": BOXES, "labels": "\udfff"}, "labels"),
     ({"boxes": BOXES, "classes": [0, 0], "names": ["\ud800"]}, "names"),
     ({"notes": "\ud800"}, "notes"), ({"notes": [(0, 0, "\ud800")]}, "notes"),
     ({"by": "\ud800"}, "by is"), ({"trouble": "x\udc80"}, "trouble is"),
@@ -273,9 +243,6 @@ def test_words_and_numbers() -> None:
 
 def test_the_longest_words_fit_a_header() -> None:
     """In whatever script: a header is one page of shared memory."""
-    from splatview.ipc.messages import FrameHeader, TensorHeader, encode
-    from splatview.ipc.ways.layout import HEADER_BYTES
-
     tensors, meta = made(boxes=BOXES, labels="a", scores=[1, 1], colors="#ffffff", points=np.zeros((2, 3, 2)),
                          skeleton=[(0, 1)], lines=[[(0, 0)]], line_classes=[1], notes="x", names=["x"], size=(5, 5),
                          masks=[{"size": [4, 4], "counts": [16]}] * 2, by="𝄞" * 500, trouble="𝄞" * 500, rate_hz=1e9 / 3,
@@ -291,80 +258,50 @@ def test_the_longest_words_fit_a_header() -> None:
 
 MISTAKES = [
     ({"boxes": np.zeros((2, 5))}, "boxes have shape (2, 5), not (N, 4): the first four columns are boxes[:, :4]"),
-    ({"boxes": np.zeros((2, 3))}, "boxes have shape (2, 3), not (N, 4)"),
     ({"boxes": [1, 2, 3]}, "boxes have shape (3,)"), ({"boxes": 5}, "boxes is a int"),
     ({"boxes": "all"}, "boxes is a str"), ({"boxes": [["a"] * 4]}, "boxes holds more than numbers"),
     ({"boxes": [[1, 2, 3, 4], [1, 2]]}, "boxes: this list does not make an array"),
-    ({"boxes": [torch.zeros(4), torch.zeros(3)]}, "boxes: these tensors do not make one"),
-    ({"boxes": np.zeros((2, 4), complex)}, "boxes is complex"),
     ({"boxes": torch.zeros(2, 4, device="meta")}, "device 'meta'; legal are cpu, cuda"),
-    ({"boxes": torch.zeros(2, 4).to_sparse()}, "publish a dense tensor"),
-    ({"boxes": BOXES, "format": "yxyx"}, "format is 'yxyx', not one of 'xyxy', 'xywh', 'cxcywh'"),
     ({"boxes": np.zeros((10_001, 4))}, "10001 boxes; at most 10000"),
     ({"boxes": BOXES, "labels": ["a"]}, "labels are 1, not 2: one for each of the boxes"),
-    ({"boxes": BOXES, "labels": ["a", 5]}, "labels[1] is a int, not a text"),
     ({"boxes": BOXES, "labels": ["a", "b\0"]}, "labels[1] is 'b\\x00': a text holds no zero character"),
     ({"boxes": BOXES, "labels": ["a", "b" * 1025]}, "labels[1] has 1025 characters; at most 1024"),
-    ({"boxes": BOXES, "labels": [1.5, 2]}, "labels are float64; legal are integers"),
     ({"boxes": BOXES, "labels": [1, -2]}, "labels holds -2; legal are -1 to 2147483647"),
-    ({"boxes": BOXES, "labels": [1, 2**31]}, "labels holds 2147483648"),
-    ({"boxes": BOXES, "labels": [1, 2, 3]}, "labels have shape (3,), not (2,)"),
     ({"boxes": BOXES, "labels": [1, 2], "classes": [1, 2]}, "give texts as labels, or no classes"),
-    ({"boxes": BOXES, "classes": [True, False]}, "classes are bool; legal are integers"),
-    ({"boxes": BOXES, "labels": [1, 2], "names": "person"}, "names is a str"),
-    ({"boxes": BOXES, "labels": [1, 2], "names": 7}, "names is a int"),
-    ({"boxes": BOXES, "labels": [1, 2], "names": {"a": "b"}}, "names is a dict"),
     ({"boxes": BOXES, "labels": [1, 2], "names": {10_000: "b"}}, "names has the class 10000; legal are 0 to 9999"),
     ({"boxes": BOXES, "scores": [1.0]}, "scores have shape (1,), not (2,): one for each of the boxes"),
-    ({"boxes": BOXES, "scores": ["high", "low"]}, "scores holds more than numbers: ['high', 'low']"),
     ({"labels": ["a"]}, "labels without boxes or masks"), ({"scores": [1], "colors": "#fff"}, "scores and colors"),
     ({"boxes": BOXES, "colors": "red"}, "colors holds 'red'; legal are '#rrggbb'"),
-    ({"boxes": BOXES, "colors": ["#ff0000"]}, "colors have shape (1, 4), not (2, 3|4)"),
     ({"boxes": BOXES, "colors": [(256, 0, 0)] * 2}, "colors hold 0 to 256; legal"),
     ({"boxes": BOXES, "colors": {1: "#ffffff"}}, "colors is a mapping from classes, and the boxes have none"),
-    ({"boxes": BOXES, "labels": "a", "colors": {-1: "#ffffff"}}, "colors has the class -1; legal are 0 to 9999"),
-    ({"boxes": BOXES, "labels": "a", "colors": {1: (1, 2)}}, "colors holds one of shape (2,)"),
-    ({"boxes": BOXES, "colors": [(True, False, True)] * 2}, "colors are bool"),
     ({"points": np.zeros((2, 3, 4))}, "points have shape (2, 3, 4); legal are (K, 2|3) and (M, K, 2|3)"),
     ({"points": np.zeros((1001, 100, 2))}, "100100 points; at most 100000"),
-    ({"points": np.zeros((2, 3, 2)), "skeleton": "openpose"}, "skeleton is 'openpose'; legal are 'coco'"),
     ({"points": np.zeros((2, 3, 2)), "skeleton": "coco"}, "joins 17 points, and there are 3"),
     ({"points": np.zeros((2, 3, 2)), "skeleton": [(0, 3)]}, "skeleton names point 3; legal are 0 to 2"),
-    ({"points": np.zeros((2, 3, 2)), "skeleton": [(0, -1)]}, "skeleton holds -1"),
-    ({"points": np.zeros((2, 3, 2)), "skeleton": [0, 1]}, "skeleton has shape (2,), not (E, 2)"),
-    ({"points": np.zeros((2, 3, 2)), "point_classes": [1]}, "not (2,): one for each of the groups of points"),
     ({"skeleton": "coco"}, "skeleton without points"), ({"line_classes": [1]}, "line_classes without lines"),
     ({"lines": [[(0, 0, 0)]]}, "lines[0] has shape (1, 3), not (V, 2)"),
-    ({"lines": np.zeros((2, 3))}, "lines have shape"), ({"lines": 3}, "lines is a int"),
     ({"lines": np.zeros((3, 100_000, 2))}, "300000 vertices; at most 200000"),
-    ({"lines": [[(0, 0)]], "line_classes": [1, 2]}, "line_classes have shape (2,), not (1,)"),
     ({"notes": [("here", 2, "x")]}, "notes[0] is"), ({"notes": [(1, 2)]}, "not (x, y, text)"),
-    ({"notes": 5}, "notes is a int"),
-    ({"notes": [(1, 2, 3)]}, "notes[0] is a int, not a text"), ({"notes": [(0, 0, "x")] * 1001}, "1001 notes"),
     ({"boxes": np.zeros((1500, 4)), "labels": "x" * 1000}, "1501500 bytes of labels; at most 1048576"),
     ({"size": (0, 5)}, "size is (0, 5); legal are 1 to 32768"), ({"size": 5}, "not (width, height)"),
     ({"size": (1, 2, 3)}, "not (width, height)"), ({"motion": 1}, "motion is 1, not True or False"),
-    ({"by": 5}, "by is a int"), ({"trouble": b"x"}, "trouble is a bytes"), ({"rate_hz": "fast"}, "rate_hz is a str"),
     ({"rate_hz": -1}, "rate_hz is -1.0; legal"), ({"work_ms": NAN}, "work_ms is nan"),
-    ({"skipped": math.inf}, "skipped is inf"), ({"skipped": 10**400}, "skipped is a int"),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "words"), MISTAKES, ids=[words for _, words in MISTAKES])
-def test_mistakes_are_named(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises((TypeError, ValueError)) as caught:
-        splatview.annotate("camera", **wrong)
-    assert words in str(caught.value)
-    assert len(str(caught.value)) < 400
+def test_mistakes_are_named() -> None:
+    for wrong, words in MISTAKES:
+        with pytest.raises((TypeError, ValueError)) as caught:
+            splatview.annotate("camera", **wrong)
+        assert words in str(caught.value)
+        assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
-    ({"name": "a/b"}, "'/'"), ({"name": ""}, "0 characters"), ({"name": 5}, "name is a int"),
-    ({"version": "new"}, "version is a str, not a number or a frame"), ({"version": True}, "version is a bool"),
-    ({"version": -1}, "version is -1; legal are 0"), ({"version": 2**63}, "legal are 0"),
-    ({"version": 1.0}, "version is a float"), ({"run": 5}, "run is a int"), ({"run": "a b"}, "not a run's id"),
-    ({"run": "../x"}, "not a run's id"), ({"run": ""}, "not a run's id"), ({"run": "x" * 65}, "not a run's id"),
-    ({"color": "red"}, "annotate has no 'color'; it has boxes, labels"),
+    ({"name": "a/b"}, "'/'"), ({"name": 5}, "name is a int"), ({"version": "new"}, "version is a str"),
+    ({"version": True}, "version is a bool"), ({"version": -1}, "version is -1"), ({"version": 2**63}, "legal are 0"),
+    ({"run": 5}, "run is a int"), ({"run": "../x"}, "not a run's id"), ({"run": "x" * 65}, "not a run's id"),
+    ({"color": "red"}, "annotate has no 'color'"),
 ])
 def test_what_it_is_about_must_make_sense(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
@@ -374,15 +311,40 @@ def test_what_it_is_about_must_make_sense(wrong: dict[str, Any], words: str) -> 
 
 def test_checkers_know_every_option() -> None:
     """The keywords that type checkers allow are those that are taken, and the docstring tells them all."""
-    import ast
-    import inspect
-
-    from splatview import annotating
-
     tree = ast.parse(inspect.getsource(annotating))
     more = next(n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == "More")
     assert {n.target.id for n in more.body if isinstance(n, ast.AnnAssign)} == set(OPTIONS)  # type: ignore[union-attr]
     for option in OPTIONS:
         assert option in (annotating.annotate.__doc__ or "")
-    assert OVERLAY_MOST["boxes"] == 10_000
-    assert OVERLAY_MOST["points"] == 100_000
+
+
+JUNK: list[Any] = [
+    None, True, 0, -1, 5, 2**70, 0.5, float("nan"), "", "x", "coco", "#123456", b"x", [], [[]], [[[]]], [None], ["a"],
+    ["a", "b"], [1, 2], [[1, 2]], [[1, 2], [3]], [1, 2, 3, 4], [[1, 2, 3, 4]], BOXES, [BOXES, BOXES], {}, {1: "a"},
+    {"a": 1}, {"a": "#ffffff"}, {"size": [2, 2], "counts": [4]}, [{"size": [2, 2], "counts": b"4"}], [[4], [0, 4]],
+    (1, 1), (2, 2), ((1, 2, "x"),), [(1, 2, 3)], np.zeros(0), np.zeros((2, 4)), np.zeros((2, 2, 2), bool),
+    np.zeros(2, int), np.array("x"), np.array(["a", None], object), np.zeros((2, 3), ">i2"), torch.zeros(2),
+    torch.zeros(0, 17, 2),
+    torch.zeros(2, 17, 3), torch.zeros(2, 4, dtype=torch.int8), torch.zeros(1, 4, device="meta"), object(),
+    iter([1, 2]), range(2), set(), float("inf"), [object()], [float("nan")] * 4, torch.zeros(3, 0), np.float32(3),
+    "\ud800", ["\0"],
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_it_is_given_it_is_drawn_or_the_mistake_is_named(seed: int, overlays: Overlays) -> None:
+    rng = np.random.default_rng(seed)
+    names = ["boxes", "labels", "scores", "points", "masks", "version", *OPTIONS]
+    for _ in range(100):
+        given = {str(name): JUNK[rng.integers(len(JUNK))]
+                 for name in rng.choice(names, rng.integers(1, 5), replace=False)}
+        if rng.random() < 0.5:
+            given["boxes"] = BOXES
+        try:
+            splatview.annotate("camera", **given)
+        except (TypeError, ValueError) as e:
+            assert any(name.rstrip("s") in str(e) for name in given), f"{given}: {e}"
+            assert len(str(e)) < 600
+    splatview.annotate("other", boxes=BOXES, names=["cat"], labels=[0, 1])  # nothing of all that is in the way
+    _, tensors, _ = overlays.read(overlays.over("other"))
+    assert texts(tensors["labels"]) == ["cat", "1"]

@@ -67,10 +67,9 @@ MASKS = random_masks(6, 23, 37)
 
 @pytest.mark.parametrize("make", [
     lambda m: m, torch.from_numpy, lambda m: m.astype(np.uint8) * 255, lambda m: m.astype(np.int64),
-    lambda m: torch.from_numpy(m).to(torch.float32) * 0.6, lambda m: torch.from_numpy(m).to(torch.bfloat16),
-    lambda m: torch.from_numpy(m)[:, None].float(), lambda m: list(torch.from_numpy(m)), lambda m: list(m),
-    lambda m: m.tolist(), lambda m: np.asfortranarray(m), lambda m: np.where(m, 0.51, 0.5),
-    lambda m: m[:, ::-1][:, ::-1],
+    lambda m: torch.from_numpy(m).to(torch.bfloat16), lambda m: torch.from_numpy(m)[:, None].float(),
+    lambda m: list(torch.from_numpy(m)), lambda m: m.tolist(), lambda m: np.asfortranarray(m),
+    lambda m: np.where(m, 0.51, 0.5),
 ])
 def test_masks_as_tensors(make: Any) -> None:
     tensors, meta = made(boxes=BOXES, masks=make(MASKS))
@@ -110,7 +109,7 @@ def test_a_box_without_a_mask() -> None:
     assert pixels(tensors, meta).sum((1, 2)).tolist() == [0, 20]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_compressed_counts_of_every_size(seed: int) -> None:
     """Differences of both signs, one to four characters long; runs of no length."""
     rng = np.random.default_rng(seed)
@@ -138,7 +137,7 @@ def test_masks_alone_have_boxes_around_them() -> None:
     assert made(masks=MASKS[2])[0]["boxes"].shape == (1, 4)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_boxes_around_runs_and_around_pixels_are_the_same(seed: int) -> None:
     masks = np.random.default_rng(seed).random((40, 5, 6)) < 0.07
     runs = [{"size": [5, 6], "counts": runs_of(mask)} for mask in masks]
@@ -147,38 +146,19 @@ def test_boxes_around_runs_and_around_pixels_are_the_same(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
-    ({"masks": np.zeros((5, 4, 4))}, "masks are 5, not 6: one for each of the boxes"),
-    ({"masks": np.zeros((6, 3, 4, 4))}, "masks have shape (6, 3, 4, 4); legal are a tensor (N, h, w)"),
-    ({"masks": np.zeros((6, 0, 4))}, "masks have shape (6, 0, 4)"),
-    ({"masks": np.zeros((6, 4, 4), complex)}, "masks are complex"),
-    ({"masks": torch.zeros(1).expand(6, 10_000, 10_000)}, "600000000 bytes of masks; at most 268435456"),
-    ({"masks": torch.zeros(1).expand(6, 1, 40_000)}, "40000 pixels along a mask; at most 32768"),
-    ({"masks": "all"}, "masks is a str"), ({"masks": 5}, "masks is a int"),
-    ({"masks": [[10, 6]] * 6}, "masks are lists of runs: size=(width, height)"),
-    ({"masks": [[10, 5]] * 6, "size": (4, 4)}, "the runs of masks[0] sum up to 15"),
-    ({"masks": [[20, -4]] * 6, "size": (4, 4)}, "none may be below 0"),
-    ({"masks": [[8.0, 8.0]] * 6, "size": (4, 4)}, "the runs of masks[0] are no list of integers"),
-    ({"masks": [[2**63, 16 - 2**63]] * 6, "size": (4, 4)}, "masks[0]"),
-    ({"masks": [{"size": [4, 4], "counts": [16]}] * 5 + [{"size": [4, 5], "counts": [20]}]}, "all are of one size"),
-    ({"masks": [{"size": [4, 4], "counts": [16]}] * 5 + [[16]]}, "masks[5] is no mapping"),
-    ({"masks": {"size": 4, "counts": [16]}}, "['size'] is 4, not [height, width]"),
-    ({"masks": {"size": [4, 4.5], "counts": [16]}}, "not [height, width]"),
-    ({"masks": {"size": [4], "counts": [16]}}, "not [height, width]"),
-    ({"masks": {"size": [0, 4], "counts": []}}, "masks of 4x0 pixels; legal are 1 to 32768"),
-    ({"masks": {"size": [2**40, 4], "counts": []}}, "legal are 1 to 32768"),
-    ({"masks": {"size": [4, 4], "counts": b"\x00"}}, "not as pycocotools writes them"),
-    ({"masks": {"size": [4, 4], "counts": "P"}}, "not as pycocotools writes them"),
-    ({"masks": {"size": [4, 4], "counts": "PPPPPPPP0"}}, "not as pycocotools writes them"),
-    ({"masks": {"size": [4, 4], "counts": "é"}}, "no ASCII"),
-    ({"masks": {"size": [4, 4], "counts": "0"}}, "sum up to 0"),
-    ({"masks": {"size": [4, 4], "counts": None}}, "no list of integers"),
-    ({"masks": {"size": [4, 4], "counts": [[1, 2]]}}, "no list of integers"),
-    ({"masks": {"size": [4, 4]}}, "no mapping with 'size' and 'counts'"),
+    (np.zeros((5, 4, 4)), "masks are 5, not 6"), (np.zeros((6, 3, 4, 4)), "masks have shape (6, 3, 4, 4)"),
+    (torch.zeros(1).expand(6, 10_000, 10_000), "600000000 bytes of masks; at most 268435456"),
+    (torch.zeros(1).expand(6, 1, 40_000), "40000 pixels along a mask; at most 32768"), ("all", "masks is a str"),
+    ([[10, 6]] * 6, "masks are lists of runs: size=(width, height)"),
+    ({"size": [4, 4], "counts": [10, 5]}, "sum up to 15"), ({"size": [4, 4], "counts": [20, -4]}, "below 0"),
+    ({"size": [4, 4], "counts": [2**63, 16 - 2**63]}, "masks[0]"),
+    ({"size": [2**40, 4], "counts": []}, "legal are 1 to 32768"),
+    ({"size": [4, 4], "counts": "PPPPPPPP0"}, "not as pycocotools writes them"),
+    ({"size": [4, 4]}, "no mapping with 'size' and 'counts'"),
 ])
-def test_masks_that_are_none(wrong: dict[str, Any], words: str) -> None:
-    given: dict[str, Any] = {"boxes": BOXES} | wrong
+def test_masks_that_are_none(wrong: Any, words: str) -> None:
     with pytest.raises((TypeError, ValueError)) as caught:
-        splatview.annotate("camera", **given)
+        splatview.annotate("camera", boxes=BOXES[:1] if isinstance(wrong, dict) else BOXES, masks=wrong)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 400
 
@@ -191,13 +171,13 @@ def test_too_many_runs_are_refused() -> None:
         made(boxes=BOXES[:3], masks=given)
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_no_bytes_of_counts_do_harm(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    counts = bytes(rng.integers(40 if seed % 2 else 0, 120 if seed % 2 else 256, rng.integers(1, 40)).tolist())
-    try:
-        tensors, meta = made(boxes=BOXES[:1], masks={"size": [7, 9], "counts": counts})
-    except ValueError as e:
-        assert "masks[0]" in str(e)
-    else:
-        assert pixels(tensors, meta).shape == (1, 7, 9)
+def test_no_bytes_of_counts_do_harm() -> None:
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        counts = bytes(rng.integers(40 if seed % 2 else 0, 120 if seed % 2 else 256, rng.integers(1, 40)).tolist())
+        try:
+            tensors, meta = made(boxes=BOXES[:1], masks={"size": [7, 9], "counts": counts})
+        except ValueError as e:
+            assert "masks[0]" in str(e)
+        else:
+            assert pixels(tensors, meta).shape == (1, 7, 9)

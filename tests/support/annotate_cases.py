@@ -1,13 +1,11 @@
-"""What `annotate` sends, as a viewer gets it."""
+"""Results that `annotate` sends, as a viewer reads them."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapt.overlay import adapted
 from splatview.ipc.kinds import check_frame
-from support.wait import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def made(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """The frame that `annotate` makes of this, once the receiver's own check has passed it."""
+    """Return the frame that `annotate` makes of this, once the receiver's own check has passed it."""
     tensors, meta = adapted(given)
     check_frame("overlay", {k: (str(t.dtype)[6:], tuple(t.shape)) for k, t in tensors.items()}, meta)
     return tensors, meta
 
 
 def texts(tensor: Any) -> list[str]:
-    """As the frame's law says: each ended by a zero byte."""
+    """Texts of a frame, each ended by a zero byte."""
     whole = bytes(tensor.tolist())
     assert whole == b"" or whole.endswith(b"\0")
     return [text.decode() for text in whole.split(b"\0")[:-1]]
 
 
 class Overlays:
-    """A viewer of overlays in another place of this process."""
+    """A viewer of overlays."""
 
     def __init__(self, subscriber: Subscriber, wait_until: Callable[..., Any]):
         self.subscriber = subscriber
@@ -44,22 +42,21 @@ class Overlays:
         return [s for s in self.subscriber.streams if s.kind == "overlay" and s.run.alive]
 
     def over(self, name: str, run: str = "") -> RemoteStream:
-        """The overlay of a stream, opened, as soon as it is there."""
+        """Wait for the overlay of a stream, and open it."""
         stream = self._wait_until(lambda: next((s for s in self.streams() if (s.info.over, s.info.over_run) ==
                                                 (name, run)), None), what=f"an overlay over {name} of {run!r}")
         stream.open()
         return stream
 
     def read(self, stream: RemoteStream, after: int = 0) -> tuple[int, dict[str, np.ndarray], dict[str, Any]]:
-        """Version, copies of the tensors, and metadata of the newest frame after `after`."""
-        end = time.monotonic() + PATIENCE
-        while True:
+        """Wait for a frame after `after`: its version, copies of its tensors, its metadata."""
+        def newest() -> Any:
             self.subscriber.poll()
             frame = stream.read(after)
-            if frame is not None:
-                with frame:
-                    tensors = {name: t.array.copy() for name, t in frame.tensors.items()}  # type: ignore[union-attr]
-                    if frame.intact():
-                        return frame.version, tensors, frame.meta
-            assert time.monotonic() < end, f"nothing after {after}: {stream.version}, {stream.fault}"
-            time.sleep(0.001)
+            if frame is None:
+                return None
+            with frame:
+                tensors = {name: t.array.copy() for name, t in frame.tensors.items()}  # type: ignore[union-attr]
+                return (frame.version, tensors, frame.meta) if frame.intact() else None
+
+        return self._wait_until(newest, what=f"a version after {after} of {stream.name}")
