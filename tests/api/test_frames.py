@@ -1,20 +1,17 @@
-"""`splatview.frames`: what iterating a stream gives, from this process and from others."""
+"""`splatview.frames`: the newest frames of a stream, of this process, of others, and of runs that end."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import math
+import os
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
-from support.frame_programs import NUMBERED, holds_its_number
-from support.open_files import open_files
-from support.wait import PATIENCE
+from support.wait import PATIENCE, turns
 
 import splatview
 from splatview import publishing
@@ -23,131 +20,96 @@ from splatview.reading import Frames, newest_seen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from support.other_runs import OtherRun
     from support.programs import Programs
 
-
-def picture(number: int, name: str = "it", **more: Any) -> None:
-    splatview.publish(torch.full((9, 16, 3), number % 251, dtype=torch.uint8), name, number=number, **more)
+    from splatview.reading import Frame
 
 
-def shared_picture(number: int, wait_until: Callable[..., Any]) -> None:
-    """For whoever then looks without waiting: a publish that finds the helper thread at the stream is shared later."""
-    picture(number)
-    wait_until(lambda: not publishing._entries["it"].stream.behind())
+def image(number: int) -> torch.Tensor:
+    return torch.full((9, 16, 3), number % 251, dtype=torch.uint8)
 
 
-def of(name: str, **more: Any) -> Frames:
+def publish(number: int, wait_until: Callable[..., Any]) -> None:
+    """Publish a numbered picture, and wait until readers can have it."""
+    splatview.publish(image(number), "it", number=number)
+    publisher = publishing.begun()
+    assert publisher is not None
+    wait_until(lambda: not publisher.streams["it"].behind())
+
+
+def of(name: str = "it", **more: Any) -> Frames:
     return splatview.frames(name, **{"timeout": PATIENCE, **more})
 
 
-def started(programs: Programs, name: str = "it", pause: float = 0.01, first: int = 0, **env: str) -> Any:
-    program = programs.code(NUMBERED, name, str(pause), str(first), **env)
-    assert program.stdout is not None
-    assert program.stdout.readline() == "ready\n"
-    return program
+def holds_its_number(frame: Frame) -> bool:
+    """Whether every pixel is of the picture whose number the metadata give."""
+    pixels = frame.numpy()
+    return int(pixels.min()) == int(pixels.max()) == frame.meta["number"] % 251
 
 
-def test_another_process_s_newest_frames_come_one_after_the_other(programs: Programs) -> None:
-    program = started(programs)
-    with of("it") as frames:
-        before, last, skipped = time.time_ns(), 0, 0
-        for frame in frames:
-            assert frame.kind == "image"
-            assert frame.meta == {"number": frame.version, "layout": "HWC"}
-            assert holds_its_number(frame)
-            assert frame.tensor.shape == (90, 160, 3)
-            assert frame.tensor.dtype == torch.uint8
-            assert torch.equal(frame.tensor, torch.full((90, 160, 3), frame.version % 251, dtype=torch.uint8))
-            assert frame.version > last
-            assert frame.skipped == (frame.version - last - 1 if last else 0)
-            assert frame.run == frames.run
-            assert before - PATIENCE * 1e9 < frame.time_ns <= time.time_ns()
+def test_frames_have_what_was_published(wait_until: Callable[..., Any]) -> None:
+    with of() as frames:
+        last = 0
+        for number in range(1, 6):
+            publish(number, wait_until)
+            frame = next(frames)
+            assert (frame.kind, frame.meta) == ("image", {"number": number, "layout": "HWC"})
+            assert torch.equal(frame.tensor, image(number))
+            assert (frame.version, frame.skipped) == (number, 0)
+            assert last < frame.time_ns
             assert frame.time == frame.time_ns / 1e9
             assert frame.age >= 0
-            assert frame.intact()
-            last, skipped = frame.version, skipped + frame.skipped
-            if last > 40:
-                break
-        else:
-            raise AssertionError("the frames ended")
-        assert frames.skipped == skipped
+            last = frame.time_ns
         assert frames.path == "ring"
-        assert f"-{program.pid}-" in frames.run
-        assert newest_seen("it") == (last, frame.time_ns, frames.run)
+        assert frame.run == frames.run == publishing.begun().run_id  # type: ignore[union-attr]
+        assert newest_seen("it") == (5, last, frames.run)
     assert newest_seen("nobody's") is None
 
 
 def test_what_comes_between_is_passed_over_and_counted(wait_until: Callable[..., Any]) -> None:
-    picture(1)
-    with of("it") as frames:
+    publish(1, wait_until)
+    with of() as frames:
         assert next(frames).version == 1
-        for number in range(2, 7):
-            picture(number)
-        shared_picture(7, wait_until)
+        for number in range(2, 8):
+            publish(number, wait_until)
         frame = next(frames)
-        assert (frame.version, frame.skipped, int(frame.numpy()[0, 0, 0])) == (7, 5, 7)
-        picture(8)
+        assert (frame.version, frame.skipped) == (7, 5)
+        assert holds_its_number(frame)
+        publish(8, wait_until)
         frame = next(frames)
         assert (frame.version, frame.skipped, frames.skipped) == (8, 0, 5)
 
 
 def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none(wait_until: Callable[..., Any]) -> None:
-    with of("it") as frames:
+    with of() as frames:
         with pytest.raises(TimeoutError):
-            frames.latest(timeout=0.05)
-        picture(1)
+            frames.latest(timeout=0)
+        publish(1, wait_until)
         for _ in range(3):
             frame = frames.latest()
             assert (frame.version, frame.skipped) == (1, 0)
             assert holds_its_number(frame)
-        picture(2)
-        shared_picture(3, wait_until)
+        publish(2, wait_until)
+        publish(3, wait_until)
         assert frames.latest(timeout=0).version == 3
         assert frames.skipped == 1
-        with pytest.raises(TimeoutError):
-            frames._follower.next(0.05)
         assert frames.latest(timeout=0).version == 3
-        picture(4)
+        publish(4, wait_until)
         assert next(frames).version == 4
 
 
-def test_a_frame_is_valid_until_the_next_one_is_asked_for() -> None:
-    picture(1)
-    with of("it") as frames:
-        frame = next(frames)
-        tensor, kept = frame.tensor, frame.tensor.clone()
-        picture(2)
-        following = next(frames)
-        for use in (lambda: frame.tensor, frame.numpy, lambda: torch.from_dlpack(frame), lambda: frame.tensors):
-            with pytest.raises(ValueError, match=r"version 1 was given back.*clone"):
-                use()
-        assert frame.intact(), "it was, until it was given back"
-        assert (tensor.shape, int(kept[0, 0, 0])) == ((9, 16, 3), 1)
-        assert "closed" in repr(frame)
-        with following as same:
-            assert same is following
-        with pytest.raises(ValueError, match="given back"):
-            following.numpy()
-        following.close()
-        picture(3)
-        assert next(frames).version == 3
-
-
-def test_a_frame_keeps_its_slot_until_it_is_given_back(wait_until: Callable[..., Any]) -> None:
-    picture(1)
-    stream = publishing._entries["it"].stream
-    board = publishing._publisher.board  # type: ignore[union-attr]
-    with of("it") as frames:
-        frame = next(frames)
-        held = [slot for slot in board.leased(stream.index)() if slot]
-        assert len(held) == 1
-        for number in range(2, 40):
-            picture(number)
-            wait_until(lambda: not stream.late)
-        assert frame.intact()
-        assert int(frame.numpy().max()) == int(frame.numpy().min()) == 1
-        frame.close()
-        assert not any(board.leased(stream.index)())
+def test_a_frame_that_is_held_stays_as_it_is(wait_until: Callable[..., Any]) -> None:
+    publish(1, wait_until)
+    with of() as slow, of() as quick:
+        held = next(slow)
+        for number in range(2, 30):
+            publish(number, wait_until)
+            assert holds_its_number(next(quick))
+        assert held.version == 1
+        assert holds_its_number(held)
+        assert next(slow).skipped == 27
+        assert quick.skipped == 0
 
 
 def test_gaussians_come_as_named_tensors() -> None:
@@ -167,9 +129,9 @@ def test_gaussians_come_as_named_tensors() -> None:
                 use()
 
 
-def test_overlays_come_even_if_they_are_empty() -> None:
-    picture(1)
-    splatview.annotate("it", notes="nobody")
+def test_overlays_come_even_if_they_are_empty(wait_until: Callable[..., Any]) -> None:
+    publish(1, wait_until)
+    splatview.annotate("it", notes="a note")
     with of("it overlay") as frames:
         frame = next(frames)
         assert frame.kind == "overlay"
@@ -179,42 +141,40 @@ def test_overlays_come_even_if_they_are_empty() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
 def test_every_dtype_arrives(dtype: torch.dtype) -> None:
-    image = (torch.rand(7, 5, generator=torch.manual_seed(1)) * 200).to(dtype)
-    splatview.publish(image, "it")
-    with of("it") as frames:
+    given = (torch.rand(7, 5, generator=torch.manual_seed(1)) * 200).to(dtype)
+    splatview.publish(given, "it")
+    with of() as frames:
         frame = next(frames)
         assert frame.tensor.dtype == dtype
-        assert torch.equal(frame.tensor, image)
+        assert torch.equal(frame.tensor, given)
         if dtype is torch.bfloat16:
             with pytest.raises(TypeError, match=r"bfloat16.*\.float\(\)"):
                 frame.numpy()
         else:
-            assert np.array_equal(frame.numpy(), image.numpy())
+            assert np.array_equal(frame.numpy(), given.numpy())
 
 
-def test_arrays_of_a_frame_share_its_memory_and_copies_do_not() -> None:
-    picture(5)
-    with of("it") as frames:
+def test_arrays_of_a_frame_share_its_memory_and_copies_do_not(wait_until: Callable[..., Any]) -> None:
+    publish(5, wait_until)
+    with of() as frames:
         frame = next(frames)
         assert np.shares_memory(np.asarray(frame), frame.numpy())
         assert np.asarray(frame).flags.writeable
-        assert np.asarray(frame).shape == (9, 16, 3)
         assert np.asarray(frame, np.float32).dtype == np.float32
+        assert torch.equal(torch.from_dlpack(frame), frame.tensor)
         mine = np.array(frame)
         mine[:] = 9
-        assert int(frame.numpy().max()) == 5
+        assert holds_its_number(frame)
 
 
 @pytest.mark.parametrize(("arguments", "error", "message"), [
     ({"name": 3}, TypeError, "name is a int"),
-    ({"name": ""}, ValueError, "0 characters"),
     ({"name": "a/b"}, ValueError, "'a/b'"),
     ({"name": "it", "run": 7}, TypeError, "run is a int"),
     ({"name": "it", "run": ""}, ValueError, "run is ''"),
     ({"name": "it", "timeout": "1"}, TypeError, "timeout is a str"),
     ({"name": "it", "timeout": True}, TypeError, "timeout is a bool"),
     ({"name": "it", "timeout": -1}, ValueError, "timeout is -1"),
-    ({"name": "it", "timeout": math.inf}, ValueError, "timeout is inf"),
     ({"name": "it", "timeout": math.nan}, ValueError, "timeout is nan"),
     ({"name": "it", "in_place": "yes"}, ValueError, "in_place is 'yes'"),
 ])
@@ -223,185 +183,154 @@ def test_arguments_that_cannot_be_meant(arguments: dict[str, Any], error: type[E
         splatview.frames(**arguments)
 
 
-def test_in_place_is_refused_where_everything_is_copied() -> None:
-    picture(1)
-    with of("it", in_place=True) as frames, pytest.raises(ValueError, match=r"in_place=True.*'it'.*on the CPU"):
+def test_in_place_is_refused_where_everything_is_copied(wait_until: Callable[..., Any]) -> None:
+    publish(1, wait_until)
+    with of(in_place=True) as frames, pytest.raises(ValueError, match=r"in_place=True.*'it'.*on the CPU"):
         next(frames)
 
 
-def test_who_waits_in_vain_is_told_what_is_known(programs: Programs, wait_until: Callable[..., Any]) -> None:
-    def told(**more: Any) -> str:
-        with splatview.frames("it", timeout=0.5, **more) as frames, pytest.raises(TimeoutError) as error:
-            next(frames)
-        return str(error.value)
+def test_a_timeout_says_what_is_known(other_run: Callable[[], OtherRun], wait_until: Callable[..., Any]) -> None:
+    def until_told(pattern: str, **more: Any) -> None:
+        for _ in turns(pattern):
+            with splatview.frames("it", timeout=0.05, **more) as frames, pytest.raises(TimeoutError) as error:
+                next(frames)
+            if re.search(pattern, str(error.value)):
+                break
 
-    assert re.search(r"no new frame of 'it' within 0\.\d s: no run is there, in .*start the program", told())
-    assert "no run that 'else' names is there" in told(run="else")
-    program = started(programs, "other")
+    until_told("no run is there")
+    until_told("no run that 'else' names is there", run="else")
+    run = other_run()
+    run.show(image(1), "other")
     with of("other") as others:
         next(others)
-        text = told()
-    assert re.search(rf"no such stream; there are 'other' \(image, run .*-{program.pid}-", text)
-    with of("other") as others:
-        next(others)
-        program.kill()
-        program.wait()
-
-        def ended() -> str | None:
-            with contextlib.suppress(TimeoutError):
-                while True:
-                    others._follower.next(0.3)
-            return others._follower._why(1) if not others._follower.stream.run.alive else None  # type: ignore
-
-        assert f"run {others.run} has ended, and no other publishes it" in wait_until(ended)
-    picture(1)
-    with of("it") as frames:
-        next(frames)
+        until_told(rf"no such stream; there are 'other' \(image, run {run.run_id}")
+    run.show(image(1), "it")
+    with of(timeout=0.2) as frames:
+        assert frames.latest(timeout=PATIENCE).version == 1
         with pytest.raises(TimeoutError, match="has published nothing since version 1"):
-            frames._follower.next(0.05)
+            next(frames)
+        run.close()
+        for _ in turns("the end of the run is noticed"):
+            with pytest.raises(TimeoutError) as error:
+                next(frames)
+            if f"run {run.run_id} has ended" in str(error.value):
+                break
 
 
-def test_a_publisher_that_starts_again_is_gone_on_with(programs: Programs) -> None:
-    with of("it") as frames:
-        seen = []
+def test_runs_that_end_are_followed_by_the_next(other_run: Callable[[], OtherRun]) -> None:
+    with of() as frames:
         for first in (0, 1000, 2000):
-            program = started(programs, first=first)
-            for frame in frames:
+            run = other_run()
+            for number in range(first, first + 3):
+                run.show(image(number), "it", number=number)
+                frame = next(frames)
+                assert (frame.run, frame.meta["number"]) == (run.run_id, number)
                 assert holds_its_number(frame)
-                if frame.meta["number"] > first + 3:
-                    break
-            seen.append(frames.run)
-            program.kill()
-            program.wait()
-        assert len(set(seen)) == 3
+            run.close()
 
 
-@pytest.mark.parametrize("amid", [False, True], ids=["alone", "while the helper thread is at it"])
-def test_the_last_frame_of_a_run_that_has_ended_is_read(amid: bool, programs: Programs) -> None:
-    program = programs.code("""
-import contextlib, sys, torch, splatview
-from splatview import publishing
+def test_of_two_runs_the_newest_is_read_unless_one_is_named(other_run: Callable[[], OtherRun]) -> None:
+    old = other_run()
+    old.show(image(1), "it", number=1)
+    with of() as frames, of(run=old.run_id) as one:
+        assert next(frames).run == next(one).run == old.run_id
+        new = other_run()
+        new.show(image(100), "it", number=100)
+        assert (next(frames).meta["number"], frames.run) == (100, new.run_id)
+        old.show(image(2), "it", number=2)
+        assert (next(one).meta["number"], one.run) == (2, old.run_id)
+        with of(run=new.run_id) as named:
+            assert next(named).meta["number"] == 100
+
+
+@pytest.mark.parametrize("end", ["close", "let go"])
+def test_readers_are_given_back(end: str, wait_until: Callable[..., Any]) -> None:
+    publish(1, wait_until)
+    stream = publishing.begun().streams["it"]  # type: ignore[union-attr]
+    frames = of()
+    assert holds_its_number(next(frames))
+    if end == "close":
+        frames.close()
+        frames.close()
+        with pytest.raises(StopIteration):
+            next(frames)
+        assert list(frames) == []
+        with pytest.raises(ValueError, match="closed"):
+            frames.latest()
+    else:
+        frame = of().latest()
+        assert holds_its_number(frame), "a frame keeps what it came from"
+        del frames, frame
+        gc.collect()
+    wait_until(lambda: stream.readers == 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_reads_by_itself(wait_until: Callable[..., Any]) -> None:
+    publish(1, wait_until)
+    with of() as frames:
+        first = next(frames)
+        child = os.fork()
+        if not child:
+            try:
+                seen = [next(frames) for _ in range(3)]
+                rising = seen[0].version < seen[1].version < seen[2].version
+                os._exit(0 if rising and holds_its_number(seen[2]) else 1)
+            except BaseException:
+                os._exit(2)
+        number, ended = 1, 0
+        for _ in turns("the child ends"):
+            number += 1
+            publish(number, wait_until)
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                break
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert holds_its_number(first)
+        assert next(frames).version == number
+
+
+_ENDS = """
+import sys, torch, splatview
 splatview.publish(torch.zeros(4, 4, 3), "it", number=0)
+splatview.log(0, loss=1.0)
 print("ready", flush=True)
 sys.stdin.readline()
-with publishing._entries["it"].stream.lock if sys.argv[1] == "True" else contextlib.nullcontext():
-    splatview.publish(torch.full((4, 4, 3), 1.0), "it", number=1)
-""", str(amid))
-    assert program.stdout is not None
-    assert program.stdout.readline() == "ready\n"
-    with of("it") as frames:
+for step in range(1, 1001):
+    splatview.log(step, loss=float(step))
+splatview.annotate("it", boxes=[[0, 0, 5, 5]], labels="x")
+splatview.publish(torch.ones(4, 4, 3), "it", number=1)
+"""
+
+
+def test_what_a_program_publishes_last_is_read_after_its_end(programs: Programs) -> None:
+    program = programs.code(_ENDS)
+    assert program.line() == "ready"
+    with of() as frames, of("scalars") as scalars:
         assert next(frames).meta["number"] == 0
-        program.communicate("go on\n", timeout=PATIENCE)
+        next(scalars)
+        program.say()
+        assert program.end() == ("", "")
         frame = next(frames)
         assert (frame.meta["number"], float(frame.tensor.min())) == (1, 1.0)
         assert frames.latest().meta["number"] == 1
+        assert next(scalars).meta["step"] == 1000
 
 
-def test_of_two_runs_the_newest_is_read_unless_one_is_named(programs: Programs) -> None:
-    old = started(programs, first=0)
-    with of("it") as frames, of("it", run=str(old.pid)) as one:
-        assert next(frames).meta["number"] < 10**6
-        new = started(programs, first=10**6)
-        for frame in frames:  # it goes over by itself
-            if frame.meta["number"] > 10**6:
-                break
-        assert f"-{new.pid}-" in frames.run
-        for _ in range(5):
-            assert next(one).meta["number"] < 10**6
-        assert f"-{old.pid}-" in one.run
-        with of("it", run=frames.run) as named:
-            assert next(named).meta["number"] > 10**6
-
-
-def test_closing_gives_everything_back(programs: Programs, wait_until: Callable[..., Any]) -> None:
-    picture(1)
-    with of("it") as frames:
-        next(frames).tensor.sum()
-    before, stream = open_files(), publishing._entries["it"].stream
-    frames = of("it")
-    frame = next(frames)
-    frames.close()
-    frames.close()
-    with pytest.raises(ValueError, match="given back"):
-        frame.numpy()
-    with pytest.raises(StopIteration):
-        next(frames)
-    assert list(frames) == []
-    with pytest.raises(ValueError, match="closed"):
-        frames.latest()
-    wait_until(lambda: open_files() <= before)
-    wait_until(lambda: stream.readers == 0)
-
-
-def test_letting_go_gives_everything_back(wait_until: Callable[..., Any]) -> None:
-    picture(1)
-    with of("it") as frames:
-        next(frames)
-    before, stream = open_files(), publishing._entries["it"].stream
-    assert of("it").latest().numpy().shape == (9, 16, 3), "a frame keeps what it came from"
-    for _ in of("it"):
-        break
-    _ = None
-    gc.collect()
-    wait_until(lambda: stream.readers == 0)
-    wait_until(lambda: open_files() <= before)
-
-
-def test_several_in_one_process_do_not_see_each_other(programs: Programs) -> None:
-    started(programs, pause=0.002)
-    with of("it") as quick, of("it") as slow:
-        held = next(slow)
-        version = held.version
-        for _ in range(100):
-            assert holds_its_number(next(quick))
-        assert held.intact()
-        assert holds_its_number(held)
-        assert held.version == version
-        assert next(slow).skipped >= 90
-        assert quick.skipped < slow.skipped
-
-
-def test_reading_needs_no_torch(programs: Programs) -> None:
-    started(programs)
-    reader = programs.python("-c", """
+_READS = """
 import sys, splatview
-with splatview.frames("it", timeout=200) as frames:
-    for frame in frames:
-        pixels = frame.numpy()
-        assert pixels.min() == pixels.max() == frame.meta["number"] % 251
-        if frame.version > 20:
-            break
+with splatview.frames("it") as frames:
+    for number in range(3):
+        frame = next(frames)
+        assert frame.numpy().min() == frame.numpy().max() == frame.meta["number"]
+        print(frame.meta["number"], flush=True)
 assert "torch" not in sys.modules
-print("read")
-""")
-    out, err = reader.communicate(timeout=PATIENCE)
-    assert out == "read\n", err
+"""
 
 
-def test_a_forked_child_reads_by_itself(programs: Programs) -> None:
-    started(programs)
-    program = programs.code("""
-import os, sys, warnings
-warnings.simplefilter("ignore", DeprecationWarning)  # of forking while other threads run
-import splatview
-frames = splatview.frames("it", timeout=200)
-first = next(frames)
-pixels = first.numpy()
-value = int(pixels[0, 0, 0])
-child = os.fork()
-if not child:
-    first.close()  # the parent's slot stays the parent's
-    seen = [next(frames) for _ in range(20)]
-    assert all(a.version < b.version for a, b in zip(seen, seen[1:]))
-    assert seen[-1].numpy().min() == seen[-1].meta["number"] % 251
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-assert first.intact() and pixels.min() == pixels.max() == value
-for _ in range(20):
-    frame = next(frames)
-assert frame.numpy().max() == frame.meta["number"] % 251
-print("read")
-""")
-    out, err = program.communicate(timeout=PATIENCE)
-    assert out == "read\n", err
-    assert program.returncode == 0, err
+def test_another_program_reads_without_torch(programs: Programs, wait_until: Callable[..., Any]) -> None:
+    program = programs.code(_READS)
+    for number in range(3):
+        publish(number, wait_until)
+        assert program.line() == str(number)
+    assert program.end() == ("", "")
