@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from support.frames import host_array
 
-from splatview.ipc import kinds
-from splatview.ipc.frames import RemoteTensor
-from splatview.ipc.kinds import OVERLAY_MOST, check_frame
+from splatview.ipc.kinds import check_frame
 from splatview.ipc.limits import ITEM_SIZE, MAX_EXTENT, MAX_TENSORS
 from splatview.ipc.source import OwnSource
 from splatview.ipc.ways.ring import RingReader, RingWriter
@@ -40,29 +37,26 @@ def test_a_whole_overlay_and_the_least_one() -> None:
     masks = {k: v for k, v in WHOLE.items() if not k.startswith("run")} | {"masks": ("uint8", (N, 6, 5))}
     check_frame("overlay", masks, {})
     assert len(WHOLE) <= MAX_TENSORS
-    assert set(kinds._OVERLAY) == set(WHOLE) | {"masks"}
 
 
-@pytest.mark.parametrize("name", [name for name in WHOLE if name != "boxes"])
-def test_all_but_the_boxes_may_be_missing(name: str) -> None:
+def test_all_but_the_boxes_may_be_missing() -> None:
     pairs = {"runs": "run_ends", "lines": "line_ends", "notes_at": "notes"}
     pairs |= {other: one for one, other in pairs.items()}
-    check_frame("overlay", {k: v for k, v in WHOLE.items() if k not in (name, pairs.get(name))}, META)
-    if name in pairs:
-        with pytest.raises(ValueError, match=f"{name}.*or neither|{pairs[name]}.*or neither"):
-            check_frame("overlay", {k: v for k, v in WHOLE.items() if k != name}, META)
+    for name in WHOLE.keys() - {"boxes"}:
+        check_frame("overlay", {k: v for k, v in WHOLE.items() if k not in (name, pairs.get(name))}, META)
+        if name in pairs:
+            with pytest.raises(ValueError, match=f"{name}.*or neither|{pairs[name]}.*or neither"):
+                check_frame("overlay", {k: v for k, v in WHOLE.items() if k != name}, META)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_each_tensor_has_its_dtype_and_shape(name: str) -> None:
-    dtype, shape = WHOLE[name]
-    for other in ITEM_SIZE:
-        if other != dtype:
+def test_each_tensor_has_its_dtype_and_shape() -> None:
+    for name, (dtype, shape) in WHOLE.items():
+        for other in ITEM_SIZE.keys() - {dtype}:
             with pytest.raises(ValueError, match=f"{name} is {other} of shape"):
                 check_frame("overlay", WHOLE | {name: (other, shape)}, META)
-    for wrong in [(*shape, 1), shape[:-1], ()]:
-        with pytest.raises(ValueError, match=rf"{name} is {dtype} of shape .*, not {dtype} of shape \("):
-            check_frame("overlay", WHOLE | {name: (dtype, wrong)}, META)
+        for wrong in [(*shape, 1), shape[:-1], ()]:
+            with pytest.raises(ValueError, match=rf"{name} is {dtype} of shape .*, not {dtype} of shape \("):
+                check_frame("overlay", WHOLE | {name: (dtype, wrong)}, META)
 
 
 @pytest.mark.parametrize(("name", "axis"), [
@@ -77,7 +71,7 @@ def test_counts_agree(name: str, axis: int) -> None:
             check_frame("overlay", WHOLE | {name: (dtype, wrong)}, META)
 
 
-@pytest.mark.parametrize(("more", "words"), [
+BOUNDS: list[tuple[dict[str, Any], str]] = [
     ({"boxes": ("float32", (10_001, 4))}, "10001 boxes; at most 10000"),
     ({"boxes": ("float32", (MAX_EXTENT, 4))}, f"{MAX_EXTENT} boxes"),
     ({"points": ("float32", (1001, 100, 3))}, "100100 points; at most 100000"),
@@ -96,10 +90,13 @@ def test_counts_agree(name: str, axis: int) -> None:
     ({"boxes": ("float32", (0, 4)), "masks": ("uint8", (0, MAX_EXTENT, MAX_EXTENT))}, "pixels along a mask"),
     ({"masks": ("uint8", (1, 5, 5)), "runs": ("int32", (1,)), "run_ends": ("int32", (1,))}, "not both"),
     ({"secret": ("uint8", (1,))}, r"does not have \['secret'\]"),
-])
-def test_bounds(more: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        check_frame("overlay", {"boxes": ("float32", (1, 4))} | more, {"mask_width": 5, "mask_height": 5})
+]
+
+
+def test_bounds() -> None:
+    for more, words in BOUNDS:
+        with pytest.raises(ValueError, match=words):
+            check_frame("overlay", {"boxes": ("float32", (1, 4))} | more, {"mask_width": 5, "mask_height": 5})
 
 
 def test_an_overlay_has_boxes() -> None:
@@ -121,34 +118,6 @@ def test_metadata(name: str, values: tuple[Any, ...]) -> None:
             check_frame("overlay", WHOLE, META | {name: value})
 
 
-_SHAPES = st.lists(st.one_of(st.integers(0, 6), st.sampled_from([2**15, 2**20, 2**28, MAX_EXTENT])), max_size=4)
-_SPECS = st.dictionaries(
-    st.sampled_from([*WHOLE, "masks"]),
-    st.tuples(st.sampled_from(sorted(ITEM_SIZE)), _SHAPES.map(tuple)), max_size=5)
-
-
-@pytest.mark.exhaustive
-@settings(max_examples=400, deadline=None)
-@given(specs=_SPECS, right=st.sets(st.sampled_from([*WHOLE, "masks"])), n=st.integers(0, 12_000))
-def test_what_passes_has_a_size_that_can_be_held(specs: dict[str, Any], right: set[str], n: int) -> None:
-    """Whatever shapes come, right ones and wrong ones: what the check lets through is no more than its bounds add up
-    to, and NumPy can make arrays of it."""
-    fitting = {"boxes": ("float32", (n, 4)), "scores": ("float32", (n,)), "classes": ("int32", (n,)),
-               "masks": ("uint8", (n, 20, 30))}
-    frame = {"boxes": fitting["boxes"]} | specs | {k: fitting.get(k, WHOLE.get(k)) for k in right}
-    try:
-        check_frame("overlay", frame, META)  # type: ignore[arg-type]
-    except ValueError as e:
-        assert len(str(e)) < 400
-        return
-    most = OVERLAY_MOST
-    limit = (most["mask_bytes"] + 4 * most["runs"] + 3 * most["text"] + 24 * (most["points"] + most["vertices"])
-             + 32 * most["boxes"] + 8 * most["notes"])
-    assert sum(ITEM_SIZE[dtype] * math.prod(shape) for dtype, shape in frame.values()) <= limit
-    for dtype, shape in frame.values():
-        np.broadcast_to(np.empty((), RemoteTensor.view(b"\0" * 8, dtype, (1,), 0).array.dtype), shape)
-
-
 HOSTILE: list[Callable[[dict[str, torch.Tensor], dict[str, Any]], Any]] = [
     lambda t, m: t.pop("boxes"), lambda t, m: t.update(boxes=torch.zeros(3, 5)),
     lambda t, m: t.update(boxes=torch.zeros(3, 4, dtype=torch.float64)), lambda t, m: t.update(scores=torch.zeros(4)),
@@ -158,28 +127,27 @@ HOSTILE: list[Callable[[dict[str, torch.Tensor], dict[str, Any]], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("spoil", HOSTILE)
-def test_a_reader_refuses_what_the_check_refuses(spoil: Callable[..., Any]) -> None:
+def test_a_reader_refuses_what_the_check_refuses() -> None:
     """Through the ring itself: such a frame is counted and not handed out, and the next good one is."""
     def good() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         return {"boxes": torch.ones(3, 4), "scores": torch.ones(3)}, {"version": 1, "motion": False}
 
     writer = RingWriter(1 << 20)
     reader = RingReader.make(writer.ref, OwnSource(), lambda slot: None)
-    try:
+    for number, spoil in enumerate(HOSTILE):
         tensors, meta = good()
         spoil(tensors, meta)
-        assert writer.write("overlay", tensors, meta, 1)
-        assert reader.read() is None
-        assert reader.garbled > 0
+        garbled = reader.garbled
+        assert writer.write("overlay", tensors, meta, 2 * number + 1)
+        assert reader.read(2 * number) is None
+        assert reader.garbled > garbled
         tensors, meta = good()
-        assert writer.write("overlay", tensors, meta, 2)
-        frame = reader.read()
+        assert writer.write("overlay", tensors, meta, 2 * number + 2)
+        frame = reader.read(2 * number)
         assert frame is not None
         with frame:
-            assert frame.version == 2
+            assert frame.version == 2 * number + 2
             assert frame.meta == meta
-            assert np.array_equal(frame.tensors["boxes"].array, np.ones((3, 4)))  # type: ignore[union-attr]
-    finally:
-        reader.close()
-        writer.close()
+            assert np.array_equal(host_array(frame.tensors["boxes"]), np.ones((3, 4)))
+    reader.close()
+    writer.close()

@@ -6,10 +6,11 @@ import json
 import os
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from support.other_users import OTHER, needs_root
 
 import splatview
 from splatview import publishing
@@ -21,12 +22,10 @@ from splatview.viewer_app.memory.loading.cache import folder as columns_folder
 from splatview.viewer_app.recorder.files import StreamFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from support.programs import Programs
-
-NOBODY = 65534
 
 TRY = """
 import array, json, os, socket, sys
@@ -65,6 +64,13 @@ for one in folders:
     attempt("write into " + one, lambda: os.close(os.open(os.path.join(one, "x"), os.O_CREAT | os.O_WRONLY)))
 print(json.dumps(got))
 """
+
+
+def opened_above(path: Path) -> None:
+    """Let others into the folders above, so that it is ours which keep them out."""
+    for above in (path, *path.parents):
+        if above.stat().st_uid == os.getuid() and str(above).startswith("/tmp/"):
+            above.chmod(0o755)
 
 
 def private(path: Path) -> bool:
@@ -146,51 +152,44 @@ def test_the_folders_are_the_owners_alone(published: Path, kept: Kept, runtime_d
     assert private(folder.path), "what is recorded is private, wherever it is put"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_gets_at_nothing(published: Path, kept: Kept, programs: Programs, tmp_path: Path,
-                                      wait_until: Callable[..., Any]) -> None:
+@needs_root
+def test_another_user_gets_at_nothing(published: Path, kept: Kept, programs: Programs, tmp_path: Path) -> None:
     publisher = publishing.begun()
     assert publisher is not None
-    for above in (tmp_path, *tmp_path.parents):  # so that it is our folders which keep it out
-        if above.stat().st_uid == os.getuid() and str(above).startswith("/tmp/"):
-            above.chmod(0o755)
+    opened_above(tmp_path)
     folder = StreamFolder(tmp_path / "recordings", "run", "stream")
     folder.write_index(1.0, [])
-    (tmp_path / "open").write_text("for everybody")
-    (tmp_path / "open").chmod(0o644)
     fds = [publisher.board.segment.fd, publisher.board.lease_segment.fd]
     files = [str(folder.path / "recording.json"), *map(str, (kept.memo, kept.told, kept.columns, kept.snapshot))]
     request = json.dumps([str(published), os.getpid(), fds, files, [*map(str, kept.folders)]])
-    said, errors = programs.code(TRY, request, PYTHONPATH="").communicate()
+    said, errors = programs.code(TRY, request, PYTHONPATH="").end()
     folder.close()
     assert said, errors
     assert json.loads(said) == []
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@needs_root
 def test_the_other_user_could_read_what_is_open(programs: Programs, tmp_path: Path) -> None:
     """So that the test above fails for what is wrong."""
-    for above in (tmp_path, *tmp_path.parents):
-        if above.stat().st_uid == os.getuid() and str(above).startswith("/tmp/"):
-            above.chmod(0o755)
+    opened_above(tmp_path)
     (tmp_path / "open").write_text("for everybody")
     (tmp_path / "open").chmod(0o644)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder").chmod(0o777)
     folder = str(tmp_path / "folder")
     request = json.dumps([str(tmp_path), os.getpid(), [], [str(tmp_path / "open")], [folder]])
-    said, errors = programs.code(TRY, request, PYTHONPATH="").communicate()
+    said, errors = programs.code(TRY, request, PYTHONPATH="").end()
     assert said, errors
     assert {f"read {tmp_path / 'open'}", f"list {folder}", f"write into {folder}"} <= {*json.loads(said)}
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_runtime_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                       caplog: pytest.LogCaptureFixture) -> None:
-    """Prepared in /tmp, say, by somebody who waits for runs there."""
+@needs_root
+def test_a_runtime_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                      caplog: pytest.LogCaptureFixture) -> None:
+    """Prepared in /tmp, say, to catch runs."""
     trap = tmp_path / "trap"
     trap.mkdir(mode=0o777)
-    os.chown(trap, NOBODY, NOBODY)
+    os.chown(trap, OTHER, OTHER)
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trap))
     splatview.publish(torch.zeros(4, 4))
     assert publishing.begun() is None

@@ -117,28 +117,30 @@ def test_several_viewers_see_the_same() -> None:
 
 
 def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
-        subscriber: Subscriber, programs: Programs, runtime_dir: Path) -> None:
-    trainers = [programs.code(TRAINER, SPLATVIEW_NAME="same") for _ in range(2)]
-    for step, trainer in enumerate(trainers):
-        for _ in range(step + 1):
-            trainer.say()
-            trainer.line()
-    for step, trainer in enumerate(trainers):
-        version, _, tensors = newest(subscriber, "render", pid=trainer.pid)
-        assert version == step + 1 and (tensors["image"] == step).all()
+        subscriber: Subscriber, programs: Programs, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLATVIEW_NAME", "same")
+    trainer = programs.code(TRAINER)
+    splatview.publish(image(7), "render")
+    for _ in range(2):
+        trainer.say()
+        trainer.line()
+    assert (newest(subscriber, "render", pid=os.getpid())[2]["image"] == 7).all()
+    version, _, tensors = newest(subscriber, "render", pid=trainer.pid)
+    assert version == 2 and (tensors["image"] == 1).all()
+    assert [run.name for run in subscriber.runs] == ["same", "same"]
     assert len({run.id for run in subscriber.runs}) == 2
-    with Subscriber(str(trainers[1].pid)) as one:
-        stream(one, "render")
-        assert [r.pid for r in one.runs] == [trainers[1].pid]
-    dead = stream(subscriber, "render", trainers[0].pid)
-    trainers[0].killed()
-    wait_until(lambda: (subscriber.poll(), not dead.run.alive)[-1])
-    frame = dead.read()
-    assert frame is not None, "the last picture of a dead run can still be read"
-    with frame:
-        assert frame.intact()
+    with Subscriber(str(trainer.pid)) as one:
+        dead = stream(one, "render")
+        assert [r.pid for r in one.runs] == [trainer.pid]
+        assert newest(one, "render")[0] == 2
+        trainer.killed()
+        wait_until(lambda: (one.poll(), not dead.run.alive)[-1])
+        frame = dead.read()
+        assert frame is not None, "the last picture of a dead run can still be read"
+        with frame:
+            assert frame.intact()
+    wait_until(lambda: (subscriber.poll(), sum(r.alive for r in subscriber.runs) == 1)[-1])
     living = [r.id for r in subscriber.runs if r.alive]
-    assert len(living) == 1
     wait_until(lambda: (subscriber.poll(), [p.name for p in runtime_dir.iterdir()] == living)[-1], "the dead is swept")
 
 

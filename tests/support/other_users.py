@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,19 @@ if TYPE_CHECKING:
     from support.programs import Programs
 
 OTHER = 65534
-needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+
+
+def why_not() -> str:
+    """Return why programs here cannot become another user; "" when they can."""
+    if os.getuid() != 0:
+        return "only root can become another user"
+    become = f"import os; os.setgroups([]); os.setgid({OTHER}); os.setuid({OTHER})"
+    if subprocess.run([sys.executable, "-ISc", become], capture_output=True).returncode:
+        return "this machine lets root not become another user (a user namespace without other ids, or seccomp)"
+    return ""
+
+
+needs_root = pytest.mark.skipif(bool(why_not()), reason=why_not() or "programs can become another user")
 
 _BECOME = """
 import json, os, re, socket, sys, threading
