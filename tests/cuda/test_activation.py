@@ -65,8 +65,7 @@ def assert_same(s: GaussianScene) -> DeviceGaussians:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16,
                                    torch.float8_e4m3fn], ids=str)
-@pytest.mark.parametrize("degree", [0, 1, 2, 3])
-@pytest.mark.parametrize("n", [1, 33, 20_000])
+@pytest.mark.parametrize(("n", "degree"), [(1, 3), (20_001, 2)])
 def test_against_torch(dtype: torch.dtype, degree: int, n: int) -> None:
     assert_same(on_gpu(random_scene(n, Chance(n=n, sh_degree=degree)), dtype))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from support.open_files import open_files
-from support.wait import PATIENCE
+from support.wait import wait_until
 
 from splatview.ipc.cuda import retiring
 from splatview.ipc.cuda.memory import Allocation
@@ -51,11 +50,8 @@ def stream() -> Iterator[Stream]:
     made.allocation.close()
 
 
-def arrives(frame: Any, seconds: float = PATIENCE) -> bool:
-    end = time.monotonic() + seconds
-    while not frame.complete and time.monotonic() < end:
-        time.sleep(1e-3)
-    return frame.complete
+def arrives(frame: Any) -> bool:
+    return wait_until(lambda: frame.complete, "the picture has arrived")
 
 
 def test_a_picture_arrives_when_the_gpu_has_written_it(stream: Stream) -> None:

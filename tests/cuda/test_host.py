@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,16 +47,8 @@ def made(capacity: int) -> tuple[HostWriter, RingReader]:
 
 
 def busy(seconds: float = 0.3) -> None:
-    """Give the GPU something to do, without waiting."""
-    a = torch.rand(8192, 8192, device="cuda")
-    b = torch.empty_like(a)
-    torch.mm(a, a, out=b)
-    torch.cuda.synchronize()
-    begun = time.monotonic()
-    torch.mm(a, a, out=b)
-    torch.cuda.synchronize()
-    for _ in range(max(1, round(seconds / (time.monotonic() - begun)))):
-        torch.mm(a, a, out=b)
+    """Give the GPU something to do for about so long, without waiting."""
+    torch.cuda._sleep(int(seconds * 1.5e9))
 
 
 def segments() -> int:

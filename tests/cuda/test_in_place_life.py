@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,10 +65,8 @@ def test_a_trainer_that_ends_leaves_its_last_scene(
     stream = stream_of(subscriber, wait_until)
     frame = next_frame(subscriber, stream)
     assert trainer.process.stdin is not None
-    begin = time.monotonic()
     trainer.process.stdin.close()
     assert trainer.process.wait(PATIENCE) == 0
-    assert time.monotonic() - begin < 10
     wait_until(lambda: (subscriber.poll(), not stream.run.alive)[-1])
     assert frame.intact()
     assert all((v == 7).all() for v in values(frame).values())
@@ -147,7 +144,7 @@ new(0)
         nonlocal version
         one_trainer.do(code)
         wanted = stream.version
-        wait_until(lambda: (subscriber.poll(), stream.sharing == way)[-1], 20, what=f"{way}, not {stream.sharing}")
+        wait_until(lambda: (subscriber.poll(), stream.sharing == way)[-1], what=f"{way}, not {stream.sharing}")
         with next_frame(subscriber, stream, wanted - 1) as frame:
             assert (values(frame)["image"] == value).all()
             version = frame.version

@@ -10,7 +10,6 @@ import pytest
 import torch
 from support.renderer_cases import Chance, random_scene
 from support.viewer import Viewer
-from test_recorder_viewer import GROWING
 
 import splatview.viewer_app.recorder.packed as packing
 from splatview.viewer_app.app import AppOptions
@@ -25,9 +24,24 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cuda
 
-ON_GPU = GROWING.replace("torch, splatview\n", "torch, splatview\ntorch.set_default_device('cuda')\n").replace(
-    "torch.Generator()", "torch.Generator('cuda')")
-"""The same program, its tensors on the GPU."""
+ON_GPU = """
+import sys, time, torch, splatview
+torch.set_default_device("cuda")
+begin, end, period = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+g = torch.Generator("cuda").manual_seed(0)
+means = torch.nn.functional.normalize(torch.randn(5000, 3, generator=g))
+for i in range(begin, end):
+    n = 100 + i
+    grey = torch.full((n, 1, 3), (i % 100) / 100)
+    splatview.publish({"means": means[:n] * 2, "quats": torch.ones(n, 4), "scales": torch.full((n, 3), -2.0),
+                       "opacities": torch.full((n,), 3.0), "sh0": grey, "shN": torch.zeros(n, 0, 3)}, "splats",
+                      step=10 * i)
+    splatview.publish(torch.zeros(8, 8, 3), "render")
+    time.sleep(period)
+print("done", flush=True)
+sys.stdin.readline()
+"""
+"""Arguments: the first version's number, one after the last, seconds between two. Version i has 100 + i Gaussians."""
 
 
 def both(n: int) -> tuple[GaussianScene, GaussianScene]:

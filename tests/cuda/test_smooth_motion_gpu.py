@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,19 +10,21 @@ import pytest
 import torch
 from support.renderer_cases import read_source
 from support.view_cases import shown
-from support.wait import PATIENCE
+from support.wait import turns
 
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import PointerMove, PointerPress
 from splatview.viewer_app.governor import Governor
 from splatview.viewer_app.gpu_work import GpuWork
+from splatview.viewer_app.renderers import gsplat_moving
 from splatview.viewer_app.renderers.base import FAINT, RenderOptions
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 from splatview.viewer_app.renderers.gsplat_moving import Kept
 from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.views._gaussians.reprojection import Surface, Warp
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
@@ -112,15 +113,15 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
             shown(v, screen)
         governor.took(("scene", W, H), 5.0)
         view.handle(PointerPress(300, 200, "right"), RECT)
-        known, x, end = False, 300.0, time.monotonic() + PATIENCE
-        while not known:  # the first picture with depth comes
-            assert time.monotonic() < end
+        x = 300.0
+        for _ in turns("the first picture with depth"):
             now[0] += 1.0
             x += 0.5
             view.handle(PointerMove(x, 200), RECT)
             shown(view, screen)
-            view.tick(time.monotonic())
-            known = view.picture.known
+            view.tick(now[0])
+            if view.picture.known:
+                break
         for _ in range(40):
             governor.gives(("scene", W, H), "cuda")  # nothing is drawn for some time
         view.content.land(wait=True)
@@ -137,9 +138,84 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
         assert psnr(moved, true) > 33
         assert psnr(moved, true) > psnr(seen, true) + 8
         view._moved_at = -math.inf
-        assert view.tick(time.monotonic())
+        assert view.tick(now[0])
         assert psnr(shown(view, screen), true) > 50
     finally:
         view.close()
         still.close()
         work.close()
+
+
+# ---- moved by CUDA
+
+
+@pytest.fixture
+def with_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gsplat_moving, "WITH_CUDA", True)
+    monkeypatch.setattr(gsplat_moving, "BRIDGES", ("import", "register", "host"))
+
+
+def aside(x: float, y: float = 0.0) -> Camera:
+    return Camera(look_at((x, y, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+
+
+@pytest.mark.usefixtures("with_cuda")
+def test_it_is_moved_as_opengl_does(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch,
+                                    wait_until: Callable[..., object]) -> None:
+    renderer = GsplatRenderer(screen.ctx)
+    surface, by_opengl = Surface(screen.ctx), Warp(screen.ctx)
+    try:
+        renderer.load(ball())
+        brought = None
+        for _ in range(2):  # the first may have too little room
+            monkeypatch.setattr(gsplat_moving, "WITH_CUDA", False)
+            renderer.render(aside(9.0), RenderOptions(depth=True)).pixels()
+            picture = renderer.render(FRONT, RenderOptions(depth=True))
+            picture.bring()
+            wait_until(lambda picture=picture: picture.done)
+            brought = picture.brought()
+        assert brought is not None and not isinstance(brought[1], gsplat_moving.Kept)
+        surface.take(brought[1])
+        expected = [read_source(screen.ctx, by_opengl.take(brought[0], surface, FRONT, aside(x), 4.0))
+                    for x in (0.0, 0.1, 0.4)]
+        monkeypatch.setattr(gsplat_moving, "WITH_CUDA", True)
+        renderer.render(aside(9.0), RenderOptions(depth=True)).pixels()
+        picture = renderer.render(FRONT, RenderOptions(depth=True))
+        picture.bring()
+        brought = picture.brought()
+        assert brought is not None
+        kept = picture.kept
+        assert kept is brought[1]
+        assert kept is not None
+        for i in range(4):  # many in a row, in the same few places
+            renderer.render(aside(0.3 * i, 1.0), RenderOptions(depth=False))  # what is drawn meanwhile does not matter
+            for x, other in zip((0.0, 0.1, 0.4), expected, strict=True):
+                got = read_source(screen.ctx, kept.mover.take(kept, FRONT, aside(x), 4.0))
+                assert psnr(255 * got, 255 * other) > 38
+        assert not kept.mover.failure
+        assert kept.mover.clock.ms is not None
+    finally:
+        by_opengl.close()
+        surface.close()
+        renderer.close()
+
+
+@pytest.mark.usefixtures("with_cuda")
+def test_its_memory_goes_with_the_pictures(screen: OffscreenScreen) -> None:
+    renderer = GsplatRenderer(screen.ctx)
+    try:
+        renderer.load(ball())
+        held = []
+        for i in range(30):
+            picture = renderer.render(aside(0.02 * i), RenderOptions(depth=True))
+            picture.bring()
+            if (brought := picture.brought()) is not None:
+                kept = picture.kept
+                assert kept is not None
+                read_source(screen.ctx, kept.mover.take(kept, aside(0.02 * i), aside(0.02 * i + 0.05), 4.0))
+            del brought
+            torch.cuda.synchronize()
+            held.append(torch.cuda.memory_allocated())
+        assert max(held[-5:]) <= max(held[5:15]) + 2 * W * H * 8
+    finally:
+        renderer.close()

@@ -42,8 +42,9 @@ pytestmark = pytest.mark.cuda
 # -- images --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bridge", ["", *BRIDGES])
-@pytest.mark.parametrize(("way", "allocator"), [("ring", "plain"), ("in-place", "plain"), ("in-place", "expandable")])
+@pytest.mark.parametrize(("way", "allocator", "bridge"), [
+    *(("ring", "plain", bridge) for bridge in ("", *BRIDGES)), *(("in-place", "plain", bridge) for bridge in BRIDGES),
+    ("in-place", "expandable", "")])
 def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: str, allocator: str,
                           bridge: str) -> None:
     trainer = trainers[allocator]

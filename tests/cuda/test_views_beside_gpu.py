@@ -4,7 +4,6 @@ large."""
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,7 @@ from support.viewer_cases import (
     expected_image,
     trainers_fixture,  # noqa: F401
 )
-from support.wait import PATIENCE
+from support.wait import PATIENCE, clock, turns
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import Wheel
@@ -72,15 +71,16 @@ class Followed:
     def __init__(self, screen: OffscreenScreen, trainer: Trainer, name: str, view: View) -> None:
         self.trainer, self.view = trainer, view
         self.subscriber: Subscriber = make_subscriber(screen.ctx, None)
-        self.source = StreamSource(Finder(self.subscriber, "test").find(name, None, time.monotonic() + PATIENCE))
+        self.source = StreamSource(Finder(self.subscriber, "test").find(name, None, clock() + PATIENCE))
         self.source.open()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Take what comes, as the viewer's loop does."""
-        end = time.monotonic() + PATIENCE
-        while not condition():
+        for _ in turns(f"{what}; {self.view.details}, {self.view.path}"):
+            if condition():
+                break
             self.subscriber.poll()
-            self.view.tick(time.monotonic())
+            self.view.tick(clock())
             if self.view.stale:
                 self.source.again()
             if self.source.has_news() and not self.view.busy:
@@ -88,8 +88,6 @@ class Followed:
             else:
                 self.source.ask()
             self.trainer.alive()
-            assert time.monotonic() < end, f"not within 30 s: {what}; {self.view.details}, {self.view.path}"
-            time.sleep(0.001)
 
     def close(self) -> None:
         self.source.close()

@@ -3,14 +3,13 @@ new at every call. Without a display what would be the window draws offscreen.""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from support.desktop import Desktop
-from support.wait import PATIENCE
+from support.wait import PATIENCE, turns
 
 from splatview.adapt.address import picture_at
 from splatview.ipc.cuda import driver
@@ -100,15 +99,10 @@ class Shown(_OneWindow):
     screen: OffscreenScreen  # type: ignore[assignment]
 
     def until(self, fits: Callable[[np.ndarray], Any]) -> None:
-        end = time.monotonic() + PATIENCE
-        while True:
+        for _ in turns("the window shows it"):
             self.turn()
             if not self.seat.dirty and self.seat.view is not None and fits(self.screen.pixels()[..., :3]):
                 return
-            if time.monotonic() > end:
-                slot = self.seat.shown
-                raise AssertionError(f"{slot and (slot.entry, slot.source.path, slot.source.notes)}, "
-                                     f"{self.screen.pixels()[::24, ::32]}")
 
 
 @pytest.fixture

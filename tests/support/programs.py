@@ -27,9 +27,9 @@ def environment(**more: str) -> dict[str, str]:
 class Program(subprocess.Popen[str]):
     """A program that talks in lines."""
 
-    stdin: IO[str]
-    stdout: IO[str]
-    stderr: IO[str]
+    stdin: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
+    stdout: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
+    stderr: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def line(self) -> str:
         """Return the next line of its output, without the end; "" when it has ended. AssertionError after a while."""

@@ -45,7 +45,7 @@ def memory():
     return torch.cuda.memory_allocated()
 def open_files():
     return len(os.listdir("/proc/self/fd"))
-def until(condition, seconds=240):
+def until(condition, seconds=30):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "not in time"

@@ -12,6 +12,10 @@ PATIENCE = 30.0
 """Seconds. A test that waits longer waits for an event that never comes."""
 
 
+clock = time.monotonic
+"""The clock of code that takes the time as an argument."""
+
+
 def wait_until(condition: Callable[[], Any], what: str = "") -> Any:
     """Poll `condition` until its result is true, and return it. AssertionError after `PATIENCE`, naming `what`."""
     for _ in turns(what or str(condition)):
@@ -21,15 +25,16 @@ def wait_until(condition: Callable[[], Any], what: str = "") -> Any:
     raise AssertionError
 
 
-def turns(what: str = "the condition") -> Iterator[None]:
+def turns(what: str = "the condition", *, rest: bool = True) -> Iterator[None]:
     """Yield every few milliseconds, for loops that leave by themselves: `for _ in turns(): if ...: break`.
 
-    AssertionError after `PATIENCE`, naming `what`.
+    `rest=False`: without a pause. AssertionError after `PATIENCE`, naming `what`.
     """
     end, pause = time.monotonic() + PATIENCE, 0.001
     while True:
         yield
         if time.monotonic() > end:
             raise AssertionError(f"not within {PATIENCE} s: {what}")
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.02)
+        if rest:
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.02)
