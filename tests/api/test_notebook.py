@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.programs import children
 
 import splatview
-from splatview import programs
 from splatview.ipc import NoViewerError
 from splatview.ipc.viewers import announce
 
@@ -82,20 +82,19 @@ def test_a_viewer_that_follows_the_same_is_taken(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ({"width": 0}, ["width 0", "1 to 99999"]), ({"width": -5}, ["width -5"]), ({"width": True}, ["width True"]),
-    ({"width": 1.5}, ["width 1.5"]), ({"height": None}, ["height None"]), ({"height": "600"}, ["height '600'", "80vh"]),
-    ({"width": '100%"><script>'}, ["width"]), ({"height": "1px; position: fixed"}, ["height"]),
-    ({"height": "calc(1px)"}, ["height"]), ({"height": "6\npx"}, ["height"]), ({"width": "px"}, ["width"]),
-    ({"run": ""}, ["run ''", "splatview status"]), ({"run": 1.5}, ["run 1.5"]), ({"run": True}, ["run True"]),
-    ({"port": -1}, ["port -1", "1 to 65535"]), ({"port": "7007"}, ["port '7007'"]), ({"port": 70_000}, ["port 70000"]),
-    ({"timeout": 0}, ["timeout 0"]), ({"timeout": float("nan")}, ["timeout nan"]), ({"timeout": "1"}, ["timeout '1'"]),
+    ({"width": 0}, "width 0"), ({"width": True}, "width True"), ({"height": "600"}, "height '600'"),
+    ({"width": '100%"><script>'}, "width"), ({"height": "1px; position: fixed"}, "height"),
+    ({"height": "calc(1px)"}, "height"), ({"run": ""}, "run ''"), ({"run": True}, "run True"),
+    ({"port": -1}, "port -1"), ({"port": "7007"}, "port '7007'"), ({"timeout": 0}, "timeout 0"),
+    ({"timeout": float("nan")}, "timeout nan"),
 ])
-def test_mistakes_are_named(arguments: dict[str, Any], words: list[str]) -> None:
+def test_mistakes_are_named(arguments: dict[str, Any], words: str) -> None:
     with announce(URL, host="127.0.0.1", port=7007), pytest.raises(ValueError, match="is n") as caught:
         splatview.show(**arguments)
-    assert all(word in str(caught.value) for word in words)
+    assert words in str(caught.value)
 
 
+@pytest.mark.programs
 def test_a_viewer_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, runtime_dir: Path) -> None:
     monkeypatch.setenv("SPLATVIEW_INTEROP", "teleport")
     with pytest.raises(NoViewerError, match=r"ended with code 2: .*teleport"):
@@ -103,36 +102,39 @@ def test_a_viewer_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, ru
     assert list(runtime_dir.iterdir()) == []
 
 
+@pytest.mark.programs
 def test_a_viewer_that_takes_too_long_is_ended() -> None:
     with pytest.raises(NoViewerError, match=r"within timeout=0\.001 s"):
         splatview.show(timeout=0.001)
+    assert not [command for command in children(os.getpid()).values() if "splatview" in command]
+
+
+_STARTS = """
+import os, sys, threading
+from splatview import programs
+kept = []
+def begin():
+    kept.append(programs.start("timeit", "-n1", "-r1", "input()", stdin=-1))
+thread = threading.Thread(target=begin)
+thread.start()
+thread.join()
+child = os.fork()
+if not child:
+    os.close(1)
+    sys.stdin.readline()
+    os._exit(0)
+print(kept[0].pid, child, kept[0].poll(), flush=True)
+sys.stdin.readline()
+"""
 
 
 def test_a_program_ends_with_the_process_that_started_it(
         programs: Programs, wait_until: Callable[..., Any]) -> None:
     """Killed, and although a thread that is gone started it and a forked child lives on."""
-    process = programs.code("""
-import os, signal, threading, time
-from splatview import programs
-kept = []
-def begin():
-    kept.append(programs.start("timeit", "-n1", "-r1", "import time; time.sleep(100)"))
-thread = threading.Thread(target=begin)
-thread.start()
-thread.join()
-child = os.fork()
-if child == 0:
-    time.sleep(100)
-    os._exit(0)
-time.sleep(0.5)
-print(kept[0].pid, child, kept[0].poll(), flush=True)
-time.sleep(100)
-""")
-    assert process.stdout is not None
-    program, child, ended = process.stdout.readline().split()
+    process = programs.code(_STARTS)
+    program, child, ended = process.line().split()
     assert ended == "None"
-    process.kill()
-    process.wait()
+    process.killed()
     try:
         wait_until(lambda: not _runs(int(program)))
         assert _runs(int(child))
@@ -146,12 +148,3 @@ def _runs(pid: int) -> bool:
             return f.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_a_program_can_be_ended_twice(wait_until: Callable[..., Any]) -> None:
-    kept = programs.start("timeit", "-n1", "-r1", "import time; time.sleep(100)")
-    pid = kept.pid
-    programs.end(kept)
-    programs.end(kept)
-    assert kept.returncode in (-15, 143)
-    wait_until(lambda: not _runs(pid))

@@ -1,156 +1,166 @@
-"""`splatview.Window` on a display: what its user sees."""
+"""`splatview.Window`: what its user sees, its end, and what it refuses where nothing can be opened."""
 
 from __future__ import annotations
 
+import gc
+import os
+import signal
+import socket
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
-from support.programs import ROOT
-from support.repetitions import exhaustive
-from support.wait import PATIENCE
-from support.window_cases import (
-    SIZE,
-    Seen,
-    desktop_fixture,  # noqa: F401
-    image,
-    red_ball,
-    scene,
-    seen_fixture,  # noqa: F401
-    windows_fixture,  # noqa: F401
-)
+from support.programs import children
+from support.window_cases import SIZE, Seen, image, red_ball, scene
+
+import splatview
+from splatview import Window, publishing
+from splatview.ipc.errors import SharingError
+from splatview.ipc.segments import PAGE
+from splatview.ipc.window_page import CLOSED, FAILED, IMAGE, OPEN, SCENE, STARTING, WindowPage
+from splatview.viewer_app.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from support.desktop import Desktop
-    from support.programs import Programs
 
-    from splatview import Window
-
-pytestmark = pytest.mark.display
+W, H = 320, 200
 
 
-def test_an_image_lies_as_it_is(windows: Callable[..., Window], seen: Seen) -> None:
-    y, x = np.mgrid[0:SIZE[1], 0:SIZE[0]]
-    pixels = np.stack([x * 2, y * 2, (x + y) % 256], -1).astype(np.uint8)
-    window = windows("as it is")
+@pytest.fixture
+def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+
+
+def streams() -> dict[str, Any]:
+    publisher = publishing.begun()
+    return {} if publisher is None else publisher.streams
+
+
+def programs_of_windows() -> list[int]:
+    return [pid for pid, command in children(os.getpid()).items() if " window " in command]
+
+
+def user(desktop: Desktop, title: str, look: Callable[[], Any]) -> threading.Thread:
+    """Close the window after this look, in a thread; where that fails, end it."""
+    def use() -> None:
+        try:
+            look()
+            desktop.close(title)
+        except BaseException:
+            for pid in programs_of_windows():
+                os.kill(pid, signal.SIGKILL)
+            raise
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    return thread
+
+
+# ---- on a display
+
+
+@pytest.mark.display
+def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
+                                                  wait_until: Callable[..., Any]) -> None:
+    y, x = np.mgrid[0:H, 0:W]
+    pixels = np.stack([x % 256, y, (x + y) % 256], -1).astype(np.uint8)
+    window = windows("shown", (W, H))
+    assert (window.size(), window.fps(), window.is_running()) == ((W, H), 0.0, False)
     window.set_image(pixels)
     window.start()
-    seen("as it is", lambda p: np.array_equal(p, pixels))
-    assert window.size() == SIZE
+    assert window.is_running(), "from the start on, though it takes its time to open"
+    seen("shown", lambda p: np.array_equal(p, pixels))
+    assert window.size() == (W, H)
 
-
-def test_changes_in_place_are_seen(windows: Callable[..., Window], seen: Seen) -> None:
-    window, picture = windows("in place"), image(0.25)
-    window.start()
+    picture = image(0.25, (W, H))
     window.set_image(picture)
-    seen.grey("in place", 0.25)
+    seen.grey("shown", 0.25)
     for value in (0.5, 1.0, 0.0):
-        picture[:] = value
-        seen.grey("in place", value)
-    assert window.is_running()
+        picture[:] = value  # and no call
+        seen.grey("shown", value)
 
+    placed = torch.full((H, W, 4), 0.5)
+    placed[..., 3] = 1
+    window.set_image(W, H, placed.data_ptr())
+    seen.grey("shown", 0.5)
+    with pytest.raises(ValueError, match="can be read there"):
+        window.set_image(W, H, 4096, channels=3)
 
-@pytest.mark.exhaustive
-def test_image_scene_image(windows: Callable[..., Window], seen: Seen) -> None:
-    window = windows("both")
-    window.start()
-    shown = scene()
-    for round_ in range(3):
-        window.set_gaussian_splatting_scene(*shown)
-        seen("both", red_ball)
-        window.set_image(image(0.5))
-        seen.grey("both", 0.5)
-        assert window.is_running(), round_
-    window.set_gaussian_splatting_scene(*shown)
-    for _ in range(50):  # as fast as it goes: what was set last stays
-        window.set_image(image(0.5))
-        window.set_gaussian_splatting_scene(*shown)
-    seen("both", red_ball)
-    shown[2][:, 0] = torch.tensor([-1.77, 1.77, -1.77])
-    seen("both", lambda p: p[45, 60, 1] > 150 and p[45, 60, 0] < 90)
-
-
-def test_keywords_and_what_lies_elsewhere(windows: Callable[..., Window], seen: Seen) -> None:
     names = "background", "means3d", "shs", "opacity", "scales", "rotations"
     arguments = dict(zip(names, scene(), strict=True))
-    arguments["opacity"] = arguments["opacity"][:, 0]
-    window = windows("keywords")
+    window.set_gaussian_splatting_scene(*arguments.values())
+    seen("shown", red_ball)
+    shs = torch.zeros(400, 16, 3)
+    shs[:, :1] = arguments["shs"][:, :1] * -1
+    window.set_gaussian_splatting_scene(**{**arguments, "shs": shs, "opacity": arguments["opacity"][:, 0],
+                                           "background": (0.0, 0.0, 1.0)})
+    seen("shown", lambda p: not red_ball(p))
+    shs[:, :1] *= -1
+    seen("shown", red_ball)
+    window.set_image(picture.fill_(0.5))
+    seen.grey("shown", 0.5)
+
+    desktop.press("shown", "h")
+    seen("shown", lambda p: p[:, :200].std() > 5)
+    desktop.press("shown", "h")
+    seen.grey("shown", 0.5)
+    wait_until(lambda: picture.add_(0.001) is picture and window.fps() > 0)
+    wait_until(lambda: window.fps() == 0, what="nothing changes any more")
+    desktop.place("shown", 20, 30, (200, 160))
+    wait_until(lambda: window.size() == (200, 160))
+
+
+@pytest.mark.display
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
+                                                  wait_until: Callable[..., Any],
+                                                  caplog: pytest.LogCaptureFixture) -> None:
+    window, picture = windows("life"), image(0.5)
+    window.set_image(picture)
     window.start()
-    for m in (1, 4, 9, 16):
-        shs = torch.zeros(400, m, 3)
-        shs[:, :1] = arguments["shs"][:, :1]
-        window.set_gaussian_splatting_scene(**{**arguments, "shs": shs, "background": (0.0, 0.0, 1.0)})
-        seen("keywords", red_ball)
-
-
-def test_an_address_is_followed_as_a_tensor(windows: Callable[..., Window], seen: Seen) -> None:
-    window = windows("address")
-    window.start(False)
-    picture = torch.full((SIZE[1], SIZE[0], 4), 0.5)
-    picture[..., 3] = 1
-    for _ in range(20):
-        window.set_image(*SIZE, picture.data_ptr())
-    seen.grey("address", 0.5)
-    picture[..., :3] = 0.75
-    seen.grey("address", 0.75)
-    with pytest.raises(ValueError, match="can be read there"):
-        window.set_image(*SIZE, 4096, channels=3)
+    seen.grey("life", 0.5)
+    with pytest.raises(RuntimeError, match="already started"):
+        window.start()
+    child = os.fork()
+    if not child:
+        try:
+            over = not window.is_running() and window.fps() == 0
+            window.set_image(image(1.0))
+            window.destroy()
+            os._exit(0 if over else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    picture.fill_(0.75)
+    seen.grey("life", 0.75)
     assert window.is_running()
 
-
-@pytest.mark.exhaustive
-def test_several_at_once(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
-                         wait_until: Callable[..., Any]) -> None:
-    values = {"one": 0.2, "two": 0.4, "three": 0.6}
-    made = {title: windows(title) for title in values}
-    for title, window in made.items():
-        window.set_image(image(values[title]))
-        window.start()
-    for i, title in enumerate(values):
-        wait_until(lambda t=title: desktop.shows(t))
-        desktop.place(title, 10 + 150 * i, 300)
-    for title, value in values.items():
-        seen.grey(title, value)
-    made["two"].destroy()
-    seen.gone("two")
-    made["three"].set_image(image(0.9))
-    seen.grey("three", 0.9)
-    seen.grey("one", 0.2)
-    assert [w.is_running() for w in made.values()] == [True, False, True]
-
-
-def test_the_panel_comes_with_h(windows: Callable[..., Window], seen: Seen, desktop: Desktop) -> None:
-    window = windows("panel", (600, 300))
-    window.set_image(image(0.5, (600, 300)))
-    window.start()
-    seen.grey("panel", 0.5)
-    desktop.press("panel", "h")
-    seen("panel", lambda p: p[:, :200].std() > 5)
-    desktop.press("panel", "h")
-    seen.grey("panel", 0.5)
-
-
-def test_it_tells_its_size_and_how_fast_it_draws(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
-                                                 wait_until: Callable[..., Any]) -> None:
-    window = windows("facts")
-    assert (window.size(), window.fps(), window.is_running()) == (SIZE, 0.0, False)
-    window.start()
-    assert window.is_running(), "from the start on, though it takes its time to open"
-    picture = image(0.5)
+    (pid,) = programs_of_windows()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not window.is_running())
     window.set_image(picture)
-    seen.grey("facts", 0.5)
+    assert caplog.text.count("code -9") == 1
 
-    def draws() -> bool:
-        picture.add_(0.001)
-        return window.fps() >= 5
+    def look() -> None:
+        wait_until(lambda: desktop.shows("life"))
+        window.set_image(picture)
+        seen.grey("life", 0.75)
 
-    wait_until(draws)
-    wait_until(lambda: window.fps() == 0, what="nothing changes any more")
-    desktop.place("facts", 20, 30, (200, 160))
-    wait_until(lambda: window.size() == (200, 160))
+    thread = user(desktop, "life", look)
+    window.start(blocking=True)
+    thread.join()
+    assert not window.is_running()
+    window.set_image(image(1.0))
+    window.set_gaussian_splatting_scene(*scene())
+    assert (window.size(), window.fps(), window.is_running()) == (SIZE, 0, False)
+    assert not desktop.shows("life")
 
 
 _README = """
@@ -185,11 +195,9 @@ print("the end")
 """
 
 
-@pytest.mark.parametrize("forked", [True, exhaustive(False)])
-def test_the_loop_of_the_readme(programs: Programs, seen: Seen, desktop: Desktop, forked: bool) -> None:
+@pytest.mark.display
+def test_the_loop_of_the_readme(seen: Seen, desktop: Desktop, capsys: pytest.CaptureFixture[str]) -> None:
     """With another import. (And without a GPU.)"""
-    code = _README.replace("async_torchwindow", "splatview").replace(".cuda()", "")
-    program = programs.python("-c", code) if forked else programs.code(code)
     reds: set[int] = set()
 
     def changes(picture: np.ndarray) -> bool:
@@ -197,22 +205,161 @@ def test_the_loop_of_the_readme(programs: Programs, seen: Seen, desktop: Desktop
             reds.add(int(picture[0, 0, 0]))
         return len(reds) >= 5
 
-    seen("splatview", changes)
-    desktop.close("splatview")
-    out, err = program.communicate(timeout=PATIENCE)
-    assert (program.returncode, out, err) == (0, "the end\n", "")
+    thread = user(desktop, "splatview", lambda: seen("splatview", changes))
+    exec(_README.replace("async_torchwindow", "splatview").replace(".cuda()", ""), {})
+    thread.join()
+    assert len(reds) >= 5
+    assert capsys.readouterr().out == "the end\n"
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("name", "title"), [("window_image", "splatview"), ("window_scene", "A knot")])
-def test_examples(name: str, title: str, programs: Programs, seen: Seen, desktop: Desktop) -> None:
-    start = programs.python if name == "window_image" else programs.python
-    program = start(str(ROOT / f"examples/{name}.py"))
-    first = seen(title, lambda p: len(np.unique(p.reshape(-1, 3), axis=0)) > 500)
-    seen(title, lambda p: p.shape == first.shape and np.abs(p.astype(int) - first).max() > 8)
-    desktop.close(title)
-    _, err = program.communicate(timeout=PATIENCE)
-    assert program.returncode == 0, err
-    short = programs.python(str(ROOT / f"examples/{name}.py"), "--steps", "3", SPLATVIEW_STRICT="1")
-    _, err = short.communicate(timeout=PATIENCE)
-    assert short.returncode == 0, err
+# ---- without one
+
+
+@pytest.mark.parametrize(("arguments", "error", "words"), [
+    (("500", 400), TypeError, "width is a str"), ((500, 400.0), TypeError, "height is a float"),
+    ((True, 400), TypeError, "width is a bool"), ((0, 400), ValueError, "width is 0; legal are 16 to 16384"),
+    ((500, 10**9), ValueError, "height is 1000000000"), ((500, 400, 3), TypeError, "title is a int"),
+    ((500, 400, "a\nb"), ValueError, "printable"), ((500, 400, "x" * 201), ValueError, "200"),
+])
+def test_what_makes_no_window(arguments: tuple[Any, ...], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        Window(*arguments)
+
+
+def test_sizes_of_other_libraries() -> None:
+    assert Window(np.int64(64), 48, "").size() == (64, 48)  # type: ignore[arg-type]
+
+
+def test_without_a_display_the_way_out_is_told(no_display: None) -> None:
+    window = Window(64, 64)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"no display.*splatview serve --web.*Xvfb"):
+            window.start()
+        assert not window.is_running()
+
+
+def test_nobody_answers(no_display: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX) as taken:  # a number that no X server has meanwhile
+        number = 20_000 + os.getpid() % 10_000
+        taken.bind(f"\0/tmp/.X11-unix/X{number}")
+        monkeypatch.setenv("DISPLAY", f":{number}.0")
+        with pytest.raises(RuntimeError, match=rf"nothing answers at DISPLAY=':{number}.0'"):
+            Window(64, 64).start()
+
+
+def test_a_process_that_publishes_nothing_has_no_window(
+        no_display: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DISPLAY", "elsewhere:0")
+    monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
+    window = Window(64, 64)
+    window.start(blocking=True)
+    window.set_image(torch.zeros(64, 64, 3))
+    assert not window.is_running()
+    assert publishing.begun() is None
+    monkeypatch.delenv("SPLATVIEW_DISABLE")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(tmp_path / "file"))
+    with pytest.raises(RuntimeError, match="could not begin to publish"):
+        Window(64, 64).start()
+
+
+def test_what_is_set_before_is_published_under_its_title() -> None:
+    image, kept = torch.zeros(8, 8, 3), []
+    splatview.publish(torch.zeros(4, 4), "taken scene")
+    for title, names in (("splatview", ("window", "window scene")), ("", ("window 2", "window 2 scene")),
+                         ("My / window", ("My window", "My window scene")),
+                         ("taken", ("taken 2", "taken 2 scene")), ("x" * 200, ("x" * 180, "x" * 180 + " scene"))):
+        window = Window(64, 64, title)
+        window.set_image(image)
+        window.set_gaussian_splatting_scene(*_scene(5))
+        assert [streams()[name].kind for name in names] == ["image", "gaussians"]
+        assert all(streams()[name].live for name in names)
+        kept.append(window)
+    for window in kept:
+        window.destroy()
+    again = Window(64, 64)
+    again.set_image(image)
+    assert "window 3" not in streams(), "its names are free again"
+
+
+def test_what_was_shown_is_let_go_of() -> None:
+    window, image = Window(64, 64), torch.zeros(8, 8, 3)
+    window.set_image(image)
+    splatview.publish(torch.ones(3, 3), "other")
+    gone = weakref.ref(image)
+    del image
+    gc.collect()
+    assert gone() is not None
+    window.destroy()
+    window.destroy()
+    gc.collect()
+    assert gone() is None
+    assert streams()["other"].version == 1
+    window.set_image(torch.zeros(8, 8, 3))
+    assert streams()["window"].version == 1, "without effect"
+    assert not window.is_running()
+
+
+def _scene(n: int) -> tuple[Any, ...]:
+    return (torch.zeros(3), torch.zeros(n, 3), torch.zeros(n, 16, 3), torch.zeros(n, 1), torch.ones(n, 3),
+            torch.ones(n, 4))
+
+
+@pytest.mark.parametrize(("place", "wrong", "words"), [
+    (0, torch.zeros(4), "background has shape"), (1, torch.zeros(5, 2), "means3d has shape"),
+    (2, torch.zeros(5, 7, 3), "shs has shape"), (3, torch.zeros(4), "opacity has shape"),
+    (4, torch.zeros(5, 1), "scales has shape"), (5, torch.zeros(5, 3), "rotations has shape"),
+    (2, torch.zeros(5, 16, 3, dtype=torch.int32), "shs is int32"),
+])
+def test_what_is_no_scene(place: int, wrong: torch.Tensor, words: str) -> None:
+    parts = list(_scene(5))
+    parts[place] = wrong
+    with pytest.raises(ValueError, match=words):
+        Window(64, 64).set_gaussian_splatting_scene(*parts)
+
+
+def test_what_is_no_image() -> None:
+    window = Window(64, 64)
+    for wrong, error, words in (((torch.zeros(8, 8, 3, dtype=torch.float64),), ValueError, "float64"),
+                                ((torch.zeros(8, 8, 2),), ValueError, r"\(8, 8, 2\)"),
+                                (({"means": 1},), TypeError, "dict"), ((None,), TypeError, "NoneType"),
+                                ((8, 8), TypeError, "width, height and data_ptr"),
+                                ((8, 8, 0), ValueError, "data_ptr 0x0")):
+        with pytest.raises(error, match=words):
+            window.set_image(*wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="channels"):
+        window.set_image(torch.zeros(8, 8, 3), channels=3)
+
+
+def test_both_sides_of_a_page() -> None:
+    caller = WindowPage()
+    window = WindowPage(os.dup(caller.fd))
+    assert (caller.state, caller.size, caller.fps, window.shown, window.switches) == (
+        STARTING, (0, 0), 0.0, (0, ""), 0)
+    caller.show(SCENE, "run-1")
+    caller.show(IMAGE, "run-22")
+    assert (window.shown, window.switches) == ((IMAGE, "run-22"), 2)
+    window.tell(OPEN, (640, 480), 59.94)
+    assert (caller.state, caller.size, caller.fps) == (OPEN, (640, 480), 59.94)
+    window.end(FAILED, "ü" * 5000)
+    assert (caller.state, caller.fps) == (FAILED, 0.0)
+    assert caller.reason == "ü" * 1024
+    window.end(CLOSED)
+    assert (caller.state, caller.reason) == (CLOSED, "")
+    window.close()
+    caller.close()
+    caller.close()
+
+
+def test_a_page_that_is_none() -> None:
+    for size in (PAGE, 10):
+        fd = os.memfd_create("none")
+        os.truncate(fd, size)
+        with pytest.raises(SharingError, match="page"):
+            WindowPage(fd)
+
+
+def test_the_program_is_not_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["{}"], ["nonsense"], ['{"width": 4}'], ["{}", "{}"]):
+        assert main(["window", *arguments]) == 2
+        assert "it is opened by splatview.Window" in capsys.readouterr().err

@@ -41,7 +41,7 @@ class Seen:
             picture = self._desktop.picture(title)
             return [picture] if picture is not None and picture.size and fits(picture) else []
 
-        return self._wait(look, what=title, every=0.03)[0]
+        return self._wait(look, what=title)[0]
 
     def grey(self, title: str, value: float) -> np.ndarray:
         """The whole of it in one colour."""
