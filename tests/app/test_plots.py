@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.snapshot_cases import small_snapshot
+from support.memory_data import small_snapshot
 from support.view_cases import module_screen, screen_fixture  # noqa: F401
 
 from splatview.viewer_app.errors import ViewerError

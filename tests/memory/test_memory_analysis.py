@@ -1,29 +1,28 @@
-"""Answers about a snapshot: tables, search, what is live, what leaks, compared with counting by hand."""
+"""Answers about a snapshot: tables, flame graphs, search, leaks and comparisons, against counting by hand."""
 
 from __future__ import annotations
 
-import gc
-import weakref
+import functools
+from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.memory_by_hand import Recorder
+from support.memory_data import MB, Recorder
 
-from splatview.viewer_app.memory import analysis, load_snapshot
+from splatview.viewer_app.memory import analysis
+from splatview.viewer_app.memory.analysis import PERIODS, compare, flame, leaks, search
+from splatview.viewer_app.memory.analysis.frames import MACHINERY, TORCH
 from splatview.viewer_app.memory.analysis.tables import BYS, Tables
 from splatview.viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.memory.words import age_text, parse_size, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from splatview.viewer_app.memory import Snapshot
-
-
-@pytest.fixture(scope="module")
-def real(data_dir: Path) -> Snapshot:
-    return load_snapshot(data_dir / "training_memory_snapshot.pickle", cache=False)
+    from splatview.viewer_app.memory.analysis import FlameGraph
 
 
 def test_live_bytes_are_the_sums_of_what_is_live(real: Snapshot) -> None:
@@ -37,11 +36,11 @@ def test_live_bytes_are_the_sums_of_what_is_live(real: Snapshot) -> None:
         analysis.live_mask(trace, trace.moments)
 
 
-@pytest.mark.parametrize("by", BYS)
+@pytest.mark.parametrize("by", ["stack", "file", "category"])
 def test_a_table_holds_every_allocation_once(real: Snapshot, by: analysis.By) -> None:
     trace = real.traces[0]
     size = trace.allocations.size
-    for ids in (None, analysis.live_ids(trace, 3486), analysis.live_mask(trace, 3486)):
+    for ids in (None, analysis.live_mask(trace, 3486)):
         table = Tables(real).group(trace, ids, by)
         seen = np.concatenate([row.allocations for row in table])
         everything = np.arange(len(size)) if ids is None else analysis.live_ids(trace, 3486)
@@ -105,23 +104,301 @@ def test_snapshots_with_next_to_nothing(make: Callable[[], Snapshot]) -> None:
             assert analysis.describe(snapshot, trace, i, last).text()
 
 
-def test_what_is_worked_out_is_kept_with_the_snapshot_and_goes_with_it(real: Snapshot) -> None:
-    assert analysis.user_frames(real) is analysis.user_frames(real)
+# -- flame graphs
+
+
+def _path(snapshot: Snapshot, stack: int, user_first: bool) -> tuple[int, ...]:
+    frames = snapshot.stacks.of(stack).tolist()[::-1]
+    if not frames:
+        return (-2,)
+    kinds = analysis.frame_kinds(snapshot)
+    if not user_first:
+        return tuple(frames)
+    telling = [f for f in frames if kinds[f] != MACHINERY] or frames
+    return (*(f for f in telling if kinds[f] <= TORCH), *(f for f in telling if kinds[f] > TORCH))
+
+
+def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray, user_first: bool) -> None:
+    a = snapshot.traces[0].allocations
+    width: Counter[tuple[int, ...]] = Counter()
+    count: Counter[tuple[int, ...]] = Counter()
+    members: dict[tuple[int, ...], list[int]] = {}
+    for i in ids.tolist():
+        path = _path(snapshot, int(a.stack[i]), user_first)
+        for depth in range(len(path) + 1):
+            width[path[:depth]] += int(a.size[i])
+            count[path[:depth]] += 1
+            members.setdefault(path[:depth], []).append(i)
+    seen = {}
+    for node in range(len(graph)):
+        path = tuple(int(graph.frame[n]) for n in graph.path(node)[1:])
+        assert path not in seen
+        seen[path] = node
+        assert (graph.width[node], graph.count[node]) == (width[path], count[path])
+        assert graph.depth[node] == len(path)
+    assert set(seen) == set(count) | {()}
+    for path in list(seen)[:: max(1, len(seen) // 40)]:
+        assert graph.allocations(seen[path]).tolist() == members.get(path, [])
+    for depth in range(graph.depths):
+        first, last = graph.level[depth: depth + 2]
+        x, w, parent = graph.x[first:last], graph.width[first:last], graph.parent[first:last]
+        assert (x[1:] >= (x + w)[:-1]).all()  # side by side, from left to right
+        if depth:
+            assert (x >= graph.x[parent]).all() and (x + w <= graph.x[parent] + graph.width[parent]).all()
+            brothers = parent[1:] == parent[:-1]
+            assert (np.diff(w)[brothers] <= 0).all()
+        for node in range(first, min(last, first + 20)):
+            if graph.width[node]:
+                assert graph.at(depth, float(graph.x[node])) == node
+                assert graph.at(depth, float(graph.x[node] + graph.width[node]) - 0.5) == node
+    assert graph.at(graph.depths, 0) == graph.at(-1, 0) == graph.at(0, float(graph.width[0])) == -1
+
+
+def test_every_node_holds_what_went_through_it(real: Snapshot) -> None:
+    trace = real.traces[0]
+    ids = analysis.live_ids(trace, 3486)
+    _check(real, flame(real, trace, ids), ids, True)
+
+
+def test_random_stacks() -> None:
+    rng = np.random.default_rng(5)
     r = Recorder()
-    for i in range(100):
-        r.alloc(4096 * (i + 1), 64, f"a.py:{i} f")
-    r.oom(1 << 30, 0)
+    for i in range(300):
+        depth = int(rng.integers(0, 6))
+        r.alloc(4096 * (i + 1), int(rng.integers(0, 3)) * 100, *(f"f.py:{k} g" for k in rng.integers(0, 3, depth)))
     snapshot = r.snapshot()
     trace = snapshot.traces[0]
-    assert analysis.post_mortem(snapshot, trace)[0].holders and analysis.leaks(snapshot, trace)
-    assert analysis.flame(snapshot, trace) and analysis.marks(snapshot, trace) is not None
-    analysis.search(snapshot, trace, "f")
-    for by in analysis.COLOR_BYS:
-        analysis.colors(snapshot, trace, by)
-    gone = weakref.ref(snapshot)
-    gc.disable()  # nothing that is kept holds on to the snapshot: it goes at once
-    try:
-        del snapshot, trace
-        assert gone() is None
-    finally:
-        gc.enable()
+    for user_first in (True, False):
+        for ids in (None, np.arange(0, 300, 7, dtype=np.int32), np.zeros(0, np.int32)):
+            everything = np.arange(300) if ids is None else ids
+            _check(snapshot, flame(snapshot, trace, ids, user_first=user_first), everything, user_first)
+    mask = np.arange(300) % 7 == 0
+    assert flame(snapshot, trace, mask).width[0] == trace.allocations.size[mask].sum()
+
+
+def test_what_is_visible(real: Snapshot) -> None:
+    graph = flame(real, real.traces[0], None)
+    total = int(graph.width[0])
+    for depth in range(graph.depths):
+        for low, high, least in ((0, total, 0), (total // 3, total // 2, total / 500)):
+            expected = [n for n in range(graph.level[depth], graph.level[depth + 1])
+                        if graph.x[n] < high and graph.x[n] + graph.width[n] > low and graph.width[n] >= least]
+            assert graph.visible(depth, low, high, least).tolist() == expected
+
+
+# -- search
+
+
+def _stack_has(part: str) -> Callable[[Snapshot, int], bool]:
+    @functools.cache
+    def stack_has(snapshot: Snapshot, stack: int) -> bool:
+        return any(part in f.file.lower() or part in f.name.lower() for f in snapshot.stack(stack))
+
+    return lambda snapshot, i: stack_has(snapshot, int(snapshot.traces[0].allocations.stack[i]))
+
+
+def _size(test: Callable[[int], bool]) -> Callable[[Snapshot, int], bool]:
+    return lambda snapshot, i: test(int(snapshot.traces[0].allocations.size[i]))
+
+
+@pytest.mark.parametrize(("text", "wanted"), [
+    ("softmax", _stack_has("softmax")),
+    (">1MiB", _size(lambda s: s > MB)),
+    ("=4096", _size(lambda s: s == 4096)),
+    ("8MB", _size(lambda s: 7.5 * MB <= s < 8.5 * MB)),
+    ("10MB-20MB", _size(lambda s: 10 * MB <= s <= 20 * MB)),
+    ("10mib..0.5GiB", _size(lambda s: 10 * MB <= s <= 512 * MB)),
+    ("#77", lambda _, i: i == 77),
+    ("", lambda *_: True),
+])
+def test_search_finds_what_asking_each_finds(real: Snapshot, text: str,
+                                             wanted: Callable[[Snapshot, int], bool]) -> None:
+    trace = real.traces[0]
+    hits = search(real, trace, text)
+    assert hits.ids.tolist() == [i for i in range(len(trace.allocations)) if wanted(real, i)]
+    assert hits.count == len(hits.ids) and hits.bytes == trace.allocations.size[hits.ids].sum()
+    assert len(hits.words) == (1 if text else 0)
+
+
+def test_a_line_and_an_address(real: Snapshot) -> None:
+    a = real.traces[0].allocations
+    lines = search(real, real.traces[0], "model.py:39")
+    assert lines.count > 100
+    for stack in np.unique(a.stack[lines.ids]).tolist():
+        assert any(f.file.endswith("model.py") and f.line == 39 for f in real.stack(stack))
+    addr, size = int(a.addr[1000]), int(a.size[1000])
+    inside = search(real, real.traces[0], f"0x{addr + size // 2:X}").ids
+    assert 1000 in inside
+    assert all(a.addr[i] <= addr + size // 2 < a.addr[i] + max(a.size[i], a.rounded[i]) for i in inside)
+    assert search(real, real.traces[0], "0xffffffffffffffff").count == 0
+
+
+def test_all_words_are_needed_and_a_minus_leaves_out(real: Snapshot) -> None:
+    trace = real.traces[0]
+    both = search(real, trace, "softmax >1MiB").mask
+    assert (both == search(real, trace, "softmax").mask & search(real, trace, ">1MiB").mask).all()
+    without = search(real, trace, "-softmax >1MiB").mask
+    assert (without == ~search(real, trace, "softmax").mask & search(real, trace, ">1MiB").mask).all()
+    live = search(real, trace, "live:3486")
+    assert live.ids.tolist() == analysis.live_ids(trace, 3486).tolist()
+    names = real.traces[0]
+    activations = search(real, trace, "category:activations").mask
+    of_allocation, categories = analysis.categories(real, names)
+    assert (activations == (of_allocation == categories.index("activations"))).all()
+
+
+@pytest.mark.parametrize("text", ["pool:x", "category:cheese", "age:long", 'an "open quote', "\\", "\x00", "\u00e9"])
+def test_anything_can_be_typed(real: Snapshot, text: str) -> None:
+    hits = search(real, real.traces[0], text)
+    assert hits.count == 0
+    assert hits.words and all(hits.words)
+
+
+def test_half_typed_words_are_no_errors(real: Snapshot) -> None:
+    for text in (">", ">1Gi", "0x", "#", "-", ":", "=", "10MB-", "live:", "()*[+"):
+        assert search(real, real.traces[0], text).mask.shape == (len(real.traces[0].allocations),)
+
+
+def test_streams_contexts_and_texts_that_touch() -> None:
+    r = Recorder()
+    r.alloc(4096, 100, "a.py:1 one", stream=7)
+    r.alloc(8192, 100, "b.py:1 two", compile_context="graph_12/3", user_metadata="epoch seven")
+    snapshot = r.snapshot()
+    trace = snapshot.traces[0]
+    assert search(snapshot, trace, "stream:7").mask.tolist() == (trace.allocations.stream == 1).tolist()
+    assert search(snapshot, trace, "stream:7").count == 1
+    assert "0, 7" in search(snapshot, trace, "stream:8").words[0] or "7, 0" in search(
+        snapshot, trace, "stream:8").words[0]
+    for text in ("graph_12/3", '"epoch seven"'):
+        assert trace.allocations.addr[search(snapshot, trace, text).ids].tolist() == [8192]
+    everything = [t for t in snapshot.texts if t]
+    for one, other in pairwise(everything):  # as they lie in the blob
+        assert search(snapshot, trace, f'"{one[-1]}{other[0]}"').count == sum(
+            any(one[-1] + other[0] in t for t in (f.file, f.name))
+            for i in range(2) for f in snapshot.stack(int(trace.allocations.stack[i])))
+
+
+def test_words_about_sizes() -> None:
+    said = {0: "0 B", 512: "512 B", 999: "999 B", 1000: "0.98 KiB", 1024: "1.00 KiB", 1536 << 20: "1.50 GiB",
+            -(2 << 20): "-2.00 MiB", 1023 << 20: "1.00 GiB", 100 << 20: "100 MiB", 10 << 30: "10.0 GiB",
+            int(99.96 * 1024): "100 KiB", 2 << 60: "2048 PiB"}
+    assert {size: size_text(size) for size in said} == said
+    assert [age_text(t) for t in (0.5, 12e3, 3.2e6, 245e6, 7380e6)] == [
+        "0.5 us", "12 ms", "3.2 s", "4 min 05 s", "2 h 03 min"]
+    assert parse_size("512MB") == (512 * MB, MB / 2)
+    assert parse_size("1.5 GiB") == (1.5 * (1 << 30), 0.05 * (1 << 30))
+    assert parse_size("4096") == (4096, 0)
+    assert parse_size("12 bytes") == (12, 0)
+    assert parse_size("MB") is None and parse_size("1.2.3") is None and parse_size("") is None
+
+
+# -- leaks, comparisons
+
+
+BACKWARD = ("torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)",
+            "torch::autograd::Engine::evaluate_function(int)")
+
+
+def _training(steps: int = 100, leak: int = 1000) -> Recorder:
+    """A loop that keeps a list of losses (the leak), a queue of 5 batches, and an optimizer's state."""
+    r = Recorder()
+    addr = iter(range(1 << 30, 1 << 40, 16 * MB))
+    queue: list[int] = []
+    for step in range(steps):
+        batch, activation, scratch = next(addr), next(addr), next(addr)
+        r.alloc(batch, 2 * MB, "data.py:5 fetch", "train.py:9 main")
+        queue.append(batch)
+        if len(queue) > 5:
+            r.free(queue.pop(0), "data.py:8 drop")
+        r.alloc(activation, 8 * MB, "model.py:3 forward", "train.py:10 main")
+        r.alloc(scratch, 4 * MB, *BACKWARD)
+        r.free(scratch, *BACKWARD)
+        r.free(activation, *BACKWARD)
+        if leak:
+            r.alloc(next(addr), leak, "train.py:12 remember", "train.py:11 main")
+        if 30 <= step < 80:  # parameters that are first used late
+            r.alloc(next(addr), 10 * MB, "/x/site-packages/torch/optim/adam.py:178 _init_group", "train.py:14 main")
+        if step == 50:
+            r.alloc(next(addr), 64 * MB, "cache.py:1 warm", "train.py:15 main")
+    return r
+
+
+def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
+    snapshot = _training().snapshot()
+    trace = snapshot.traces[0]
+    suspects = leaks(snapshot, trace)
+    first = suspects[0]
+    assert first.label == "remember  train.py:12  from main train.py:11"
+    assert first.growing and first.growth == 1.0
+    assert first.kept.sum() == first.count == len(first.ids) and (first.kept[:-2] >= 1).all()
+    assert (trace.allocations.size[first.ids] == 1000).all() and first.bytes == 1000 * first.count
+    assert (np.diff(first.live) > 0).all() and first.live[-1] == 100 * 1000
+    assert first.age_us == trace.events.time_us[-1] - trace.events.time_us[first.oldest]
+    assert first.verdict.startswith(f"Grows: {first.count} allocations left behind in 30 of 32 parts")
+    others = {s.label.partition("  ")[0]: s for s in suspects[1:]}
+    assert set(others) == {"warm", "main"}  # the optimizer's state is called by who steps it
+    assert not any(s.growing for s in others.values())
+    assert "made once and held" in others["warm"].verdict
+    assert "Probably optimizer state" in others["main"].verdict
+
+
+def test_what_the_last_turn_has_in_hand_is_no_leak_and_a_rare_leak_is_one() -> None:
+    """A step of 600 allocations, all of them freed at its end, and the trace ends in the midst of one."""
+    r = Recorder()
+    addr = iter(range(1 << 30, 1 << 40, MB))
+    for step in range(8):
+        in_hand = []
+        for layer in range(600 if step < 7 else 400):
+            in_hand.append(next(addr))
+            r.alloc(in_hand[-1], MB, f"model.py:{layer % 5} forward", "train.py:10 main")
+        if step % 2 == 0 and step < 7:
+            r.alloc(next(addr), 100, "log.py:1 note", "train.py:11 main")
+        if step < 7:
+            for a in in_hand[::-1]:
+                r.free(a)
+    snapshot = r.snapshot()
+    suspects = leaks(snapshot, snapshot.traces[0])
+    assert [s.label for s in suspects if s.growing] == ["note  log.py:1  from main train.py:11"]
+    assert suspects[0].growing and suspects[0].count == 4
+
+
+def test_live_bytes_of_a_suspect_are_counted_at_the_end_of_each_period() -> None:
+    snapshot = _training().snapshot()
+    trace = snapshot.traces[0]
+    edges = np.linspace(0, len(trace.events), PERIODS + 1).astype(int)[1:]
+    for suspect in leaks(snapshot, trace):
+        mine = trace.allocations.stack == suspect.stack
+        expected = [int(trace.allocations.size[mine & analysis.live_mask(trace, int(k))].sum()) for k in edges]
+        assert suspect.live.tolist() == expected
+
+
+@pytest.mark.parametrize("by", ["stack", "category"])
+def test_what_grew_between_two_moments(real: Snapshot, by: analysis.By) -> None:
+    trace = real.traces[0]
+    comparison = compare((real, trace, 1000), (real, trace, 20000), by)
+    size = trace.allocations.size
+    assert comparison.before == size[analysis.live_ids(trace, 1000)].sum()
+    assert comparison.after == size[analysis.live_ids(trace, 20000)].sum()
+    assert comparison.changes.tolist() == sorted((c.change for c in comparison), reverse=True)
+    for side, moment in enumerate((1000, 20000)):
+        ids = np.concatenate([c.allocations[side] for c in comparison])
+        assert sorted(ids.tolist()) == analysis.live_ids(trace, moment).tolist()
+    for change in comparison:
+        before, after = change.allocations
+        assert (change.before, change.after) == (size[before].sum(), size[after].sum())
+        assert (change.count_before, change.count_after) == (len(before), len(after))
+
+
+def test_stacks_of_two_runs() -> None:
+    before, after = Recorder(), Recorder()
+    after.alloc(1 << 20, 5, "z.py:1 only_here")  # so that the numbers of stacks and frames differ
+    for r, count in ((before, 2), (after, 5)):
+        for i in range(count):
+            r.alloc((i + 2) << 20, 100, "a.py:1 f", "a.py:9 main")
+            r.alloc((i + 50) << 20, 7, "a.py:9 main", "a.py:1 f")  # the other way round: another stack
+    a, b = before.snapshot(), after.snapshot()
+    found = [(c.label.split()[0], c.before, c.after, c.count_before, c.count_after)
+             for c in compare((a, a.traces[0], 4), (b, b.traces[0], 11))]
+    assert found == [("f", 200, 500, 2, 5), ("main", 14, 35, 2, 5), ("only_here", 0, 5, 0, 1)]
+    with pytest.raises(ValueError, match=r"moment 99 is not one of 0\.\.4"):
+        compare((a, a.traces[0], 99), (b, b.traces[0], 11))

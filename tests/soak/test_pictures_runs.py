@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 from support.frames import memory_samples, scalar_rows
+from support.memory_data import pickled
 from support.picture_cases import Cases, Stage, play, scene, stage_fixture, stages  # noqa: F401
 from support.repetitions import with_exhaustive
-from support.snapshot_cases import pickled
 from support.training_camera_cases import SIZE as PHOTO
 from support.training_camera_cases import ring
 

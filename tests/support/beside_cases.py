@@ -18,7 +18,7 @@ from splatview.viewer_app.training_cameras import content as cameras
 from splatview.viewer_app.views import make_view, memory
 from splatview.viewer_app.views.snapshot import Shared
 from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
-from support.snapshot_cases import small_snapshot
+from support.memory_data import small_snapshot
 from support.training_camera_cases import cameras_frame
 from support.view_cases import RECT, W, shown
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from splatview.viewer_app.memory.loading import from_pickled
+
+if TYPE_CHECKING:
+    from splatview.viewer_app.memory.model import Snapshot
+
+MB = 1 << 20
 
 
 def frame(name: str, line: int = 1, file: str = "train.py") -> dict[str, Any]:
@@ -37,6 +45,78 @@ def segment(address: int, blocks: list[dict[str, Any]], **more: Any) -> dict[str
 def snapshot(events: list[dict[str, Any]], segments: list[dict[str, Any]] | None = None, **more: Any) -> dict[str, Any]:
     return {"segments": segments or [], "device_traces": [events], "allocator_settings": {"max_split_size": -1},
             "external_annotations": [], **more}
+
+
+def filled(address: int, size: int, live: list[tuple[int, int, list[Any]]], **more: Any) -> dict[str, Any]:
+    """A segment with live (address, size, frames), rounded to 512 bytes, and free blocks between them."""
+    blocks, at = [], address
+    for addr, asked, frames in [*sorted(live, key=lambda b: b[0]), (address + size, 0, [])]:
+        if addr > at:
+            blocks.append(block(at, addr - at, "inactive", 0, frames=[]))
+        if asked:
+            blocks.append(block(addr, -(-asked // 512) * 512, requested=asked, frames=frames))
+            at = addr + blocks[-1]["size"]
+    return segment(address, blocks, **more)
+
+
+class Recorder:
+    """Takes down what an allocator does: events in their order, segments that stay to the end."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.annotations: list[dict[str, Any]] = []
+        self.live: dict[int, tuple[int, tuple[str, ...], int]] = {}
+        self.segments: dict[int, tuple[int, int]] = {}
+        self.time = 1_700_000_000_000_000
+
+    def add(self, action: str, addr: int, size: int, frames: tuple[str, ...] = (), **more: Any) -> None:
+        """One event, a millisecond after the last."""
+        self.time += 1000
+        where = {"device_free": addr} if action == "oom" else {"addr": addr}
+        self.events.append({"action": action, **where, "size": size, "stream": 0, "time_us": self.time,
+                            "frames": [_frame(f) for f in frames], **more})
+
+    def segment(self, addr: int, size: int, stream: int = 0) -> None:
+        """Memory from the driver."""
+        self.segments[addr] = (size, stream)
+        self.add("segment_alloc", addr, size, stream=stream)
+
+    def alloc(self, addr: int, size: int, *frames: str, **more: Any) -> None:
+        """An allocation. Frames innermost first: "model.py:12 forward" or, for C++, "at::_ops::mul::call()"."""
+        self.live[addr] = (size, frames, more.get("stream", 0))
+        self.add("alloc", addr, size, frames, **more)
+
+    def free(self, addr: int, *frames: str) -> None:
+        """Asked for and completed."""
+        size, _, stream = self.live.pop(addr)
+        self.add("free_requested", addr, size, frames, stream=stream)
+        self.add("free_completed", addr, size, frames, stream=stream)
+
+    def oom(self, asked: int, device_free: int) -> None:
+        """An allocation that failed."""
+        self.add("oom", device_free, asked, ("train.py:1 step",))
+
+    def annotate(self, name: str, stage: str) -> None:
+        """An annotation of the program, now."""
+        self.time += 10
+        self.annotations.append({"name": name, "stage": stage, "device": 0, "time_us": self.time})
+
+    def snapshot(self) -> Snapshot:
+        """All of it, with segments and blocks as they are now."""
+        segments = []
+        for start, (total, stream) in self.segments.items():
+            here = [(a, size, [_frame(f) for f in frames]) for a, (size, frames, _) in self.live.items()
+                    if start <= a < start + total]
+            segments.append(filled(start, total, here, stream=stream,
+                                   segment_type="small" if total <= 2 * MB else "large"))
+        return from_pickled({"segments": segments, "device_traces": [self.events], "allocator_settings": {},
+                             "external_annotations": self.annotations}, "by hand")
+
+
+def _frame(text: str) -> dict[str, Any]:
+    place, _, name = text.partition(" ")
+    file, colon, line = place.rpartition(":")
+    return frame(name, int(line), file) if colon and line.isdigit() else frame(text, 0, "??")
 
 
 @dataclass
@@ -101,3 +181,92 @@ def live_bytes(trace: Any) -> list[int]:
     np.add.at(change, a.start + 1, a.size)
     np.add.at(change, a.end + 1, -a.size)
     return np.cumsum(change)[:-1].tolist()
+
+
+def listing(snap: Snapshot) -> list[Any]:
+    """All that a snapshot says, with what its numbers of texts, stacks, streams and pools stand for."""
+    out: list[Any] = [snap.notes, snap.settings, snap.annotations]
+    texts = [*snap.texts, None]
+    of: dict[str, Any] = {"stream": snap.streams, "pool": [*snap.pools, None], "context": texts, "metadata": texts,
+                          "stack": [tuple((f.file, f.line, f.name) for f in snap.stack(i))
+                                    for i in range(len(snap.stacks))] + [()]}
+    for t in snap.traces:
+        for part in (t.events, t.allocations, t.blocks, t.segments, t.spans):
+            for name, column in vars(part).items():
+                out.append((name, [of[name][i] for i in column.tolist()] if name in of else column.tolist()))
+    return out
+
+
+STACKS = [[frame(f"step_{k}", 10 + k, "/home/me/train.py"), frame("<module>", 99, "/home/me/train.py")]
+          for k in range(6)]
+
+
+def small_snapshot(seed: int = 0, events: int = 120, *, oom: bool = False, pools: int = 1,
+                   devices: int = 1) -> Snapshot:
+    """What `pickled` makes, read."""
+    return from_pickled(pickled(seed, events, oom=oom, pools=pools, devices=devices), f"small {seed}")
+
+
+def pickled(seed: int = 0, events: int = 120, *, oom: bool = False, pools: int = 1, devices: int = 1) -> dict[str, Any]:
+    """A snapshot as a dict: in each pool a segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go."""
+    rng = random.Random(seed)
+    segments: list[dict[str, Any]] = []
+    traces: list[list[dict[str, Any]]] = []
+    for device in range(devices):
+        starts = [0x7F00_0000_0000 + (device << 36) + (pool << 32) for pool in range(pools)]
+        live: list[list[tuple[int, int, list[Any]]]] = [[] for _ in range(pools)]
+        trace: list[dict[str, Any]] = []
+
+        def add(action: str, pool: int, addr: int, size: int, frames: list[Any]) -> None:
+            trace.append({"action": action, "addr": addr, "size": size, "stream": 0, "pool_id": (0, pool),  # noqa: B023
+                          "frames": frames, "time_us": 1_700_000_000_000_000 + len(trace) * 1000})  # noqa: B023
+
+        for pool in range(pools):
+            add("segment_alloc", pool, starts[pool], 64 * MB, STACKS[0])
+        while len(trace) < events:
+            pool, size, stack = rng.randrange(pools), rng.randint(1, 8), rng.choice(STACKS)
+            addr = _room(starts[pool], live[pool], size * MB)
+            if addr is not None and rng.random() < 0.6:
+                live[pool].append((addr, size * MB - 100, stack))
+                add("alloc", pool, *live[pool][-1])
+            elif any(live):
+                pool = rng.choice([p for p in range(pools) if live[p]]) if pools > 1 else 0
+                gone = live[pool].pop(rng.randrange(len(live[pool])))
+                for action in ("free_requested", "free_completed"):
+                    add(action, pool, *gone)
+        if oom:
+            add("oom", 0, 0, 64 * MB, STACKS[1])
+            del trace[-1]["addr"]
+            trace[-1]["device_free"] = MB
+        traces.append(trace)
+        segments += [filled(starts[p], 64 * MB, live[p], device=device, segment_pool_id=(0, p)) for p in range(pools)]
+    return {"segments": segments, "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
+
+
+def _room(start: int, live: list[tuple[int, int, list[Any]]], size: int) -> int | None:
+    """The first address in a segment of 64 MiB with room for so many bytes."""
+    at = start
+    for addr, asked, _ in sorted(live, key=lambda b: b[0]):
+        if addr - at >= size:
+            return at
+        at = addr + asked + 100
+    return at if start + 64 * MB - at >= size else None
+
+
+def two_devices() -> Snapshot:
+    """Two devices; on the first 8 MiB are asked for in vain while 12 MiB are free in two pieces."""
+    def entry(action: str, addr: int, size: int, at: int, **more: Any) -> dict[str, Any]:
+        return {"action": action, "addr": addr * MB, "size": size * MB, "stream": 0, "time_us": at,
+                "frames": [frame("step", at, "/home/me/train.py")], **more}
+
+    trace = [entry("segment_alloc", 64, 20, 1), entry("alloc", 64, 6, 2), entry("alloc", 70, 8, 3),
+             entry("alloc", 78, 6, 4)]
+    for at, (addr, size) in enumerate([(64, 6), (78, 6)], 5):
+        trace += [entry(action, addr, size, at) for action in ("free_requested", "free_completed")]
+    oom = entry("oom", 0, 8, 9, device_free=MB)
+    del oom["addr"]
+    other = [entry("alloc", 512, 1, 3), entry("alloc", 520, 2, 4)]
+    settings = {"expandable_segments": False, "max_split_size": -1, "roundup": {"1": 0, "2": 4}}
+    return from_pickled({"segments": [filled(64 * MB, 20 * MB, [(70 * MB, 8 * MB, [])])],
+                         "device_traces": [[*trace, oom], other], "allocator_settings": settings,
+                         "external_annotations": []}, "full.pickle")

@@ -1,87 +1,234 @@
-"""Small memory snapshots, as PyTorch makes them, for the tests of what shows them."""
+"""What shows memory snapshots: panes drawn without a screen and used as a person would, and traces of timelines with the
+slow, obvious way to say what lies where."""
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Any
 
-from splatview.viewer_app.memory.loading import from_pickled
+import numpy as np
+import pytest
+from imgui_bundle import ImVec2, imgui
+
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.memory.model import Allocations, Blocks, Events, Segments, Spans, Trace
+from splatview.viewer_app.memory.timeline import Paint
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views._snapshot.content import Content
+from splatview.viewer_app.views._snapshot.state import Look
+from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
     from splatview.viewer_app.memory.model import Snapshot
 
-BASE = 0x7F00_0000_0000
-STACKS = [[{"filename": "/home/me/train.py", "line": 10 + k, "name": f"step_{k}"},
-           {"filename": "/home/me/train.py", "line": 99, "name": "<module>"}] for k in range(6)]
+GROUND = (10, 200, 30)
+"""What the framebuffer holds where nothing was drawn."""
+WHOLE = Rect(40, 30, 1200, 660)
+MOMENT = 15_000
+"""Somewhere in the middle of the real snapshot."""
 
 
-def small_snapshot(seed: int = 0, events: int = 120, *, oom: bool = False, pools: int = 1,
-                   devices: int = 1) -> Snapshot:
-    """What `pickled` makes, read."""
-    return from_pickled(pickled(seed, events, oom=oom, pools=pools, devices=devices), f"small {seed}")
+class Rig:
+    """An imgui context over a framebuffer of 1280 x 720 pixels."""
+
+    def __init__(self) -> None:
+        self.screen = OffscreenScreen(1280, 720)
+        self.panel = Panel(1.0)
+        self.content: Content = None  # type: ignore[assignment]
+        self.look = Look()
+        self.pane: Any = None
+        self.rect, self.scale = WHOLE, 1.0
+
+    def show(self, pane: Any, snapshot: Snapshot, rect: Rect = WHOLE, scale: float = 1.0) -> Any:
+        """Begin with this pane, and draw it until nothing is missing."""
+        self.leave()
+        self.content, self.look, self.pane, self.rect, self.scale = Content(snapshot), Look(), pane, rect, scale
+        self.panel._set_scale(scale)
+        imgui.get_io().add_mouse_pos_event(-1e4, -1e4)
+        self.content.axis(0, "events")  # the plot above a pane has asked for it
+        self.settle()
+        return pane
+
+    def frame(self) -> bool:
+        """One picture, painted by `pixels`."""
+        io = imgui.get_io()
+        io.display_size, io.delta_time = ImVec2(1280, 720), 1 / 60
+        imgui.backends.opengl3_new_frame()
+        imgui.new_frame()
+        try:
+            return bool(self.pane.draw(self.content, self.look, self.rect, self.scale))
+        finally:
+            imgui.render()
+
+    def settle(self) -> None:
+        """Draw until nothing changes any more and nothing is worked on."""
+        quiet = 0
+        for _ in turns("panes at rest", rest=False):
+            everybody = [self.content, *self.content.others()]
+            misses = [content.misses for content in everybody]
+            again = self.frame()
+            idle = all(content.wait(PATIENCE) for content in everybody)
+            quiet = quiet + 1 if idle and not again and misses == [content.misses for content in everybody] else 0
+            if quiet == 3:
+                return
+
+    @property
+    def found(self) -> Any:
+        """What the pane shows now: an answer, a comparison, segments."""
+        return self.pane._shown
+
+    def row(self, number: int) -> tuple[float, float]:
+        """The middle of a row of the pane's table."""
+        return self.pane._grid.middle(number)
+
+    def move(self, x: float, y: float) -> None:
+        imgui.get_io().add_mouse_pos_event(x, y)
+        self.frame()
+
+    def click(self, at: tuple[float, float], button: int = 0, *, double: bool = False) -> None:
+        self.move(*at)
+        for _ in range(2 if double else 1):
+            for down in (True, False):
+                imgui.get_io().add_mouse_button_event(button, down)
+                self.frame()
+        self.settle()
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+        self.move(*start)
+        imgui.get_io().add_mouse_button_event(0, True)
+        self.frame()
+        self.move(*end)
+        imgui.get_io().add_mouse_button_event(0, False)
+        self.settle()
+
+    def wheel(self, at: tuple[float, float], notches: float) -> None:
+        self.move(*at)
+        imgui.get_io().add_mouse_wheel_event(0, notches)
+        self.frame()
+        self.settle()
+
+    def pixels(self) -> np.ndarray:
+        """uint8 (720, 1280, 3): the last picture."""
+        self.screen.framebuffer.use()
+        self.screen.framebuffer.clear(*(c / 255 for c in GROUND), alpha=1.0)
+        imgui.backends.opengl3_render_draw_data(imgui.get_draw_data())
+        self.screen.framebuffer.use()
+        return self.screen.pixels()[:, :, :3]
+
+    def leave(self) -> None:
+        if self.content is not None:
+            self.content.close()
+
+    def close(self) -> None:
+        self.leave()
+        self.panel.close()
+        self.screen.close()
 
 
-def pickled(seed: int = 0, events: int = 120, *, oom: bool = False, pools: int = 1, devices: int = 1) -> dict[str, Any]:
-    """A snapshot as a dict: in each pool a segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go."""
-    rng = random.Random(seed)
-    segments: list[dict[str, Any]] = []
-    traces: list[list[dict[str, Any]]] = []
-    for device in range(devices):
-        trace: list[dict[str, Any]] = []
-        live: list[tuple[int, int, int, list[Any]]] = []  # pool, first MiB, MiB, stack
-        for number in range(pools):
-            trace.append(_entry("segment_alloc", number, _address(device, number), 64 << 20, STACKS[0], len(trace)))
-        while len(trace) < events:
-            pool, size, stack = rng.randrange(pools), rng.randint(1, 8), rng.choice(STACKS)
-            first = _room(live, pool, size)
-            if first is not None and rng.random() < 0.6:
-                live.append((pool, first, size, stack))
-                trace.append(_entry("alloc", pool, _address(device, pool, first), (size << 20) - 100, stack,
-                                    len(trace)))
-            elif live:
-                pool, first, size, stack = live.pop(rng.randrange(len(live)))
-                for action in ("free_requested", "free_completed"):
-                    trace.append(_entry(action, pool, _address(device, pool, first), (size << 20) - 100, stack,
-                                        len(trace)))
-        if oom:
-            trace.append({**_entry("oom", 0, 0, 64 << 20, STACKS[1], len(trace)), "device_free": 1 << 20})
-            del trace[-1]["addr"]
-        traces.append(trace)
-        segments += [_segment(device, pool, [b for b in live if b[0] == pool]) for pool in range(pools)]
-    return {"segments": segments, "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
+def press(rig: Rig, word: str) -> None:
+    """Press the button that is called so, once."""
+    left = [word]
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in ("button", "small_button"):
+            real = getattr(imgui, kind)
+
+            def button(text: str, *rest: Any, real: Any = real) -> bool:
+                real(text, *rest)
+                if left and text == left[0]:
+                    left.clear()
+                    return True
+                return False
+
+            patch.setattr(imgui, kind, button)
+        rig.frame()
+    assert not left, f"there is no button {word!r}"
+    rig.settle()
 
 
-def _address(device: int, pool: int, first: int = 0) -> int:
-    return BASE + (device << 36) + (pool << 32) + (first << 20)
+def trace_of(events: int, start, end, size, *, addr=None, pool=None, time_us=None, spans=None) -> Trace:
+    """A trace of these columns; what is not given is 0, or none."""
+    start, end = np.asarray(start, np.int32), np.asarray(end, np.int32)
+    size = np.asarray(size, np.int64)
+    n = len(start)
+    addr = np.arange(n, dtype=np.int64) << 32 if addr is None else np.asarray(addr, np.int64)
+    pool = np.zeros(n, np.int16) if pool is None else np.asarray(pool, np.int16)
+    allocations = Allocations(addr, size, np.zeros(n, np.int64), start, end, end.copy(), np.zeros(n, np.int16), pool,
+                              np.full(n, -1, np.int32))
+    wide, narrow, short = np.zeros(events, np.int64), np.full(events, -1, np.int32), np.zeros(events, np.int16)
+    times = wide if time_us is None else np.asarray(time_us, np.int64)
+    rows = Events(np.zeros(events, np.uint8), wide, wide, times, short, short, narrow, narrow, narrow, narrow)
+    sa, ss, s0, s1 = ([], [], [], []) if spans is None else spans
+    kept = Spans(np.asarray(sa, np.int64), np.asarray(ss, np.int64), np.asarray(s0, np.int32),
+                 np.asarray(s1, np.int32), np.zeros(len(sa), np.int16), np.zeros(len(sa), np.int16))
+    none = np.empty(0, np.int64)
+    segments = Segments(none, none, none, none, none, none, none, none, none, none, np.zeros(1, np.int32))
+    return Trace(0, rows, allocations, kept, segments, Blocks(none, none, none, none, none, none))
 
 
-def _entry(action: str, pool: int, addr: int, size: int, frames: list[Any], number: int) -> dict[str, Any]:
-    return {"action": action, "addr": addr, "size": size, "stream": 0, "pool_id": (0, pool), "frames": frames,
-            "time_us": 1_700_000_000_000_000 + number * 1000}
+def random_trace(seed: int, events: int = 400, before: int = 20, slots: int = 60) -> Trace:
+    """Allocations of many sizes in slots of addresses of their own, so that none overlap; several may end at once."""
+    rng = np.random.default_rng(seed)
+    room = 1 << 20
+    rows: list[list[int]] = []  # start, end, size, slot
+    live: dict[int, int] = {}
+    for slot in range(min(before, slots)):
+        live[slot] = len(rows)
+        rows.append([-1, events, int(rng.integers(1, 9000)), slot])
+    for e in range(events):
+        what = rng.random()
+        if what < 0.5 and len(live) < slots:
+            slot = int(rng.choice([s for s in range(slots) if s not in live]))
+            size = int(2 ** rng.uniform(0, 20)) if rng.random() > 0.02 else 0
+            live[slot] = len(rows)
+            rows.append([e, events, size, slot])
+        elif what < 0.9:
+            for _ in range(min(len(live), 2 if what > 0.85 else 1)):
+                rows[live.pop(int(rng.choice(list(live))))][1] = e
+    old = sorted((r for r in rows if r[0] < 0), key=lambda r: -r[1])
+    rows = old + [r for r in rows if r[0] >= 0]
+    start, end, size, slot = np.array(rows, np.int64).reshape(-1, 4).T
+    addr = (1 << 40) + slot * room + (slot // 10) * (room << 4)
+    groups = (slots + 9) // 10
+    spans = ([(1 << 40) + g * (10 * room + (room << 4)) for g in range(groups)], [room * 10] * groups,
+             [-1] + [int(v) for v in rng.integers(-1, events // 4, groups - 1)],
+             [int(v) for v in rng.integers(events * 3 // 4, events + 1, groups)])
+    times = 1_700_000_000_000_000 + np.cumsum(rng.integers(0, 50, events))
+    pool = rng.integers(0, 3, len(start))
+    return trace_of(events, start, end, size, addr=addr, pool=pool, time_us=times, spans=spans)
 
 
-def _room(live: list[tuple[int, int, int, list[Any]]], pool: int, size: int) -> int | None:
-    """The first MiB of room in the segment of a pool."""
-    at = 0
-    for _, first, length, _ in sorted(b for b in live if b[0] == pool):
-        if first - at >= size:
-            return at
-        at = first + length
-    return at if 64 - at >= size else None
+def live_by_hand(trace: Trace, moment: int, members=None) -> list[int]:
+    a = trace.allocations
+    return [i for i in range(len(a)) if a.start[i] < moment <= a.end[i] and (members is None or members[i])]
 
 
-def _segment(device: int, pool: int, live: list[tuple[int, int, int, list[Any]]]) -> dict[str, Any]:
-    blocks, at = [], 0
-    for _, first, size, stack in [*sorted(live, key=lambda b: b[1]), (pool, 64, 0, [])]:
-        if first > at:
-            blocks.append({"address": _address(device, pool, at), "size": first - at << 20, "requested_size": 0,
-                           "state": "inactive", "frames": []})
-        if size:
-            blocks.append({"address": _address(device, pool, first), "size": size << 20,
-                           "requested_size": (size << 20) - 100, "state": "active_allocated", "frames": stack})
-        at = first + size
-    held = sum(b["size"] for b in blocks if b["state"] != "inactive")
-    return {"device": device, "address": _address(device, pool), "total_size": 64 << 20, "allocated_size": held,
-            "active_size": held, "requested_size": sum(b["requested_size"] for b in blocks), "stream": 0,
-            "segment_type": "large", "segment_pool_id": (0, pool), "is_expandable": False, "frames": [],
-            "blocks": blocks}
+def any_paint(trace: Trace, seed: int = 0, lit: bool = False) -> Paint:
+    rng = np.random.default_rng(seed)
+    count = len(trace.allocations)
+    return Paint(rng.integers(0, 7, count).astype(np.uint16), rng.integers(40, 255, (7, 3)).astype(np.uint8),
+                 rng.random(count) < 0.5 if lit else None)
+
+
+def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, ground=()):
+    """(H, 3) float and (H,) ids of one column: the mean of the colours in each pixel, darker lines left to
+    `dark_by_hand`. rects: (allocation, bottom, size). ground: (bottom, size) of what is reserved."""
+    classes, lit, shades = paint.tables(len(paint.classes))
+    back, free = paint.grounds()
+    ids = np.full(height, -1)
+    sums, covered = np.zeros((height, 3)), np.zeros(height)
+    dark = np.zeros(height, bool)
+    bottoms = low + np.arange(height) * per
+    for i, bottom, size in rects:
+        part = np.clip(np.minimum(bottom + size, bottoms + per) - np.maximum(bottom, bottoms), 0, None)
+        sums += part[:, None] * shades[int(classes[i]) + (len(shades) // 2 if len(lit) and not lit[i] else 0)]
+        covered += part
+        ids[(bottoms + per / 2 >= bottom) & (bottoms + per / 2 < bottom + size)] = i
+        if size >= 3 * per:
+            dark |= (bottoms <= bottom) & (bottom < bottoms + per)
+    under = np.zeros(height)
+    for bottom, size in ground:
+        under += np.clip(np.minimum(bottom + size, bottoms + per) - np.maximum(bottom, bottoms), 0, None)
+    under = np.clip(under - covered, 0, None)
+    rgb = (sums + under[:, None] * free + np.clip(per - covered - under, 0, None)[:, None] * back) / per
+    rgb[dark] *= 0.62
+    return rgb[::-1], ids[::-1]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples, scalar_rows, scalars_frame
-from support.snapshot_cases import small_snapshot
+from support.memory_data import small_snapshot
 from support.training_camera_cases import cameras_frame
 from support.view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
 

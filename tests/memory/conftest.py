@@ -1,0 +1,66 @@
+"""Fixtures of the tests of memory snapshots: the recording of a real training, screens, panes, a cache of their own."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+from support.memory_data import two_devices
+from support.snapshot_cases import Rig
+
+from splatview.viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
+
+    from splatview.viewer_app.memory.model import Snapshot
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
+def pickled(data_dir: Path) -> dict[str, Any]:
+    """The snapshot of a real training, as PyTorch pickled it."""
+    return pickle.loads((data_dir / "training_memory_snapshot.pickle").read_bytes())
+
+
+@pytest.fixture(scope="session")
+def real(pickled: dict[str, Any]) -> Snapshot:
+    """The snapshot of a real training: 22,332 events of one step."""
+    return from_pickled(pickled, "training_memory_snapshot.pickle")
+
+
+@pytest.fixture(scope="session")
+def full() -> Snapshot:
+    """Two devices; on the first an allocation failed for fragmentation."""
+    return two_devices()
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def module_screen() -> Iterator[OffscreenScreen]:
+    made = OffscreenScreen(64, 48)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
+    """A test that leaves an error of OpenGL behind fails."""
+    yield module_screen
+    assert module_screen.ctx.error == "GL_NO_ERROR"
