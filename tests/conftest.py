@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,3 +157,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say in one line what was left out."""
+    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
+    reasons = Counter(place[2].removeprefix("Skipped: ") for place in skipped if isinstance(place, tuple))
+    left_out = [f"{count} ({reason})" for reason, count in reasons.most_common()]
+    if "not soak" in config.getoption("markexpr"):
+        left_out.append("tests/soak, tests/fuzz and long journeys in a browser (make soak)")
+    if left_out:
+        terminalreporter.write_line("left out: " + ", ".join(left_out))
