@@ -225,7 +225,7 @@ class _Choices:
 class Explorer:
     """Explores what may become of some programs."""
 
-    def __init__(self, programs: list[Process], initial: dict[Address, Any], memory: str = TSO,
+    def __init__(self, processes: list[Process], initial: dict[Address, Any], memory: str = TSO,
                  audit: Callable[[dict[Address, Any]], None] = lambda memory: None, most: int = 2_000_000):
         """`initial`: the memory at first, 0 elsewhere. `audit` is given the memory when all have ended and everything
         stored is seen; it raises Wrong. `most`: states, beyond which `explore` raises TooMany."""

@@ -92,9 +92,9 @@ def explore(case: Case, most: int = 2_000_000) -> Found:
     processes += [Process(f"reader {n}", partial(_reader, case, modules, n), lambda a, n=n: a[:1] == (f"own {n}",),
                           mortal=case.dies == "reader" and n == 0) for n in range(len(case.reads))]
     if case.forged:
-        programs.append(Process("forger", partial(_forger, case, forger)))
+        processes.append(Process("forger", partial(_forger, case, forger)))
     audit = partial(_audit, case, modules)
-    return Explorer(programs, memory, case.memory, audit, most).explore()
+    return Explorer(processes, memory, case.memory, audit, most).explore()
 
 
 def _headers(modules: SimpleNamespace, case: Case) -> list[int]:
