@@ -31,7 +31,6 @@ def test_a_look_that_is_overtaken_may_find_an_older_one() -> None:
     assert "the board told of version" in found.wrong, found
 
 
-@pytest.mark.exhaustive
 def test_where_stores_are_reordered_the_count_may_come_first() -> None:
     """What invariant 2 says of ARM: a viewer that has read nothing new looks again at its next poll."""
     found = explore(Case(told=True, cells=1, attempts=1, memory=WEAK))

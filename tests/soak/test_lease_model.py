@@ -9,36 +9,27 @@ from __future__ import annotations
 
 import pytest
 from support.explorer import WEAK
-from support.repetitions import with_exhaustive
 from support.slot_cases import Case, explore
 
 SLOTS, READER, DEVICE = "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader", "splatview.ipc.ways.device_ring"
 
 HELD = {  # the writer grows: rather than overwrite what is held it has more slots made, and `intact` never says no
     "one reader, and a slot that stays leased": Case(grows=True, stuck=2),
-    "one reader, every slot in turn": Case(publishes=3, grows=True, cells=1, attempts=1),
-    "two readers": Case(publishes=1, reads=(1, 1), attempts=1, grows=True, cells=1),
     "two frames are held": Case(publishes=2, reads=(2,), keeps=2, slots=4, filled=4, grows=True, cells=1, stuck=2),
-    "another reader leases and lets go": Case(forged=(1, 0), grows=True, cells=1, attempts=1),
     "another reader leases the same": Case(forged=(3, 0), grows=True, cells=1, attempts=1),
-    "another reader leases what is no slot": Case(forged=(99, 255), grows=True, cells=1, attempts=1),
     "a GPU copies": Case(grows=True, stuck=2, gpu=True),
-    "a GPU copies, as prepared": Case(grows=True, stuck=2, gpu=True, again=True),
     "weak memory": Case(grows=True, attempts=1, cells=1, memory=WEAK, stuck=2),
     "weak memory, a GPU copies": Case(publishes=1, grows=True, attempts=1, cells=1, memory=WEAK, gpu=True, again=True),
 }
 TWO = {"slots": 2, "filled": 2, "grows": True, "bounded": True, "cells": 1}
 HELD |= {  # large frames: the newest slot is written into, or the version is skipped, so that what is held stays
     "two slots, one reader": Case(**{**TWO, "cells": 2}, publishes=3, reads=(2,)),
-    "two slots, one stays leased": Case(**TWO, publishes=3, reads=(2,), stuck=1),
     "two slots, two readers": Case(**TWO, publishes=2, reads=(1, 1), attempts=1),
     "two slots, two frames are held": Case(**TWO, publishes=2, reads=(2,), keeps=2),
     "two slots, the writer may die": Case(**TWO, publishes=3, reads=(1,), stuck=1, dies="writer"),
     "two slots, one is empty and leased": Case(**{**TWO, "filled": 1}, publishes=2, stuck=2, dies="writer"),
-    "two slots, a version is unwanted": Case(**TWO, publishes=2, forged=(1, 0), unwanted=3, attempts=1),
     "two slots, weak memory": Case(**TWO, attempts=1, memory=WEAK, stuck=1),
     "two slots, the ring is replaced": Case(**TWO, publishes=1, reads=(2,), retires=True),
-    "three slots, a GPU copies": Case(**{**TWO, "slots": 3, "filled": 3}, gpu=True, again=True, stuck=2),
 }
 LEFT = {  # the writer does not grow: slots that are leased are overwritten in the end, and readers see it
     "a reader is killed": Case(publishes=1, reads=(1, 1), attempts=1, dies="reader", cells=1),
@@ -48,21 +39,14 @@ LEFT = {  # the writer does not grow: slots that are leased are overwritten in t
 }
 
 
-@pytest.mark.parametrize("case", with_exhaustive(
-    HELD, "another reader leases what is no slot", "two slots, the ring is replaced", "two readers",
-    "two slots, two frames are held", "two slots, a version is unwanted",
-    "one reader, every slot in turn", "two frames are held", "another reader leases and lets go",
-    "another reader leases the same", "two slots, the writer may die", "a GPU copies", "a GPU copies, as prepared",
-    "weak memory", "two slots, one reader", "two slots, one stays leased", "two slots, two readers",
-    "two slots, weak memory", "three slots, a GPU copies"))
+@pytest.mark.parametrize("case", HELD.values(), ids=HELD)
 def test_what_is_held_stays(case: Case) -> None:
     found = explore(case)
     assert not found.wrong, found
     assert found.states > 1000 and found.ends, "nothing was explored"
 
 
-@pytest.mark.parametrize("case", with_exhaustive(
-    LEFT, "a GPU copies, a reader is killed", "a reader is killed", "another reader moves about"))
+@pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
 def test_a_lease_that_is_left_behind_or_forged_costs_a_slot_at_most(case: Case) -> None:
     found = explore(case)
     assert not found.wrong, found
@@ -119,7 +103,7 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("case", with_exhaustive(LOST, "an unwanted copy counts as the newest"))
+@pytest.mark.parametrize("case", LOST.values(), ids=LOST)
 def test_two_slots_without_a_whole_frame_are_found(case: Case) -> None:
     found = explore(case)
     assert "nothing can be read" in found.wrong and found.trace, found

@@ -1,0 +1,37 @@
+"""The protocols of the shared memory, of which every interleaving is explored with the real code, in small cases. All
+cases, and variants that are broken on purpose, are in tests/soak."""
+
+from __future__ import annotations
+
+import pytest
+from support import in_place_cases, slot_cases
+from support.explorer import WEAK
+from support.slot_cases import Case
+
+CASES = {
+    "ring: nothing is there at first": Case(filled=0, reads=(2,), dies="writer"),
+    "ring: as prepared": Case(reads=(2,), again=True, dies="writer"),
+    "lease: two slots, the writer may die": Case(slots=2, filled=2, grows=True, bounded=True, cells=1, publishes=3,
+                                                 stuck=1, dies="writer"),
+    "lease: a reader is killed": Case(publishes=2, dies="reader", stuck=1),
+    "board: as it is": Case(told=True, cells=1),
+    "board: as prepared": Case(told=True, again=True, cells=1),
+}
+IN_PLACE = {
+    "a generation is given back": in_place_cases.Case(publishes=3, moves=2, forgets=True, attempts=1),
+    "weak memory, one version": in_place_cases.Case(publishes=1, moves=1, forgets=True, attempts=1, memory=WEAK),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_every_interleaving_of_slots_holds(case: Case) -> None:
+    found = slot_cases.explore(case)
+    assert not found.wrong, found
+    assert found.states > 1000 and found.ends, "nothing was explored"
+
+
+@pytest.mark.parametrize("case", IN_PLACE.values(), ids=IN_PLACE)
+def test_every_interleaving_in_place_holds(case: in_place_cases.Case) -> None:
+    found = in_place_cases.explore(case)
+    assert not found.wrong, found
+    assert found.states > 500 and found.ends, "nothing was explored"
