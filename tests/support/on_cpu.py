@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from support.programs import ROOT
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -30,13 +32,11 @@ extern "C" int launch(const char *name, int grid, int block, void **args) {{
 }}
 """
 FAILURES = {1: "there is none of that name", 2: "some lanes of a warp wait more often than others"}
-
-
-KERNELS = HERE.parent / "viewer_app/renderers/kernels"
+KERNELS = ROOT / "viewer_app/renderers/kernels"
 # Fortified longjmp does not know of stacks other than the thread's.
 COMPILER = ("g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", "-Wall", "-Werror",
             "-Wno-unknown-pragmas", "-Wno-unused-function", f"-I{HERE}", f"-I{KERNELS}")
-BUILT = HERE.parent / ".pytest_cache" / "kernels_on_cpu"
+BUILT = ROOT / ".pytest_cache" / "kernels_on_cpu"
 
 
 @functools.cache

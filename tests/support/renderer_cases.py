@@ -30,7 +30,6 @@ MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "gl-quads": lambda ctx: GlRenderer(ctx, compositor="quads"),
     "gl-tiles": lambda ctx: GlRenderer(ctx, compositor="tiles"),
     "gsplat": GsplatRenderer,
-    "gsplat-plain": lambda ctx: GsplatRenderer(ctx, plain=True),
 }
 """Every implementation by its name; after a hyphen, by the way it works."""
 MARKED = [pytest.param(name, marks=pytest.mark.cuda) if name.startswith("gsplat") else name for name in sorted(MAKERS)]
@@ -60,6 +59,8 @@ def read_source(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:
 
 
 CLASSIC = RenderOptions()
+CENTER = 24, 32
+"""Row and column of the pixel that `camera()` looks along."""
 
 
 def draw(renderer: Renderer, gaussians: GaussianScene, view: Camera | None = None,

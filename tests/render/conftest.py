@@ -1,0 +1,23 @@
+"""Fixtures of the tests of renderers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.renderer_cases import MAKERS, MARKED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import moderngl
+
+    from splatview.viewer_app.renderers.base import Renderer
+
+
+@pytest.fixture(params=MARKED)
+def renderer(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Renderer]:
+    """Each renderer, for conformance suites."""
+    made = MAKERS[request.param](ctx)
+    yield made
+    made.close()
