@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from support.renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
-from support.repetitions import exhaustive, one_at_a_time, with_exhaustive
 
-from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.renderers.base import Pixels, RenderOptions
 from splatview.viewer_app.renderers.gl import GlRenderer
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     Load = Callable[[str], GaussianScene]
     Compare = Callable[[GaussianScene, Camera, RenderOptions], tuple[float, float, float]]
 
-NAMES = [f"{scene}_{view}" for scene in ("biker", "playbot", "random") for view in ("0", "0_aa", "1", "2")]
-QUICK = {"playbot_0_aa", "random_1"}
 # Decibels for colour, alpha, depth. Measured lowest: quads 81.0, 71.2, 73.2 on trained scenes and 70.5, 66.1, 64.1
 # on random; tiles 77.8 (biker_1; 87.2 elsewhere), 80.6, 82.5 and 79.4, 76.7, 78.6; the reference 87.2, 80.6, 82.6 and
 # 79.4, 76.7, 78.6. What tiles reach is thus about what the pictures, stored as float16, allow; on biker_1 the slow
@@ -98,7 +94,7 @@ def both(gl: GlRenderer, drawn: dict[str, Pixels], request: pytest.FixtureReques
     return compare
 
 
-@pytest.mark.parametrize("name", with_exhaustive(NAMES, *(set(NAMES) - QUICK)))
+@pytest.mark.parametrize("name", ["playbot_0_aa", "random_1"])
 def test_gl_against_gsplat(gl: GlRenderer, load: Load, data_dir: Path, name: str,
                            request: pytest.FixtureRequest) -> None:
     d = gsplat_picture(data_dir, name)
@@ -109,10 +105,7 @@ def test_gl_against_gsplat(gl: GlRenderer, load: Load, data_dir: Path, name: str
     assert all(np.greater_equal(got, gates[d.scene])), got
 
 
-# One slow camera of biker; playbot and random are small.
-@pytest.mark.parametrize("name", [exhaustive("biker_2"), exhaustive("playbot_0"), "playbot_0_aa",
-                                  exhaustive("playbot_2"), exhaustive("random_0"), exhaustive("random_0_aa"),
-                                  exhaustive("random_1"), exhaustive("random_2")])
+@pytest.mark.parametrize("name", ["playbot_0_aa", "random_0"])
 def test_reference_against_gsplat(load: Load, data_dir: Path, name: str) -> None:
     d = gsplat_picture(data_dir, name)
     reference = ReferenceRenderer()
@@ -129,9 +122,7 @@ def least(request: pytest.FixtureRequest) -> float:
 
 
 @pytest.mark.parametrize(("name", "size", "model"), [
-    exhaustive("biker_0", (400, 300), "pinhole"), exhaustive("biker_1", (400, 300), "ortho"),
-    ("playbot_0_aa", (400, 300), "pinhole"), ("playbot_2", (321, 243), "ortho"),
-    exhaustive("random_0_aa", (321, 243), "ortho"),
+    ("playbot_0_aa", (400, 300), "pinhole"), ("random_2", (321, 243), "ortho"),
     ("playbot_1", (321, 243), "fisheye"),
 ])
 def test_gl_against_the_reference(both: Compare, load: Load, data_dir: Path, name: str, size, model,
@@ -155,20 +146,21 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "model", "mode"), one_at_a_time(list(SCENES), MODELS, ["classic", "antialiased"]))
+@pytest.mark.parametrize(("kind", "model", "mode"), [
+    ("mixed", "pinhole", "antialiased"), ("anisotropic", "ortho", "classic"), ("tiny", "fisheye", "antialiased"),
+    ("huge", "pinhole", "classic"), ("all around the camera", "fisheye", "classic")])
 def test_random_scenes(both: Compare, kind: str, model, mode, least: float) -> None:
     got = both(random_scene(21, SCENES[kind]), looking_at_origin(model=model), RenderOptions(mode))
     assert min(got) >= least, got
 
 
-@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+@pytest.mark.parametrize("degree", [0, 1, 2])  # 3 above
 def test_every_sh_degree(both: Compare, degree: int, least: float) -> None:
     got = both(random_scene(22, Chance(sh_degree=degree)), looking_at_origin(), RenderOptions())
     assert min(got) >= least, got
 
 
-@pytest.mark.parametrize("logit", [3.0, 5.0])
-def test_nearly_opaque(both: Compare, logit: float, least: float) -> None:
+def test_nearly_opaque(both: Compare, least: float) -> None:
     # Where the departure described at the top shows most; every other random scene stands above 70 with quads.
-    got = both(random_scene(23, Chance(logit=(logit, 1.0))), looking_at_origin(), RenderOptions())
+    got = both(random_scene(23, Chance(logit=(5.0, 1.0))), looking_at_origin(), RenderOptions())
     assert min(got) >= least, got

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import replace
 
 import moderngl
 import numpy as np
 import pytest
-from support.renderer_cases import Chance, looking_at_origin, psnr, random_scene, software
-from support.repetitions import exhaustive
+from support.renderer_cases import Chance, looking_at_origin, psnr, random_scene
 
 from splatview.viewer_app.errors import RendererError
-from splatview.viewer_app.renderers import gl_quads, tile_lists
+from splatview.viewer_app.renderers import gl_quads
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.renderers.gl_quads import SMALL, QuadCompositor
 from splatview.viewer_app.renderers.gl_tiles import TileCompositor
 from splatview.viewer_app.screens.offscreen import create_context
 
@@ -104,19 +101,19 @@ def test_pictures_of_another_context(ctx: moderngl.Context) -> None:
     renderer.close()
 
 
-@pytest.mark.parametrize("size", [(200, 150), exhaustive((1200, 900))])
-def test_triangles_and_rectangles_agree(ctx: moderngl.Context, size: tuple[int, int]) -> None:
-    # Which of them is drawn depends on the driver; the picture does not. Some here exceed every threshold.
-    scene, view, pictures = random_scene(2, Chance(n=800, log_scale=(-3.0, 2.0))), looking_at_origin(*size), []
-    for corners, small in [(3, float("inf")), (4, SMALL), (4, 0.0)]:
-        renderer = GlRenderer(ctx, compositor="quads")
-        quads = renderer._compositor
-        assert isinstance(quads, QuadCompositor)
-        quads._corners, quads._small = corners, small
+@pytest.mark.parametrize("size", [(203, 151), (3, 300)])
+def test_how_tiles_are_laid_out_changes_nothing(ctx: moderngl.Context, size: tuple[int, int]) -> None:
+    # Large pictures need more than one strip of tiles; here, where a strip has four columns, these do too.
+    scene, view, pictures = random_scene(2, Chance(n=800)), looking_at_origin(*size), []
+    for slot_bits in (12, 2):
+        renderer = GlRenderer(ctx, compositor="tiles")
+        tiles = renderer._compositor
+        assert isinstance(tiles, TileCompositor)
+        tiles._slot_bits = slot_bits
         renderer.load(scene)
         pictures.append(renderer.render(view, OPTIONS).pixels())
         renderer.close()
-    assert psnr(pictures[0].color, pictures[1].color) > 90 and psnr(pictures[0].color, pictures[2].color) > 90
+    assert pictures[0].alpha.any() and np.array_equal(pictures[0].color, pictures[1].color)
 
 
 def test_batches_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,77 +129,3 @@ def test_batches_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.Monke
     finished = pictures[0].alpha[64:80, 96:112]  # one of the tiles
     assert finished.min() > 0.9999
     assert psnr(pictures[0].color, pictures[1].color) > 80 and not np.array_equal(*(p.color for p in pictures))
-
-
-def test_software_rasterisers_get_tiles(ctx: moderngl.Context) -> None:
-    renderer = GlRenderer(ctx)
-    assert isinstance(renderer._compositor, TileCompositor if software(ctx) else QuadCompositor)
-    renderer.close()
-
-
-@pytest.mark.parametrize("depth", [True, False])
-def test_chunks_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch, depth: bool) -> None:
-    # Dense enough that tiles are finished before the last chunk: Gaussians behind them are left out of the lists.
-    scene, view = random_scene(2, Chance(n=5_000, log_scale=(-2.5, 1.0), logit=(2.0, 1.0))), looking_at_origin()
-    renderer = GlRenderer(ctx, compositor="tiles")
-    renderer.load(scene)
-    pictures, kept = [], []
-    close_tiles = tile_lists.Chunks.close_tiles
-
-    def counting(self: tile_lists.Chunks, unfinished: np.ndarray) -> None:
-        before = self.remaining
-        close_tiles(self, unfinished)
-        kept.append(self.remaining / before)
-
-    monkeypatch.setattr(tile_lists.Chunks, "close_tiles", counting)
-    for budget in (1 << 30, 1 << 14, 1 << 30):
-        monkeypatch.setattr(tile_lists, "BUDGET", budget)
-        renderer.render(view.resized(8, 8), OPTIONS)
-        kept.clear()
-        pictures.append(renderer.render(view, RenderOptions(depth=depth)).pixels())
-        if budget < 1 << 30:
-            assert len(kept) > 2 and min(kept) < 0.9
-    for p in pictures[1:]:  # a driver may round differently in the program that goes on from an earlier chunk
-        assert psnr(p.color, pictures[0].color) > 100 and psnr(p.alpha, pictures[0].alpha) > 100
-        if depth:
-            assert p.depth is not None and pictures[0].depth is not None
-            assert psnr(p.depth, pictures[0].depth, 4.0) > 100
-    renderer.close()
-
-
-@pytest.mark.parametrize("size", [(203, 151), (1030, 9), (8, 8), (3, 300)])
-def test_how_tiles_are_laid_out_changes_nothing(ctx: moderngl.Context, size: tuple[int, int]) -> None:
-    # Large pictures need more than one strip of tiles; here, where a strip has four columns, these do too.
-    scene, view, pictures = random_scene(2, Chance(n=800)), looking_at_origin(*size), []
-    for slot_bits in (12, 2):
-        renderer = GlRenderer(ctx, compositor="tiles")
-        tiles = renderer._compositor
-        assert isinstance(tiles, TileCompositor)
-        tiles._slot_bits = slot_bits
-        renderer.load(scene)
-        pictures.append(renderer.render(view, OPTIONS).pixels())
-        renderer.close()
-    assert pictures[0].alpha.any() and np.array_equal(pictures[0].color, pictures[1].color)
-
-
-def test_gaussians_that_all_cover_everything(ctx: moderngl.Context) -> None:
-    # 20,000 times 4,800 tiles: lists of all of them at once would take a gigabyte.
-    renderer = GlRenderer(ctx, compositor="tiles")
-    renderer.load(random_scene(3, Chance(n=20_000, log_scale=(2.0, 0.1), logit=(0.0, 1.0), sh_degree=0)))
-    tracemalloc.start()
-    p = renderer.render(looking_at_origin(640, 480), RenderOptions(depth=False)).pixels()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert p.alpha.min() > 0.999 and peak < 200e6
-    renderer.close()
-
-
-def test_half_precision(ctx: moderngl.Context) -> None:
-    full, half = GlRenderer(ctx), GlRenderer(ctx, precision="f2")
-    view, pictures = looking_at_origin(), []
-    for renderer in (full, half):
-        renderer.load(random_scene(2, Chance()))
-        pictures.append(renderer.render(view, OPTIONS).pixels())
-        renderer.close()
-    assert pictures[1].color.dtype == np.float32
-    assert 45 < psnr(pictures[0].color, pictures[1].color) < 80

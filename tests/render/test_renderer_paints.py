@@ -166,7 +166,8 @@ def test_what_is_nearer_than_the_near_plane_is_cut_away(renderer: Renderer) -> N
 
 
 def test_a_point_by_hand(renderer: Renderer) -> None:
-    p = draw(renderer, scene((0, 0, 2), (0.8, 0.4, 0.2), 0.5, 0.01), options=RenderOptions(paint="points", point_px=4.0))
+    options = RenderOptions(paint="points", point_px=4.0)
+    p = draw(renderer, scene((0, 0, 2), (0.8, 0.4, 0.2), 0.5, 0.01), options=options)
     y, x = np.mgrid[:48, :64]
     wanted = np.clip(2.5 - np.hypot(y - CENTER[0], x - CENTER[1]), 0, 0.999)
     assert np.abs(p.alpha - wanted).max() < 2e-3
