@@ -1,0 +1,429 @@
+"""Segments and rings of slots beyond what all ways have in common: values and strides, what is held, GPUs that copy."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.frames import host_array
+from support.open_files import open_files
+from support.wait import PATIENCE, turns
+
+from splatview.ipc.cuda import driver, retiring
+from splatview.ipc.errors import SharingError
+from splatview.ipc.frames import DeviceTensor
+from splatview.ipc.messages import DeviceRingRef, FdMemory, RingRef, SegmentRef, TensorHeader
+from splatview.ipc.segments import PAGE, Segment
+from splatview.ipc.source import OwnSource
+from splatview.ipc.subscriber import can_take
+from splatview.ipc.ways import layout
+from splatview.ipc.ways.device_ring import DeviceRingReader
+from splatview.ipc.ways.gpu_slots import GpuSlotWriter
+from splatview.ipc.ways.host import HostWriter
+from splatview.ipc.ways.layout import data_bytes
+from splatview.ipc.ways.ring import RingReader, RingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GPU = "0123456789abcdef" * 2
+META = {"layout": "HW"}
+
+
+@pytest.fixture
+def leases() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def ring(leases: list[int]) -> Iterator[tuple[RingWriter, RingReader]]:
+    writer = RingWriter(200_000)
+    reader = RingReader(writer.segment.ref, OwnSource(), lambda slot, cell=0: leases.append(slot))
+    yield writer, reader
+    reader.close()
+    writer.close()
+
+
+def write(writer: RingWriter, value: int, version: int) -> bool:
+    return writer.write("image", {"image": torch.full((4, 4), value, dtype=torch.uint8)}, META, version)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
+def test_values_and_meta_arrive(ring: tuple[RingWriter, RingReader], dtype: torch.dtype) -> None:
+    writer, reader = ring
+    image = (torch.rand(13, 7, generator=torch.manual_seed(0)) * 200).to(dtype)
+    writer.write("image", {"image": image}, {"layout": "HW", "step": 12, "note": "é", "ok": True, "lr": 0.5}, 5)
+    frame = reader.read()
+    assert frame is not None
+    with frame:
+        assert frame.version == 5
+        assert frame.meta == {"layout": "HW", "step": 12, "note": "é", "ok": True, "lr": 0.5}
+        assert np.array_equal(frame.tensors["image"].to_float32(), image.float().numpy())
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.arange(60, dtype=torch.uint8).reshape(10, 6).t(),
+    lambda: torch.arange(60, dtype=torch.uint8).reshape(10, 6)[::2, 1:4],
+    lambda: torch.arange(6, dtype=torch.uint8).expand(5, 6),
+    lambda: torch.arange(60, dtype=torch.uint8)[7:].reshape(1, 53),
+])
+def test_any_strides(ring: tuple[RingWriter, RingReader], make: Any) -> None:
+    writer, reader = ring
+    writer.write("image", {"image": make()}, META, 1)
+    frame = reader.read()
+    assert frame is not None
+    assert np.array_equal(host_array(frame.tensors["image"]), make().numpy())
+
+
+def test_tensors_are_aligned_and_counted() -> None:
+    assert data_bytes({"a": torch.zeros(1), "b": torch.zeros(65)}) == 256 + 512
+
+
+def test_a_frame_keeps_its_memory_when_both_sides_close() -> None:
+    writer = RingWriter(64)
+    reader = RingReader(writer.segment.ref, OwnSource(), lambda slot: None)
+    write(writer, 7, 1)
+    frame = reader.read()
+    assert frame is not None
+    pixels = host_array(frame.tensors["image"])
+    writer.close()
+    assert frame.intact(), "nothing is written there any more"
+    reader.close()
+    assert not frame.intact(), "nothing checks any more"
+    assert (pixels == 7).all()
+    frame.close()
+
+
+# ---- frames that are held
+
+
+def test_a_held_frame_keeps_its_lease(ring: tuple[RingWriter, RingReader], leases: list[int]) -> None:
+    writer, reader = ring
+    write(writer, 1, 1)
+    with reader.read() as first:  # type: ignore[union-attr]
+        first.hold()
+    slot = leases[-1]
+    assert slot >= 0
+    assert reader.read(1) is None
+    assert leases[-1] == slot, "a poll that finds nothing new changes nothing"
+    write(writer, 2, 2)
+    second = reader.read(1)
+    assert second is not None
+    first.close()
+    first.close()
+    assert leases[-1] not in (slot, -1), "the newer frame goes on being read"
+    second.close()
+    assert leases[-1] == -1
+
+
+def test_a_reader_may_hold_several_frames() -> None:
+    cells: dict[int, int] = {}
+    writer = RingWriter(64, leased=lambda: bytes(slot + 1 for slot in cells.values() if slot >= 0))
+    writer.grows = True
+    reader = RingReader(writer.segment.ref, OwnSource(), lambda slot, cell=0: cells.__setitem__(cell, slot))
+    reader.hold_several(2)
+    write(writer, 2, 2)
+    first = reader.read()
+    write(writer, 3, 3)
+    second = reader.read(2)
+    assert first is not None and second is not None
+    for version in range(4, 30):
+        assert write(writer, version, version), "one slot is free beside those and the newest"
+    assert first.intact() and second.intact()
+    third = reader.read(3)  # one more than announced: the oldest is not kept any more
+    assert third is not None
+    for version in range(30, 40):
+        write(writer, version, version)
+    assert (first.intact(), second.intact(), third.intact()) == (False, True, True)
+    reader.close()
+    writer.close()
+
+
+def test_rather_than_overwrite_a_held_frame_the_writer_asks_for_more_slots() -> None:
+    held: list[int] = []
+    writer = RingWriter(64, leased=lambda: bytes(held))
+    writer.grows = True
+    for version in range(1, 5):
+        assert write(writer, version, version)
+    held[:] = [1, 2, 3, 4]
+    assert not write(writer, 9, 9)
+    assert writer.crowded
+    larger = writer.larger()
+    assert larger.slots > writer.slots and larger.capacity == writer.capacity
+    writer.grows = False  # more memory is not to be had: it goes on with the slots that there are
+    assert write(writer, 10, 10)
+    writer.close()
+    larger.close()
+
+
+# ---- segments
+
+
+def test_segments_are_sealed_and_told_apart() -> None:
+    writer = RingWriter(64)
+    ref = writer.segment.ref
+    for size in (10, ref.size * 2):
+        with pytest.raises(PermissionError):
+            os.ftruncate(writer.segment.fd, size)
+    for forged in (SegmentRef(ref.fd, ref.size + PAGE, ref.token), SegmentRef(ref.fd, ref.size, "ring-0000"),
+                   SegmentRef(0, ref.size, ref.token), SegmentRef(999_999, ref.size, ref.token)):
+        with pytest.raises(SharingError):
+            RingReader(forged, OwnSource(), lambda slot: None)
+    writer.close()
+    with pytest.raises(SharingError):
+        RingReader(ref, OwnSource(), lambda slot: None)
+
+
+def test_a_segment_is_allocated_part_by_part() -> None:
+    segment = Segment(40 * PAGE, "ring", PAGE)
+    try:
+        assert os.fstat(segment.fd).st_blocks * 512 == PAGE
+        segment.map[:3] = b"abc"
+        assert not segment.reserve(10 * PAGE)
+        assert os.fstat(segment.fd).st_blocks * 512 == 11 * PAGE
+        assert segment.reserve(100 * PAGE)
+        assert segment.reserve(PAGE), "all is there"
+        assert segment.map[:5] == b"abc\0\0"
+        segment.free(20 * PAGE, 5 * PAGE)
+        assert os.fstat(segment.fd).st_blocks * 512 == 35 * PAGE
+        assert segment.map[20 * PAGE] == 0
+    finally:
+        segment.close()
+
+
+def test_a_segment_that_is_not_to_be_had_is_a_sharing_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    segment = Segment(40 * PAGE, "ring", PAGE)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(SharingError, match="No space left"):
+        segment.reserve(PAGE)
+    segment.close()
+
+
+def test_a_reader_at_its_limit_of_open_files_names_the_limit() -> None:
+    writer = RingWriter(4096)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    probe = os.open("/dev/null", os.O_RDONLY)  # the lowest free number
+    os.close(probe)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probe + 1, hard))  # the segment can be opened, and not be mapped
+    try:
+        with pytest.raises(SharingError, match=r"cannot map .* limit of open files"):
+            RingReader(writer.segment.ref, OwnSource(), lambda slot: None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    RingReader(writer.segment.ref, OwnSource(), lambda slot: None).close()
+    writer.close()
+
+
+def test_a_child_forked_in_the_middle_of_a_fence_is_not_held_up() -> None:
+    with layout._fence_lock:  # as another thread of the parent has it
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(int(PATIENCE))
+            layout.full_fence()
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+# ---- rings that a GPU fills
+
+
+class Writer(GpuSlotWriter):
+    """A writer whose GPU is the test: `done` comes when `gpu_does` is called."""
+
+    in_segment = False
+
+    def __init__(self, capacity: int, slots: int = 4):
+        super().__init__(-1, capacity, slots, bytes)
+        self.pending: list[tuple[int, int]] = []
+
+    @property
+    def ref(self) -> DeviceRingRef:
+        return DeviceRingRef(self.segment.ref, FdMemory("t-1", (self.slots * self.capacity,), GPU))
+
+    def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
+        return [torch.empty(h.shape) for h in headers]
+
+    def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
+        self.pending.append((slot, whole))
+
+    def gpu_does(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.set_done(*self.pending.pop(0))
+
+
+class OneMemory(OwnSource):
+    """With a memfd in place of GPU memory: nothing here maps it."""
+
+    def descriptors(self, token: str, count: int) -> list[int]:
+        return [os.memfd_create("not-cuda", os.MFD_CLOEXEC) for _ in range(count)]
+
+
+@pytest.fixture
+def gpu_ring() -> Iterator[tuple[Writer, DeviceRingReader]]:
+    before = open_files()
+    writer = Writer(100_000)
+    reader = DeviceRingReader.make(writer.ref, OneMemory(), lambda slot: None)
+    yield writer, reader
+    reader.close()
+    writer.gpu_does(len(writer.pending))
+    writer.close()
+    assert retiring.settle(PATIENCE)
+    assert open_files() <= before
+
+
+def publish(writer: Any, version: int) -> bool:
+    return writer.write("image", {"image": torch.zeros(9, 7)}, META, version)
+
+
+def test_a_frame_is_there_when_the_gpu_says_so_and_not_before(gpu_ring: tuple[Writer, DeviceRingReader]) -> None:
+    writer, reader = gpu_ring
+    assert publish(writer, 1)
+    assert reader.read() is None
+    writer.gpu_does()
+    assert publish(writer, 2)
+    frame = reader.read()
+    assert frame is not None
+    with frame:
+        assert (frame.version, frame.on_gpu, frame.intact()) == (1, True, True)
+        image = frame.tensors["image"]
+        assert isinstance(image, DeviceTensor)
+        assert (image.dtype, image.shape, image.strides, image.memory.gpu) == ("float32", (9, 7), (7, 1), GPU)
+        assert image.offset + 9 * 7 * 4 <= image.memory.size
+    assert reader.read(after=1) is None
+    writer.gpu_does()
+    second = reader.read(after=1)
+    assert second is not None
+    assert second.version == 2
+    second.close()
+
+
+def test_a_writer_far_ahead_of_the_gpu_skips_and_leaves_the_newest_frame_alone(
+        gpu_ring: tuple[Writer, DeviceRingReader]) -> None:
+    writer, reader = gpu_ring
+    assert publish(writer, 1)
+    writer.gpu_does()
+    frame = reader.read()
+    assert frame is not None
+    taken = [publish(writer, version) for version in range(2, 12)]
+    assert taken == [True] * 3 + [False] * 7
+    assert frame.intact()
+    assert reader.read(after=1) is None
+    writer.gpu_does(2)
+    newer = reader.read(after=1)
+    assert newer is not None
+    assert newer.version == 3
+    frame.close()
+    newer.close()
+
+
+def test_a_frame_outlives_its_reader(gpu_ring: tuple[Writer, DeviceRingReader]) -> None:
+    writer, _ = gpu_ring
+    reader = DeviceRingReader.make(writer.ref, OneMemory(), lambda slot: None)
+    publish(writer, 1)
+    writer.gpu_does()
+    frame = reader.read()
+    assert frame is not None
+    image = frame.tensors["image"]
+    assert isinstance(image, DeviceTensor)
+    (piece,) = image.memory.pieces
+    reader.close()
+    os.fstat(piece.fd)
+    frame.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(piece.fd)
+
+
+def test_rings_that_do_not_fit_their_memory_are_refused() -> None:
+    writer = Writer(100_000)
+    before = open_files()
+    small = DeviceRingRef(writer.segment.ref, FdMemory("t-1", (writer.capacity,), GPU))
+    for ref in (small, RingRef(writer.segment.ref)):
+        with pytest.raises(SharingError):
+            DeviceRingReader.make(ref, OneMemory(), lambda slot: None)
+    assert open_files() <= before
+    writer.close()
+
+
+def test_where_memory_cannot_be_pinned_copies_are_plain_and_viewers_learn_why() -> None:
+    host = HostWriter(-1, 1 << 20)  # -1 is what torch calls the CPU: there is nothing to pin memory for
+    before, image = host.ref, torch.rand(50, 60).t()
+    for _ in turns("the memory is not pinned"):
+        if host.write("image", {"image": image}, META, 1):
+            break
+    assert host.note
+    assert host.ref == before
+    assert host.ref is not before, "the reference is sent again"
+    reader = RingReader.make(host.ref, OwnSource(), lambda slot: None)
+    frame = reader.read()
+    assert frame is not None
+    assert torch.equal(torch.from_numpy(frame.tensors["image"].to_float32()), image)
+    frame.close()
+    reader.close()
+    host.close()
+    assert retiring.settle(PATIENCE)
+
+
+def test_while_memory_is_being_pinned_versions_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(HostWriter, "_pin", lambda self, size: go_on.wait(PATIENCE))
+    writer = HostWriter(-1, 1 << 20)  # -1 is what torch calls the CPU
+    assert not publish(writer, 1)  # a call that waited would never return
+    writer.close()
+    assert not retiring.settle(0.0), "its memory stays while it is being pinned"
+    go_on.set()
+    assert retiring.settle(PATIENCE)
+
+
+def test_a_host_writer_takes_only_tensors_that_fit_and_of_its_device() -> None:
+    host = HostWriter(-1, 1 << 20)
+    assert host.fits({"a": torch.zeros(10)})
+    assert not host.fits({"a": torch.zeros(1 << 19)})
+    host.index = 0
+    assert not host.fits({"a": torch.zeros(10)})
+    with pytest.raises(SharingError, match="takes CUDA tensors"):
+        HostWriter.make({"a": torch.zeros(10)}, 1.0, bytes)
+    host.index = -1
+    host.close()
+    assert retiring.settle(PATIENCE)
+
+
+@pytest.mark.parametrize("old", [0, 2**32 - 4, 2**32 - 2, 2**63 - 4])
+def test_a_number_written_in_halves_is_never_taken_for_another(monkeypatch: pytest.MonkeyPatch, old: int) -> None:
+    memory = bytearray(old.to_bytes(8, "little"))
+    seen = []
+
+    def memset(index: int, stream: int, name: str, address: int, value: int, count: int, on: Any) -> None:
+        assert (index, stream, name, count, on) == (0, 5, "cuMemsetD32Async", 1, "stream 5")
+        memory[address - 4096 : address - 4092] = value.to_bytes(4, "little")
+        seen.append(int.from_bytes(memory, "little"))
+
+    monkeypatch.setattr(driver, "stream_writes", lambda index: False)
+    monkeypatch.setattr(driver, "stream_object", lambda stream: f"stream {stream}")
+    monkeypatch.setattr(driver, "in_stream", memset)
+    new = old + 2
+    driver.write_value(0, 5, 4096, new)
+    between, last = seen
+    assert last == new
+    assert between not in (new - 1, new), "what the sequence number may be meanwhile"
+
+
+def test_a_gpu_that_opengl_draws_on_needs_no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(driver, "device_of", asked.append)
+    assert can_take("device-ring", GPU, GPU)
+    assert can_take("host", GPU)
+    assert can_take("ring", "")
+    assert not asked
+    assert not can_take("device-ring", GPU, "f" * 32)
+    assert asked == [GPU]
