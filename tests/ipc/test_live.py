@@ -49,7 +49,7 @@ def seen(subscriber: Subscriber, stream: RemoteStream, name: str = "image") -> n
 
 
 def published() -> Any:
-    publisher = publishing._publisher
+    publisher = publishing.begun()
     assert publisher is not None
     return next(iter(publisher.streams.values()))
 
@@ -94,8 +94,7 @@ def test_writes_that_torch_does_not_count_are_seen(subscriber: Subscriber, wait_
 
 @pytest.mark.parametrize("make", [
     lambda: torch.full((9, 7, 3), float("nan")), lambda: torch.rand(3, 7, 9).permute(1, 2, 0),
-    lambda: torch.zeros(8, 8, dtype=torch.uint8), lambda: torch.rand(8, 8).to(torch.bfloat16),
-], ids=["nan", "strided", "bytes", "bfloat16"])
+], ids=["nan", "strided"])
 def test_what_is_at_rest_is_not_copied_again(make: Callable[[], torch.Tensor], subscriber: Subscriber,
                                              wait_until: Callable[..., Any]) -> None:
     image = make()
@@ -109,7 +108,8 @@ def test_what_is_at_rest_is_not_copied_again(make: Callable[[], torch.Tensor], s
     assert own.version == version
     image[-1, -1] = 1
     own.catch_up()
-    wait_until(lambda: own.version == version + 1 and (seen(subscriber, stream), stream._read == version + 1)[-1])
+    wait_until(lambda: (a := seen(subscriber, stream)) is not None and (a[-1, -1] == 1).all())
+    assert own.version == version + 1
 
 
 def test_a_stream_that_becomes_live_is_followed(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
@@ -120,19 +120,6 @@ def test_a_stream_that_becomes_live_is_followed(subscriber: Subscriber, wait_unt
     splatview.publish(image, live=True)
     image.fill_(0.5)
     wait_until(lambda: (a := seen(subscriber, stream)) is not None and (a == 0.5).all())
-
-
-def test_parts_of_a_scene_are_followed(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    n = 50
-    shs = torch.zeros(n, 4, 3)
-    splatview.publish((torch.zeros(3), torch.rand(n, 3), shs, torch.rand(n), torch.rand(n, 3), torch.rand(n, 4)),
-                      live=True)
-    stream = opened(subscriber, wait_until)
-    wait_until(lambda: seen(subscriber, stream, "sh0") is not None)
-    shs[:, 0, 0] = 0.5
-    wait_until(lambda: (a := seen(subscriber, stream, "sh0")) is not None and (a[:, 0] == 0.5).all())
-    shs[:, 3, 2] = 0.25
-    wait_until(lambda: (a := seen(subscriber, stream, "shN")) is not None and (a[:, 2, 2] == 0.25).all())
 
 
 def test_bytes_are_compared_as_they_are() -> None:

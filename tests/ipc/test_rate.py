@@ -17,8 +17,8 @@ def looked(rate: Rate, hz: float, every: float, begin: float, seconds: float) ->
     return said
 
 
-@pytest.mark.parametrize("every", [0.004, 1 / 60, 0.07])
-@pytest.mark.parametrize("hz", [0.3, 1.0, 1.9, 5.0, 60.0, 1000.0])
+@pytest.mark.parametrize("every", [0.004, 0.07])
+@pytest.mark.parametrize("hz", [0.3, 1.9, 60.0, 1000.0])
 def test_it_is_told_right_and_steadily(hz: float, every: float) -> None:
     said = looked(Rate(), hz, every, 100.3, 20.0)
     known = [r for r in said if r]
