@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from support.open_files import open_files
 from support.reading import newest
-from support.wait import turns, wait_until
+from support.wait import turns
 
 import splatview
 from splatview.ipc import Subscriber, descriptors
@@ -112,52 +111,6 @@ def test_what_cannot_be_made_any_more_is_refused(server: Server, tmp_path: Path,
     close(there)
 
 
-def test_what_is_not_offered_is_not_had(server: Server, tmp_path: Path) -> None:
-    token = descriptors.offer(files(1))
-    descriptors.withdraw(token)
-    for wrong in (token, "fds-0", "", "x" * 500, "../../etc/passwd"):
-        with pytest.raises(SharingError, match="offer"):
-            fetched(server, Fetch(tmp_path, wrong))
-
-
-def test_a_viewer_that_asks_in_vain_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SharingError, match="cannot ask"):
-        Fetch(tmp_path, "fds-1")
-    silent = Server(tmp_path)  # a trainer that is stopped
-    fetch = Fetch(tmp_path, "fds-1")
-    assert fetch.poll() is None
-    monkeypatch.setattr(fetch, "_end", 0.0)
-    with pytest.raises(SharingError, match="stopped"):
-        fetch.poll()
-    silent.close()
-
-
-def test_idle_connections_are_bounded(server: Server, tmp_path: Path) -> None:
-    idle = []
-    for _ in range(40):
-        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        s.connect(str(tmp_path / descriptors.SOCKET_NAME))
-        idle.append(s)
-        server.serve()
-        assert len(server.fds()) <= 17
-    for s in idle:
-        s.close()
-    wait_until(lambda: (server.serve(), len(server.fds()) == 1)[-1])
-    token = descriptors.offer(files(1))
-    close(fetched(server, Fetch(tmp_path, token)))
-    descriptors.withdraw(token)
-
-
-def test_a_long_folder_name_works(tmp_path: Path) -> None:
-    folder = tmp_path / ("long" * 30) / ("path" * 20)
-    folder.mkdir(parents=True)
-    server = Server(folder)
-    token = descriptors.offer(files(1))
-    close(fetched(server, Fetch(folder, token)))
-    descriptors.withdraw(token)
-    server.close()
-
-
 def test_a_segment_that_proc_does_not_show_is_handed_over(server: Server, tmp_path: Path) -> None:
     segment = Segment(1000, "test")
     source = RunSource(NO_PROCESS, tmp_path, lambda: False)
@@ -199,23 +152,3 @@ def test_a_viewer_in_another_pid_namespace_sees_everything(monkeypatch: pytest.M
             splatview.publish(torch.full((64, 64), value, dtype=torch.uint8), "image")
             version, _, tensors = newest(subscriber, "image", after=value - 1)
             assert version == value and (tensors["image"] == value).all()
-
-
-def test_an_answer_that_was_taken_is_forgotten(server: Server, tmp_path: Path) -> None:
-    """A training that densifies often must not fill its viewer's table of descriptors."""
-    source = RunSource(NO_PROCESS, tmp_path, lambda: False)
-    before = open_files()
-    for _ in range(5):
-        token = descriptors.offer(files(3))
-        taken: list[int] = []
-        for _ in turns("an answer"):
-            try:
-                taken = source.descriptors(token, 3)
-                break
-            except NotYet:
-                server.serve()
-        source.forget(token)
-        close(taken)
-        descriptors.withdraw(token)
-    wait_until(lambda: (server.serve(), len(open_files() - before) <= 2)[-1])
-    source.close()

@@ -84,10 +84,8 @@ def subscriber() -> Iterator[Subscriber]:
 
 
 ENDINGS = {
-    "sys.exit": ("sys.exit(3)", 3),
     "an exception": ("raise ValueError('of the training')", 1),
     "os._exit": ("os._exit(4)", 4),
-    "abort": ("os.abort()", -signal.SIGABRT),
     "exec": ("os.execv('/bin/true', ['true'])", 0),
     "Ctrl-C": ("os.kill(os.getpid(), signal.SIGINT); sys.stdin.readline()", -signal.SIGINT),
     "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM); sys.stdin.readline()", -signal.SIGTERM),
@@ -116,7 +114,7 @@ began.wait()
 """, 0),
 }
 SAID = {"an exception": "ValueError", "Ctrl-C": "KeyboardInterrupt"}
-SUDDEN = {"os._exit", "SIGTERM", "abort", "exec"}
+SUDDEN = {"os._exit", "SIGTERM", "exec"}
 """Nothing of ours can run then: what is left in the runtime folder is cleared away by what comes next."""
 
 
@@ -145,7 +143,6 @@ CHILDREN = {
     "ends": "sys.exit(0)",
     "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
     "closes": "splatview.close(); os._exit(0)",
-    "collects garbage": "gc.collect(); os._exit(0)",
     "is another program": "os.execv('/bin/true', ['true'])",
     "publishes a run of its own": "publish(); assert splatview.publishing.begun().run_id != parent; sys.exit(0)",
     "forks again": "os.fork() or publish(); os._exit(0)",

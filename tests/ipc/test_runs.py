@@ -3,11 +3,9 @@ is removed, and nothing else ever is."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +13,7 @@ import pytest
 from support.meters import footprint, settled
 from support.wait import wait_until
 
-from splatview.ipc import Publisher, RuntimeFolderError, Subscriber, limits, runs
+from splatview.ipc import Publisher, RuntimeFolderError, limits, runs
 from splatview.ipc.runs import Description, create_run, list_runs, remove_stale, runtime_folder
 
 if TYPE_CHECKING:
@@ -59,13 +57,6 @@ def test_a_run_is_found_while_its_lock_is_held(runtime_dir: Path) -> None:
     run.remove()
     run.remove()
     assert list(runtime_dir.iterdir()) == []
-
-
-def test_two_runs_of_one_name_are_two(runtime_dir: Path) -> None:
-    same = [create_run("same", os.getpid(), t) for t in (1.0, 2.0)]
-    assert len(list_runs(runtime_dir)) == 2
-    for run in same:
-        run.remove()
 
 
 def test_a_killed_run_is_gone_and_cleaned_up(runtime_dir: Path, programs: Programs) -> None:
@@ -130,14 +121,6 @@ def test_a_name_that_is_taken_is_not_taken_over(runtime_dir: Path, monkeypatch: 
 # -- what is cleared away ----------------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_is_being_made_is_left_alone(runtime_dir: Path) -> None:
-    hidden = runtime_folder() / ".made-1234-abcd"
-    hidden.mkdir()
-    assert remove_stale(runtime_dir) == 0
-    os.utime(hidden, (LONG_AGO, LONG_AGO))
-    assert remove_stale(runtime_dir) == 1
-
-
 def test_a_machine_that_was_started_anew(runtime_dir: Path) -> None:
     """Folders of runs that died with it, half made ones among them, are removed; what is not ours stays as it is."""
     left_behind(runtime_dir, "train-1234-abcd", LONG_AGO)
@@ -174,25 +157,6 @@ def test_a_machine_that_was_started_anew(runtime_dir: Path) -> None:
     run.remove()
 
 
-@pytest.mark.parametrize("moment", [LONG_AGO, FAR_AHEAD], ids=["back", "forward"])
-def test_a_clock_that_is_set(runtime_dir: Path, moment: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times say in what order runs are named, and nothing else."""
-    before = Publisher("before")
-    left_behind(runtime_dir, "dead-12-abcd", FAR_AHEAD)
-    monkeypatch.setattr(time, "time", lambda: moment)
-    for path in (runtime_dir, before.folder.path, before.folder.path / "lock"):
-        os.utime(path, (FAR_AHEAD, FAR_AHEAD))
-    after = Publisher("after")
-    assert {r.description.name for r in list_runs(runtime_dir)} == {"before", "after"}
-    assert not (runtime_dir / "dead-12-abcd").exists()
-    assert remove_stale(runtime_dir) == 0
-    with Subscriber() as subscriber:
-        wait_until(lambda: (subscriber.poll(), {r.name for r in subscriber.runs if r.alive} == {"before", "after"})[-1])
-    for run in (before, after):
-        run.close()
-    assert list(runtime_dir.iterdir()) == []
-
-
 def test_many_who_begin_and_clear_away_at_once(runtime_dir: Path) -> None:
     """Each clears away what is dead, and never what another is just making."""
     for i in range(20):
@@ -222,36 +186,6 @@ def test_many_who_begin_and_clear_away_at_once(runtime_dir: Path) -> None:
     assert list(runtime_dir.iterdir()) == []
 
 
-def test_a_folder_that_is_locked_after_the_look_is_not_removed(runtime_dir: Path,
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between a look at a lock and the removal its owner may take it."""
-    run = create_run("begun", os.getpid(), 0)
-    monkeypatch.setattr(runs, "held", lambda lock: False)
-    assert remove_stale(runtime_dir) == 0
-    assert sorted(p.name for p in run.path.iterdir()) == ["lock", "run.json"]
-    run.remove()
-
-
-def test_a_lock_cannot_be_taken_while_its_folder_is_removed(runtime_dir: Path,
-                                                            monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is made meanwhile chooses another name, and who looks at the same moment finds it dead."""
-    path = runtime_folder() / "left-1234-abcd"
-    path.mkdir()
-    (path / "lock").touch()
-    found: list[bool] = []
-    unlink = os.unlink
-
-    def look(name: str, **options: Any) -> None:
-        with (path / "lock").open("rb") as lock, pytest.raises(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        found.append(runs.held(path / "lock"))
-        unlink(name, **options)
-
-    monkeypatch.setattr(os, "unlink", look)
-    assert remove_stale(runtime_dir) == 1
-    assert found == [False] and not path.exists()
-
-
 def test_a_lock_that_cannot_be_opened_counts_as_held(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A viewer at its limit of open files clears away no run that it cannot look at."""
     run = create_run("alive", os.getpid(), 0)
@@ -277,15 +211,6 @@ def test_an_unusable_runtime_folder_is_named(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", path)
         with pytest.raises(RuntimeFolderError, match=path):
             create_run("x", os.getpid(), 0)
-
-
-def test_a_folder_that_is_open_to_others_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "open"
-    folder.mkdir()
-    folder.chmod(0o777)
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(folder))
-    assert runtime_folder() == folder
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_what_could_not_be_begun_leaves_nothing(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

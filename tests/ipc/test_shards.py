@@ -12,7 +12,7 @@ from support.wait import wait_until
 import splatview
 from splatview.ipc import Subscriber, messages
 from splatview.ipc.messages import StreamInfo
-from splatview.sharding import checked_shard, group_of_this_process
+from splatview.sharding import group_of_this_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,13 +55,6 @@ def test_what_is_no_shard_raises(shard: Any, error: type[Exception]) -> None:
     from splatview.publishing import begun
 
     assert begun() is None  # nothing was begun for it
-
-
-def test_what_is_one() -> None:
-    assert checked_shard((0, 1)) == (0, 1)
-    assert checked_shard([63, 64]) == (63, 64)
-    number: Any = torch.tensor(3).numpy()
-    assert checked_shard((number, 4)) == (3, 4)
 
 
 def test_an_image_is_no_part_of_a_scene() -> None:
@@ -131,11 +124,6 @@ def test_what_the_launcher_tells_all_ranks_decides(monkeypatch: pytest.MonkeyPat
     assert len(first) == 16
     assert group(monkeypatch, **one | same) == first != group(monkeypatch, **one | other)
     assert first != group(monkeypatch)
-
-
-def test_a_job_alone_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several trainings may run in one allocation."""
-    assert group(monkeypatch, SLURM_JOB_ID="7") == group(monkeypatch)
 
 
 def test_otherwise_the_parent_and_the_script_decide(programs: Programs) -> None:

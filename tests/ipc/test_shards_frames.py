@@ -10,23 +10,14 @@ import pytest
 
 from splatview.ipc import kinds
 from splatview.ipc.frames import Frame, RemoteTensor
-from splatview.ipc.limits import MAX_SHARDS
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.shards import stream as shard_stream
 from splatview.viewer_app.shards.frame import join
-from splatview.viewer_app.shards.grouping import Shards, key_of, title_of
-from splatview.viewer_app.shards.stream import ShardedStream
-from splatview.viewer_app.shards.words import missing
-from splatview.viewer_app.views._gaussians.frames import Facts, background_of, scene_of
+from splatview.viewer_app.shards.grouping import Shards
+from splatview.viewer_app.views._gaussians.frames import Facts, scene_of
 
 
-class Closing:
-    def __init__(self) -> None:
-        self.closed: list[int] = []
-        self.torn: set[int] = set()
-
-
-def frame(n: int, rank: int = 0, *, rest: int | None = 3, closing: Closing | None = None, rgb: bool = False,
+def frame(n: int, rank: int = 0, *, rest: int | None = 3, rgb: bool = False,
           **meta: Any) -> Frame:
     """A rank's, all of whose numbers are its own."""
     random = np.random.default_rng(rank)
@@ -38,9 +29,7 @@ def frame(n: int, rank: int = 0, *, rest: int | None = 3, closing: Closing | Non
                                for name, shape in shapes.items()}
     said = {"color": "rgb" if rgb else "sh", "activated": False, "sh_degree": 1, "antialiased": False, **meta}
     kinds.check_frame("gaussians", {name: (t.dtype, t.shape) for name, t in tensors.items()}, said)
-    closing = closing or Closing()
-    return Frame("gaussians", 5 + rank, 100 + rank, said, tensors, lambda: rank not in closing.torn,
-                 lambda: closing.closed.append(rank))
+    return Frame("gaussians", 5 + rank, 100 + rank, said, tensors, lambda: True, lambda: None)
 
 
 def test_rank_by_rank_one_behind_the_other() -> None:
@@ -57,33 +46,6 @@ def test_rank_by_rank_one_behind_the_other() -> None:
     assert [facts.shard_of(i) for i in (0, 3, 4, 6, 7)] == [(0, 0), (0, 3), (2, 0), (2, 2), None]
 
 
-def test_other_types_and_fewer_coefficients() -> None:
-    """bfloat16 comes as its bits; coefficients that a rank does not hold are nought."""
-    half = frame(3, 1, rest=0, sh_degree=0)
-    bits = np.arange(9, dtype=np.uint16).reshape(3, 3) + 0x3F80
-    half.tensors["means"] = RemoteTensor("bfloat16", bits)
-    half.tensors["scales"] = RemoteTensor("float16", np.full((3, 3), 0.5, np.float16))
-    scene = scene_of(join([frame(2, 0), half], [0, 1], 1))
-    np.testing.assert_array_equal(scene.means[2:], (bits.astype(np.uint32) << 16).view(np.float32))
-    assert (scene.scales[2:] == 0.5).all()
-    assert scene.shN.shape == (5, 3, 3)
-    assert (scene.shN[2:] == 0).all()
-    assert (scene.shN[:2] != 0).any()
-    assert scene.sh_degree == 1
-
-
-def test_it_is_whole_as_long_as_all_are_and_gives_all_back() -> None:
-    closing = Closing()
-    joined = join([frame(2, r, closing=closing) for r in range(3)], [0, 1, 2], 1)
-    assert joined.intact()
-    closing.torn.add(1)
-    assert not joined.intact()
-    with joined:
-        pass
-    joined.close()
-    assert closing.closed == [0, 1, 2]
-
-
 @pytest.mark.parametrize(("other", "words"), [
     ({"rgb": True, "rest": None}, "color 'sh', rank 3 'rgb'"), ({"activated": True}, "activated False, rank 3 True"),
     ({"rest": None}, "beyond degree 0"),
@@ -92,23 +54,6 @@ def test_what_does_not_fit_together_is_said(other: dict[str, Any], words: str) -
     for parts in ([frame(2, 0), frame(2, 3, **other)],):
         with pytest.raises(ViewerError, match=words):
             join(parts, [0, 3], 1)
-
-
-def test_what_ranks_say() -> None:
-    parts = [frame(2, 0, step=7), frame(2, 1, trouble="no memory", step=6)]
-    parts[0].tensors["background"] = RemoteTensor("float32", np.array([0.5, 0, 1], np.float32))
-    joined = join(parts, [0, 1], 1, "2 of 3 shards; rank 2 ended")
-    assert joined.meta["trouble"] == "2 of 3 shards; rank 2 ended; rank 1: no memory"
-    assert background_of(joined) == (0.5, 0, 1)
-    assert scene_of(joined).notes == ("step 7",)
-    assert "trouble" not in join(parts[:1], [0], 1).meta
-
-
-def test_what_is_missing_in_words() -> None:
-    assert missing(3, [0, 1, 2], [], []) == ""
-    assert missing(2, [], [0, 1], []) == ""  # all have ended: the entry says that
-    assert missing(4, [0, 1, 3], [2], []) == "3 of 4 shards; rank 2 ended"
-    assert missing(8, [0], [1], [2]) == "1 of 8 shards; rank 1 ended, rank 2 not answering, ranks 3 to 7 not found"
 
 
 # -- when there is a new one -------------------------------------------------------------------------------------------
@@ -207,43 +152,3 @@ def test_one_that_has_ended_is_said_at_once(clock: FakeTime) -> None:
     assert whole.version == 2
     assert whole.read(1).meta["trouble"] == "1 of 2 shards; rank 1 ended"
     assert whole.run.alive
-
-
-@pytest.mark.parametrize("what", ["group", "name", "world"])
-def test_what_differs_is_another_scene(what: str, clock: FakeTime) -> None:
-    other: dict[str, Any] = {"group": {"group": "b" * 16}, "name": {"name": "other"}, "world": {"world": 3}}[what]
-    found = Shards().update([source(0), source(1), source(0, **other), source(1, **other)])
-    assert len(found) == 2
-    assert [len(s.parts) for s in found] == [2, 2]
-    assert len({key_of(s) for s in found}) == 2
-
-
-def test_two_of_one_rank_are_not_put_together(clock: FakeTime) -> None:
-    shards = Shards()
-    ranks = [source(0), source(1)]
-    whole = shards.update(ranks)[0]
-    twice = [*ranks, source(0), source(1)]
-    assert shards.update(twice) == twice
-    assert [title_of(s) for s in twice] == [f"scene \u00b7 rank {r} of 2" for r in (0, 1, 0, 1)]
-    assert not whole.run.alive
-    notices = ["something else"]
-    shards.say(notices)
-    assert notices[0] == "something else"
-    assert "Set SPLATVIEW_GROUP" in notices[1]
-    for s in ranks:
-        s.run.alive = False
-    again = shards.update(twice)
-    assert [type(s) for s in again] == [ShardedStream]
-    assert [part.stream for part in again[0].parts] == twice[2:]
-    shards.say(notices)
-    assert notices == ["something else"]
-
-
-def test_as_many_ranks_as_there_may_be(clock: FakeTime) -> None:
-    ranks = [source(r, MAX_SHARDS) for r in range(MAX_SHARDS)]
-    whole = Shards().update(ranks[::-1])[0]
-    assert whole.version == 1
-    joined = whole.read(0)
-    assert [rank for rank, _ in joined.shards] == list(range(MAX_SHARDS))  # by rank, however they were found
-    assert joined.tensors["means"].shape == (3 * MAX_SHARDS, 3)
-    assert joined.meta.get("trouble") is None
