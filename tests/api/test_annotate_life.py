@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview import publishing, reading
-from splatview.cli import main
 from splatview.ipc.limits import MAX_NAME
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 BOXES = [[1.0, 2.0, 30.0, 40.5], [5.0, 6.0, 20.0, 20.0]]
 IMAGE = torch.zeros(48, 64, 3, dtype=torch.uint8)
-
 
 
 def own_run() -> str:
@@ -168,12 +165,6 @@ def test_names_that_are_taken_or_long(overlays: Overlays) -> None:
     assert {len(s.name) for s in overlays.streams()} == {MAX_NAME, len("camera overlay 2")}
 
 
-def test_too_many_streams_are_the_callers_mistake() -> None:
-    with pytest.raises(ValueError, match="one too many"):
-        for n in range(300):
-            splatview.annotate(f"stream {n}", boxes=BOXES)
-
-
 # ---- how it ends
 
 
@@ -198,33 +189,6 @@ def test_it_is_taken_away(other_run: Callable[[], OtherRun], overlays: Overlays)
     assert [s.version for s in streams] == [2, 3, 1]
 
 
-def test_taking_away_what_is_not_there_makes_nothing() -> None:
-    splatview.annotate("camera")
-    assert publishing.begun() is None
-    splatview.publish(IMAGE, "camera")
-    splatview.annotate("camera")
-    assert list(publishing.begun().streams) == ["camera"]  # type: ignore[union-attr]
-
-
-def test_a_result_of_nothing_is_a_result(overlays: Overlays) -> None:
-    splatview.publish(IMAGE, "camera")
-    splatview.annotate("camera", boxes=[])
-    assert overlays.read(overlays.over("camera"))[2]["version"] == 1
-    splatview.annotate("camera", trouble="the network does not load")
-    assert overlays.read(overlays.over("camera"), 1)[2]["trouble"] == "the network does not load"
-
-
-def test_after_close_a_new_run_begins(overlays: Overlays, wait_until: Callable[..., Any]) -> None:
-    splatview.annotate("camera", boxes=BOXES)
-    overlays.over("camera")
-    before = own_run()
-    splatview.close()
-    wait_until(lambda: not overlays.streams())
-    splatview.annotate("camera", boxes=BOXES)
-    overlays.read(overlays.over("camera"))
-    assert own_run() != before
-
-
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_its_own(overlays: Overlays) -> None:
     splatview.publish(IMAGE, "camera")
@@ -244,69 +208,3 @@ def test_a_forked_child_has_its_own(overlays: Overlays) -> None:
 
 
 # ---- many results, and surroundings
-
-
-def test_as_many_as_come_and_from_several_threads(overlays: Overlays) -> None:
-    """Each overlay that arrives is whole: all of it is of one call."""
-    splatview.publish(IMAGE, "camera")
-    splatview.annotate("camera", boxes=np.zeros((1, 4)), labels=["1"], version=1)
-    stream = overlays.over("camera")
-    failed: list[BaseException] = []
-
-    def annotate(first: int) -> None:
-        try:
-            for n in range(first, 500, 3):
-                count = 1 + n % 60
-                splatview.annotate("camera", boxes=np.full((count, 4), n), labels=[str(n)] * count, version=n,
-                                   scores=np.full(count, n) if n % 2 else None)
-        except BaseException as e:
-            failed.append(e)
-
-    threads = [threading.Thread(target=annotate, args=(first,)) for first in (1, 2, 3)]
-    for thread in threads:
-        thread.start()
-    version = 0
-    while version < 500:
-        version, tensors, meta = overlays.read(stream, version)
-        n = meta["version"]
-        if version > 1:
-            assert tensors["boxes"].tolist() == [[n] * 4] * (1 + n % 60)
-            assert texts(tensors["labels"]) == [str(n)] * (1 + n % 60)
-            assert ("scores" in tensors) == bool(n % 2)
-            assert "scores" not in tensors or (tensors["scores"] == n).all()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert version == 500
-
-
-def test_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
-    splatview.annotate("camera", boxes="nonsense")
-    assert publishing.begun() is None
-
-
-def test_surroundings_that_allow_nothing_are_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Any,
-                                                      caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(tmp_path / "file" / "folder"))
-    for _ in range(3):
-        splatview.annotate("camera", boxes=BOXES)
-    assert "training goes on" in caplog.text
-    with pytest.raises(ValueError, match="boxes have shape"):
-        splatview.annotate("camera", boxes=[1, 2])
-    monkeypatch.setenv("SPLATVIEW_STRICT", "1")
-    splatview.close()
-    with pytest.raises(Exception, match="runtime folder"):
-        splatview.annotate("camera", boxes=BOXES)
-
-
-def test_status_tells_over_what_it_lies(overlays: Overlays, capsys: pytest.CaptureFixture[str]) -> None:
-    splatview.publish(IMAGE, "camera")
-    splatview.annotate("camera", boxes=BOXES)
-    splatview.annotate("webcam", boxes=BOXES, run="cam-1-ab")
-    overlays.over("camera")
-    main(["status"])
-    lines = {line.split("  ")[1]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
-    assert "over camera" in lines["camera overlay"]
-    assert "over webcam of run cam-1-ab" in lines["webcam overlay"]

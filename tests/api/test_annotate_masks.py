@@ -9,9 +9,6 @@ import pytest
 import torch
 from support.annotate_cases import made
 
-import splatview
-from splatview.adapt.overlay_masks import masks as adapted_masks
-
 
 def random_masks(n: int, h: int, w: int, seed: int = 0) -> np.ndarray:
     """(n, h, w) bool: blobs, one of them empty, one full."""
@@ -95,28 +92,14 @@ def test_masks_as_coco_writes_them(make: Any) -> None:
     assert np.array_equal(pixels(one, meta), MASKS[3:4])
 
 
-def test_masks_as_lists_of_runs() -> None:
-    given = [runs_of(mask) for mask in MASKS]
-    tensors, meta = made(boxes=BOXES, masks=given, size=(37, 23))
-    assert np.array_equal(pixels(tensors, meta), MASKS)
-    assert (meta["width"], meta["height"]) == (37, 23)
-    tensors, meta = made(boxes=BOXES, masks=[np.array(runs) for runs in given], size=(37, 23))
-    assert np.array_equal(pixels(tensors, meta), MASKS)
-
-
-def test_a_box_without_a_mask() -> None:
-    tensors, meta = made(boxes=BOXES[:2], masks=[{"size": [4, 5], "counts": []}, {"size": [4, 5], "counts": [0, 20]}])
-    assert pixels(tensors, meta).sum((1, 2)).tolist() == [0, 20]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_compressed_counts_of_every_size(seed: int) -> None:
+def test_compressed_counts_of_every_size() -> None:
     """Differences of both signs, one to four characters long; runs of no length."""
-    rng = np.random.default_rng(seed)
-    runs = (rng.integers(0, 8, 50) * 10 ** rng.integers(0, 5, 50)).tolist()
-    runs[-1] += -sum(runs) % 1000
-    given = {"size": [1000, sum(runs) // 1000], "counts": compressed(runs)}
-    assert made(boxes=BOXES[:1], masks=given)[0]["runs"].tolist() == runs
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        runs = (rng.integers(0, 8, 50) * 10 ** rng.integers(0, 5, 50)).tolist()
+        runs[-1] += -sum(runs) % 1000
+        given = {"size": [1000, sum(runs) // 1000], "counts": compressed(runs)}
+        assert made(boxes=BOXES[:1], masks=given)[0]["runs"].tolist() == runs
 
 
 def test_masks_alone_have_boxes_around_them() -> None:
@@ -135,32 +118,6 @@ def test_masks_alone_have_boxes_around_them() -> None:
         assert (meta["width"], meta["height"]) == (74, 92)
     assert made(masks=np.zeros((0, 5, 5)))[0]["boxes"].shape == (0, 4)
     assert made(masks=MASKS[2])[0]["boxes"].shape == (1, 4)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_boxes_around_runs_and_around_pixels_are_the_same(seed: int) -> None:
-    masks = np.random.default_rng(seed).random((40, 5, 6)) < 0.07
-    runs = [{"size": [5, 6], "counts": runs_of(mask)} for mask in masks]
-    found, wanted = adapted_masks(runs, None).extents(), adapted_masks(masks, None).extents()
-    np.testing.assert_array_equal(found.numpy(), wanted.numpy())
-
-
-@pytest.mark.parametrize(("wrong", "words"), [
-    (np.zeros((5, 4, 4)), "masks are 5, not 6"), (np.zeros((6, 3, 4, 4)), "masks have shape (6, 3, 4, 4)"),
-    (torch.zeros(1).expand(6, 10_000, 10_000), "600000000 bytes of masks; at most 268435456"),
-    (torch.zeros(1).expand(6, 1, 40_000), "40000 pixels along a mask; at most 32768"), ("all", "masks is a str"),
-    ([[10, 6]] * 6, "masks are lists of runs: size=(width, height)"),
-    ({"size": [4, 4], "counts": [10, 5]}, "sum up to 15"), ({"size": [4, 4], "counts": [20, -4]}, "below 0"),
-    ({"size": [4, 4], "counts": [2**63, 16 - 2**63]}, "masks[0]"),
-    ({"size": [2**40, 4], "counts": []}, "legal are 1 to 32768"),
-    ({"size": [4, 4], "counts": "PPPPPPPP0"}, "not as pycocotools writes them"),
-    ({"size": [4, 4]}, "no mapping with 'size' and 'counts'"),
-])
-def test_masks_that_are_none(wrong: Any, words: str) -> None:
-    with pytest.raises((TypeError, ValueError)) as caught:
-        splatview.annotate("camera", boxes=BOXES[:1] if isinstance(wrong, dict) else BOXES, masks=wrong)
-    assert words in str(caught.value)
-    assert len(str(caught.value)) < 400
 
 
 def test_too_many_runs_are_refused() -> None:

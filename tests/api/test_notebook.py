@@ -53,14 +53,6 @@ def test_a_running_viewer_is_shown_in_a_frame(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.count(url) == 2, "nobody shows what a script's call returns, so it is printed"
 
 
-def test_at_a_prompt_the_object_speaks_for_itself(
-        monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.ps1", "In : ", raising=False)
-    with announce(URL, host="127.0.0.1", port=7007):
-        splatview.show()
-    assert capsys.readouterr().out == ""
-
-
 def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     with announce("http://127.0.0.1:7011/", host="127.0.0.1", port=7011):
         monkeypatch.delenv("SSH_CONNECTION", raising=False)
@@ -79,19 +71,6 @@ def test_a_viewer_that_follows_the_same_is_taken(monkeypatch: pytest.MonkeyPatch
             announce("http://127.0.0.1:7008/", host="127.0.0.1", port=7008, run="42"):
         assert splatview.show().port == 7007
         assert splatview.show(run=42).port == splatview.show(run="42").port == 7008
-
-
-@pytest.mark.parametrize(("arguments", "words"), [
-    ({"width": 0}, "width 0"), ({"width": True}, "width True"), ({"height": "600"}, "height '600'"),
-    ({"width": '100%"><script>'}, "width"), ({"height": "1px; position: fixed"}, "height"),
-    ({"height": "calc(1px)"}, "height"), ({"run": ""}, "run ''"), ({"run": True}, "run True"),
-    ({"port": -1}, "port -1"), ({"port": "7007"}, "port '7007'"), ({"timeout": 0}, "timeout 0"),
-    ({"timeout": float("nan")}, "timeout nan"),
-])
-def test_mistakes_are_named(arguments: dict[str, Any], words: str) -> None:
-    with announce(URL, host="127.0.0.1", port=7007), pytest.raises(ValueError, match="is n") as caught:
-        splatview.show(**arguments)
-    assert words in str(caught.value)
 
 
 @pytest.mark.programs

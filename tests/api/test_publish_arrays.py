@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 
 import splatview
-from splatview import publishing
 from splatview.adapt.arrays import as_tensor
 
 if TYPE_CHECKING:
@@ -74,35 +73,6 @@ def test_read_only_memory_is_not_copied() -> None:
         assert not array.flags.writeable
 
 
-def test_the_tensor_keeps_an_array_alive() -> None:
-    values = read_only(np.full((300, 400), 7, np.uint8))
-    tensor = as_tensor(values, "x")
-    del values
-    np.zeros((300, 400), np.uint8)
-    assert (tensor == 7).all()
-
-
-def test_bfloat16_of_numpy(arrived: Callable[..., Any]) -> None:
-    """As ml_dtypes brings it, of which NumPy itself knows only the name and the size."""
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    array = PICTURE.astype(ml_dtypes.bfloat16)
-    tensor = as_tensor(array, "x")
-    assert tensor.dtype is torch.bfloat16
-    assert tensor.data_ptr() == array.ctypes.data
-    splatview.publish(array, "array")
-    assert np.array_equal(arrived("array")["image"], array.astype(np.float32))
-
-
-def test_an_array_that_is_written_into_is_seen_anew(arrived: Callable[..., Any]) -> None:
-    array = np.zeros((6, 7), np.uint8)
-    view = array.view()
-    view.flags.writeable = False
-    for value in range(3):
-        array[:] = value
-        splatview.publish(view, "array")
-        assert (arrived("array")["image"] == value).all()
-
-
 def gaussians(n: int, convert: Callable[[np.ndarray], Any] = lambda a: a) -> dict[str, Any]:
     rng = np.random.default_rng(n)
     shapes = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,), "sh0": (n, 1, 3), "shN": (n, 3, 3)}
@@ -117,18 +87,6 @@ def test_gaussians_of_arrays(convert: Callable[[np.ndarray], Any], arrived: Call
         got = arrived("scene")
         for name, expected in gaussians(n).items():
             assert np.allclose(got[name], expected.reshape(got[name].shape), rtol=0, atol=1e-3)
-
-
-def test_gaussians_some_of_which_are_tensors(arrived: Callable[..., Any]) -> None:
-    scene = gaussians(4)
-    scene["means"] = torch.from_numpy(scene["means"])
-    for _ in range(2):
-        scene["opacities"] += 1
-        splatview.publish(scene, "scene")
-        assert np.array_equal(arrived("scene")["opacities"], scene["opacities"])
-    scene = {name: torch.as_tensor(value) for name, value in scene.items()}
-    splatview.publish(scene, "scene")  # and all of them from now on
-    assert np.array_equal(arrived("scene")["means"], scene["means"].numpy())
 
 
 def test_arrays_of_a_scene_that_are_written_into_replaced_or_reshaped(arrived: Callable[..., Any]) -> None:
@@ -150,25 +108,6 @@ def test_arrays_of_a_scene_that_are_written_into_replaced_or_reshaped(arrived: C
     native["means"] = native["means"][:3]
     with pytest.raises(ValueError, match=r"quats has shape \(4, 4\).*N = 3"):
         splatview.publish(native, "scene")
-
-
-@pytest.mark.parametrize(("value", "error", "message"), [
-    (ByDlpack(torch.zeros(4, 4), (8, 0)), ValueError, r"Metal \(8\).*cpu, cuda"),
-    (ByDlpack(torch.zeros(4, 4), (99, 0)), ValueError, r"unknown \(99\)"),
-    (torch.zeros(4, 4).__dlpack__(), TypeError, r"capsule.*single time"),
-    (Image.new("P", (4, 4)), TypeError, r"'P'.*L, RGB, RGBA, F.*convert"),
-    (Image.new("CMYK", (4, 4)), TypeError, r"'CMYK'"),
-    (np.zeros((4, 4), object), TypeError, r"ndarray.*object_"),
-    (np.zeros((4, 4), [("a", "f4")]), TypeError, "ndarray"),
-    (np.zeros((4, 4), ">f8"), ValueError, r"float64.*\.float\(\)"),
-    (np.zeros((4, 4), bool), ValueError, "bool"),
-    (np.zeros((4, 4), np.uint16), ValueError, r"uint16.*uint8"),
-    (memoryview(b"123"), TypeError, "memoryview"),
-])
-def test_arrays_that_cannot_be_shown(value: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        splatview.publish(value)
-    assert publishing.begun() is None
 
 
 class Strided:
@@ -212,22 +151,6 @@ def test_strides_that_torch_cannot_hold_do_not_end_the_process(versioned: bool) 
         with pytest.raises(TypeError, match=r"strides.*contiguous|contiguous.*strides"):
             splatview.publish(Strided(picture, strides, versioned))
     assert as_tensor(Strided(picture, versioned=versioned), "x").data_ptr() == picture.ctypes.data, "no copy"
-
-
-class Broken(ByDlpack):
-    def __dlpack__(self, stream: Any = None) -> Any:
-        raise KeyError("out of luck")
-
-
-class Nowhere(ByDlpack):
-    def __dlpack_device__(self) -> tuple[int, int]:
-        raise AttributeError("no device")
-
-
-@pytest.mark.parametrize("kind", [Broken, Nowhere])
-def test_whatever_a_library_raises_is_told(kind: type[ByDlpack]) -> None:
-    with pytest.raises(TypeError, match=rf"{kind.__name__} cannot be seen as a torch tensor: .*(luck|device)"):
-        splatview.publish(kind(torch.zeros(4, 4)))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for torch without a GPU")

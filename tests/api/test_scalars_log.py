@@ -98,33 +98,6 @@ def test_what_is_not_finite_is_counted(logged: Logged) -> None:
     np.testing.assert_array_equal(rows[:, HIGH], [1, math.nan, math.nan, math.nan, 2])
 
 
-def test_a_tensor_is_plotted_as_it_was(logged: Logged) -> None:
-    loss = torch.zeros(())
-    for step in range(100):
-        loss.fill_(step)
-        splatview.log(step, loss=loss)
-    assert logged("loss", 100)["loss"][:, VALUE].tolist() == list(range(100))
-
-
-@pytest.mark.parametrize(("call", "error", "words"), [
-    (lambda: splatview.log("one", a=1.0), TypeError, "step is a str"),  # type: ignore[arg-type]
-    (lambda: splatview.log(math.nan, a=1.0), ValueError, "step is nan"),  # type: ignore[arg-type]
-    (lambda: splatview.log(3), TypeError, "loss=loss"),
-    (lambda: splatview.log(3, a="much"), TypeError, "a is a str"),
-    (lambda: splatview.log(3, a=None), TypeError, "a is a NoneType"),
-    (lambda: splatview.log(3, a=torch.zeros(2)), TypeError, r"shape \(2,\)"),
-    (lambda: splatview.log(3, a=torch.zeros((), dtype=torch.complex64)), TypeError, "complex64"),
-    (lambda: splatview.log(3, a=np.zeros(3)), TypeError, "ndarray"),
-    (lambda: splatview.log(3, a=10**400), ValueError, "too large"),
-    (lambda: splatview.log(3, **{"a\nb": 1.0}), ValueError, "printable"),
-    (lambda: splatview.log(3, **{"a" * 101: 1.0}), ValueError, "100 printable"),
-    (lambda: splatview.log(3, **{"": 1.0}), ValueError, "1 to 100"),
-])
-def test_mistakes_are_named(call: Callable[[], None], error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        call()
-
-
 def test_one_scalar_too_many_is_refused_and_others_go_on(logged: Logged) -> None:
     for i in range(64):
         splatview.log(0, **{f"s{i}": float(i)})
@@ -151,20 +124,6 @@ def test_the_history_is_bounded_and_keeps_what_stands_out(logged: Logged) -> Non
     assert (rows[0, STEP] < 1000, rows[-1, STEP]) == (True, n - 1)
     assert rows[:, HIGH].max() == 1e6
     np.testing.assert_allclose((rows[:, VALUE] * rows[:, COUNT]).sum(), values.sum(), rtol=1e-9)
-
-
-def test_after_close_it_begins_anew(logged: Logged) -> None:
-    for step in range(3):
-        splatview.log(step, loss=1.0)
-        splatview.close()
-    splatview.log(7, loss=2.0)
-    assert logged("loss", 1)["loss"][0, STEP] == 7
-
-
-def test_a_name_that_something_else_has() -> None:
-    splatview.publish(torch.zeros(4, 4), "scalars")
-    with pytest.raises(ValueError, match="scalars"):
-        splatview.log(0, loss=1.0)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -227,15 +186,6 @@ def test_rows_stand_for_all_samples(n: int, chunk: int) -> None:
             assert np.isnan(row[[VALUE, LOW, HIGH]]).all()
     assert (rows[-min(16, n):, COUNT] == 1).all()  # what is new is kept as it was
     assert rows[:, COUNT].max() <= max(1, 8 * n / 64)  # and what is old evenly
-
-
-def test_fewer_rows_may_be_had_later() -> None:
-    made = Series(1024)
-    made.extend(np.stack([np.arange(1000.0)] * 3, axis=1))
-    made.limit(64)
-    assert len(made.rows) <= 64
-    assert made.rows[:, COUNT].sum() == 1000
-    assert made.rows[-1, STEP] == 999
 
 
 def test_merging_takes_the_newest_place_and_the_extremes() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-import socket
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -215,36 +212,12 @@ def test_the_loop_of_the_readme(seen: Seen, desktop: Desktop, capsys: pytest.Cap
 # ---- without one
 
 
-@pytest.mark.parametrize(("arguments", "error", "words"), [
-    (("500", 400), TypeError, "width is a str"), ((500, 400.0), TypeError, "height is a float"),
-    ((True, 400), TypeError, "width is a bool"), ((0, 400), ValueError, "width is 0; legal are 16 to 16384"),
-    ((500, 10**9), ValueError, "height is 1000000000"), ((500, 400, 3), TypeError, "title is a int"),
-    ((500, 400, "a\nb"), ValueError, "printable"), ((500, 400, "x" * 201), ValueError, "200"),
-])
-def test_what_makes_no_window(arguments: tuple[Any, ...], error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        Window(*arguments)
-
-
-def test_sizes_of_other_libraries() -> None:
-    assert Window(np.int64(64), 48, "").size() == (64, 48)  # type: ignore[arg-type]
-
-
 def test_without_a_display_the_way_out_is_told(no_display: None) -> None:
     window = Window(64, 64)
     for _ in range(2):
         with pytest.raises(RuntimeError, match=r"no display.*splatview serve --web.*Xvfb"):
             window.start()
         assert not window.is_running()
-
-
-def test_nobody_answers(no_display: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket(socket.AF_UNIX) as taken:  # a number that no X server has meanwhile
-        number = 20_000 + os.getpid() % 10_000
-        taken.bind(f"\0/tmp/.X11-unix/X{number}")
-        monkeypatch.setenv("DISPLAY", f":{number}.0")
-        with pytest.raises(RuntimeError, match=rf"nothing answers at DISPLAY=':{number}.0'"):
-            Window(64, 64).start()
 
 
 def test_a_process_that_publishes_nothing_has_no_window(
@@ -282,40 +255,9 @@ def test_what_is_set_before_is_published_under_its_title() -> None:
     assert "window 3" not in streams(), "its names are free again"
 
 
-def test_what_was_shown_is_let_go_of() -> None:
-    window, image = Window(64, 64), torch.zeros(8, 8, 3)
-    window.set_image(image)
-    splatview.publish(torch.ones(3, 3), "other")
-    gone = weakref.ref(image)
-    del image
-    gc.collect()
-    assert gone() is not None
-    window.destroy()
-    window.destroy()
-    gc.collect()
-    assert gone() is None
-    assert streams()["other"].version == 1
-    window.set_image(torch.zeros(8, 8, 3))
-    assert streams()["window"].version == 1, "without effect"
-    assert not window.is_running()
-
-
 def _scene(n: int) -> tuple[Any, ...]:
     return (torch.zeros(3), torch.zeros(n, 3), torch.zeros(n, 16, 3), torch.zeros(n, 1), torch.ones(n, 3),
             torch.ones(n, 4))
-
-
-@pytest.mark.parametrize(("place", "wrong", "words"), [
-    (0, torch.zeros(4), "background has shape"), (1, torch.zeros(5, 2), "means3d has shape"),
-    (2, torch.zeros(5, 7, 3), "shs has shape"), (3, torch.zeros(4), "opacity has shape"),
-    (4, torch.zeros(5, 1), "scales has shape"), (5, torch.zeros(5, 3), "rotations has shape"),
-    (2, torch.zeros(5, 16, 3, dtype=torch.int32), "shs is int32"),
-])
-def test_what_is_no_scene(place: int, wrong: torch.Tensor, words: str) -> None:
-    parts = list(_scene(5))
-    parts[place] = wrong
-    with pytest.raises(ValueError, match=words):
-        Window(64, 64).set_gaussian_splatting_scene(*parts)
 
 
 def test_what_is_no_image() -> None:

@@ -1,0 +1,203 @@
+"""What each function refuses, and one phrase of what it says: the one table of the wording of these mistakes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from support.cameras_stream import poses
+
+import splatview
+from splatview import publishing
+from splatview.adapt.address import picture_at
+from splatview.ipc.kinds import CAMERAS_MOST
+
+VIEWS, KS = poses(3)
+EYES = torch.eye(4).repeat(3, 1, 1)
+BOXES = np.zeros((2, 4))
+RUNS = {"size": [4, 4], "counts": [16]}
+
+
+def gaussians(**change: Any) -> dict[str, Any]:
+    """Five Gaussians in gsplat's form, some parts of which are others."""
+    shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
+    return {name: torch.zeros(5, *shape) for name, shape in shapes.items()} | change
+
+
+def publish(value: Any, name: Any = None, **options: Any) -> None:
+    splatview.publish(value, name, **options)
+
+
+def cameras(**change: Any) -> None:
+    splatview.publish_cameras(**{"viewmats": VIEWS, "Ks": KS, "width": 40, "height": 30} | change)
+
+
+def annotate(**given: Any) -> None:
+    splatview.annotate(**{"name": "camera", **given})
+
+
+def log(name: str, value: Any, step: Any = 0) -> None:
+    splatview.log(step, **{name: value})
+
+
+MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
+    publish: [
+        ({"value": torch.zeros(5, 5, 2)}, "(5, 5, 2)"),
+        ({"value": torch.zeros(0, 4, 3)}, "no pixels"),
+        ({"value": torch.zeros(4, 4, dtype=torch.int64)}, "int64"),
+        ({"value": torch.zeros(4, 4, device="meta")}, "cpu, cuda"),
+        ({"value": torch.zeros(4, 4).to_sparse()}, "to_dense"),
+        ({"value": None}, "NoneType"),
+        ({"value": [1, 2, 3]}, "tuple of 3"),
+        ({"value": np.zeros((4, 4), object)}, "object_"),
+        ({"value": np.zeros((4, 4), np.uint16)}, "uint16"),
+        ({"value": Image.new("P", (4, 4))}, "convert"),
+        ({"value": torch.zeros(4, 4).__dlpack__()}, "capsule"),
+        ({"value": {"means": torch.zeros(5, 3)}}, "no quats"),
+        ({"value": gaussians(means=torch.zeros(5, 4))}, "means has shape (5, 4)"),
+        ({"value": gaussians(scales=torch.zeros(6, 3))}, "scales has shape (6, 3)"),
+        ({"value": gaussians(shN=torch.zeros(5, 4, 3))}, "0|3|8|15"),
+        ({"value": gaussians(means=torch.zeros(5, 3, dtype=torch.int32))}, "means is int32"),
+        ({"value": gaussians(means=[1, 2])}, "means is a list"),
+        ({"value": gaussians(), "kind": "image"}, "dict"),
+        ({"value": gaussians(), "activated": "yes"}, "'yes'"),
+        ({"value": gaussians(), "sh_degree": 4}, "sh_degree is 4"),
+        ({"value": torch.zeros(4, 4), "kind": "picture"}, "'picture'"),
+        ({"value": torch.zeros(4, 4), "copy": False}, "copy=False"),
+        ({"value": torch.zeros(4, 4, 3), "layout": "XY"}, "'XY'"),
+        ({"value": torch.zeros(5, 5, 3), "layout": "CHW"}, "not CHW"),
+        ({"value": torch.zeros(4, 4), "loss": {}}, "loss is a dict"),
+        ({"value": torch.zeros(4, 4), "step": 2**64}, "64 bits"),
+        ({"value": torch.zeros(4, 4), "note": "x" * 2000}, "1024"),
+        ({"value": torch.zeros(4, 4), "name": "a/b"}, "'/'"),
+        ({"value": torch.zeros(4, 4), "name": "x" * 10_000}, "10000 characters"),
+        ({"value": torch.zeros(4, 4), "name": 7}, "int"),
+    ],
+    cameras: [
+        ({"viewmats": torch.eye(3)}, "viewmats have shape (3, 3)"),
+        ({"viewmats": torch.full((3, 4, 4), torch.nan)}, "viewmats[0] is not finite"),
+        ({"viewmats": EYES * torch.tensor([1.0, 1, -1, 1])}, "no rotation"),
+        ({"viewmats": VIEWS.transpose(1, 2)}, "transposed"),
+        ({"viewmats": None}, "Ks without viewmats"),
+        ({"Ks": KS[:2]}, "Ks are 2, not 3"),
+        ({"width": CAMERAS_MOST["side"] + 1}, "legal are 1 to"),
+        ({"images": torch.zeros(3, 4, 3)}, "images have shape (3, 4, 3)"),
+        ({"images": ["a\0b", None, None]}, "printable"),
+        ({"current": 3}, "current is 3"),
+    ],
+    splatview.publish_memory: [
+        ({"hz": 0}, "hz is 0"),
+        ({"hz": math.nan}, "hz is nan"),
+        ({"max_entries": 1.5}, "max_entries is a float"),
+        ({"device": "tpu"}, "device is 'tpu'"),
+        ({"device": -1}, "device is -1"),
+        ({"name": ""}, "0 characters"),
+    ],
+    annotate: [
+        ({"boxes": np.zeros((2, 5))}, "boxes[:, :4]"),
+        ({"boxes": np.zeros((10_001, 4))}, "10001 boxes"),
+        ({"boxes": BOXES, "labels": ["a"]}, "labels are 1, not 2"),
+        ({"boxes": BOXES, "labels": ["a", "b\0"]}, "no zero character"),
+        ({"boxes": BOXES, "labels": ["ok", "a\ud800"]}, "UTF-8"),
+        ({"boxes": BOXES, "labels": [1, 2], "names": {10_000: "b"}}, "names has the class 10000"),
+        ({"boxes": BOXES, "colors": {1: "#ffffff"}}, "the boxes have none"),
+        ({"points": np.zeros((1001, 100, 2))}, "100100 points"),
+        ({"points": np.zeros((2, 3, 2)), "skeleton": [(0, 3)]}, "skeleton names point 3"),
+        ({"lines": np.zeros((3, 100_000, 2))}, "300000 vertices"),
+        ({"boxes": np.zeros((1500, 4)), "labels": "x" * 1000}, "1501500 bytes of labels"),
+        ({"size": (0, 5)}, "size is (0, 5)"),
+        ({"version": 2**63}, "legal are 0"),
+        ({"run": "../x"}, "not a run's id"),
+        ({"color": "red"}, "'color'"),
+        ({"boxes": BOXES, "masks": np.zeros((5, 4, 4))}, "masks are 5, not 2"),
+        ({"boxes": BOXES, "masks": torch.zeros(1).expand(2, 20_000, 20_000)}, "800000000 bytes of masks"),
+        ({"boxes": BOXES, "masks": [[10, 6]] * 2}, "size=(width, height)"),
+        ({"boxes": BOXES[:1], "masks": RUNS | {"counts": [10, 5]}}, "sum up to 15"),
+        ({"boxes": BOXES[:1], "masks": RUNS | {"counts": [20, -4]}}, "below 0"),
+        ({"boxes": BOXES[:1], "masks": RUNS | {"counts": [2**63, 16 - 2**63]}}, "masks[0]"),
+        ({"boxes": BOXES[:1], "masks": RUNS | {"size": [2**40, 4]}}, "legal are 1 to 32768"),
+        ({"boxes": BOXES[:1], "masks": RUNS | {"counts": "PPPPPPPP0"}}, "pycocotools"),
+    ],
+    log: [
+        ({"name": "a", "value": 1.0, "step": "one"}, "step is a str"),
+        ({"name": "a", "value": 1.0, "step": math.nan}, "step is nan"),
+        ({"name": "a", "value": "much"}, "a is a str"),
+        ({"name": "a", "value": torch.zeros(2)}, "shape (2,)"),
+        ({"name": "a", "value": torch.zeros((), dtype=torch.complex64)}, "complex64"),
+        ({"name": "a", "value": 10**400}, "too large"),
+        ({"name": "a\nb", "value": 1.0}, "printable"),
+        ({"name": "", "value": 1.0}, "1 to 100"),
+    ],
+    splatview.frames: [
+        ({"name": "a/b"}, "'a/b'"),
+        ({"name": "it", "run": 7}, "run is a int"),
+        ({"name": "it", "run": ""}, "run is ''"),
+        ({"name": "it", "timeout": True}, "timeout is a bool"),
+        ({"name": "it", "timeout": -1}, "timeout is -1"),
+        ({"name": "it", "timeout": math.nan}, "timeout is nan"),
+        ({"name": "it", "in_place": "yes"}, "in_place is 'yes'"),
+    ],
+    splatview.grab: [
+        ({"name": "a/b"}, "contains '/'"),
+        ({"size": (100, 50.5)}, "is not (width, height)"),
+        ({"background": (0, 0)}, "background (0, 0) is not"),
+        ({"background": (0, 0, math.nan)}, "each from 0 to 1"),
+        ({"run": True}, "run True"),
+        ({"timeout": math.inf}, "timeout inf"),
+        ({"camera": "no such file"}, "neither a JSON object nor a readable file"),
+        ({"camera": {"viewmat": torch.zeros(1000, 1000)}}, "takes one matrix"),
+        ({"camera": {"position": "x" * (1 << 20)}}, "more than"),
+    ],
+    splatview.show: [
+        ({"width": True}, "width True"),
+        ({"width": '100%"><script>'}, "width"),
+        ({"height": "600"}, "80vh"),
+        ({"height": "1px; position: fixed"}, "height"),
+        ({"run": ""}, "splatview status"),
+        ({"port": -1}, "port -1"),
+        ({"timeout": math.nan}, "timeout nan"),
+    ],
+    splatview.Window: [
+        ({"width": "500", "height": 400}, "width is a str"),
+        ({"width": 500, "height": 10**9}, "height is 1000000000"),
+        ({"width": 0, "height": 400}, "legal are 16 to 16384"),
+        ({"width": 500, "height": 400, "title": "a\nb"}, "printable"),
+    ],
+    picture_at: [
+        ({"address": 1.0, "width": 3, "height": 3}, "data_ptr is a float"),
+        ({"address": 64, "width": 0, "height": 3}, "width is 0"),
+        ({"address": 64, "width": 3, "height": 10**9}, "height is 1000000000"),
+        ({"address": 64, "width": 3, "height": 3, "channels": 2}, "channels is 2"),
+    ],
+}
+
+
+@pytest.mark.parametrize("function", MISTAKES)
+def test_mistakes_are_named_and_start_nothing(function: Any) -> None:
+    for arguments, words in MISTAKES[function]:
+        with pytest.raises((TypeError, ValueError)) as caught:
+            function(**arguments)
+        assert words in str(caught.value)
+        assert len(str(caught.value)) < 500
+    if function is not log:
+        assert publishing.begun() is None
+
+
+def test_mistakes_after_a_good_call_are_named() -> None:
+    splatview.publish(torch.zeros(4, 4))
+    for value, words in ((torch.zeros(4), "(4,)"), (torch.zeros(4, 4, dtype=torch.int32), "int32"),
+                         (gaussians(), "not gaussians")):
+        with pytest.raises(ValueError) as caught:
+            splatview.publish(value, "image")
+        assert words in str(caught.value)
+    with pytest.raises(ValueError, match="shows image"):
+        cameras(name="image")
+    with pytest.raises(ValueError, match="shows image"):
+        splatview.publish_memory("image")
+    splatview.publish(gaussians())
+    with pytest.raises(ValueError, match=r"means has shape \(5, 4\)"):
+        splatview.publish(gaussians(means=torch.zeros(5, 4)))
