@@ -16,7 +16,7 @@ from splatview.ipc.board import Board
 from splatview.ipc.cuda import driver, retiring
 from splatview.ipc.errors import SharingError
 from splatview.ipc.frames import DeviceTensor
-from splatview.ipc.messages import FdMemory, TensorRef
+from splatview.ipc.messages import FdMemory, TensorRef, decode_version_header
 from splatview.ipc.source import OwnSource
 from splatview.ipc.stream import Stream
 from splatview.ipc.ways import WAYS
@@ -24,8 +24,10 @@ from splatview.ipc.ways.base import Way
 from splatview.ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
 from splatview.ipc.ways.gpu_slots import GpuSlotWriter
 from splatview.ipc.ways.in_place import InPlaceWriter
-from splatview.ipc.ways.layout import data_bytes
+from splatview.ipc.ways.layout import VERSION, data_bytes
+from splatview.ipc.ways.ring import RingReader
 from splatview.ipc.ways.slots import SlotWriter
+from support.wait import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +47,7 @@ class Machine:
         self.capturing = False
         self.behind = False
         """Whether the GPU does not come to say that copies have ended."""
+        self._due: list[tuple[int, int]] = []
         self.copied: list[tuple[int, int]] = []
         """Stream and bytes of each plain copy."""
         self.recorded: list[int] = []
@@ -59,9 +62,16 @@ class Machine:
         return (OK,)
 
     def write(self, stream: int, address: int, value: int, flags: int) -> tuple[int]:
+        self._due.append((address, value))
         if not self.behind:
-            ctypes.c_uint64.from_address(address).value = value
+            self.catch_up()
         return (OK,)
+
+    def catch_up(self) -> None:
+        """Say that all copies have ended."""
+        for address, value in self._due:
+            ctypes.c_uint64.from_address(address).value = value
+        self._due.clear()
 
     def record(self, event: Any, stream: int) -> tuple[int]:
         self.recorded.append(stream)
@@ -123,6 +133,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Machine:
                         "release_host": lambda address, index: None, "relaxed_capture": nothing,
                         "context": lambda index: nothing()}.items():
         monkeypatch.setattr(driver, name, value)
+    monkeypatch.setattr("splatview.ipc.cuda.late.behind", lambda index, stream: nothing())
     monkeypatch.setattr("splatview.ipc.ways.device_ring.Allocation", Memory)
     monkeypatch.setattr("splatview.ipc.cuda.memory.describe", describe)
     monkeypatch.setattr(GpuSlotWriter, "fits", SlotWriter.fits)
@@ -136,7 +147,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 class Run:
-    """As `splatview.ipc.stream.Run`, with one stream in it, that one viewer reads, who would take any version."""
+    """As `splatview.ipc.stream.Run`, with one stream in it, read by one viewer, which would take any version."""
 
     def __init__(self, kind: str, way: str, device: str = "cuda:0") -> None:
         self.board = Board()
@@ -179,40 +190,54 @@ class Run:
         assert tensors is not None
         self.stream.publish((tensors, meta))
         if any(outlet.aside for outlet in self.stream._outlets.values()):
-            self.serve()
+            while self.stream.due() == 0.0:  # as the helper thread does: it makes the memory
+                self.stream.tend(0)
+            self.stream.catch_up()
 
-    def serve(self) -> None:
-        """As the helper thread does: make the memory, and share the newest version if its publish could not."""
-        while self.stream.due() == 0.0:
-            self.stream.tend(0)
-        self.stream.catch_up()
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The ways that are offered, the best first."""
+        return self.stream._offered.ways
 
     @property
     def writer(self) -> Any:
         return self.stream._outlets[self.way].writer
 
+    @property
+    def generation(self) -> int:
+        """Of tensors in place."""
+        return self.writer.ref.generation
+
+    def marked(self) -> tuple[int, Any]:
+        """The version in place that was marked last, and its step."""
+        words, base = self.writer._words, self.writer._bases[self.writer._last]
+        return words[base + VERSION], decode_version_header(self.writer._header).meta["step"]
+
     def picture(self, version: int, meta: dict[str, Any]) -> torch.Tensor:
         """What the viewer sees of the version, which must be there."""
-        reader = DeviceRingReader.make(self.writer.ref, OwnSource(), lambda slot: None)
+        reader = (RingReader.make if self.way == "ring" else DeviceRingReader.make)(
+            self.writer.ref, OwnSource(), lambda slot: None)
         frame = reader.read()
         assert frame is not None
         with frame:
             assert (frame.version, frame.meta, frame.intact()) == (version, meta, True)
             image = frame.tensors["image"]
-            assert isinstance(image, DeviceTensor)
-            seen = self.writer._memory.tensor(image.dtype, image.shape, image.offset).clone()
+            if isinstance(image, DeviceTensor):
+                seen = self.writer._memory.tensor(image.dtype, image.shape, image.offset).clone()
+            else:
+                seen = torch.from_numpy(image.array.copy())
         reader.close()
         return seen
 
 
 @contextlib.contextmanager
-def running(kind: str, way: str) -> Iterator[Run]:
+def running(kind: str, way: str, device: str = "cuda:0") -> Iterator[Run]:
     """A run, closed afterwards."""
-    run = Run(kind, way)
+    run = Run(kind, way, device)
     yield run
     run.stream.close()
     run.board.close()
-    assert retiring.settle()
+    assert retiring.settle(PATIENCE)
 
 
 def picture(*shape: int, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
