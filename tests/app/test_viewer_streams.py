@@ -1,25 +1,27 @@
-"""The viewer beside real trainers: streams that come, go, restart and fail."""
+"""The viewer and runs: streams that come, go, restart and pause; and the program `splatview serve`."""
 
 from __future__ import annotations
 
 import signal
-import time
+import socket
+import threading
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
-from support.publishers import BOTH, IMAGE
-from support.repetitions import exhaustive
+import torch
+from PIL import Image
 from support.viewer import Viewer
-from support.wait import PATIENCE
+from support.wait import PATIENCE, wait_until
 
-from splatview.viewer_app.app import AppOptions
+import splatview
+from splatview.ipc.viewers import viewers
 from splatview.viewer_app.events import Wheel
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.interface.panel import Asked
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from support.programs import Programs
 
@@ -27,11 +29,17 @@ if TYPE_CHECKING:
     from splatview.viewer_app.state import Entry
 
 
-@pytest.fixture
-def viewer() -> Iterator[Viewer]:
-    app = Viewer(OffscreenScreen(900, 520), AppOptions(max_fps=100))
-    yield app
-    app.close()
+def publish_grey(value: int, name: str = "render", step: int = 0) -> None:
+    image = torch.full((40, 60, 3), value, dtype=torch.uint8)
+    image[0, 0] = torch.tensor([255, 0, 0], dtype=torch.uint8)
+    splatview.publish(image, name, step=step)
+
+
+def publish_splats(step: int = 7) -> None:
+    g = torch.Generator().manual_seed(0)
+    splatview.publish({"means": torch.randn(300, 3, generator=g), "quats": torch.randn(300, 4, generator=g),
+                       "scales": torch.full((300, 3), -2.0), "opacities": torch.full((300,), 3.0),
+                       "sh0": torch.rand(300, 1, 3, generator=g)}, "splats", step=step)
 
 
 def entry(viewer: Viewer, name: str) -> Entry:
@@ -51,37 +59,32 @@ def sees(viewer: Viewer, grey: int) -> bool:
     return bool((picture[picture.shape[0] // 2, picture.shape[1] // 2] == grey).all())
 
 
-def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer, programs: Programs) -> None:
-    begin = time.monotonic()
-    programs.code(IMAGE, "77", "render")
+def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer) -> None:
+    publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
     assert entry(viewer, "render").kind == "image"
     assert entry(viewer, "render").alive
     view = viewer.image
     assert view.size == (60, 40)
-    zoom = view.zoom
-    assert zoom == pytest.approx(620 / 60)
+    assert view.zoom == pytest.approx(620 / 60)
     left, top, _ = view.pan_zoom.placed(viewer.seat.layout())
     assert viewer.pixels()[round(top) + 3, round(left) + 3].tolist() == [255, 0, 0]  # the first pixel is on top left
-    steps = [d for d in view.details if d.startswith("step ")]
-    viewer.until(lambda: [d for d in view.details if d.startswith("step ")] > steps)  # and it moves on
-    viewer.until(lambda: entry(viewer, "render").rate_hz > 1)
-    latency = viewer.state.timings.latency_ms
-    assert latency is not None
-    assert 0 < latency < (time.monotonic() - begin) * 1e3  # from publish to the screen
+    publish_grey(90, step=1)
+    viewer.until(lambda: sees(viewer, 90))
+    assert "step 1" in view.details
+    viewer.until(lambda: viewer.state.timings.latency_ms is not None)
 
 
-def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, programs: Programs) -> None:
-    trainer = programs.code(IMAGE, "77", "render")
+def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer) -> None:
+    publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
     viewer.do(Wheel(590, 247, 3))
     view, placed = viewer.image, viewer.image.pan_zoom.placed(viewer.seat.layout())
-    trainer.kill()
-    trainer.wait()
+    splatview.close()
     viewer.until(lambda: not entry(viewer, "render").alive)
     assert sees(viewer, 77)
     assert entry(viewer, "render").note == "ended"
-    programs.code(IMAGE, "160", "render")
+    publish_grey(160)
     viewer.until(lambda: sees(viewer, 160))
     assert [e.name for e in viewer.state.entries] == ["render"]  # the same line of the list
     assert viewer.image is view
@@ -89,209 +92,86 @@ def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, programs
     assert entry(viewer, "render").alive
 
 
-def test_only_what_is_shown_is_shared(viewer: Viewer, programs: Programs) -> None:
-    programs.code(BOTH)
+def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
+    publish_grey(77)
+    publish_splats()
     viewer.until(lambda: len(viewer.state.entries) == 2)
-    viewer.until(lambda: viewer.loaded() and not shown(viewer).view.empty)  # type: ignore[union-attr]
-    assert shown(viewer).entry.name == "splats"  # Gaussians before images
+    viewer.until(lambda: viewer.loaded() and shown(viewer).entry.name == "splats")  # Gaussians before images
     assert "step 7" in shown(viewer).view.details  # type: ignore[union-attr]
     assert viewer.picture().max() > 60
     streams = {s.name: s for s in viewer.catalogue.subscriber.streams}
-    frame = streams["splats"].read()
-    assert frame is not None
-    frame.close()
-    assert streams["render"].read() is None
+    assert streams["splats"].opened and not streams["render"].opened
     viewer.seat.select(entry(viewer, "render").key)
-    viewer.until(lambda: shown(viewer).view is not None and not shown(viewer).view.empty)  # type: ignore[union-attr]
-    assert viewer.image.size == (40, 30)
-    viewer.until(lambda: streams["splats"].read() is None)  # given back
+    viewer.until(lambda: viewer.loaded() and streams["render"].opened)
+    assert viewer.image.size == (60, 40)
+    viewer.until(lambda: not streams["splats"].opened)
 
 
-def test_pausing_a_run(viewer: Viewer, programs: Programs) -> None:
-    from splatview.viewer_app.interface.panel import Asked
-
-    programs.code(BOTH)
-    viewer.until(lambda: viewer.state.shown is not None and viewer.state.shown.version > 0)
-    viewer.seat._obey(Asked(pause=True))
-    viewer.until(lambda: bool(viewer.state.shown and viewer.state.shown.paused))
-    before = -1
-    while before != viewer.state.shown.version:  # type: ignore[union-attr]
-        before = viewer.state.shown.version  # type: ignore[union-attr]
-        end = time.monotonic() + 0.3
-        while time.monotonic() < end:
-            viewer.turn()
-    viewer.until(lambda: viewer.state.shown.waits == 2)  # type: ignore[union-attr]
-    for _ in range(2):
-        viewer.seat._obey(Asked(pause="step"))
-        viewer.until(lambda n=before: viewer.state.shown.version > n)  # type: ignore[union-attr]
-        viewer.until(lambda: viewer.state.shown.waits == 2)  # type: ignore[union-attr]
-        before += 1
-    assert viewer.state.shown.version == before  # type: ignore[union-attr]
-    viewer.seat._obey(Asked(pause=False))
-    viewer.until(lambda: viewer.state.shown.version > before + 3)  # type: ignore[union-attr]
-
-
-def test_a_stopped_trainer_stops_nothing(viewer: Viewer, programs: Programs) -> None:
-    trainer = programs.code(IMAGE, "77", "render")
+def test_gaussians_that_come_later_are_shown_unless_an_entry_was_chosen(viewer: Viewer) -> None:
+    publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
-    trainer.send_signal(signal.SIGSTOP)
-    try:
-        end = time.monotonic() + 0.6
-        while time.monotonic() < end:
-            viewer.turn()
-        assert sees(viewer, 77)
-        viewer.do(Wheel(590, 247, 3))
-    finally:
-        trainer.send_signal(signal.SIGCONT)
+    publish_splats()
+    viewer.until(lambda: viewer.loaded() and shown(viewer).entry.name == "splats")
+    viewer.seat.select(entry(viewer, "render").key)
+    publish_splats(step=8)
+    viewer.until(lambda: entry(viewer, "splats").version == 2 and sees(viewer, 77))
 
 
-def test_one_run_alone_can_be_followed(programs: Programs) -> None:
-    first = programs.code(IMAGE, "50", "render")
-    second = programs.code(IMAGE, "90", "render")
-    app = Viewer(OffscreenScreen(900, 520), AppOptions(run=str(second.pid), max_fps=100))
-    app.until(lambda: sees(app, 90))
-    assert len(app.state.entries) == 1
-    assert first.poll() is None
-    app.close()
+def test_pausing_a_run(viewer: Viewer) -> None:
+    publish_grey(1)
+    viewer.until(lambda: sees(viewer, 1))
+    state = entry(viewer, "render")
+    viewer.seat._obey(Asked(pause=True))
+    viewer.until(lambda: bool(state.paused))
+
+    def train() -> None:
+        for value in range(2, 6):
+            publish_grey(value)
+            splatview.wait_while_paused()
+
+    trainer = threading.Thread(target=train)
+    trainer.start()
+    for value in (2, 3, 4):
+        viewer.until(lambda value=value: sees(viewer, value) and state.waits == 2)
+        viewer.seat._obey(Asked(pause="step" if value < 4 else False))
+    trainer.join(PATIENCE)
+    viewer.until(lambda: sees(viewer, 5) and not state.paused)
 
 
-# -- the program ---------------------------------------------------------------------------------------------
+# -- the program ------------------------------------------------------------------------------------------------------
 
 
-def serve(programs: Programs, *args: str, **env: str) -> subprocess.Popen[str]:
-    return programs.splatview("serve", *args, **env)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, exhaustive(signal.SIGINT), exhaustive(signal.SIGHUP)])
-def test_serve_writes_what_it_shows_and_ends_cleanly(programs: Programs, tmp_path, wait_until,
-                                                     number: signal.Signals) -> None:
-    from PIL import Image
-
-    programs.code(IMAGE, "77", "render")
+def test_serve_writes_what_it_shows_and_ends_cleanly(programs: Programs, tmp_path: Path) -> None:
+    publish_grey(77)
     out = tmp_path / "out.png"
-    program = serve(programs, "--offscreen", "--out", str(out), "--size", "900x520")
-
-    def grey() -> bool:
-        return out.exists() and Image.open(out).getpixel((590, 247)) == (77, 77, 77)
-
-    wait_until(grey)
+    program = programs.splatview("serve", "--offscreen", "--out", out, "--size", "900x520")
+    wait_until(lambda: out.exists() and Image.open(out).getpixel((590, 247)) == (77, 77, 77))
     picture = np.asarray(Image.open(out))
     assert picture.shape == (520, 900, 3)
     assert picture[:494, :280].std() > 1  # the panel is in it
-    program.send_signal(number)
-    _, err = program.communicate(timeout=PATIENCE)
+    program.send_signal(signal.SIGTERM)
+    _, err = program.end()
     assert program.returncode == 0, err
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
 
 
-@pytest.mark.display
-def test_serve_in_a_window(programs: Programs, display: str, wait_until, tmp_path) -> None:
-    from PIL import Image
-
-    picture = np.random.default_rng(0).integers(0, 256, (494, 620, 3), dtype=np.uint8)
-    Image.fromarray(picture).save(tmp_path / "in.png")
-    out = tmp_path / "w.png"
-    program = serve(programs, "in.png", "--window", "--no-vsync", "--size", "900x520", "--out", str(out),
-                    DISPLAY=display)
-    wait_until(lambda: out.exists() and np.array_equal(np.asarray(Image.open(out))[:494, 280:], picture))
-    program.terminate()
-    _, err = program.communicate(timeout=PATIENCE)
-    assert program.returncode == 0, err
-    assert err == ""
-
-
-def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs, tmp_path, wait_until) -> None:
-    from urllib.request import urlopen
-
-    from splatview.ipc.viewers import viewers
-
-    program = serve(programs, "--port", "0", "--out", str(tmp_path / "o.png"), "--size", "700x400", DISPLAY="",
-                    WAYLAND_DISPLAY="", SSH_CONNECTION="203.0.113.5 50000 198.51.100.7 2222", USER="somebody")
-    wait_until(viewers)
-    viewer = viewers()[0]
-    with urlopen(viewer.url, timeout=PATIENCE) as page:
-        assert b"<title>splatview</title>" in page.read()
-    wait_until((tmp_path / "o.png").exists)
-    program.terminate()
-    _, err = program.communicate(timeout=PATIENCE)
-    assert viewers() == []
-    assert program.returncode == 0
-    assert "no display here" in err
-    assert f"open http://127.0.0.1:{viewer.port}" in err
-    assert f"ssh -L {viewer.port}:127.0.0.1:{viewer.port}" in err and "-p 2222" in err and "198.51.100.7" in err
-
-
-def test_the_next_free_port_is_said_aloud(programs: Programs, wait_until) -> None:
-    import socket
-
+def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        program = serve(programs, "--web", "--port", str(port))
-        line = program.stderr.readline() + program.stderr.readline()  # type: ignore[union-attr]
-        program.terminate()
-        program.communicate(timeout=PATIENCE)
-    assert f"port {port} is taken" in line
+        program = programs.splatview("serve", "--port", port, DISPLAY="", WAYLAND_DISPLAY="", USER="somebody",
+                                     SSH_CONNECTION="203.0.113.5 50000 198.51.100.7 2222")
+        wait_until(viewers)
+    viewer = viewers()[0]
+    with urlopen(viewer.url, timeout=PATIENCE) as page:
+        assert b"<title>splatview</title>" in page.read()
+    program.terminate()
+    _, err = program.end()
+    assert viewers() == []
     assert program.returncode == 0
-
-
-@pytest.mark.parametrize(("args", "message"), [
-    (["--window", "--offscreen"], "--window and --offscreen exclude each other"),
-    exhaustive(["--web", "--offscreen"], "--web and --offscreen exclude each other"),
-    (["--offscreen", "--host", "0.0.0.0"], "--host is for --web"),
-    (["--web", "--host", "203.0.113.77"], "203.0.113.77"),
-    exhaustive(["--web", "--port", "70000"], "70000"),
-    (["--window"], "no window could be opened"),
-    (["--offscreen", "--size", "12"], "is not WIDTHxHEIGHT"),
-    exhaustive(["--offscreen", "--max-fps", "0"], "--max-fps is 0"),
-    exhaustive(["--offscreen", "--gpu-budget", "1.5"], "--gpu-budget is 1.5"),
-])
-def test_what_cannot_be_served_is_told(programs: Programs, args: list[str], message: str) -> None:
-    program = serve(programs, *args, DISPLAY="", WAYLAND_DISPLAY="")
-    _, err = program.communicate(timeout=PATIENCE)
-    assert program.returncode == 2
-    assert message in err
-    assert "Traceback" not in err
-
-
-@pytest.mark.parametrize("command", [("serve", "--offscreen"), ("shot", "out.png")])
-def test_a_variable_that_names_no_bridge_is_told(programs: Programs, command: tuple[str, ...]) -> None:
-    program = programs.splatview(*command, SPLATVIEW_INTEROP="magic")
-    _, err = program.communicate(timeout=PATIENCE)
-    assert program.returncode == 2
-    assert "SPLATVIEW_INTEROP='magic'; legal are direct, import, register, host" in err
-    assert "Traceback" not in err
-
-
-def test_help_teaches(programs: Programs) -> None:
-    program = serve(programs, "--help", COLUMNS="120")
-    out, _ = program.communicate(timeout=PATIENCE)
-    assert program.returncode == 0
-    for word in ("--offscreen", "--run", "--max-fps", "Mouse", "usage: splatview serve"):
-        assert word in out
-
-
-def test_gaussians_that_come_later_are_shown_unless_somebody_chose(
-        programs: Programs, viewer: Viewer) -> None:
-    programs.code("""
-import time, torch, splatview
-splatview.publish(torch.zeros(8, 8, 3), "photo")
-time.sleep(1.0)
-scene = {"means": torch.rand(50, 3), "quats": torch.ones(50, 4), "scales": torch.zeros(50, 3) - 3,
-         "opacities": torch.ones(50), "sh0": torch.rand(50, 1, 3)}
-splatview.publish(scene)
-time.sleep(60)
-""")
-
-    def shows(name: str) -> bool:
-        slot = viewer.seat.shown
-        return slot is not None and slot.entry.name == name
-
-    viewer.until(lambda: shows("photo"))
-    viewer.until(lambda: shows("gaussians"))
-    viewer.seat.select(entry(viewer, "photo").key)
-    for _ in range(20):
-        viewer.turn()
-        assert shows("photo")
+    assert "no display here" in err
+    assert f"port {port} is taken" in err
+    assert f"open http://127.0.0.1:{viewer.port}" in err
+    assert f"ssh -L {viewer.port}:127.0.0.1:{viewer.port}" in err and "-p 2222" in err and "198.51.100.7" in err
