@@ -1,4 +1,5 @@
-"""A picture moved to another camera, held against a picture that is drawn from there."""
+"""A picture moved to another camera, held against a picture that is drawn from there. One conformance suite for CUDA's
+kernels, run on the CPU (`support/kernels_on_cpu.h`), and for OpenGL."""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import torch
+from support.on_cpu import OnCpu
 from support.renderer_cases import read_source
-from support.view_cases import module_screen, screen_fixture  # noqa: F401
 
 from splatview.ipc.interop.host import HostBridge
-from splatview.viewer_app.cameras import Camera, focal_length, intrinsics, look_at
+from splatview.viewer_app.cameras import MODELS, Camera, focal_length, intrinsics, look_at
 from splatview.viewer_app.renderers.base import FAINT, RenderOptions
 from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.renderers.kernels.warp import grid_of, warp
+from splatview.viewer_app.scene import SH_C0, GaussianScene
 from splatview.viewer_app.views._gaussians.reprojection import Surface, Warp
 
 if TYPE_CHECKING:
@@ -23,9 +26,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview.ipc.interop.sources import TextureSource
     from splatview.viewer_app.cameras import CameraModel
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 W, H = 240, 160
 DISTANCE = 6.0
@@ -44,7 +45,7 @@ def _textured() -> GaussianScene:
     scales[n:] = 0.12
     scales[n:, 2] = 0.01
     return GaussianScene(means, np.tile(np.array([1, 0, 0, 0], np.float32), (4 * n, 1)), scales,
-                         np.full(4 * n, 0.9, np.float32), ((color - 0.5) / 0.28209479).astype(np.float32),
+                         np.full(4 * n, 0.9, np.float32), ((color - 0.5) / SH_C0).astype(np.float32),
                          np.empty((4 * n, 0, 3), np.float32), activated=True, sh_degree=0)
 
 
@@ -55,51 +56,81 @@ def _camera(model: CameraModel = "pinhole", position: tuple[float, float, float]
     return Camera(look_at(position, (0, 0, 0)), K, W, H, model)
 
 
-class Rig:
-    """A renderer's picture from one camera, ready to be moved."""
+class Cuda:
+    """Moves pictures by the kernels of warp.cu."""
 
-    def __init__(self, ctx: moderngl.Context, renderer: GlRenderer) -> None:
+    def __init__(self) -> None:
+        self.own = OnCpu("warp.cu", {"corners": False, "spread": False, "gather": False})
+
+    def move(self, color: np.ndarray, depth: np.ndarray | None, seen: Camera, camera: Camera,
+             middle: float = DISTANCE) -> np.ndarray:
+        rgba = torch.from_numpy(np.ascontiguousarray(color, np.float32))
+        grid = None if depth is None else grid_of(rgba, torch.from_numpy(np.ascontiguousarray(depth)), self.own)
+        nearness = torch.zeros(camera.height, camera.width, dtype=torch.int32)
+        out = torch.full((camera.height, camera.width, 4), 7.0, dtype=torch.float16)
+        warp(rgba.half(), grid, (seen, camera), middle, nearness, out, self.own)
+        assert not nearness.any()  # ready for the next one
+        return out.float().numpy()
+
+    def close(self) -> None: ...
+
+
+class Gl:
+    """Moves pictures by OpenGL."""
+
+    def __init__(self, ctx: moderngl.Context) -> None:
         self.ctx = ctx
-        self.renderer = renderer
         self.surface, self.warp = Surface(ctx), Warp(ctx)
-        self._bridge = HostBridge(ctx)
+        self.colors, self.depths = HostBridge(ctx), HostBridge(ctx)
 
-    def drawn(self, camera: Camera) -> np.ndarray:
-        """(H, W, 4) float32: a true render."""
-        pixels = self.renderer.render(camera, RenderOptions(depth=True)).pixels()
-        return np.dstack([pixels.color, pixels.alpha])
-
-    def kept(self, seen: Camera) -> TextureSource:
-        """The picture from `seen`, which the renderer's next one leaves alone; its surface is known then."""
-        picture = self.renderer.render(seen, RenderOptions(depth=True))
-        assert picture.depth is not None
-        self.surface.take_textures(picture.color, picture.depth)
-        return self._bridge.put(self.drawn(seen), "HWC")
-
-    def moved(self, seen: Camera, camera: Camera, *, flat: bool = False) -> np.ndarray:
-        source = self.kept(seen)
-        middle = float(-seen.position @ seen.viewmat[2, :3])
-        return read_source(self.ctx, self.warp.take(source, None if flat else self.surface, seen, camera, middle))
+    def move(self, color: np.ndarray, depth: np.ndarray | None, seen: Camera, camera: Camera,
+             middle: float = DISTANCE) -> np.ndarray:
+        if depth is not None:
+            alpha = color[..., 3]
+            away = np.where(alpha > FAINT, depth / np.maximum(alpha, 1e-6), 0).astype(np.float32)
+            self.surface.take(self.depths.put(away[..., None], "HWC"))
+        source = self.colors.put(np.ascontiguousarray(color, np.float32), "HWC")
+        return read_source(self.ctx, self.warp.take(source, None if depth is None else self.surface, seen, camera,
+                                                    middle))
 
     def close(self) -> None:
-        self.warp.close()
-        self.surface.close()
-        self._bridge.close()
+        for held in (self.warp, self.surface, self.colors, self.depths):
+            held.close()
+        assert self.ctx.error == "GL_NO_ERROR"
+
+
+class Rig:
+    """A renderer's pictures, and what moves them."""
+
+    def __init__(self, renderer: GlRenderer, mover: Cuda | Gl) -> None:
+        self.renderer, self.mover = renderer, mover
+
+    def drawn(self, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
+        """A true render: (H, W, 4) float32, and its depth."""
+        pixels = self.renderer.render(camera, RenderOptions(depth=True)).pixels()
+        assert pixels.depth is not None
+        return np.dstack([pixels.color, pixels.alpha]), pixels.depth
+
+    def moved(self, seen: Camera, camera: Camera, *, flat: bool = False) -> np.ndarray:
+        """`flat`: as if all were equally far."""
+        color, depth = self.drawn(seen)
+        middle = float(-seen.position @ seen.viewmat[2, :3])
+        return self.mover.move(color, None if flat else depth, seen, camera, middle)
 
 
 @pytest.fixture(scope="module")
-def renderer(module_screen: OffscreenScreen) -> Iterator[GlRenderer]:  # noqa: F811
-    made = GlRenderer(module_screen.ctx)
+def textured(ctx: moderngl.Context) -> Iterator[GlRenderer]:
+    made = GlRenderer(ctx)
     made.load(_textured())
     yield made
     made.close()
 
 
-@pytest.fixture
-def rig(screen: OffscreenScreen, renderer: GlRenderer) -> Iterator[Rig]:
-    made = Rig(screen.ctx, renderer)
-    yield made
-    made.close()
+@pytest.fixture(scope="module", params=["cuda", "gl"])
+def rig(request: pytest.FixtureRequest, ctx: moderngl.Context, textured: GlRenderer) -> Iterator[Rig]:
+    mover = Cuda() if request.param == "cuda" else Gl(ctx)
+    yield Rig(textured, mover)
+    mover.close()
 
 
 def inner(pixels: np.ndarray) -> np.ndarray:
@@ -120,10 +151,10 @@ def turned(camera: Camera, degrees: float, axis: int) -> Camera:
     return replace(camera, viewmat=turn @ camera.viewmat)
 
 
-@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
-def test_where_nothing_moves_the_picture_stays(rig: Rig, model: CameraModel) -> None:
-    camera = _camera(model)
-    np.testing.assert_allclose(rig.moved(camera, camera), rig.drawn(camera), atol=2 / 255)
+def test_where_nothing_moves_the_picture_stays(rig: Rig) -> None:
+    for model in MODELS:
+        camera = _camera(model)
+        np.testing.assert_allclose(rig.moved(camera, camera), rig.drawn(camera)[0], atol=2 / 255, err_msg=model)
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -132,9 +163,7 @@ def test_a_turn_of_the_camera_moves_each_pixel_where_it_belongs(rig: Rig, flat: 
     seen = _camera()
     camera = turned(seen, 6.0, 1)
     ramp = np.dstack(np.broadcast_arrays((np.arange(W) + 0.5) / W, (np.arange(H)[:, None] + 0.5) / H, 0.0, 1.0))
-    rig.kept(seen)
-    source = rig._bridge.put(np.ascontiguousarray(ramp, np.float32), "HWC")
-    got = read_source(rig.ctx, rig.warp.take(source, None if flat else rig.surface, seen, camera, DISTANCE))
+    got = rig.mover.move(ramp, None if flat else rig.drawn(seen)[1], seen, camera)
     y, x = np.mgrid[:H, :W] + 0.5
     rays = np.stack([x, y, np.ones_like(x)], -1) @ np.linalg.inv(camera.K).T @ camera.viewmat[:3, :3]
     expected = rays @ seen.viewmat[:3, :3].T @ seen.K.T
@@ -168,48 +197,41 @@ def _after(motion: str, seen: Camera) -> Camera:
     return replace(seen, viewmat=viewmat)
 
 
-@pytest.mark.parametrize("motion", MOTIONS)
-def test_it_comes_near_to_a_true_render(rig: Rig, motion: str) -> None:
+def test_moved_pictures_come_near_to_a_true_render(rig: Rig) -> None:
     seen = _camera()
-    camera = _after(motion, seen)
-    true, stale = rig.drawn(camera), rig.drawn(seen)
-    db = psnr(inner(rig.moved(seen, camera)), inner(true))
-    assert db >= MOTIONS[motion]
-    assert psnr(inner(stale), inner(true)) < 21
+    for motion, least in MOTIONS.items():
+        camera = _after(motion, seen)
+        true, stale = rig.drawn(camera)[0], rig.drawn(seen)[0]
+        assert psnr(inner(rig.moved(seen, camera)), inner(true)) >= least, motion
+        assert psnr(inner(stale), inner(true)) < 21, motion
 
 
 @pytest.mark.parametrize("model", ["ortho", "fisheye"])
 def test_other_projections(rig: Rig, model: CameraModel) -> None:
     seen = _camera(model)
     camera = _camera(model, (0.9, -0.3, -DISTANCE))
-    true = rig.drawn(camera)
+    true = rig.drawn(camera)[0]
     db = psnr(inner(rig.moved(seen, camera)), inner(true))
     assert db > 28
-    assert db > psnr(inner(rig.drawn(seen)), inner(true)) + 6
+    assert db > psnr(inner(rig.drawn(seen)[0]), inner(true)) + 6
 
 
 def test_depth_makes_it_better(rig: Rig) -> None:
     seen, camera = _camera(), _after("step aside", _camera())
-    true = rig.drawn(camera)
+    true = rig.drawn(camera)[0]
     assert psnr(rig.moved(seen, camera), true) > psnr(rig.moved(seen, camera, flat=True), true) + 4
 
 
 def test_what_comes_to_light_is_filled_with_what_lies_behind(rig: Rig) -> None:
     """A red square hangs before a blue wall. Where it was, all is blue then: neither a hole nor a red smear."""
     seen = _camera(position=(0, 0, -DISTANCE))
-    color = np.zeros((H, W, 4), np.float32)
+    color, depth = np.zeros((H, W, 4), np.float32), np.full((H, W), 10.0, np.float32)
     color[..., 2] = color[..., 3] = 1.0
-    depth = np.full((H, W, 1), 10.0, np.float32)
-    square = slice(50, 110), slice(90, 150)
-    color[square] = (1, 0, 0, 1)
-    depth[square] = 4.0
-    bridge = HostBridge(rig.ctx)
-    rig.surface.take(bridge.put(depth, "HWC"))
-    source = rig._bridge.put(color, "HWC")
+    color[50:110, 90:150] = (1, 0, 0, 1)
+    depth[50:110, 90:150] = 4.0
     viewmat = seen.viewmat.copy()
     viewmat[0, 3] += 0.6
-    got = read_source(rig.ctx, rig.warp.take(source, rig.surface, seen, replace(seen, viewmat=viewmat), 10.0))
-    bridge.close()
+    got = rig.mover.move(color, depth, seen, replace(seen, viewmat=viewmat), 10.0)
     shift = seen.K[0, 0] * 0.6 / 4.0
     assert shift > 20
     assert np.abs(got[..., 3] - 1).max() < 2e-3  # no holes
@@ -223,44 +245,66 @@ def test_what_comes_to_light_is_filled_with_what_lies_behind(rig: Rig) -> None:
 def test_beyond_the_picture_its_edge_goes_on(rig: Rig) -> None:
     seen = _camera()
     got = rig.moved(seen, turned(seen, 12.0, 1))
+    assert np.isfinite(got).all()
     assert (got[..., 3] > 0.9).mean() > 0.99
 
 
-def test_of_what_is_nowhere_nothing_is_seen(rig: Rig) -> None:
-    """Neither noise nor an error comes of a picture without anything in it."""
+def test_any_motion_gives_numbers_that_are_colours(rig: Rig) -> None:
+    """Through things, past them, or turned away."""
+    for model in MODELS:
+        seen = _camera(model)
+        for by in ((0, 0, -5.0), (0, 0, -30.0), (40.0, 0, 0), (0, 0, 60.0)):
+            viewmat = seen.viewmat.copy()
+            viewmat[:3, 3] += by
+            got = rig.moved(seen, replace(seen, viewmat=viewmat))
+            assert np.isfinite(got).all() and got.min() >= 0 and got.max() < 2, (model, by)
+        for degrees in (60.0, 120.0, 180.0):
+            assert np.isfinite(rig.moved(seen, turned(seen, degrees, 0))).all(), (model, degrees)
+
+
+def test_of_a_picture_of_nothing_nothing_is_seen(rig: Rig) -> None:
     seen = _camera()
-    bridge = HostBridge(rig.ctx)
-    rig.surface.take(bridge.put(np.zeros((H, W, 1), np.float32), "HWC"))
-    source = rig._bridge.put(np.zeros((H, W, 4), np.float32), "HWC")
-    got = read_source(rig.ctx, rig.warp.take(source, rig.surface, seen, _after("step aside", seen), 5.0))
-    bridge.close()
+    got = rig.mover.move(np.zeros((H, W, 4)), np.zeros((H, W), np.float32), seen, _after("step aside", seen), 5.0)
     assert (got == 0).all()
 
 
-def test_both_forms_of_depth_say_the_same(rig: Rig) -> None:
-    camera = _camera()
-    picture = rig.renderer.render(camera, RenderOptions(depth=True))
-    assert picture.depth is not None
-    rig.surface.take_textures(picture.color, picture.depth)
-    assert rig.surface.grid is not None
-    first = np.frombuffer(rig.surface.grid.read(), np.float32).copy()
-    pixels = picture.pixels()
-    assert pixels.depth is not None
-    depth = np.where(pixels.alpha > FAINT, pixels.depth / np.maximum(pixels.alpha, 1e-6), 0).astype(np.float32)
-    bridge = HostBridge(rig.ctx)
-    rig.surface.take(bridge.put(depth[..., None], "HWC"))
-    np.testing.assert_allclose(np.frombuffer(rig.surface.grid.read(), np.float32), first, rtol=1e-5)
-    bridge.close()
-
-
-def test_sizes_change_and_everything_is_given_back(rig: Rig) -> None:
+def test_pictures_of_other_sizes_than_the_screen(rig: Rig) -> None:
     seen = _camera()
-    for size in ((W, H), (W // 2, H), (17, 9), (W, H)):
-        small = seen.resized(*size)
-        got = rig.moved(small, seen)
-        assert got.shape == (H, W, 4)
-        assert got[H // 2, W // 2, 3] > 0.9
-    rig.warp.drop()
-    assert rig.moved(seen, seen)[H // 2, W // 2, 3] > 0.9
-    rig.close()
-    rig.close()
+    camera = _after("turn", seen)
+    for size in ((W // 2, H // 2), (2 * W, 2 * H), (17, 9), (W, H)):
+        got = rig.moved(seen.resized(*size), camera)
+        assert got.shape == (H, W, 4) and got[H // 2, W // 2, 3] > 0.9, size
+        if size[0] > 100:
+            assert psnr(inner(got), inner(rig.drawn(camera)[0])) > 27, size
+
+
+@pytest.fixture(scope="module")
+def cuda() -> Cuda:
+    return Cuda()
+
+
+def test_rows_may_lie_apart(cuda: Cuda) -> None:
+    seen = _camera()
+    camera = _after("step aside", seen)
+    g = torch.Generator().manual_seed(0)
+    color = torch.rand(H, W, 4, generator=g).half()
+    grid = grid_of(torch.ones(H, W, 4), torch.full((H, W), DISTANCE), cuda.own)
+    nearness = torch.zeros(H, W, dtype=torch.int32)
+    expected = torch.zeros(H, W, 4, dtype=torch.float16)
+    warp(color, grid, (seen, camera), DISTANCE, nearness, expected, cuda.own)
+    wide, out = torch.zeros(H, W + 8, 4, dtype=torch.float16), torch.zeros(H, W + 24, 4, dtype=torch.float16)
+    wide[:, :W] = color
+    warp(wide[:, :W], grid, (seen, camera), DISTANCE, nearness, out[:, :W], cuda.own)
+    assert torch.equal(out[:, :W], expected) and expected.any() and not out[:, W:].any()
+
+
+def test_what_does_not_fit_is_refused(cuda: Cuda) -> None:
+    cameras = _camera(), _camera()
+    color, out = torch.zeros(H, W, 4, dtype=torch.float16), torch.zeros(H, W, 4, dtype=torch.float16)
+    grid = grid_of(color.float(), torch.zeros(H, W), cuda.own)
+    nearness = torch.zeros(H, W, dtype=torch.int32)
+    for given in ((color.float(), nearness, out), (color, nearness, out[1:]), (color, nearness[1:], out)):
+        with pytest.raises(ValueError, match=r"torch|is "):
+            warp(given[0], grid, cameras, DISTANCE, given[1], given[2], cuda.own)
+    with pytest.raises(ValueError, match="has no grid"):
+        grid_of(color, torch.zeros(H, W), cuda.own)

@@ -1,0 +1,457 @@
+"""The CUDA kernels that activate and draw Gaussians, run on the CPU (`support/kernels_on_cpu.h`), against the same in
+torch and against the reference renderer. gsplat's projection is stood in for by its rules; that the whole agrees with
+gsplat itself is what `tests/cuda/test_frame_graph.py` shows."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.on_cpu import OnCpu
+from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
+
+from splatview.viewer_app.renderers.base import ALPHA_MIN, RenderOptions
+from splatview.viewer_app.renderers.kernels import activate as activating
+from splatview.viewer_app.renderers.kernels import frame
+from splatview.viewer_app.renderers.kernels.activate import (
+    SAMPLE,
+    Activation,
+    Active,
+    Raw,
+    Told,
+    activate,
+    activate_with_torch,
+    step,
+)
+from splatview.viewer_app.renderers.kernels.capacity import Capacity
+from splatview.viewer_app.renderers.kernels.frame import Kind, Parameters, Scene
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.renderers.work import PAIRS_MAX
+from splatview.viewer_app.scene import FIELDS
+from splatview.viewer_app.selecting import EVERYTHING, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview.viewer_app.cameras import Camera
+    from splatview.viewer_app.renderers.base import Pixels
+    from splatview.viewer_app.scene import GaussianScene
+
+# -- activation ----------------------------------------------------------------------------------------------------
+
+NOWHERE = np.zeros(3)
+
+
+@pytest.fixture(scope="module")
+def own() -> OnCpu:
+    return OnCpu("activate.cu", {"activate": True})
+
+
+def raw(n: int = 300, degree: int = 3, dtype: torch.dtype = torch.float32, activated: bool = False) -> Raw:
+    made = random_scene(n, Chance(n=n, sh_degree=degree))
+    tensors = {name: torch.from_numpy(np.array(getattr(made, name))).to(dtype) for name in FIELDS}
+    if activated:
+        tensors["scales"], tensors["opacities"] = tensors["scales"].exp(), tensors["opacities"].sigmoid()
+    return Raw(**tensors, activated=activated)
+
+
+def room(n: int, terms: int) -> Active:
+    """Filled with what is easily seen."""
+    return Active(*(torch.full((n, *shape), 77.0) for shape in ((3,), (4,), (3,), (), (terms, 3))))
+
+
+def assert_same(own: OnCpu, r: Raw, terms: int, origin: np.ndarray = NOWHERE) -> Active:
+    """By both; returns what the kernel made."""
+    n = len(r.means)
+    expected, there, here = room(n, terms), Told(pin_memory=False), Told(pin_memory=False)
+    activate_with_torch(r, expected, origin, there, 3)
+    got, counters = room(n, terms), torch.zeros(4, dtype=torch.int32)
+    activate(r, got, origin, here, 3, counters, own)
+    good = expected.opacities != 0  # nothing else of the others is read
+    assert torch.equal(got.opacities != 0, good)
+    for name in vars(got):
+        a, b = getattr(got, name)[good], getattr(expected, name)[good]
+        assert torch.allclose(a, b, rtol=3e-7, atol=0), f"{name}: {(a - b).abs().max()}"
+    assert torch.equal(got.colors[good], expected.colors[good])
+    assert here.left_out == there.left_out and here.skipped == (~good).sum() and here.version == there.version == 3
+    assert torch.allclose(here.points, there.points, rtol=0, atol=0, equal_nan=True) and not counters.any()
+    assert torch.equal(here.sample(n), r.means[::step(n)].float()) or r.means.isnan().any()
+    return got
+
+
+def test_activation_of_every_size(own: OnCpu) -> None:
+    for n, degree, activated in ((1, 0, False), (31, 1, True), (32, 2, False), (33, 3, True), (300, 3, False)):
+        got = assert_same(own, raw(n, degree, activated=activated), (degree + 1) ** 2)
+        assert (got.opacities > 0).all() and (got.scales > 0).all()
+        assert torch.equal(got.quats.abs().amax(1), torch.ones(n))
+
+
+def test_activation_of_every_dtype(own: OnCpu) -> None:
+    for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn):
+        assert_same(own, raw(dtype=dtype), 16)
+    assert_same(own, replace(raw(), shN=raw().shN.half(), means=raw().means.double(), quats=raw().quats.bfloat16()), 16)
+    hard = raw(64, 0, torch.float16)
+    hard.sh0.view(-1)[:6] = torch.tensor([6e-8, -6e-5, 65504.0, -0.0, 1e-6, float("inf")])
+    got = assert_same(own, hard, 1)
+    assert got.colors.view(-1)[0] > 0 and got.opacities[1] == 0
+
+
+def test_activation_reads_no_higher_degree_than_is_used(own: OnCpu) -> None:
+    r = raw(degree=3)
+    r.shN[5, -1] = float("nan")
+    for used in (0, 1, 2):
+        assert (assert_same(own, r, (used + 1) ** 2).opacities > 0).all()
+
+
+STRIDED: dict[str, Callable[[Raw], Raw]] = {
+    "rows apart": lambda r: replace(r, means=r.means.repeat_interleave(2, 0)[::2],
+                                    opacities=r.opacities.repeat_interleave(3)[::3]),
+    "columns first": lambda r: replace(r, means=r.means.T.contiguous().T, quats=r.quats.T.contiguous().T,
+                                       sh0=r.sh0.T.contiguous().T, shN=r.shN.mT.contiguous().mT),
+    "one tensor of all coefficients": lambda r: replace(r, sh0=(c := torch.cat([r.sh0[:, None], r.shN], 1))[:, 0],
+                                                        shN=c[:, 1:]),
+    "one tensor of everything": lambda r: replace(
+        r, means=(t := torch.cat([r.means, r.quats, r.scales, r.opacities[:, None]], 1))[:, :3], quats=t[:, 3:7],
+        scales=t[:, 7:10], opacities=t[:, 10]),
+    "all the same": lambda r: replace(r, means=r.means[:1].expand(300, 3), shN=r.shN[:1].expand(300, 15, 3)),
+}
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_activation_of_any_strides(own: OnCpu, name: str) -> None:
+    assert_same(own, STRIDED[name](raw()), 16)
+
+
+def test_activation_relative_to_an_origin(own: OnCpu) -> None:
+    r = raw()
+    origin = np.array([1e5, -3.0, 0.0])
+    got = assert_same(own, replace(r, means=r.means + torch.tensor([1e5, 0, 0])), 16, origin)
+    assert got.means.abs().max() < 20
+
+
+def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
+    for bad in (float("nan"), float("inf"), float("-inf")):
+        r = raw(500)
+        for i, name in enumerate(FIELDS):
+            getattr(r, name)[40 * i].view(-1)[-1] = bad
+        r.quats[300] = 0
+        r.scales[301, 1] = 200.0
+        r.quats[302] = torch.tensor([1e-42, 0, 0, 1e-42])
+        r.shN[33] = bad  # the second warp
+        got = assert_same(own, r, 16)
+        assert (got.opacities == 0).nonzero().flatten().tolist() == [0, 33, 40, 80, 120, 160, 200, 300, 301]
+
+
+def test_activation_of_more_gaussians_than_threads(own: OnCpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activating, "BLOCKS", 2)
+    monkeypatch.setattr(activating, "SAMPLE", 100)
+    r = raw(1003, 1)
+    r.means[::7] = float("nan")
+    assert (assert_same(own, r, 4).opacities == 0).sum() == 144
+
+
+def test_a_sample_is_spread_over_all() -> None:
+    for n in (1, 1023, 1024, 1025, 2049, 1_000_000):
+        count = len(Told(pin_memory=False).sample(n))
+        assert min(n, SAMPLE // 2) <= count <= SAMPLE and (count - 1) * step(n) < n <= count * step(n)
+
+
+def test_activation_in_place(own: OnCpu) -> None:
+    """As with a scene from host memory, which is copied to where it will stay."""
+    r, out = raw(), room(300, 16)
+    for to, values in ((out.means, r.means), (out.quats, r.quats), (out.scales, r.scales), (out.opacities, r.opacities),
+                       (out.colors[:, 0], r.sh0), (out.colors[:, 1:], r.shN)):
+        to.copy_(values)
+    apart = assert_same(own, r, 16)
+    inside = Raw(out.means, out.quats, out.scales, out.opacities, out.colors[:, 0], out.colors[:, 1:], False)
+    activate(inside, out, NOWHERE, told := Told(pin_memory=False), 1, torch.zeros(4, dtype=torch.int32), own)
+    assert all(torch.equal(getattr(out, name), getattr(apart, name)) for name in vars(out))
+    assert told.skipped == 0
+
+
+class Again:
+    """One `Activation` for a row of loads, each of which must be what a new one makes of it."""
+
+    def __init__(self, own: OnCpu) -> None:
+        self.own = own
+        self.version = 0
+        self.told = Told(pin_memory=False)
+        self.counters = torch.zeros(4, dtype=torch.int32)
+        self.activation = Activation(self.told, self.counters, own)
+
+    def __call__(self, r: Raw, out: Active, origin: np.ndarray = NOWHERE) -> None:
+        self.version += 1
+        for t in vars(out).values():
+            t.fill_(77.0)
+        self.activation(r, out, origin, self.version)
+        n, terms = out.colors.shape[:2]
+        expected, told = room(n, terms), Told(pin_memory=False)
+        activate(r, expected, origin, told, self.version, torch.zeros(4, dtype=torch.int32), self.own)
+        for name in vars(out):
+            assert torch.equal(getattr(out, name), getattr(expected, name)), name
+        assert (self.told.version, self.told.skipped) == (self.version, told.skipped) and not self.counters.any()
+        assert torch.equal(self.told.sample(n), told.sample(n))
+
+
+CHANGED: dict[str, Callable[[Raw], Raw]] = {
+    "other memory": lambda r: replace(r, scales=r.scales - 1),
+    "the same memory, read otherwise": lambda r: replace(r, quats=r.quats.view(4, 300).T),
+    "another dtype": lambda r: replace(r, sh0=r.sh0.half()),
+    "a dtype that is converted": lambda r: replace(r, sh0=r.sh0.to(torch.float8_e5m2)),
+    "activated": lambda r: replace(r, activated=True),
+}
+
+
+def test_activation_again_follows_its_tensors(own: OnCpu) -> None:
+    """Written in place, replaced, of other sizes, and given other memory."""
+    again, r, out = Again(own), raw(), room(300, 16)
+    again(r, out)
+    for i in range(3):
+        r.means.add_(0.5)
+        r.opacities[i] = float("nan")
+        again(replace(r), out)
+    again(r, out, np.array([1.0, -2.0, 3.0]))
+    for change in CHANGED.values():
+        changed = change(r)
+        again(changed, out)
+        again(r, out)
+        changed.sh0.copy_(changed.sh0.float() + 0.5)
+        again(changed, out)
+    r.means.data = r.means + 1
+    again(r, out)
+    again(raw(120), room(120, 16))
+    again(r, room(300, 4))
+    again(r, room(300, 16))
+
+
+def test_activation_keeps_no_tensor(own: OnCpu) -> None:
+    again, r, out = Again(own), raw(), room(300, 16)
+    again(r, out)
+    left = [weakref.ref(t) for t in (*(getattr(r, name) for name in FIELDS), out)]
+    del r, out
+    assert [one() for one in left] == [None] * 7
+    again(raw(), room(300, 16))
+
+
+# -- frames --------------------------------------------------------------------------------------------------------
+
+KERNELS = {"set_frame": False, "choose": False, "shade": True, "shade_as": True, "bodies": False, "fill": False,
+           "gather": False, "blend": True, "blend_bodies": True, "blend_rings": True, "blend_points": True,
+           "blend_overdraw": True}
+VIEW = looking_at_origin(75, 50)
+SLOTS = 16384
+
+
+class Projection:
+    """gsplat 1.5.3's for one pinhole camera."""
+
+    CameraModelType = SimpleNamespace(PINHOLE="pinhole")
+
+    def projection_ewa_3dgs_fused_fwd(self, *args: Any) -> tuple[torch.Tensor, ...]:
+        means, _, quats, scales, opacities, viewmats, Ks, width, height, eps, near, far, _, antialiased, _ = args
+        R, t, K = viewmats[0, :3, :3].double(), viewmats[0, :3, 3].double(), Ks[0].double()
+        w, x, y, z = torch.nn.functional.normalize(quats.double(), dim=-1).unbind(-1)
+        Q = torch.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+                         2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+                         2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1).view(-1, 3, 3)
+        M = R @ Q * scales.double()[:, None]
+        p = means.double() @ R.T + t
+        f, c, size = K.diagonal()[:2], K[:2, 2], torch.tensor([width, height], dtype=torch.float64)
+        beyond = 0.15 * size / f
+        slope = torch.minimum(torch.maximum(p[:, :2] / p[:, 2:], -(c / f + beyond)), (size - c) / f + beyond)
+        J = torch.zeros(len(p), 2, 3, dtype=torch.float64)
+        J[:, 0, 0], J[:, 1, 1] = f[0] / p[:, 2], f[1] / p[:, 2]
+        J[:, :, 2] = -f * slope / p[:, 2:]
+        half = J @ M
+        cov = half @ half.mT
+        before = torch.linalg.det(cov)
+        cov = cov + eps * torch.eye(2, dtype=torch.float64)
+        after = torch.linalg.det(cov)
+        compensations = (before / after).clamp_min(0).sqrt()
+        opacity = opacities.double() * (compensations if antialiased else 1)
+        extend = (2 * (opacity * 255).log()).clamp_min(0).sqrt().clamp_max(3.33)
+        radii = (extend[:, None] * cov.diagonal(dim1=1, dim2=2).sqrt()).ceil()
+        means2d = p[:, :2] / p[:, 2:] * f + c
+        seen = (p[:, 2] >= near) & (p[:, 2] <= far) & (opacity >= ALPHA_MIN) & (after > 0)
+        seen &= ((means2d + radii > 0) & (means2d - radii < size)).all(-1)
+        inverse = torch.linalg.inv(cov)
+        conics = torch.stack([inverse[:, 0, 0], inverse[:, 0, 1], inverse[:, 1, 1]], -1)
+        depths = p[:, 2].float()[None]
+        depths[0, ~seen] = torch.nan  # gsplat leaves what was there
+        return (torch.where(seen[:, None], radii, torch.zeros(())).to(torch.int32)[None], means2d.float()[None],
+                depths, conics.float()[None], compensations.float()[None])
+
+
+@pytest.fixture(scope="module")
+def frames() -> OnCpu:
+    return OnCpu("frame.cu", KERNELS, {"KEY": "short"})
+
+
+def drawn(own: OnCpu, given: GaussianScene, view: Camera = VIEW, options: RenderOptions | None = None, *,
+          slots: int = SLOTS, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor | None, int]:
+    """Colours, depth, and how many pairs of Gaussian and tile there were. What is selected is activated."""
+    options = options or RenderOptions()
+    t = {k: torch.from_numpy(np.array(getattr(given, k), order="C")) for k in FIELDS}
+    if not given.activated:
+        t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
+    sh = torch.cat([t.pop("sh0")[:, None], t.pop("shN")], 1).contiguous()
+    flags = None if options.selection == EVERYTHING else torch.from_numpy(np.asarray(options.selection.flags(given)))
+    tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:], flags=flags)
+    tensors.check(torch.device("cpu"))
+    rgba = torch.full((view.height, view.width, 4), 7, dtype=dtype)
+    depth = torch.full((view.height, view.width), 7.0) if options.depth else None
+    needed, parameters = torch.full((1,), -1), torch.zeros(ctypes.sizeof(Parameters) // 4)
+    settings = Parameters.of(view, rgba, depth, needed.data_ptr())
+    settings.draw_as(options)
+    own.launch("set_frame", 1, 64, settings, parameters)
+    kind = Kind(view.width, view.height, view.model, view.near, view.far, options.mode == "antialiased", options.depth,
+                tensors.degree if options.sh_degree is None else options.sh_degree, rgba.element_size(), slots,
+                paint=options.paint, selected=flags is not None, scaled=options.scale != 1.0)
+    frame.draw(kind, tensors, parameters, Projection(), own)
+    return rgba, depth, int(needed)
+
+
+def assert_reference_s(got: tuple[torch.Tensor, torch.Tensor | None, int], given: GaussianScene,
+                       options: RenderOptions | None = None, view: Camera = VIEW, decibels: float = 70) -> None:
+    """Where the edge of a body lies on a pixel's centre, it may fall to either side."""
+    expected: Pixels = draw(ReferenceRenderer(), given, view, options or RenderOptions())
+    rgba, depth, _ = got
+    edge = np.abs(rgba[..., 3].numpy() - expected.alpha) == 1
+    assert edge.mean() < 2e-3 and expected.alpha.any()
+    pairs = [(rgba[..., :3].numpy(), expected.color), (rgba[..., 3].numpy(), expected.alpha)]
+    if depth is not None and expected.depth is not None:
+        pairs.append((depth.numpy(), expected.depth))
+    for a, b in pairs:
+        found = psnr(a[~edge], b[~edge], float(b.max()))
+        assert found > decibels, f"{found:.1f} dB"
+
+
+@pytest.mark.parametrize(("degree", "options"), [
+    (0, RenderOptions("antialiased", depth=False)), (1, RenderOptions()), (2, RenderOptions("antialiased")),
+    (3, RenderOptions(depth=False)), (3, RenderOptions(sh_degree=1))])
+def test_frame_is_the_reference_s(frames: OnCpu, degree: int, options: RenderOptions) -> None:
+    given = random_scene(degree, Chance(n=150, sh_degree=degree))
+    assert_reference_s(drawn(frames, given, options=options), given, options, decibels=75)
+
+
+@pytest.mark.parametrize("chance", [
+    Chance(n=60, log_scale=(-2.5, 2.0)), Chance(n=200, logit=(-4.5, 1.0)), Chance(n=40, log_scale=(0.0, 1.0)),
+], ids=["needles", "faint", "large"])
+def test_frame_of_hard_scenes(frames: OnCpu, chance: Chance) -> None:
+    given, options = random_scene(3, chance), RenderOptions("antialiased")
+    assert_reference_s(drawn(frames, given, options=options), given, options)
+
+
+@pytest.mark.parametrize("paint", ["normals", "ellipsoids", "rings", "points", "overdraw"])
+def test_frame_of_every_paint_and_selection(frames: OnCpu, paint: Any) -> None:
+    given = replace(random_scene(3, Chance(n=150)), activated=True)
+    given = replace(given, scales=np.exp(given.scales), opacities=1 / (1 + np.exp(-given.opacities)))
+    selection = Selection(opacity=(0.3, 0.95), marked=(5, 17, 100))
+    for options in (RenderOptions(paint=paint), RenderOptions(paint=paint, selection=selection, scale=0.6)):
+        assert_reference_s(drawn(frames, given, options=options), given, options, decibels=50)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float16, 1e-3), (torch.uint8, 0.51 / 255)])
+def test_frame_in_other_dtypes(frames: OnCpu, dtype: torch.dtype, error: float) -> None:
+    given, view = random_scene(2, Chance(n=100)), looking_at_origin(37, 21)
+    whole, got = drawn(frames, given, view)[0], drawn(frames, given, view, dtype=dtype)[0].float()
+    if dtype == torch.uint8:
+        whole, got = whole.clamp(0, 1), got / 255
+    assert ((got - whole).abs() <= error * whole.abs().clamp_min(1)).all()
+
+
+def test_frame_with_too_few_slots_reports_them(frames: OnCpu) -> None:
+    given = random_scene(3, Chance(n=200))
+    whole, _, needed = drawn(frames, given)
+    for slots in (1, 64, 200):
+        short, _, told = drawn(frames, given, slots=slots)
+        assert told == needed > slots and torch.isfinite(short).all()
+    assert torch.equal(drawn(frames, given, slots=needed)[0], whole)
+
+
+@pytest.mark.parametrize("part", [64, 128, 700])
+def test_frame_sorted_in_parts_is_the_same(frames: OnCpu, monkeypatch: pytest.MonkeyPatch, part: int) -> None:
+    """Bit for bit, whether the pairs fill the last part or end long before it."""
+    given = random_scene(3, Chance(n=200))
+    for slots in (4096, 4001, 130, 64):
+        whole, depth, needed = drawn(frames, given, slots=slots)
+        with monkeypatch.context() as patch:
+            patch.setattr(frame, "PART", part)
+            parts = drawn(frames, given, slots=slots)
+        assert whole.any() and torch.equal(parts[0], whole) and parts[2] == needed
+        assert parts[1] is not None and depth is not None and torch.equal(parts[1], depth)
+
+
+def test_frame_with_wide_keys_is_the_same(frames: OnCpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in pictures of more tiles than 16 bits count."""
+    given = random_scene(3, Chance(n=200))
+    narrow = drawn(frames, given)
+    monkeypatch.setattr(frame, "SHORT_TILES", 0)
+    wide = drawn(OnCpu("frame.cu", KERNELS, {"KEY": "int"}), given)
+    assert torch.equal(narrow[0], wide[0]) and narrow[2] == wide[2]
+
+
+def test_frame_with_nothing_in_sight(frames: OnCpu) -> None:
+    view = camera(20, 20)
+    view.viewmat[2, 3] = -50
+    rgba, _, needed = drawn(frames, random_scene(3, Chance(n=33, spread=0.01)), view)
+    assert needed == 0 and not rgba.any()
+
+
+def test_frame_keeps_the_scene_s_order_at_equal_depths(frames: OnCpu) -> None:
+    g = np.random.default_rng(4)
+    means = np.column_stack([g.normal(0, 0.3, (100, 2)), np.full(100, 2.0)])
+    given = scene(means, rgb=g.random((100, 3)), scales=0.2, opacities=0.8)
+    assert_reference_s(drawn(frames, given, camera()), given, view=camera())
+
+
+def test_scene_of_wrong_tensors_is_refused() -> None:
+    good = {"means": torch.zeros(5, 3), "quats": torch.zeros(5, 4), "scales": torch.zeros(5, 3),
+            "opacities": torch.zeros(5), "sh0": torch.zeros(5, 3), "shN": torch.zeros(5, 8, 3)}
+    Scene(**good).check(torch.device("cpu"))
+    for name, bad, message in [("quats", torch.zeros(5, 3), r"quats is \(5, 3\)"),
+                               ("scales", torch.zeros(5, 3, dtype=torch.float16), "float16"),
+                               ("means", torch.zeros(3, 5).T, "strides"),
+                               ("shN", torch.zeros(5, 7, 3), "shN has 7 coefficients"),
+                               ("shN", torch.zeros(5, 3, 8).mT, "strides")]:
+        with pytest.raises(ValueError, match=message):
+            Scene(**{**good, name: bad}).check(torch.device("cpu"))
+
+
+def test_capacity_grows_at_once_and_shrinks_late() -> None:
+    c = Capacity()
+    assert not c.saw(c.FIRST)
+    assert c.saw(1_000_000)
+    assert 1_250_000 <= c.slots <= 1_250_000 * 1.13
+    grown = c.slots
+    assert not c.saw(grown)
+    assert not any(c.saw(100_000) for _ in range(Capacity.FRAMES - 1))
+    assert c.slots == grown, "the large frame is not long ago"
+    assert not any(c.saw(100_000) for _ in range(Capacity.FRAMES))
+    assert 125_000 <= c.slots < 150_000
+    assert not any(c.saw(90_000) for _ in range(3 * Capacity.FRAMES))
+    assert 125_000 <= c.slots < 150_000, "no shrinking for little"
+
+
+def test_capacity_takes_few_values_and_has_an_end() -> None:
+    assert len({Capacity.rounded(n) for n in range(1 << 20, 1 << 21, 997)}) <= 9
+    assert all(n <= Capacity.rounded(n) <= n * 1.13 for n in range(1 << 17, 1 << 21, 997))
+    c = Capacity()
+    assert c.saw(10**12) and c.slots == PAIRS_MAX and c.full and not c.saw(10**12), "one more picture, and no other"
+    c.at_least(10**9)
+    assert c.slots == PAIRS_MAX and not c.saw(PAIRS_MAX) and not c.full
+    c = Capacity()
+    c.at_least(1_000_000)
+    had = c.slots
+    assert c.shrink() and c.slots == had // 2 and not c.saw(had) and c.full, "less memory gives less room"
+    c.at_least(1_000_000)
+    assert c.slots == had and not c.saw(had) and not c.full, "until another scene comes"
+    while c.shrink():
+        pass
+    assert c.slots == Capacity.FIRST
