@@ -1,15 +1,17 @@
-"""The capturing process by itself, and what `doctor` says of cameras."""
+"""The program that captures, run in this process, and what `doctor` finds of cameras."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
-from support.repetitions import exhaustive
-from support.stream_servers import H, StreamServer, W, video
+from support.stream_servers import H, StreamServer, W, mjpeg, pattern, video
 from support.wait import PATIENCE
 
 import splatview
@@ -23,65 +25,132 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.programs import Programs
+    from splatview.frame import Frame
+    from splatview.reading import Frames
 
-HUNG = """
-import sys, threading
-from splatview.camera import capture, reading
+
+@pytest.fixture
+def capture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[Any]]:
+    """Capture while a function of the pictures runs in a thread. The events that were told."""
+    monkeypatch.setattr("splatview.camera.capture._PARTING", PATIENCE)
+    monkeypatch.setattr("splatview.camera.reading._PAUSES", (0.01,))
+
+    def run(watch: Callable[[Frames], None], source: str, **settings: Any) -> list[Any]:
+        failed: list[BaseException] = []
+
+        def watching() -> None:
+            try:
+                with splatview.frames("camera", timeout=PATIENCE) as frames:
+                    watch(frames)
+            except BaseException as e:
+                failed.append(e)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        before = signal.signal(signal.SIGTERM, lambda *_: None)
+        thread = threading.Thread(target=watching)
+        thread.start()
+        try:
+            assert main(["capture", json.dumps({"source": source, **settings})]) == 0
+        finally:
+            thread.join()
+            signal.signal(signal.SIGTERM, before)
+        if failed:
+            raise failed[0]
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return run
+
+
+def first(frames: Frames, wanted: Callable[[Frame], Any]) -> Frame:
+    return next(frame for frame in frames if wanted(frame))
+
+
+def test_it_publishes_in_order_until_a_signal(capture: Callable[..., list[Any]]) -> None:
+    def watch(frames: Frames) -> None:
+        numbers = []
+        for _ in range(5):
+            frame = next(frames)
+            assert frame.numpy().shape == (48, 64, 3) and "trouble" not in frame.meta and frame.meta["dropped"] >= 0
+            numbers.append(number_of(frame.numpy()))
+        assert numbers == sorted(set(numbers))
+
+    assert capture(watch, "test", width=64, height=48, fps=60) == [
+        {"event": "open", "text": "a test picture, 64 x 48 at 60/s"}]
+
+
+def test_trouble_is_published_over_the_last_picture(capture: Callable[..., list[Any]]) -> None:
+    with StreamServer(mjpeg(100)) as server:
+        port = server.port
+
+        def watch(frames: Frames) -> None:
+            frame = first(frames, lambda frame: not frame.meta.get("trouble"))
+            number = number_of(frame.numpy())
+            assert np.abs(frame.numpy().astype(int) - pattern(number)).mean() < 6
+            server.close()
+            frame = first(frames, lambda frame: frame.meta.get("trouble"))
+            assert frame.numpy().shape == (H, W, 3) and number_of(frame.numpy()) >= number
+            assert "trying again" in frame.meta["trouble"]
+            with StreamServer(mjpeg(100), port):
+                first(frames, lambda frame: not frame.meta.get("trouble"))
+
+        events = capture(watch, f"http://127.0.0.1:{port}/a", patience=PATIENCE)
+    assert [event["event"] for event in events[:2]] == ["open", "trouble"]
+    assert any(event["event"] == "open" and event["text"].endswith("it goes on") for event in events[2:])
+
+
+def test_trouble_before_the_first_picture_is_published_over_a_dark_one(capture: Callable[..., list[Any]]) -> None:
+    with StreamServer(mjpeg(pictures=0, then_wait=True)) as server:
+        def watch(frames: Frames) -> None:
+            frame = next(frames)
+            assert f"http://127.0.0.1:{server.port}/a cannot be opened" in frame.meta["trouble"]
+            assert frame.numpy().shape == (32, 64, 3) and frame.numpy().max() < 60
+
+        capture(watch, f"http://127.0.0.1:{server.port}/a", patience=1, width=64, height=32)
+
 
 class Stuck:
+    """A source that comes back from no call until the end of its test."""
+
     words, rate, recorded = "a stuck driver", 0.0, False
-    def open(self): pass
-    def grab(self): threading.Event().wait()
-    def retrieve(self, buffers): raise AssertionError
-    def close(self): pass
 
-capture._HANGS_AFTER = 0.5
-capture.source_for = lambda settings: Stuck()
-sys.exit(capture.main('{"source": "test", "patience": 0.2}'))
-"""
+    def __init__(self) -> None:
+        self.over = threading.Event()
 
+    def open(self) -> None:
+        pass
 
-@pytest.mark.parametrize("start", ["forked", exhaustive("python")])
-def test_it_says_what_it_does_and_ends_when_told(start: str, programs: Programs) -> None:
-    process = getattr(programs, start)("-m", "splatview.camera", "capture", json.dumps(
-        {"source": "test", "width": 64, "height": 48, "fps": 60, "stream": "door"}), SPLATVIEW_NAME="house")
-    assert process.stdout is not None
-    assert json.loads(process.stdout.readline()) == {"event": "open", "text": "a test picture, 64 x 48 at 60/s"}
-    with splatview.frames("door", run="house", timeout=PATIENCE) as frames:
-        seen = [number_of(next(frames).numpy()) for _ in range(5)]
-    assert seen == sorted(set(seen))
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out, err) == (0, "", "")
+    def grab(self) -> None:
+        self.over.wait(PATIENCE)
+        raise SystemExit  # the thread ends
+
+    def retrieve(self, buffers: Buffers) -> Any:
+        raise AssertionError
+
+    def close(self) -> None:
+        pass
 
 
-@pytest.mark.exhaustive
-def test_it_ends_while_a_library_waits_for_a_picture(programs: Programs, wait_until: Callable[..., Any]) -> None:
-    """Neither waits for it, nor breaks down over it."""
-    def silent(connection: socket.socket) -> None:
-        connection.recv(4096)
-        connection.recv(1)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_source_that_never_comes_back_costs_the_process(monkeypatch: pytest.MonkeyPatch,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    """A thread inside a driver cannot be ended: the parent starts another process."""
+    source = Stuck()
 
-    for reader in ("pyav", "opencv"):
-        with StreamServer(silent) as server:
-            process = programs.python("-m", "splatview.camera", "capture", json.dumps(
-                {"source": f"http://127.0.0.1:{server.port}/", "reader": reader, "patience": 100}))
-            wait_until(lambda server=server: server.accepted)
-            process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=PATIENCE)
-            assert (process.returncode, out, err) == (0, "", "")
+    def leave(code: int) -> None:
+        source.over.set()
+        raise SystemExit(code)
 
-
-def test_a_source_that_never_comes_back_costs_the_process(programs: Programs) -> None:
-    """Which its parent starts anew: a thread inside a driver cannot be ended."""
-    process = programs.code(HUNG)
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 75, err
-    assert "a stuck driver: it does not come back from a call" in err
-    events = [json.loads(line) for line in out.splitlines()]
-    assert events[0] == {"event": "open", "text": "a stuck driver"}
-    assert {"event": "trouble", "text": "a stuck driver: no picture for 0.2 s"} in events[1:]
+    monkeypatch.setattr("splatview.camera.capture._HANGS_AFTER", 0.1)
+    monkeypatch.setattr("splatview.camera.capture._leave", leave)
+    monkeypatch.setattr("splatview.camera.capture.source_for", lambda settings: source)
+    with pytest.raises(SystemExit) as ended:
+        main(["capture", '{"source": "test", "patience": 0.1}'])
+    assert ended.value.code == 75
+    said = capsys.readouterr()
+    assert "a stuck driver: it does not come back from a call" in said.err
+    events = [json.loads(line) for line in said.out.splitlines()]
+    assert [event["event"] for event in events] == ["open", "trouble"]
 
 
 @pytest.mark.parametrize("reader", ["pyav", "opencv"])
@@ -95,7 +164,7 @@ def test_a_recording_on_a_server_is_played_as_a_file_is(tmp_path: Path, reader: 
 
     with StreamServer(serve) as server:
         source = source_for(SourceSettings(source=f"http://127.0.0.1:{server.port}/a.mkv", reader=reader,
-                                           patience=60))
+                                           patience=PATIENCE))
         for _ in range(2):
             source.open()
             assert source.recorded and source.rate == 30
@@ -112,22 +181,12 @@ def test_what_it_cannot_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capture", json.dumps({"source": "nosuch.mp4"})]) == 2
     assert "there is no file nosuch.mp4" in capsys.readouterr().err
     assert main(["dream"]) == 2
-    assert "capture | infer" in capsys.readouterr().err
 
 
-def test_doctor_says_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = doctor.check_camera()
     assert whole.state == "ok" and "OpenCV 4." in whole.detail and " GStreamer" in whole.detail
     monkeypatch.setitem(sys.modules, "av", None)
     less = doctor.check_camera()
     assert less.state == "absent" and "no PyAV" in less.detail and "OpenCV 4." in less.detail
     assert less.mend == "pip install 'splatview[camera]'"
-
-
-def test_the_programs_of_the_camera_load_nothing_they_do_not_need(programs: Programs) -> None:
-    """The command that watches over them stays small: it loads neither torch nor a library that reads pictures."""
-    process = programs.python(
-        "-c", "import sys; from splatview.commands.camera import main; code = main(['nosuch.mp4']); "
-        "print(code, *[m for m in ('torch', 'numpy', 'cv2', 'av', 'onnxruntime', 'zmq') if m in sys.modules])")
-    out, err = process.communicate(timeout=PATIENCE)
-    assert out.split() == ["2"], (out, err)

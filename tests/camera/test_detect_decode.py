@@ -122,36 +122,6 @@ def test_end_to_end() -> None:
     same(decoder.decode([rows], 0.25, *SIZE), [([10, 20, 110, 220], 0.5, 3)])
 
 
-def test_ssd() -> None:
-    boxes = np.array([[[0.25, 0.5, 0.75, 1.0], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]]], np.float32)  # y x y x
-    names = ("num_detections:0", "detection_boxes:0", "detection_scores:0", "detection_classes:0")
-    outputs = [np.array([2], np.float32), boxes, np.array([[0.5, 0.75, 0.9]], np.float32),
-               np.array([[17, 1, 1]], np.float32)]
-    decoder = recognised(network(*outputs, names=names))
-    assert (decoder.kind, decoder.traits.first, decoder.traits.stretched) == ("ssd-tensorflow", 1, True)
-    same(decoder.decode(outputs, 0.25, *SIZE), [([128, 48, 256, 144], 0.75, 1), ([320, 120, 640, 360], 0.5, 17)])
-    outputs = [boxes[:, :, [1, 0, 3, 2]], np.array([[17, 1, 1]]), np.array([[0.5, 0.75, 0.125]], np.float32)]
-    decoder = recognised(network(*outputs, names=("bboxes", "labels", "scores")))
-    assert (decoder.kind, decoder.traits.stretched) == ("ssd", True)
-    same(decoder.decode(outputs, 0.25, *SIZE), [([128, 48, 256, 144], 0.75, 1), ([320, 120, 640, 360], 0.5, 17)])
-
-
-@pytest.mark.parametrize("names", [("boxes", "labels", "scores", "masks"), ("1234", "1236", "1235", "1299")])
-def test_torchvision(names: tuple[str, ...]) -> None:
-    masks = np.zeros((2, 1, 480, 640), np.float32)
-    masks[0, 0, 20:40] = 1
-    outputs = [np.array([[1, 2, 30, 40], [5, 6, 70, 80]], np.float32), np.array([2, 9]),
-               np.array([0.5, 0.75], np.float32), masks]
-    decoder = recognised(network(*outputs, names=names))
-    assert (decoder.kind, decoder.traits.stretched) == ("torchvision", False)
-    found = decoder.decode(outputs, 0.25, *SIZE)
-    same(found, [([5, 6, 70, 80], 0.75, 9), ([1, 2, 30, 40], 0.5, 2)])
-    assert found.masks is not None
-    np.testing.assert_array_equal(found.masks[1], masks[0, 0])
-    nothing = [o[:0] for o in outputs]  # as for the empty picture that networks are tried with
-    assert len(recognised(network(*nothing, names=names)).decode(nothing, 0.25, *SIZE)) == 0
-
-
 @pytest.mark.parametrize(("shape", "classes", "kind", "columns"), [
     ((1, 84, ONE), None, "yolov8", True), ((1, 3 * ONE, 85), None, "yolov5", False),
     ((1, ONE, 85), 80, "yolov5", False), ((1, ONE, 84), 80, "yolov8", False), ((1, 85, 12), 80, "yolov5", True),
@@ -176,9 +146,8 @@ def test_metadata_and_the_caller_decide() -> None:
 
 
 @pytest.mark.parametrize("outputs", [
-    (), (np.zeros((1, 1000), np.float32),), (np.zeros((1, 3, 80, 60, 85), np.float32),),
-    (np.zeros((5,), np.float32), np.zeros((5,), np.float32)), (np.zeros((2, 8400, 84), np.float32),),
-    (np.zeros((1, 8400, 84), np.int64),), (np.zeros((9, 8), np.float32),),
+    (), (np.zeros((1, 1000), np.float32),), (np.zeros((2, 8400, 84), np.float32),),
+    (np.zeros((1, 8400, 84), np.int64),),
 ])
 def test_what_is_none_of_these_is_named(outputs: tuple[np.ndarray, ...]) -> None:
     with pytest.raises(DetectorError, match="none of what can be read") as caught:
@@ -198,10 +167,9 @@ def test_too_few_numbers_for_a_class() -> None:
         recognised(network(np.zeros((1, 300, 9), np.float32)), "yolov10")
 
 
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("overlap", [0.0, 0.3, 0.45, 1.0])
-def test_of_overlapping_boxes_the_surest_stays(seed: int, overlap: float) -> None:
-    rng = np.random.default_rng(seed)
+def test_of_overlapping_boxes_the_surest_stays(overlap: float) -> None:
+    rng = np.random.default_rng(round(overlap * 100))
     low = rng.integers(0, 60, (150, 2))
     boxes = np.concatenate([low, low + rng.integers(0, 40, (150, 2))], axis=1).astype(np.float32)
     scores = rng.choice(np.linspace(0.3, 1, 30, dtype=np.float32), 150)  # many are equal
@@ -213,7 +181,7 @@ def test_of_overlapping_boxes_the_surest_stays(seed: int, overlap: float) -> Non
 def test_as_many_as_one_likes() -> None:
     """However many there are, the surest are looked at, and few."""
     rng = np.random.default_rng(0)
-    count = 1_000_000
+    count = 200_000
     low = rng.uniform(0, 600, (count, 2)).astype(np.float32)
     boxes = np.concatenate([low, low + 10], axis=1)
     scores = rng.permutation(count).astype(np.float32) / count
@@ -249,6 +217,3 @@ def test_a_network_that_changes_its_mind() -> None:
     for other in (np.zeros((1, 85, ONE), np.float32), np.zeros((2, 84, ONE), np.float32), np.zeros(3, np.float32)):
         with pytest.raises(ValueError, match="it had 84 numbers"):
             decoder.decode([other], 0.25, *SIZE)
-    outputs = [np.zeros((3, 4), np.float32), np.zeros(2, int), np.zeros(3, np.float32)]
-    with pytest.raises(ValueError, match=r"legal are \(N, 4\)"):
-        recognised(network(*outputs, names=("boxes", "labels", "scores"))).decode(outputs, 0.25, *SIZE)

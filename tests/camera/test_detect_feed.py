@@ -24,10 +24,10 @@ def picture(width: int, height: int) -> np.ndarray:
     return image
 
 
-@pytest.mark.parametrize("size", [(1920, 1080), (1080, 1920), (640, 640), (641, 479), (33, 1000), (1, 1), (7, 3)])
-@pytest.mark.parametrize("into", [(640, 640), (96, 64), (300, 500)])
+@pytest.mark.parametrize("size", [(1920, 1080), (641, 479), (33, 1000), (1, 1)])
 @pytest.mark.parametrize("lay", [letterbox, stretched])
-def test_there_and_back(size: tuple[int, int], into: tuple[int, int], lay: Any) -> None:
+def test_there_and_back(size: tuple[int, int], lay: Any) -> None:
+    into = (300, 500)
     placement: Placement = lay(*size, *into)
     assert placement.left >= 0 and placement.top >= 0
     assert placement.left + placement.inner[0] <= into[0] and placement.top + placement.inner[1] <= into[1]
@@ -55,9 +55,9 @@ def test_letterboxes_are_ultralytics_own() -> None:
     assert least(1, 5000, 640) == (32, 640)
 
 
-@pytest.mark.parametrize("planes", [True, False])
-@pytest.mark.parametrize("dtype", ["float", "float16", "uint8"])
-@pytest.mark.parametrize("scale", ["", "imagenet", "-1..1", "0..255"])
+@pytest.mark.parametrize(("planes", "dtype", "scale"), [
+    (True, "float", ""), (False, "float", "imagenet"), (True, "float16", "-1..1"), (True, "float", "0..255"),
+    (False, "uint8", "")])
 def test_what_the_network_gets(planes: bool, dtype: str, scale: str) -> None:
     made = feed([1, 3, 64, 96] if planes else [1, 64, 96, 3], dtype, scale)
     image = picture(192, 96)
@@ -150,7 +150,7 @@ def test_more_than_one_input() -> None:
         feed([1, 3, 64, 96], scale="0..2")
 
 
-@pytest.mark.parametrize("size", [(1920, 1080), (200, 300), (50, 50)])
+@pytest.mark.parametrize("size", [(1920, 1080), (50, 50)])
 def test_masks_lie_where_the_thing_is(size: tuple[int, int]) -> None:
     placement = letterbox(*size, 640, 640)
     x0, y0, x1, y1 = (round(part * side) for part, side in zip((0.25, 0.25, 0.75, 0.5), (*size, *size), strict=True))

@@ -33,7 +33,7 @@ def test_files(tmp_path: Path, text: str) -> None:
 
 
 def test_numbers_from_one(tmp_path: Path) -> None:
-    """Networks of the SSD and torchvision kinds call the first class 1."""
+    """Some networks call the first class 1."""
     path = tmp_path / "labels.txt"
     path.write_text("person\nbicycle\n")
     names = labels.read(str(path))

@@ -1,13 +1,11 @@
-"""Videos, and small servers of them, as network cameras are: MJPEG over HTTP, H.264 over RTSP."""
+"""Videos, and small servers of them: MJPEG over HTTP, as network cameras have it."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
 import socket
 import socketserver
-import struct
 import threading
 import time
 from fractions import Fraction
@@ -130,66 +128,3 @@ def _numbers(pictures: int | None, rate: float) -> Iterator[int]:
         yield number
         number += 1
         time.sleep(1 / rate)
-
-
-def rtsp(rate: float = 30.0, pictures: int | None = None, password: str = "") -> Callable[[socket.socket], None]:
-    """Serve numbered pictures in H.264 by RTSP, interleaved in its connection as RTP."""
-
-    def serve(connection: socket.socket) -> None:
-        while True:
-            text = _until_blank_line(connection).decode()
-            method, url = text.split()[:2]
-            number = next(line for line in text.splitlines() if line.lower().startswith("cseq")).split(":")[1].strip()
-            head, body = f"RTSP/1.0 200 OK\r\nCSeq: {number}\r\n", ""
-            wanted = f"Authorization: Basic {base64.b64encode(password.encode()).decode()}"
-            if method == "OPTIONS":
-                head += "Public: OPTIONS, DESCRIBE, SETUP, PLAY, TEARDOWN\r\n"
-            elif password and wanted not in text:
-                head = f'RTSP/1.0 401 Unauthorized\r\nCSeq: {number}\r\nWWW-Authenticate: Basic realm="camera"\r\n'
-            elif method == "DESCRIBE":
-                body = ("v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=camera\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n"
-                        "m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=fmtp:96 packetization-mode=1\r\n"
-                        "a=control:track\r\n")
-                head += f"Content-Base: {url}/\r\nContent-Type: application/sdp\r\nContent-Length: {len(body)}\r\n"
-            elif method == "SETUP":
-                head += "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\nSession: 7;timeout=60\r\n"
-            elif method == "PLAY":
-                head += "Session: 7\r\nRange: npt=0.000-\r\n"
-            connection.sendall((head + "\r\n" + body).encode())
-            if method == "PLAY":
-                for packet in _rtp(_numbers(pictures, rate), rate):
-                    connection.sendall(b"$\0" + struct.pack(">H", len(packet)) + packet)
-                return
-            if method == "TEARDOWN":
-                return
-
-    return serve
-
-
-def _rtp(numbers: Iterator[int], rate: float) -> Iterator[bytes]:
-    """RTP packets (RFC 6184) of the pictures of these numbers."""
-    encoder = av.CodecContext.create("libx264", "w")
-    encoder.width, encoder.height, encoder.pix_fmt = W, H, "yuv420p"
-    encoder.time_base = Fraction(1, 90000)
-    encoder.options = {"crf": "8", "preset": "ultrafast", "tune": "zerolatency", "g": "10"}
-    sequence = 0
-    for number in numbers:
-        frame = av.VideoFrame.from_ndarray(pattern(number), format="rgb24")
-        frame.pts, frame.time_base = round(number * 90000 / rate), encoder.time_base
-        for packet in encoder.encode(frame):
-            units = [u for u in bytes(packet).replace(b"\0\0\0\1", b"\0\0\1").split(b"\0\0\1") if u]
-            for i, unit in enumerate(units):
-                for part, last in _parts(unit):
-                    mark = 0x80 if last and i == len(units) - 1 else 0
-                    yield struct.pack(">BBHII", 0x80, 96 | mark, sequence & 0xFFFF, frame.pts & 0xFFFFFFFF, 1) + part
-                    sequence += 1
-
-
-def _parts(unit: bytes, most: int = 1400) -> Iterator[tuple[bytes, bool]]:
-    if len(unit) <= most:
-        yield unit, True
-        return
-    pieces = [unit[i : i + most] for i in range(1, len(unit), most)]
-    for i, piece in enumerate(pieces):
-        ends = (0x80 if i == 0 else 0) | (0x40 if i == len(pieces) - 1 else 0)
-        yield bytes([unit[0] & 0xE0 | 28, ends | unit[0] & 0x1F]) + piece, i == len(pieces) - 1
