@@ -1,0 +1,401 @@
+"""Memory of the frames that `splatview.frames` hands out: what is written stays here, what is held stays whole, other
+libraries see it by DLPack, and work of a GPU on it is waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.frames import host_array
+from support.open_files import open_files
+from support.trainers import Trainer
+from support.wait import PATIENCE
+
+import splatview
+from splatview.follower import Follower
+from splatview.frame import Held
+from splatview.ipc import Subscriber
+from splatview.ipc.messages import StreamInfo
+from splatview.ipc.segments import PAGE, has_private_pages, map_private
+from splatview.ipc.source import OwnSource
+from splatview.ipc.ways.layout import data_bytes
+from splatview.ipc.ways.ring import RingReader, RingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from support.programs import Programs
+
+    from splatview.ipc import Frame as SharedFrame
+    from splatview.reading import Frame
+
+
+@pytest.fixture(scope="module")
+def program(lasting: Programs) -> Trainer:
+    trainer = Trainer(lasting)
+    trainer.do("import ctypes, numpy as np")
+    return trainer
+
+
+@pytest.fixture
+def reader(program: Trainer, runtime_dir: Path) -> Trainer:
+    """A program that reads, and sees the runs of this test."""
+    program.do(f"os.environ['SPLATVIEW_RUNTIME_DIR'] = {str(runtime_dir)!r}")
+    return program
+
+
+# ---- frames that are written to
+
+
+WRITES = {
+    "tensor": "frame.tensor[0] = 1",
+    "torch_out": "torch.add(frame.tensor, 1, out=frame.tensor)",
+    "tensors": "frame.tensors['image'].zero_()",
+    "numpy": "frame.numpy()[:2] = 1",
+    "asarray": "np.asarray(frame)[...] = 1",
+    "buffer": "memoryview(frame.numpy()).cast('B')[0] = 1",
+    "opencv": "import cv2; cv2.rectangle(frame.numpy(), (2, 2), (9, 5), (1, 1, 1), -1)",
+    "torch_dlpack": "torch.from_dlpack(frame)[0] = 1",
+    "pointer": "ctypes.memset(frame.tensor.data_ptr(), 1, 5)",
+}
+WRITER = """
+with splatview.frames("it", timeout=30) as frames:
+    frame = frames.latest()
+    assert frame.tensor.min() == frame.tensor.max() == 7
+    {write}
+    assert not (frame.tensor == 7).all()
+    assert frame.intact()
+    assert np.shares_memory(frame.numpy(), frame.tensor.numpy())
+    frame = frames.latest()
+    assert frame.version == 1
+    assert frame.tensor.min() == frame.tensor.max() == 7, "the frame is handed out again as it was published"
+"""
+
+
+def test_frame_write_stays_in_its_process(reader: Trainer, wait_until: Callable[..., Any]) -> None:
+    image = torch.full((40, 60, 3), 7, dtype=torch.uint8)
+    splatview.publish(image, "it")
+    with splatview.frames("it", timeout=PATIENCE) as frames, Subscriber() as viewer:
+        before = next(frames)
+        wait_until(lambda: (viewer.poll(), viewer.streams)[-1])
+        viewer.streams[0].open()
+        seen = wait_until(lambda: (viewer.poll(), viewer.streams[0].read())[-1])
+        for how, write in WRITES.items():
+            reader.do(WRITER.format(write=write))
+            for pixels in (before.numpy(), seen.tensors["image"].array, image.numpy()):
+                assert (pixels == 7).all(), how
+        assert (frames.latest().numpy() == 7).all()
+        assert not seen.tensors["image"].array.flags.writeable, "viewers only read"
+        seen.close()
+
+
+def test_frame_readers_see_their_own_drawings_alone(reader: Trainer) -> None:
+    """Two readers in another program, and one in the publisher's own."""
+    splatview.publish(torch.full((64, 100, 4), 7, dtype=torch.uint8), "it")
+    reader.do("""
+readers = [splatview.frames("it", timeout=30) for _ in range(2)]
+drawn = [next(frames).numpy() for frames in readers]
+for mark, pixels in enumerate(drawn):
+    pixels[mark::8] = mark
+""")
+    with splatview.frames("it", timeout=PATIENCE) as frames:
+        pixels = next(frames).numpy()
+        assert (pixels == 7).all()
+        pixels[2::8] = 2
+        reader.do("""
+for mark, pixels in enumerate(drawn):
+    others = np.delete(pixels, np.s_[mark::8], axis=0)
+    assert (pixels[mark::8] == mark).all() and (others == 7).all()
+for frames in readers:
+    frames.close()
+del drawn, pixels, others
+""")
+        assert (np.delete(pixels, np.s_[2::8], axis=0) == 7).all()
+
+
+def test_frame_drawing_stays_while_it_is_held_and_is_gone_with_it() -> None:
+    """Also where only some pages of a slot were written, and slots are used again and again."""
+    image, number = torch.zeros(150, 90, 4, dtype=torch.uint8), 0  # rows share pages
+
+    def publish() -> None:
+        nonlocal number
+        number += 1
+        splatview.publish(image.fill_(number % 251), "it", number=number)
+
+    publish()
+    with splatview.frames("it", timeout=PATIENCE) as frames:
+        for turn in range(1, 31):
+            frame = next(frames)
+            shown, pixels = frame.meta["number"] % 251, frame.tensor
+            assert pixels.min() == pixels.max() == shown, "a drawing in an earlier frame shows"
+            rows = turn * 5
+            pixels[:rows] = 255
+            for _ in range(100 if turn % 7 == 1 else 3):
+                publish()
+            assert (pixels[:rows] == 255).all() and (pixels[rows:] == shown).all()
+            assert frame.intact()
+
+
+def test_frame_of_several_or_empty_tensors_is_writable() -> None:
+    shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3)}
+    for name, n in (("scene", 500), ("none", 0)):
+        splatview.publish({key: torch.full((n, *shape), 3.0) for key, shape in shapes.items()}, name)
+    splatview.publish(torch.ones(4, 6).to(torch.bfloat16), "half")
+    for name in ("scene", "none", "half"):
+        with splatview.frames(name, timeout=PATIENCE) as frames:
+            for _ in range(2):
+                for tensor in frames.latest().tensors.values():
+                    assert (tensor == (1 if name == "half" else 3)).all()
+                    tensor.sub_(1).mul_(5)
+
+
+SHAPE = 3, 100_000
+
+
+@pytest.fixture
+def ring() -> Iterator[tuple[RingWriter, RingReader]]:
+    writer = RingWriter(data_bytes({"image": torch.zeros(SHAPE, dtype=torch.uint8)}))
+    reader = RingReader(writer.segment.ref, OwnSource(), lambda *lease: None, writable=True)
+    yield writer, reader
+    reader.close()
+    writer.close()
+
+
+def written(ring: tuple[RingWriter, RingReader], version: int) -> tuple[SharedFrame, np.ndarray]:
+    """The frame of a new version, in which there is no drawing, and its pixels."""
+    image = torch.full(SHAPE, version % 251, dtype=torch.uint8)
+    assert ring[0].write("image", {"image": image}, {"layout": "HW"}, version)
+    frame = ring[1].read(version - 1)
+    assert frame is not None
+    pixels = host_array(frame.tensors["image"])
+    assert (pixels == version % 251).all()
+    return frame, pixels
+
+
+def mappings() -> int:
+    """How many mappings of rings this process has."""
+    with open("/proc/self/maps") as file:
+        return sum("memfd:splatview-ring" in line for line in file)
+
+
+def test_reader_gives_back_what_was_drawn(ring: tuple[RingWriter, RingReader]) -> None:
+    files, most = open_files(), mappings() + 2 * ring[0].slots
+    for version in range(1, 40):
+        frame, pixels = written(ring, version)
+        address = pixels.ctypes.data
+        assert not has_private_pages(address, pixels.nbytes)
+        pixels[:, :: 1 + version % 5000] = 255
+        assert has_private_pages(address, pixels.nbytes)
+        frame.close()
+        assert mappings() <= most
+    assert open_files() <= files
+
+
+def test_reader_hands_out_clean_frames_though_late_views_are_written(ring: tuple[RingWriter, RingReader]) -> None:
+    """Views that are kept are written after their frames were given back, also when later ones are in their slots."""
+    late: list[np.ndarray] = []
+    for version in range(1, 60):
+        frame, pixels = written(ring, version)
+        frame.close()
+        if version % 3 == 0:
+            late.append(pixels)
+        if version % 11 == 0:
+            for view in late:
+                view[2, ::100] = 250
+                assert (view[2, ::100] == 250).all()
+            late.clear()
+
+
+def test_private_pages_are_told_from_shared_ones(ring: tuple[RingWriter, RingReader]) -> None:
+    segment = ring[0].segment
+    mapping = map_private(segment.fd, 4 * PAGE, PAGE)
+    start = np.frombuffer(mapping, np.uint8).ctypes.data
+    before = bytes(mapping)
+    assert not has_private_pages(start, 4 * PAGE)
+    mapping[2 * PAGE] = b"\1"
+    assert has_private_pages(start, 4 * PAGE)
+    assert has_private_pages(start + 2 * PAGE, 1)
+    assert not has_private_pages(start, 2 * PAGE)
+    assert not has_private_pages(start + 3 * PAGE, PAGE)
+    assert segment.map[PAGE : 5 * PAGE] == before
+
+
+# ---- frames that are held
+
+
+def test_frames_that_are_held_outlive_the_ring_that_they_lie_in(wait_until: Callable[..., Any]) -> None:
+    number = 0
+
+    def publish() -> None:
+        nonlocal number
+        number += 1
+        splatview.publish(torch.full((9, 16, 3), number % 251, dtype=torch.uint8), "it", number=number)
+
+    def holds_its_number(frame: Frame) -> bool:
+        pixels = frame.numpy()
+        return bool(pixels.min() == pixels.max() == frame.meta["number"] % 251)
+
+    publish()
+    readers = [splatview.frames("it", timeout=PATIENCE) for _ in range(6)]  # more than a ring has slots
+    held = []
+    for frames in readers:
+        before = number
+        publish()
+        frame = next(frames)
+        while frame.meta["number"] <= before:  # from a ring that was replaced meanwhile
+            publish()
+            frame = next(frames)
+        held.append(frame)
+    for _ in range(50):
+        publish()
+    assert all(frame.intact() and holds_its_number(frame) for frame in held)
+    assert len({frame.version for frame in held}) == 6
+    for frames in readers:
+        wait_until(lambda frames=frames: next(frames).meta["number"] >= number)
+        assert holds_its_number(frames.latest())
+        frames.close()
+
+
+# ---- DLPack
+
+
+CPU = (1, 0)
+PIXELS = torch.arange(60, dtype=torch.float32).reshape(6, 10)
+
+
+@pytest.fixture
+def frame() -> Iterator[Frame]:
+    splatview.publish(PIXELS, "it")
+    with splatview.frames("it", timeout=PATIENCE) as frames:
+        yield next(frames)
+
+
+class Asks:
+    """A consumer with wishes of its own."""
+
+    def __init__(self, frame: Frame, **wishes: Any):
+        self._frame, self._wishes = frame, wishes
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._frame.__dlpack_device__()
+
+    def __dlpack__(self, **asked: Any) -> Any:
+        return self._frame.__dlpack__(**{**asked, **self._wishes})
+
+
+def test_numpy_and_torch_see_the_same_memory(frame: Frame) -> None:
+    assert frame.__dlpack_device__() == CPU
+    array, tensor = np.from_dlpack(frame), torch.from_dlpack(frame)
+    assert array.ctypes.data == tensor.data_ptr() == frame.tensor.data_ptr() == frame.numpy().ctypes.data
+    assert np.array_equal(array, PIXELS.numpy())
+    assert torch.equal(tensor, PIXELS)
+
+
+@pytest.mark.parametrize("newest", [None, (0, 8), (1, 0)])
+def test_a_copy_is_made_where_it_is_asked_for_and_else_not(frame: Frame, newest: tuple[int, int] | None) -> None:
+    copied = torch.from_dlpack(Asks(frame, copy=True, max_version=newest))
+    copied.fill_(-1)
+    assert torch.equal(frame.tensor, PIXELS)
+    same = torch.from_dlpack(Asks(frame, copy=False, max_version=newest))
+    same[0, 0] = -1
+    assert float(frame.tensor[0, 0]) == -1
+
+
+@pytest.mark.parametrize("wishes", [{"dl_device": (2, 0)}, {"stream": 3}], ids=str)
+def test_what_cannot_be_given_is_refused(frame: Frame, wishes: dict[str, Any]) -> None:
+    with pytest.raises(BufferError):
+        frame.__dlpack__(max_version=(1, 0), **wishes)
+
+
+def test_bfloat16_travels_without_numpy() -> None:
+    image = torch.arange(60).reshape(6, 10).to(torch.bfloat16)
+    splatview.publish(image, "it")
+    with splatview.frames("it", timeout=PATIENCE) as frames:
+        tensor = torch.from_dlpack(Asks(next(frames), max_version=(1, 0)))
+        assert tensor.dtype == torch.bfloat16
+        assert torch.equal(tensor, image)
+
+
+# ---- GPU frames, as far as no GPU is needed
+
+
+STAYS, NEW = ("in-place", "device-ring", "host"), ("device-ring", "in-place", "host")
+COPIED, SHARED, CPU_WAYS = ("device-ring", "host"), ("in-place", "host"), ("ring",)
+
+
+@pytest.mark.parametrize(("kind", "offered", "in_place", "taken"), [
+    ("image", CPU_WAYS, None, CPU_WAYS), ("image", CPU_WAYS, False, CPU_WAYS),
+    ("image", STAYS, None, ("device-ring", "in-place", "host")), ("image", NEW, None, NEW),
+    ("image", COPIED, None, COPIED), ("image", SHARED, None, SHARED), ("gaussians", STAYS, None, STAYS),
+    ("gaussians", COPIED, None, COPIED), ("image", STAYS, True, ("in-place",)),
+    ("gaussians", STAYS, False, COPIED), ("image", NEW, False, COPIED), ("image", SHARED, False, ("host",)),
+])
+def test_the_way_that_is_taken(kind: Any, offered: Any, in_place: bool | None, taken: tuple[str, ...]) -> None:
+    follower = Follower("it", None, in_place)
+    assert follower._order(StreamInfo(0, "it", kind, (4, 4), "uint8", "cpu", offered)) == taken
+    follower.close()
+
+
+class Mark:
+    """An event of a GPU."""
+
+    def __init__(self) -> None:
+        self.come = False
+
+    def query(self) -> bool:
+        return self.come
+
+    def synchronize(self) -> None:
+        self.come = True
+
+
+class Lent:
+    """A frame of `splatview.ipc`."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def intact(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Used(Held):
+    """A frame on which the GPU is at work."""
+
+    def __init__(self) -> None:
+        self.lent, self.marks = Lent(), [Mark(), Mark()]
+        super().__init__(self.lent, 0, "a-run")  # type: ignore[arg-type]
+        self.streams.add(0)
+
+    def _marks(self) -> Any:
+        return self.marks
+
+
+def test_a_frame_is_let_go_when_all_work_on_it_has_ended() -> None:
+    follower = Follower("it", None, None)
+    used = follower._current = Used()
+    follower.give_back()
+    assert used.closed, "the caller has it no more"
+    assert not used.lent.closed, "the GPU has"
+    used.marks[0].come = True
+    follower.give_back()
+    assert not used.lent.closed
+    used.marks[1].come = True
+    follower.give_back()
+    assert used.lent.closed
+    follower.close()
+
+
+def test_closing_waits_for_the_work_that_is_queued() -> None:
+    follower = Follower("it", None, None)
+    used = follower._current = Used()
+    follower.close()
+    assert used.lent.closed
+    assert all(mark.come for mark in used.marks)
+    follower.close()
