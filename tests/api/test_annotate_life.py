@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from support.annotate_cases import Overlays, texts
+from support.forks import in_child
 from support.wait import PATIENCE
 
 import splatview
@@ -189,19 +189,16 @@ def test_it_is_taken_away(other_run: Callable[[], OtherRun], overlays: Overlays)
     assert [s.version for s in streams] == [2, 3, 1]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_its_own(overlays: Overlays) -> None:
     splatview.publish(IMAGE, "camera")
     splatview.annotate("camera", boxes=BOXES)
     mine = own_run()
-    child = os.fork()
-    if not child:
-        try:
-            splatview.annotate("camera", boxes=BOXES, version=77)
-            os._exit(0 if own_run() != mine else 1)
-        except BaseException:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def child() -> None:
+        splatview.annotate("camera", boxes=BOXES, version=77)
+        assert own_run() != mine
+
+    in_child(child)
     assert overlays.read(overlays.over("camera"))[2]["version"] == 1
     splatview.annotate("camera", boxes=BOXES)
     assert overlays.read(overlays.over("camera"), 1)[0] == 2

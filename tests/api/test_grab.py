@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.forks import in_child
 from support.programs import children
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview import publishing
 from splatview.ipc import grabs
 from splatview.viewer_app.__main__ import main
 
@@ -207,19 +207,11 @@ def test_wishes_that_make_no_sense_are_no_wishes() -> None:
 
 
 @pytest.mark.programs
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_the_program_that_draws_is_replaced_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     splatview.publish(picture(), "render")
     assert torch.equal(grab("render"), picture())
     (first,) = drawing()
-    child = os.fork()
-    if not child:
-        try:
-            publishing.close()  # nothing of the parent's
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    in_child(splatview.close)  # which ends nothing of the parent's
     assert torch.equal(grab("render"), picture())
     assert drawing() == [first]
 

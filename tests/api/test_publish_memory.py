@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from support.forks import in_child
 from support.memory_cases import PLACE, Reader, meter, newest, rows
 from support.memory_on_cpu import GIB, Allocator
 from support.wait import PATIENCE
@@ -87,41 +88,27 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
     assert more["max_entries"] == 777
     assert more["stacks"] == "python"
     splatview.close()
-    assert allocator.recorded[-1] == (None, {})
+    assert allocator.recorded[1:] == [(None, {})]
+    allocator.recording = True  # by others
+    splatview.publish_memory()
+    splatview.close()
+    allocator.recording = False
+    splatview.publish_memory(record=False)
+    splatview.close()
     assert len(allocator.recorded) == 2
 
 
-@pytest.mark.parametrize("record", [True, False])
-def test_recording_of_others_or_none_is_left_alone(record: bool, allocator: Allocator) -> None:
-    allocator.recording = record
-    splatview.publish_memory(record=record)
-    splatview.close()
-    assert allocator.recorded == []
-
-
-def test_a_snapshot_that_was_taken_is_written_before_the_end(allocator: Allocator, cache: Path) -> None:
-    splatview.publish_memory(hz=50)
-    meter().wanted = True
-    splatview.publish_memory()
-    splatview.close()
-    assert [p.name[-15:] for p in cache.iterdir()] == ["-1-asked.pickle"]
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_has_none_of_it(wait_until: Callable[..., Any]) -> None:
     splatview.publish_memory(hz=50)
     wait_until(lambda: len(rows()))
-    child = os.fork()
-    if not child:
-        try:
-            anew = publishing.begun() is None
-            splatview.publish_memory(hz=50)
-            wait_until(lambda: len(rows()) > 2)
-            splatview.close()
-            os._exit(0 if anew else 1)
-        except BaseException:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def child() -> None:
+        assert publishing.begun() is None
+        splatview.publish_memory(hz=50)
+        wait_until(lambda: len(rows()) > 2)
+        splatview.close()
+
+    in_child(child)
     count = len(rows())
     wait_until(lambda: len(rows()) > count)
 
@@ -190,19 +177,6 @@ def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader,
     names = [a["name"] for a in written["external_annotations"]]
     assert names == [f"step {i}" for i in range(4) for _ in range(2)]
     assert [a["stage"] for a in written["external_annotations"]] == ["START", "END"] * 4
-
-
-def test_a_snapshot_does_not_wait_for_a_trainer_that_publishes_rarely(
-        allocator: Allocator, reader: Reader, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "REST", PATIENCE)
-    splatview.publish_memory(hz=50)
-    wait_until(lambda: len(reader.look().samples))
-    reader.stream.request_snapshot()
-    wait_until(lambda: reader.look().meta["snapshots"] == 1)
-    reader.stream.request_snapshot()  # again at once: refused, it would stop the training over and over
-    reader.stream.release()
-    wait_until(lambda: not publishing.begun().streams["memory"].readers)  # messages are taken in turn
-    assert not meter().wanted
 
 
 def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, reader: Reader, cache: Path,

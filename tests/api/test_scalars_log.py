@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from support.forks import in_child
 from support.frames import host_array
 
 import splatview
+from splatview import publishing
 from splatview.ipc import Subscriber
 from splatview.ipc.kinds import SCALAR_COLUMNS, SCALAR_ROWS, check_frame
-from splatview.ipc.series import Series, merge
+from splatview.ipc.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,35 +127,18 @@ def test_the_history_is_bounded_and_keeps_what_stands_out(logged: Logged) -> Non
     np.testing.assert_allclose((rows[:, VALUE] * rows[:, COUNT]).sum(), values.sum(), rtol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_child_logs_for_itself(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_a_forked_child_logs_for_itself(logged: Logged) -> None:
     splatview.log(0, loss=1.0)
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            splatview.log(1, loss=3.0)
-            os.close(write)
-            os.read(read, 1)  # until the parent has seen it
-        finally:
-            os._exit(0)
+    mine = publishing.begun()
+
+    def child() -> None:
+        splatview.log(1, loss=3.0)
+        assert publishing.begun() not in (None, mine)
+        splatview.close()
+
+    in_child(child)
     splatview.log(1, loss=2.0)
-    values = set()
-
-    def both() -> bool:
-        subscriber.poll()
-        for stream in subscriber.streams:
-            stream.open()
-            frame = stream.read()
-            if frame is not None:
-                with frame:
-                    values.add(float(np.array(host_array(frame.tensors["rows"]))[-1, VALUE]))
-        return values >= {2.0, 3.0}
-
-    wait_until(both)
-    os.close(write)
-    os.close(read)
-    os.waitpid(child, 0)
+    assert logged("loss", 2)["loss"][:, VALUE].tolist() == [1, 2]
 
 
 # ---- rows
@@ -188,7 +172,3 @@ def test_rows_stand_for_all_samples(n: int, chunk: int) -> None:
     assert rows[:, COUNT].max() <= max(1, 8 * n / 64)  # and what is old evenly
 
 
-def test_merging_takes_the_newest_place_and_the_extremes() -> None:
-    rows = np.array([[1, 10, 2.0, 1, 3, 2, 0], [2, 11, 5.0, 5, 5, 1, 0], [3, 12, np.inf, np.nan, np.nan, 1, 1]])
-    (merged,) = merge(rows, np.array([0]))
-    assert merged.tolist() == [3, 12, 3.0, 1, 5, 4, 1]

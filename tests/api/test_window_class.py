@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import signal
 import threading
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from support.forks import in_child
 from support.programs import children
 from support.window_cases import SIZE, Seen, image, red_ball, scene
 
 import splatview
 from splatview import Window, publishing
+from splatview.adapt.address import picture_at
 from splatview.ipc.errors import SharingError
 from splatview.ipc.segments import PAGE
-from splatview.ipc.window_page import CLOSED, FAILED, IMAGE, OPEN, SCENE, STARTING, WindowPage
+from splatview.ipc.window_page import WindowPage
 from splatview.viewer_app.__main__ import main
 
 if TYPE_CHECKING:
@@ -115,7 +120,6 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
 
 
 @pytest.mark.display
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window], seen: Seen, desktop: Desktop,
                                                   wait_until: Callable[..., Any],
                                                   caplog: pytest.LogCaptureFixture) -> None:
@@ -125,16 +129,13 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     seen.grey("life", 0.5)
     with pytest.raises(RuntimeError, match="already started"):
         window.start()
-    child = os.fork()
-    if not child:
-        try:
-            over = not window.is_running() and window.fps() == 0
-            window.set_image(image(1.0))
-            window.destroy()
-            os._exit(0 if over else 1)
-        except BaseException:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def child() -> None:
+        assert not window.is_running() and window.fps() == 0
+        window.set_image(image(1.0))
+        window.destroy()
+
+    in_child(child)
     picture.fill_(0.75)
     seen.grey("life", 0.75)
     assert window.is_running()
@@ -163,30 +164,21 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
 _README = """
 from time import time, sleep
 from math import *
-
 import torch
-
 from async_torchwindow import Window
 
 H = 500
 W = 500
-
 window = Window(W, H)
 window.start()
-
 image = torch.rand((H, W, 3), dtype=torch.float32).cuda()
-
 window.set_image(image)
-
 try:
     while window.is_running():
-        # Update the image
         image[:, :, 0] = abs(sin(time()))
-
         sleep(0.01)
 except:
     pass
-
 window.destroy()
 print("the end")
 """
@@ -260,39 +252,6 @@ def _scene(n: int) -> tuple[Any, ...]:
             torch.ones(n, 4))
 
 
-def test_what_is_no_image() -> None:
-    window = Window(64, 64)
-    for wrong, error, words in (((torch.zeros(8, 8, 3, dtype=torch.float64),), ValueError, "float64"),
-                                ((torch.zeros(8, 8, 2),), ValueError, r"\(8, 8, 2\)"),
-                                (({"means": 1},), TypeError, "dict"), ((None,), TypeError, "NoneType"),
-                                ((8, 8), TypeError, "width, height and data_ptr"),
-                                ((8, 8, 0), ValueError, "data_ptr 0x0")):
-        with pytest.raises(error, match=words):
-            window.set_image(*wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="channels"):
-        window.set_image(torch.zeros(8, 8, 3), channels=3)
-
-
-def test_both_sides_of_a_page() -> None:
-    caller = WindowPage()
-    window = WindowPage(os.dup(caller.fd))
-    assert (caller.state, caller.size, caller.fps, window.shown, window.switches) == (
-        STARTING, (0, 0), 0.0, (0, ""), 0)
-    caller.show(SCENE, "run-1")
-    caller.show(IMAGE, "run-22")
-    assert (window.shown, window.switches) == ((IMAGE, "run-22"), 2)
-    window.tell(OPEN, (640, 480), 59.94)
-    assert (caller.state, caller.size, caller.fps) == (OPEN, (640, 480), 59.94)
-    window.end(FAILED, "ü" * 5000)
-    assert (caller.state, caller.fps) == (FAILED, 0.0)
-    assert caller.reason == "ü" * 1024
-    window.end(CLOSED)
-    assert (caller.state, caller.reason) == (CLOSED, "")
-    window.close()
-    caller.close()
-    caller.close()
-
-
 def test_a_page_that_is_none() -> None:
     for size in (PAGE, 10):
         fd = os.memfd_create("none")
@@ -305,3 +264,52 @@ def test_the_program_is_not_typed(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["{}"], ["nonsense"], ['{"width": 4}'], ["{}", "{}"]):
         assert main(["window", *arguments]) == 2
         assert "it is opened by splatview.Window" in capsys.readouterr().err
+
+
+# ---- pictures by address
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+def test_a_tensor_is_found_by_its_address(channels: int) -> None:
+    tensor = torch.rand(20, 30, channels)
+    picture = picture_at(tensor.data_ptr(), 30, 20)
+    assert picture.shape == (20, 30, channels)
+    assert torch.equal(picture, tensor)
+    tensor[3, 4] = 7
+    assert (picture[3, 4] == 7).all(), "the memory itself"
+
+
+def test_a_picture_within_a_larger_tensor() -> None:
+    batch = torch.rand(5, 20, 30, 3)
+    assert torch.equal(picture_at(batch[2].data_ptr(), 30, 20, 3), batch[2])
+    with pytest.raises(ValueError, match="bytes"):
+        picture_at(batch.data_ptr(), 300, 200, 3)
+
+
+def test_other_memory_is_copied() -> None:
+    array = np.random.default_rng(0).random((20, 30, 4), np.float32)
+    picture = picture_at(array.ctypes.data, 30, 20, 4)
+    np.testing.assert_array_equal(picture.numpy(), array)
+    array[:] = 0
+    assert picture.any(), "it may be gone tomorrow"
+
+
+def test_what_is_no_memory_of_this_process_is_refused() -> None:
+    """Read by a pointer, each of these would end it."""
+    there = mmap.mmap(-1, 4 * mmap.PAGESIZE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(there))
+    assert picture_at(address, 64, 16, 4).shape == (16, 64, 4)
+    for bad in (0, -16, 2**47, 2**63, 2**64):
+        with pytest.raises(ValueError, match=r"no .* bytes of this process can be read there"):
+            picture_at(bad, 64, 16, 4)
+    with open("/proc/self/maps") as maps:
+        ranges = [tuple(int(n, 16) for n in line.split()[0].split("-")) for line in maps]
+    end = next(stop for (_, stop), (start, _) in pairwise(ranges) if stop < start)
+    with pytest.raises(ValueError, match="can be read there"):
+        picture_at(end - 4096, 64, 64, 4)  # it begins well, and ends where nothing is
+
+
+def test_other_types_of_numbers() -> None:
+    tensor = torch.zeros(20, 30, 3, dtype=torch.float16)
+    with pytest.raises(ValueError, match="float16"):
+        picture_at(tensor.data_ptr(), 30, 20)
