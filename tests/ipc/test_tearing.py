@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import time
+import os
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from support.frames import host_array
-from support.wait import PATIENCE
+from support.wait import turns
 
 from splatview.ipc import Subscriber
 from splatview.ipc.board import BoardReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+    from collections.abc import Callable, Iterator
 
-    from support.programs import Programs
+    from support.programs import Program, Programs
 
 _WRITER = """
-import sys, time, torch, splatview
+import torch, splatview
 frame = torch.zeros(400, 400, 4, dtype=torch.uint8)
 i = 0
 print("ready", flush=True)
@@ -29,6 +30,7 @@ while True:
     splatview.publish(frame, "frames")
     i += 1
 """
+_SLOTS = 4
 
 
 @dataclass
@@ -38,10 +40,12 @@ class Watched:
     given_up: int = 0
 
 
-def _watch(subscriber: Subscriber, check: bool, pause: float, enough: Callable[[Watched], bool]) -> Watched:
-    """Read frames half by half, with a pause between, until there was enough to see."""
-    seen, last, end = Watched(), 0, time.monotonic() + PATIENCE
-    while time.monotonic() < end and not enough(seen):
+def _watch(subscriber: Subscriber, check: bool, between: int, enough: Callable[[Watched], bool]) -> Watched:
+    """Read frames half by half, while so many versions are published in between, until there was enough to see."""
+    seen, last = Watched(), 0
+    for _ in turns("enough frames", rest=False):
+        if enough(seen):
+            break
         subscriber.poll()
         for stream in subscriber.streams:
             stream.open()
@@ -51,7 +55,9 @@ def _watch(subscriber: Subscriber, check: bool, pause: float, enough: Callable[[
             with frame:
                 pixels = host_array(frame.tensors["image"])
                 first = pixels[:200].copy()
-                time.sleep(pause)
+                for _ in turns("more versions"):
+                    if stream.version >= frame.version + between:
+                        break
                 second = pixels[200:].copy()
                 if check and not frame.intact():
                     seen.given_up += 1
@@ -62,12 +68,22 @@ def _watch(subscriber: Subscriber, check: bool, pause: float, enough: Callable[[
     return seen
 
 
+@pytest.fixture(scope="module")
+def writer(lasting: Programs) -> Iterator[tuple[Program, Path]]:
+    """A program that publishes flat out, and its runtime folder."""
+    folder = Path(f"/tmp/sv-tearing-{os.getpid()}")  # short: sockets are made in it
+    program = lasting.code(_WRITER, SPLATVIEW_RUNTIME_DIR=str(folder))
+    assert program.line() == "ready"
+    yield program, folder
+    program.killed()
+    shutil.rmtree(folder)
+
+
 @pytest.fixture
-def flat_out(programs: Programs) -> Subscriber:
-    writer = programs.code(_WRITER)
-    assert writer.stdout is not None
-    assert writer.stdout.readline() == "ready\n"
-    return Subscriber()
+def flat_out(writer: tuple[Program, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Subscriber]:
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(writer[1]))
+    with Subscriber() as subscriber:
+        yield subscriber
 
 
 @pytest.fixture
@@ -76,58 +92,23 @@ def no_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_frame_shown_is_whole(flat_out: Subscriber) -> None:
-    seen = _watch(flat_out, check=True, pause=0.0, enough=lambda seen: seen.shown == 300)
-    assert (seen.shown, seen.torn) == (300, 0)
-    flat_out.close()
+    seen = _watch(flat_out, check=True, between=0, enough=lambda seen: seen.shown == 100)
+    assert (seen.shown, seen.torn) == (100, 0)
 
 
 def test_a_lease_keeps_the_writer_away_from_a_slow_reader(flat_out: Subscriber) -> None:
-    seen = _watch(flat_out, check=True, pause=0.05, enough=lambda seen: seen.shown == 20)
-    assert (seen.shown, seen.torn) == (20, 0)
-    flat_out.close()
+    seen = _watch(flat_out, check=True, between=3 * _SLOTS, enough=lambda seen: seen.shown == 10)
+    assert (seen.shown, seen.torn) == (10, 0)
 
 
-@pytest.mark.exhaustive  # quick: a late reader
 @pytest.mark.usefixtures("no_leases")
 def test_without_leases_slow_readings_are_given_up_not_shown(flat_out: Subscriber) -> None:
-    seen = _watch(flat_out, check=True, pause=0.05, enough=lambda seen: seen.given_up == 20)
-    assert (seen.given_up, seen.torn) == (20, 0)
-    flat_out.close()
+    seen = _watch(flat_out, check=True, between=3 * _SLOTS, enough=lambda seen: seen.given_up == 10)
+    assert (seen.given_up, seen.torn) == (10, 0)
 
 
 @pytest.mark.usefixtures("no_leases")
 def test_the_sequence_check_is_what_keeps_frames_whole(flat_out: Subscriber) -> None:
     """The counter-proof: the same reading without the check shows torn frames."""
-    seen = _watch(flat_out, check=False, pause=0.05, enough=lambda seen: seen.torn == 6)
+    seen = _watch(flat_out, check=False, between=3 * _SLOTS, enough=lambda seen: seen.torn == 6)
     assert seen.torn == 6
-    flat_out.close()
-
-
-def test_a_late_reader_never_sees_a_tensor_half_written(programs: Programs, wait_until: Callable[..., Any]) -> None:
-    """The helper thread copies for readers who come late, while the trainer writes into that very tensor."""
-    writer = programs.code("""
-import time, torch, splatview
-frame = torch.zeros(3000, 3000, dtype=torch.uint8)
-splatview.publish(frame, "frames")
-print("ready", flush=True)
-while True:
-    for value in range(1, 250):
-        frame.fill_(value)
-        time.sleep(0.002)
-""")
-    assert writer.stdout is not None
-    writer.stdout.readline()
-    with Subscriber() as subscriber:
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
-            subscriber.poll()
-            for stream in subscriber.streams:
-                stream.open()
-                frame = stream.read()
-                if frame is not None:
-                    with frame:
-                        pixels = host_array(frame.tensors["image"])
-                        extremes = int(pixels.min()), int(pixels.max())
-                        if frame.intact():
-                            assert extremes[0] == extremes[1]
-            time.sleep(0.01)
