@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from PIL import Image
+from support.comparison_cases import House, houses
 from support.viewer import SIZE, Viewer
 
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -36,3 +37,10 @@ def picture_file_fixture(tmp_path: Path) -> Path:
     path = tmp_path / "picture.png"
     Image.fromarray(array).save(path)
     return path
+
+
+@pytest.fixture(name="house")
+def house_fixture(tmp_path: Path) -> Iterator[Callable[..., House]]:
+    """`house("a", "b")`: a viewer with files of these names."""
+    with houses(tmp_path) as build:
+        yield build

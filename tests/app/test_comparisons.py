@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.comparison_cases import SIZE, House, exactly_shown, house_fixture  # noqa: F401
-from support.repetitions import one_at_a_time
+from support.comparison_cases import SIZE, House, exactly_shown
+from support.shard_cases import tensors
 
+import splatview
 from splatview.viewer_app.comparing.compositor import HOWS
+from splatview.viewer_app.comparing.pair_view import PairView
+from splatview.viewer_app.comparing.turning import STAYS, Placement
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
 from splatview.viewer_app.interface.panel import Asked
 from splatview.viewer_app.state import PairSettings
-from splatview.viewer_app.views.base import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +38,7 @@ def test_each_side_of_the_line_is_what_it_is_alone(house: Callable[..., House], 
     np.testing.assert_array_equal(split[:, line:], second[:, line:])
 
 
-@pytest.mark.parametrize(("names", "x"), one_at_a_time([("a", "b"), ("p", "q")], [100, 400]))
+@pytest.mark.parametrize(("names", "x"), [(("a", "b"), 100), (("p", "q"), 400)])
 def test_what_is_moved_on_one_side_moves_on_both(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
     h = house(*names)
     view = h.pair(*names)
@@ -96,7 +98,7 @@ def test_how_things_are_shown_is_tied_only_if_wanted(house: Callable[..., House]
     assert first.settings.show == "alpha"  # type: ignore[attr-defined]
 
 
-def test_somebody_else_sees_it_from_elsewhere_or_follows(house: Callable[..., House]) -> None:
+def test_another_seat_sees_it_from_elsewhere_or_follows(house: Callable[..., House]) -> None:
     h = house("a", "b")
     view = h.pair("a", "b")
     mine = h.picture()
@@ -121,22 +123,6 @@ def test_somebody_else_sees_it_from_elsewhere_or_follows(house: Callable[..., Ho
     finally:
         other.close()
     np.testing.assert_array_equal(h.picture(), moved)
-
-
-def test_a_pair_is_a_view(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    view = h.pair("a", "b")
-    h.picture()
-    for name in [n for n in vars(View) if not n.startswith("_")]:
-        assert hasattr(view, name), name
-    assert not view.empty and not view.busy and not view.stale
-    assert all(isinstance(ms, float) for ms in view.timings.values())
-    assert all(isinstance(line, str) for line in (*view.details, *view.extras, *view.path, view.readout))
-    view.leave()
-    view.drop()
-    assert h.picture().max() > 60
-    view.close()
-    view.close()
 
 
 def test_the_same_two_are_one_entry_and_it_goes_with_either(house: Callable[..., House]) -> None:
@@ -205,21 +191,90 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     assert len(set(cameras())) == 2
 
 
-def test_a_pair_can_be_tied_to_a_pane(house: Callable[..., House]) -> None:
+# -- several scenes in one picture -------------------------------------------------------------------------------------
+
+
+def test_together_they_are_one_scene(house: Callable[..., House]) -> None:
+    h = house("a", "b", "ab")
+    h.together("a", "b")
+    together = h.picture()
+    np.testing.assert_allclose(together, h.alone("ab", h.pane.view), atol=1)
+
+
+def test_each_is_seen_or_not(house: Callable[..., House]) -> None:
     h = house("a", "b")
-    pair = h.pair("a", "b")
-    h.comparisons.beside(h.pane, h.keys["a"])
-    first, other = h.app.seat.panes
-    h.app.until(lambda: other.view is not None and not other.view.empty)
-    for pane in (first, other, first):
-        before = other.view.camera().viewmat  # type: ignore[union-attr]
-        h.app.do(Wheel(pane.rect.x + 30, pane.rect.y + 60, 2.0))
-        h.app.seat.mark()
-        h.app.do()
-        after = other.view.camera().viewmat  # type: ignore[union-attr]
-        assert (after != before).any()
-        for view in pair.views:
-            np.testing.assert_array_equal(view.camera().viewmat, after)  # type: ignore[attr-defined]
+    source = h.together("a", "b")
+    both, look = h.picture(), h.pane.view
+    source.parts[1].visible = False
+    only = h.picture()
+    assert (only != both).any()
+    assert look.details[0] == "200 Gaussians"
+    source.parts[0].visible = False
+    assert h.picture().max() == 0
+    source.parts[0].visible = source.parts[1].visible = True
+    np.testing.assert_array_equal(h.picture(), both)
+    np.testing.assert_allclose(only, h.alone("a", look), atol=1)
+
+
+def test_each_is_put_where_one_likes(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    source = h.together("a", "b")
+    before = h.picture()
+    source.parts[0].visible = False
+    source.parts[1].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
+    moved = h.picture()
+    source.parts[1].placement = STAYS
+    assert (h.picture() != moved).any()
+    source.parts[0].visible = True
+    np.testing.assert_array_equal(h.picture(), before)
+
+
+def test_scenes_come_and_go(house: Callable[..., House]) -> None:
+    h = house("a", "b", "c")
+    source = h.together("a", "b")
+    assert h.pane.entry.name == "a.ply + b.ply"
+    h.comparisons.together(h.pane, h.keys["c"])
+    h.app.until(lambda: h.pane.view.details[0] == "600 Gaussians")
+    assert h.pane.entry.name == "a.ply + b.ply + c.ply"
+    assert [e.group for e in h.app.state.entries].count("Compare") == 1
+    h.app.catalogue.forget(h.keys["b"])
+    h.app.until(lambda: h.pane.view.details[0] == "400 Gaussians")
+    source.remove(source.parts[0])
+    h.app.until(lambda: h.pane.view.details[0] == "200 Gaussians")
+    h.app.catalogue.forget(h.keys["c"])
+    h.app.until(lambda: len(h.app.state.entries) == 1)
+    assert h.show("a").details[0] == "200 Gaussians"
+
+
+def test_a_pair_of_one_with_several(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    h.together("a", "b")
+    h.keys["both"] = h.pane.key
+    view = h.pair("a", "both")
+    assert sorted(v.details[0] for v in view.views) == ["200 Gaussians", "400 Gaussians"]
+
+
+@pytest.mark.parametrize("how", ["together", "pair"])
+def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Callable[..., House], how: str) -> None:
+    h = house("a")
+    splatview.publish(tensors(300, 1), "splats")
+    h.app.until(lambda: len(h.app.state.entries) == 2)
+    entry = next(e for e in h.app.state.entries if e.name == "splats")
+    stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
+    h.show("a")
+    h.app.until(lambda: not stream.opened)
+    getattr(h.comparisons, how)(h.pane, entry.key)
+
+    def counts() -> list[str]:
+        view = h.pane.view
+        views = view.views if isinstance(view, PairView) else [] if view is None else [view]
+        return [v.details[0] for v in views if not v.empty]
+
+    h.app.until(lambda: counts() == (["500 Gaussians"] if how == "together" else ["200 Gaussians", "300 Gaussians"]))
+    splatview.publish(tensors(100, 1), "splats")
+    h.app.until(lambda: counts() == (["300 Gaussians"] if how == "together" else ["200 Gaussians", "100 Gaussians"]))
+    h.show("a")
+    h.app.until(lambda: not stream.opened)
 
 
 # -- the panel ---------------------------------------------------------------------------------------------------------
@@ -231,7 +286,7 @@ def draw_sections(h: House) -> list[str]:
     assert panel is not None
     slot, view = h.pane.slot, h.pane.view
     sections = h.comparisons.sections(slot, view)
-    panel._folds |= {section.title: True for section in sections}
+    panel.open_folds([section.title for section in sections])
     before = [(p.visible, p.placement) for p in getattr(slot.source, "parts", ())]
     for _ in range(3):
         h.app.seat.mark()
@@ -239,12 +294,6 @@ def draw_sections(h: House) -> list[str]:
     assert not slot.entry.fault
     assert before == [(p.visible, p.placement) for p in getattr(slot.source, "parts", ())]
     return [section.title for section in sections]
-
-
-def test_there_is_nothing_to_compare_with_alone(house: Callable[..., House]) -> None:
-    h = house("a", panel=True)
-    h.show("a")
-    assert draw_sections(h) == []
 
 
 def test_the_panel_says_what_can_be_compared_and_how(house: Callable[..., House]) -> None:
@@ -266,11 +315,3 @@ def test_the_panel_says_what_can_be_compared_and_how(house: Callable[..., House]
             before = replace(view.settings)
             draw_sections(h)
             assert view.settings == before
-
-
-def test_what_is_chosen_in_the_panel_is_done_before_the_next_picture(house: Callable[..., House]) -> None:
-    h = house("a", "b", panel=True)
-    h.show("a")
-    h.comparisons.soon(lambda: h.comparisons.together(h.pane, h.keys["b"]))
-    assert h.pane.key == h.keys["a"]
-    h.app.until(lambda: h.pane.entry.group == "Compare")

@@ -1,18 +1,17 @@
-"""The viewer's loop and panel, driven by events as a user would, on a screen that nobody sees."""
+"""The viewer's loop and panel, driven by events as a user would, on a screen in memory."""
 
 from __future__ import annotations
 
-import time
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from support.repetitions import exhaustive
 from support.viewer import PICTURE, SIZE, Viewer
-from support.wait import PATIENCE
+from support.wait import clock, wait_until
 
-from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import (
     Close,
@@ -23,14 +22,13 @@ from splatview.viewer_app.events import (
     PointerPress,
     PointerRelease,
     Resize,
-    Text,
     Wheel,
 )
+from splatview.viewer_app.governor import after
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -41,24 +39,6 @@ def test_it_begins_with_a_hint(viewer: Viewer) -> None:
     middle = pixels[200:300, 400:800]
     assert (middle.max() - middle.min()) > 100  # so has the picture
     assert "splatview.publish(tensor)" in viewer.state.hint
-
-
-def test_an_idle_viewer_draws_nothing_and_sleeps(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    end = time.monotonic() + 1.6
-    while time.monotonic() < end:  # the lively second after something happened
-        viewer.turn()
-    draws = viewer.draws
-
-    def share() -> float:
-        begin, cpu = time.monotonic(), time.process_time()
-        while time.monotonic() < begin + 2:
-            viewer.turn()
-        return (time.process_time() - cpu) / (time.monotonic() - begin)
-
-    assert any(share() < 0.1 for _ in range(5)), "of a core; what else runs here may take some, but not each time"
-    assert viewer.draws == draws
 
 
 def test_a_picture_fills_the_room_beside_the_panel(viewer: Viewer, picture_file: Path) -> None:
@@ -119,49 +99,6 @@ def test_events_go_to_the_picture_or_to_the_panel(viewer: Viewer, picture_file: 
     assert viewer.image.pan_zoom.center == center
 
 
-def test_the_readout_is_gone_over_the_panel(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    viewer.do(PointerMove(280 + 7, 3))
-    assert viewer.image.readout.startswith("(7, 3)")
-    viewer.do(PointerMove(100, 200))
-    assert viewer.image.readout == ""
-
-
-def test_controls_of_the_panel_change_the_view(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    for y in range(112, 160, 6):  # below the fold, where the row of zoom buttons lies: the second one is 1:1
-        viewer.image.pan_zoom.set_zoom(3.0, PICTURE)
-        viewer.do(PointerMove(156, y))
-        viewer.do(PointerPress(156, y), PointerRelease(156, y))
-        if viewer.image.zoom == 1.0:
-            return
-    raise AssertionError("no button changed the zoom")
-
-
-def test_text_can_be_typed_into_a_control(viewer: Viewer, tmp_path: Path) -> None:
-    np.save(tmp_path / "hdr.npy", np.random.default_rng(0).random((20, 30, 3)).astype(np.float32))
-    viewer.catalogue.open_file(tmp_path / "hdr.npy")
-    viewer.until(viewer.loaded)
-    ctrl = frozenset({"ctrl"})
-    for y in range(142, 172, 6):  # the row below the zoom
-        viewer.do(PointerMove(180, y))
-        viewer.do(Key("ctrl", mods=ctrl), PointerPress(180, y, mods=ctrl))
-        viewer.do(PointerRelease(180, y), Key("ctrl", pressed=False))
-        if viewer.image.settings.exposure == 0.0:
-            viewer.screen.push(Key("a", mods=ctrl), Key("a", pressed=False), Text("2"), Text("h"))
-            for _ in range(8):
-                viewer.turn()
-            viewer.screen.push(Key("enter"), Key("enter", pressed=False))
-            for _ in range(8):
-                viewer.turn()
-        if viewer.image.settings.exposure == 2.0:
-            assert viewer.state.panel_open  # an H that is typed hides nothing
-            return
-    raise AssertionError("the exposure could not be typed")
-
-
 def test_a_dropped_file_is_shown(viewer: Viewer, picture_file: Path) -> None:
     viewer.do(FileDrop((str(picture_file),)))
     viewer.until(viewer.loaded)
@@ -182,36 +119,6 @@ def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture
     viewer.catalogue.open_file(picture_file, viewer.seat.panes.active)
     viewer.until(viewer.loaded)
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
-
-
-@pytest.mark.parametrize("where", ["draw", exhaustive("tick"), exhaustive("handle"), exhaustive("panel"), "update"])
-def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file: Path, where: str,
-                                                    monkeypatch: pytest.MonkeyPatch,
-                                                    caplog: pytest.LogCaptureFixture) -> None:
-    def fail(*_: Any) -> Any:
-        raise RuntimeError("the shader is cross")
-
-    if where == "update":
-        monkeypatch.setattr(ImageView, "update", fail)
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    monkeypatch.setattr(ImageView, where, fail)
-    for x in (300, 310, 320):
-        viewer.do(PointerMove(x, 100), Resize(*SIZE))
-    assert viewer.state.shown is not None
-    assert viewer.state.shown.fault == "the shader is cross"
-    assert caplog.text.count("the shader is cross") == 1
-    assert (viewer.picture() != np.asarray(Image.open(picture_file))).any()
-    draws = viewer.draws
-    for _ in range(20):
-        viewer.turn()
-    assert viewer.draws == draws  # a fault does not keep the viewer busy
-    monkeypatch.undo()
-    if where != "update":
-        viewer.do(PointerMove(90, 46), PointerPress(90, 46), PointerRelease(90, 46))  # a click tries again
-        viewer.do(PointerMove(500, 300), PointerLeave())
-        assert viewer.state.shown.fault == ""
-        np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
 
 
 def test_a_resize_is_followed(viewer: Viewer, picture_file: Path) -> None:
@@ -238,14 +145,6 @@ def test_the_panel_follows_the_scale(viewer: Viewer, picture_file: Path) -> None
     np.testing.assert_array_equal(viewer.pixels()[:, :280], before)
 
 
-def test_a_closed_screen_ends_the_loop() -> None:
-    viewer = Viewer(OffscreenScreen(*SIZE))
-    viewer.screen.push(Close())
-    viewer.serve()
-    assert viewer.screen.closed
-    viewer.close()
-
-
 @pytest.mark.parametrize("viewer", [AppOptions(panel=False)], indirect=True)
 def test_without_a_panel_the_picture_is_all(viewer: Viewer, picture_file: Path) -> None:
     viewer.catalogue.open_file(picture_file)
@@ -263,14 +162,88 @@ def test_a_file_can_be_closed(viewer: Viewer, picture_file: Path) -> None:
     assert viewer.state.selected is None
 
 
-def test_a_scene_shows_its_controls(viewer: Viewer, data_dir: Path) -> None:
-    viewer.catalogue.open_file(data_dir / "playbot")
+@pytest.mark.parametrize("where", ["draw", "update"])
+def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file: Path, where: str,
+                                                    monkeypatch: pytest.MonkeyPatch,
+                                                    caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("the shader is cross")
+
+    monkeypatch.setattr(ImageView, where, fail)
+    viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
-    viewer.do()
+    for x in (300, 310, 320):
+        viewer.do(PointerMove(x, 100), Resize(*SIZE))
     assert viewer.state.shown is not None
-    assert viewer.state.shown.kind == "gaussians"
-    assert viewer.picture().max() > 150
-    before = viewer.picture()
-    viewer.do(PointerMove(600, 250), PointerPress(600, 250))
-    viewer.do(PointerMove(660, 260), PointerRelease(660, 260))
-    assert np.abs(viewer.picture() - before).mean() > 1
+    assert viewer.state.shown.fault == "the shader is cross"
+    assert caplog.text.count("the shader is cross") == 1
+    assert (viewer.picture() != np.asarray(Image.open(picture_file))).any()
+    assert not viewer.seat.dirty  # a fault does not keep the viewer busy
+    monkeypatch.undo()
+    if where == "draw":
+        viewer.do(PointerMove(90, 46), PointerPress(90, 46), PointerRelease(90, 46))  # a click tries again
+        viewer.do(PointerMove(500, 300), PointerLeave())
+        assert viewer.state.shown.fault == ""
+        np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
+
+
+def test_the_loop_ends_when_the_screen_is_closed_or_it_is_told_to() -> None:
+    for end in (lambda viewer: viewer.screen.push(Close()), Viewer.stop):
+        viewer = Viewer(OffscreenScreen(*SIZE))
+        end(viewer)
+        viewer.serve()
+        assert viewer.screen.closed
+        viewer.close()
+
+
+# -- pace -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_viewer_at_rest_draws_nothing(viewer: Viewer, picture_file: Path) -> None:
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    viewer.state.panel_open = False  # it shows the rate of the pictures drawn before
+    viewer.until(lambda: not viewer.seat.waiting and not viewer.turn())
+
+
+@pytest.mark.parametrize("viewer", [AppOptions(max_fps=20)], indirect=True)
+def test_max_fps_is_kept(viewer: Viewer) -> None:
+    wait_until(lambda: viewer.seat.may_draw(clock()) <= clock())
+    begin = clock()
+    viewer.seat.draw()
+    viewer.seat.present()
+    end = clock()
+    viewer.seat.mark()
+    assert not viewer.seat.due(begin)
+    assert begin + 0.5 / 20 <= viewer.seat.may_draw(begin) <= end + 1 / 20
+    assert viewer.seat.due(end + 1 / 20)
+
+
+@pytest.mark.parametrize("late", [0.0, 0.4, 3.0])
+def test_pictures_that_begin_late_keep_the_pace(late: float) -> None:
+    due, begun = 5.0, []
+    for _ in range(100):
+        begun.append(due + late)
+        due = after(due, begun[-1], 1.0)
+    gaps = [b - a for a, b in itertools.pairwise(begun)]
+    assert min(gaps) >= 1.0 - 1e-9
+    assert sum(gaps) / len(gaps) == pytest.approx(max(1.0, 0.5 + late))
+    assert after(5.0, 100.0, 1.0) == 100.5  # nothing is made up for after a rest
+
+
+def test_a_hidden_panel_gives_opengl_nothing(viewer: Viewer, picture_file: Path) -> None:
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+
+    def works() -> set[object]:
+        viewer.seat.mark()
+        viewer.do()
+        return viewer.governor.words
+
+    viewer.work.software = False
+    assert works() == {"image", "panel"}
+    viewer.do(Key("h"))
+    assert works() == {"image"}
+    assert viewer.seat.shown is not None
+    viewer.seat.shown.entry.fault = "something to say"
+    assert works() == {"panel"}

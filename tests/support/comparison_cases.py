@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,12 +110,13 @@ def make(folder: Path, name: str) -> Path:
     return write_ply(folder / f"{name}.ply", ply_columns(truth(200, seed=ord(name))))
 
 
-@pytest.fixture(name="house")
-def house_fixture(tmp_path: Path) -> Iterator[Callable[..., House]]:
+@contextmanager
+def houses(folder: Path) -> Iterator[Callable[..., House]]:
+    """Makes viewers, and closes them."""
     made: list[House] = []
 
     def build(*names: str, panel: bool = False) -> House:
-        made.append(House(tmp_path, *names, panel=panel))
+        made.append(House(folder, *names, panel=panel))
         return made[-1]
 
     yield build
@@ -123,4 +124,9 @@ def house_fixture(tmp_path: Path) -> Iterator[Callable[..., House]]:
         error = one.app.screen.ctx.error
         one.app.close()
         assert error == "GL_NO_ERROR"
-    assert not [t for t in threading.enumerate() if t.name == "merge scenes"]
+
+
+@pytest.fixture(name="house")
+def house_fixture(tmp_path: Path) -> Iterator[Callable[..., House]]:
+    with houses(tmp_path) as build:
+        yield build
