@@ -22,11 +22,11 @@ def rotation(angles: tuple[float, float, float]) -> np.ndarray:
     return z @ y @ x
 
 
-@pytest.mark.parametrize("angles", [(0, 0, 0), (30, 0, 0), (0, 45, 0), (0, 0, -120), (20, -35, 130), (170, 80, -10)])
-def test_angles_and_axes(angles: tuple[float, float, float]) -> None:
-    axes = shapes.axes_of(angles)
-    np.testing.assert_allclose(np.array(axes), rotation(angles).T, atol=1e-12)
-    np.testing.assert_allclose(shapes.angles_of(Box(axes=axes)), angles, atol=1e-6)
+def test_angles_and_axes() -> None:
+    for angles in ((0, 0, 0), (30, 0, 0), (0, 45, 0), (0, 0, -120), (20, -35, 130), (170, 80, -10)):
+        axes = shapes.axes_of(angles)
+        np.testing.assert_allclose(np.array(axes), rotation(angles).T, atol=1e-12)
+        np.testing.assert_allclose(shapes.angles_of(Box(axes=axes)), angles, atol=1e-6)
 
 
 def test_a_fit_leaves_floaters_out() -> None:
@@ -90,11 +90,8 @@ def test_a_face_follows_the_pointer(model: str) -> None:
         np.testing.assert_allclose(shapes.face_centers(moved)[opposite], shapes.face_centers(box)[opposite], atol=1e-9)
 
 
-def test_a_box_never_turns_inside_out() -> None:
+def test_a_box_is_not_dragged_inside_out_or_along_an_axis_seen_end_on() -> None:
     assert 0 < shapes.with_face(Box(), (0, 1), -50.0).half[0] < 0.01
-
-
-def test_an_axis_seen_end_on_is_not_dragged() -> None:
     camera = looking_at_origin()
     sight = -camera.position / np.linalg.norm(camera.position)
     at = shapes.place(camera, np.zeros(3))

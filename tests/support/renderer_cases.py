@@ -12,6 +12,7 @@ import pytest
 
 from splatview.ipc.interop.base import fragment_head
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.renderers.activation import activate
 from splatview.viewer_app.renderers.base import Pixels, RenderOptions
 from splatview.viewer_app.renderers.gl import SOFTWARE, GlRenderer
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
@@ -114,6 +115,12 @@ def random_scene(seed: int, chance: Chance) -> GaussianScene:
     return GaussianScene(normal(0, chance.spread, n, 3), normal(0, 1, n, 4), normal(*chance.log_scale, n, 3),
                          normal(*chance.logit, n), normal(0, 1, n, 3), normal(0, 0.3, n, k, 3),
                          sh_degree=chance.sh_degree)
+
+
+def activated(given: GaussianScene) -> GaussianScene:
+    """As `Renderer.scene()` gives it."""
+    a = activate(given)
+    return GaussianScene(a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN, activated=True, sh_degree=a.sh_degree)
 
 
 def looking_at_origin(width: int = 200, height: int = 150, distance: float = 4.0, **kwargs: Any) -> Camera:
