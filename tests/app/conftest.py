@@ -44,3 +44,13 @@ def house_fixture(tmp_path: Path) -> Iterator[Callable[..., House]]:
     """`house("a", "b")`: a viewer with files of these names."""
     with houses(tmp_path) as build:
         yield build
+
+
+@pytest.fixture(name="screen")
+def screen_fixture() -> Iterator[OffscreenScreen]:
+    """64 by 48 pixels; a test that leaves an error of OpenGL behind fails."""
+    screen = OffscreenScreen(64, 48)
+    yield screen
+    error = screen.ctx.error
+    screen.close()
+    assert error == "GL_NO_ERROR"

@@ -25,7 +25,7 @@ def test_it_is_dragged_without_a_jump() -> None:
     assert line.at == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize("event", [PointerPress(250, 100), PointerPress(300, 20), PointerPress(300, 100, "right"),
+@pytest.mark.parametrize("event", [PointerPress(250, 100), PointerPress(300, 100, "right"),
                                    PointerMove(200, 100), PointerRelease(300, 100), Wheel(300, 100, 1.0),
                                    Key("f", True), PointerLeave()])
 def test_what_is_not_for_it_goes_to_others(event: PointerPress) -> None:
@@ -50,17 +50,3 @@ def test_a_double_click_puts_it_in_the_middle() -> None:
     assert line.handle(PointerPress(line.x(RECT), 100, clicks=2), RECT)
     assert line.at == 0.5
     assert not line.dragging
-
-
-def test_that_the_pointer_is_on_it_is_seen_and_goes() -> None:
-    line = Divider()
-    assert line.handle(PointerMove(301, 100), RECT)
-    assert line.over_it
-    assert line.handle(PointerMove(302, 100), RECT) is None  # others may want to know
-    assert line.handle(PointerLeave(), RECT)
-    assert not line.over_it
-
-
-def test_on_a_fine_screen_its_reach_grows() -> None:
-    assert Divider().handle(PointerPress(312, 100), RECT) is None
-    assert Divider().handle(PointerPress(312, 100), RECT, 2.0)

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from splatview.viewer_app import memo as memo_module
-from splatview.viewer_app.memo import Memo, memo_file
+from splatview.viewer_app.memo import Memo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,8 +59,3 @@ def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(memo_module, "MOST_BYTES", 100)
     memo.put("long", "x" * 200)
     assert len(file.read_bytes()) < 100
-
-
-def test_it_lies_in_the_users_folder_for_such_things(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert memo_file() == tmp_path / "splatview" / "viewer.json"

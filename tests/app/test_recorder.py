@@ -25,7 +25,6 @@ from splatview.viewer_app.recorder.recording import Recording, Snapshot
 from splatview.viewer_app.renderers.activation import activate
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.views._gaussians.frames import scene_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

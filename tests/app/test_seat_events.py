@@ -1,9 +1,7 @@
-"""Who gets what a user does: keys that go up in another pane, the list of keys, screens that change their scale; and
-what a kept picture has on it."""
+"""Which part of the viewer gets an event: panes, fields of the panel, the list of keys; marks on kept pictures."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +14,6 @@ from support.viewer import Viewer
 
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from splatview.viewer_app.interface.panel import Asked
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZE = 900, 620
+CTRL = frozenset({"ctrl"})
 
 
 @pytest.fixture
@@ -66,12 +64,51 @@ def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
     viewer.until(lambda: all(pane.view is not None for pane in panes))
     viewer.screen.push(Key("w"))
     viewer.turn()
-    assert first.tools["navigate"].flying._held == {"w"}
+    assert first.moving
     viewer.screen.push(Key("tab", mods=frozenset({"shift"})), Key("w", pressed=False))
     viewer.turn()
     assert panes.active is panes.all[1]
-    assert not first.tools["navigate"].flying._held
-    viewer.do()
+    viewer.until(lambda: not first.moving)
+
+
+def open_field(viewer: Viewer) -> None:
+    """Click a slider with Ctrl, so that a number can be typed: the scene's size, wherever that lies."""
+    for y in range(180, SIZE[1] - 60, 12):  # below the list of scenes, where a click with Ctrl opens another pane
+        viewer.do(PointerMove(180, y))
+        viewer.do(Key("ctrl", mods=CTRL), PointerPress(180, y, mods=CTRL))
+        viewer.do(PointerRelease(180, y, mods=CTRL), Key("ctrl", pressed=False))
+        if viewer.seat.panel is not None and viewer.seat.panel.typing:
+            return
+        viewer.do(Key("escape"), Key("escape", pressed=False))
+    raise AssertionError("no field can be opened")
+
+
+def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
+    open_field(viewer)
+    view: Any = viewer.seat.view
+    before = view.camera()
+    other = before.to_json().replace(str(before.width), str(before.width - 1))
+    viewer.do(Text(other), Key("w"), Key("f"), Key("f", pressed=False))
+    assert not view.moving
+    assert not view.tools["navigate"].under_way
+    np.testing.assert_array_equal(view.camera().viewmat, before.viewmat)
+    viewer.do(Key("w", pressed=False), Key("enter"), Key("enter", pressed=False))
+    assert viewer.seat.panel is not None
+    assert not viewer.seat.panel.typing
+    viewer.screen.push(Text(other))  # a camera that was pasted
+    viewer.turn()
+    assert view.tools["navigate"].under_way
+
+
+def test_a_key_goes_up_though_a_field_is_open(viewer: Viewer) -> None:
+    view: Any = viewer.seat.view
+    pane = viewer.seat.panes.active
+    viewer.screen.push(Key("w"))
+    viewer.turn()
+    assert view.moving
+    assert not pane.take(Key("d"), ours=True)
+    pane.take(Key("w", pressed=False), ours=True)
+    viewer.until(lambda: not view.moving)
 
 
 def test_what_closes_the_list_of_keys_does_nothing_else(viewer: Viewer) -> None:
@@ -89,14 +126,6 @@ def test_what_closes_the_list_of_keys_does_nothing_else(viewer: Viewer) -> None:
     assert inspect.index is None
 
 
-def test_a_press_in_the_panel_closes_the_list_and_is_taken(viewer: Viewer) -> None:
-    viewer.do(Text("?"))
-    for event in (PointerMove(60, 77), PointerPress(60, 77), PointerRelease(60, 77)):  # the second entry
-        viewer.do(event)
-    assert not viewer.state.help
-    assert viewer.state.selected == second(viewer)
-
-
 @pytest.mark.parametrize(("key", "mods"), [("h", {"ctrl"}), ("h", {"super"}), ("tab", {"alt"})])
 def test_shortcuts_of_the_system_do_not_hide_the_panel(viewer: Viewer, key: str, mods: set[str]) -> None:
     viewer.do(Key(key, mods=frozenset(mods)))
@@ -105,58 +134,18 @@ def test_shortcuts_of_the_system_do_not_hide_the_panel(viewer: Viewer, key: str,
     assert not viewer.state.panel_open
 
 
-def test_what_lies_over_a_picture_follows_the_scale_of_the_screen(viewer: Viewer) -> None:
-    tool = view(viewer).tools["path"]
-    for _ in range(2):
-        tool.add()
-    viewer.seat.mark()
-    viewer.do()
-    (bar,) = [b for b in view(viewer).boards(view(viewer).rect) if b.width == view(viewer).rect.width]
-    width, height = SIZE
-    viewer.screen.resize(2 * width, 2 * height, 2.0)  # to a monitor that is twice as fine
-    viewer.seat.mark(3)
-    viewer.do()
-    (larger,) = [b for b in view(viewer).boards(view(viewer).rect) if b.width == view(viewer).rect.width]
-    assert larger.height == 2 * bar.height
-    assert view(viewer).desk.scale == 2.0
-
-
 def test_a_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> None:
-    viewer.do(Key("s", mods=frozenset({"ctrl"})))
+    viewer.do(Key("s", mods=CTRL))
     before = kept(tmp_path)
     seen = viewer.picture()
     view(viewer).tools["inspect"].choose(3)
     viewer.seat.mark()
     viewer.do()
     assert (viewer.picture() != seen).any()
-    viewer.do(Key("s", mods=frozenset({"ctrl"})))
+    viewer.do(Key("s", mods=CTRL))
     np.testing.assert_array_equal(kept(tmp_path), before)
     viewer.do()
     assert view(viewer).settings.selection.marked == (3,)
-
-
-@pytest.mark.exhaustive
-def test_a_kept_picture_of_two_has_none_of_what_only_helps_to_look(viewer: Viewer, tmp_path: Path) -> None:
-    viewer.seat._obey(Asked(compare=("pair", second(viewer))))
-    pair = view(viewer)
-    viewer.until(lambda: len(pair.views) == 2)
-    pair.settings.how = "blend"
-    for side in pair.views:
-        side.settings.coarse_ms, side.settings.reproject = math.inf, False
-    viewer.state.panel_open = False
-    viewer.seat.mark(3)
-    viewer.do()
-    seen = viewer.pixels()
-    viewer.do(Key("s", mods=frozenset({"ctrl"})))
-    picture = kept(tmp_path)
-    corner = slice(SIZE[1] - 120, None), slice(0, 120)  # of the axes
-    assert (seen[corner] != picture[corner]).any()
-    for side in pair.views:
-        side.desk.memo.put("axes", False)
-    viewer.seat.mark(3)
-    viewer.do()
-    np.testing.assert_array_equal(viewer.pixels()[corner], picture[corner])
-    assert not any(side.desk.exact for side in pair.views)
 
 
 def test_a_film_has_no_mark_on_it(viewer: Viewer) -> None:
