@@ -47,7 +47,7 @@ def test_one_chunk() -> None:
     assert by_tile(lists) == expected(boxes)
 
 
-@pytest.mark.parametrize("budget", [1, 77, 1000])
+@pytest.mark.parametrize("budget", [1, 1000])
 def test_chunks_one_after_the_other(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     # With a budget of 1 each chunk holds one Gaussian, however large.
     monkeypatch.setattr(tile_lists, "BUDGET", budget)
@@ -80,8 +80,8 @@ def test_nothing_shows() -> None:
     assert list(Chunks(np.zeros((5, 2), np.int32), GRID)) == []
 
 
-@pytest.mark.parametrize("below", [1 << 16, 1 << 20, 1 << 32])
-def test_stable_order(below: int) -> None:
-    keys = np.random.default_rng(1).integers(0, below, 20_000, dtype=np.uint64).astype(np.uint32)
-    keys[::3] = keys[0]
-    assert np.array_equal(stable_order(keys, below), np.argsort(keys, kind="stable"))
+def test_stable_order() -> None:
+    for below in (1 << 16, 1 << 20, 1 << 32):
+        keys = np.random.default_rng(1).integers(0, below, 20_000, dtype=np.uint64).astype(np.uint32)
+        keys[::3] = keys[0]
+        assert np.array_equal(stable_order(keys, below), np.argsort(keys, kind="stable"))
