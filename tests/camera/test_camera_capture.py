@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.stream_servers import H, StreamServer, W, mjpeg, pattern, video
+from support.stream_servers import H, StreamServer, W, mjpeg, pattern
 from support.wait import PATIENCE
 
 import splatview
 from splatview.camera.__main__ import main
 from splatview.camera.pattern import number_of
-from splatview.camera.sources import Buffers, SourceSettings, source_for
 from splatview.commands import doctor
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
-    from pathlib import Path
 
+    from splatview.camera.sources import Buffers
     from splatview.frame import Frame
     from splatview.reading import Frames
 
@@ -151,30 +149,6 @@ def test_a_source_that_never_comes_back_costs_the_process(monkeypatch: pytest.Mo
     assert "a stuck driver: it does not come back from a call" in said.err
     events = [json.loads(line) for line in said.out.splitlines()]
     assert [event["event"] for event in events] == ["open", "trouble"]
-
-
-@pytest.mark.parametrize("reader", ["pyav", "opencv"])
-def test_a_recording_on_a_server_is_played_as_a_file_is(tmp_path: Path, reader: Any) -> None:
-    data = video(tmp_path / "a.mkv", 10).read_bytes()
-
-    def serve(connection: socket.socket) -> None:
-        connection.recv(65536)
-        connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: video/x-matroska\r\nContent-Length: %d\r\n\r\n%s"
-                           % (len(data), data))
-
-    with StreamServer(serve) as server:
-        source = source_for(SourceSettings(source=f"http://127.0.0.1:{server.port}/a.mkv", reader=reader,
-                                           patience=PATIENCE))
-        for _ in range(2):
-            source.open()
-            assert source.recorded and source.rate == 30
-            numbers = []
-            while source.grab() is not None:
-                image = source.retrieve(Buffers())
-                assert image.shape == (H, W, 3)
-                numbers.append(number_of(image))
-            assert numbers == list(range(10))
-            source.close()
 
 
 def test_what_it_cannot_use(capsys: pytest.CaptureFixture[str]) -> None:

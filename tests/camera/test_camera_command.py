@@ -143,14 +143,6 @@ def test_a_file_that_was_played_waits_for_its_picture_and_not_for_ever(launched:
     assert launched(loop=False, out=tmp_path / "b.png", capture=[OPEN + ENDED + WAIT], serve=[WAIT]).code == 0
 
 
-def test_what_programs_say_is_told_less_the_noise_of_libraries(launched: Callable[..., Launched]) -> None:
-    speak = ("import sys\nprint('libEGL warning: no DRI', file=sys.stderr)\nprint('a word', file=sys.stderr)\n"
-             "print('no JSON', flush=True)\n")
-    found = launched("no JSON", capture=[speak + WAIT])
-    assert sorted(found.said.splitlines()) in (["camera: a word", "camera: no JSON"], ["camera: no JSON"])
-    assert "libEGL" not in found.said
-
-
 @pytest.mark.parametrize(("source", "name"), [
     ("0", "camera /dev/video0"), ("/a/street.mp4", "camera street.mp4"), ("test", "camera test"),
     ("rtsp://me:secret@porch:554/a?token=b", "camera porch"), ("a ! b", "camera pipeline")])
@@ -165,7 +157,7 @@ def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path, wait_u
     (tmp_path / "find.py").write_text(FIND)
     out = tmp_path / "out.png"
     running = programs.splatview("camera", "test", "--size", "160x120", "--detect", "find:square", "--offscreen",
-                                 "--out", out, "--window-size", "320x240")
+                                 "--out", out, "--window-size", "320x240", "--fps", "10", "--max-fps", "10")
     numbers = {}
     with splatview.frames("camera", timeout=PATIENCE) as pictures, \
             splatview.frames("camera overlay", timeout=PATIENCE) as overlays:
@@ -184,5 +176,5 @@ def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path, wait_u
     running.send_signal(signal.SIGINT)
     _, said = running.end()
     assert running.returncode == 0, said
-    assert "camera: a test picture, 160 x 120 at 30/s" in said
+    assert "camera: a test picture, 160 x 120 at 10/s" in said
     assert not any(os.path.exists(f"/proc/{pid}") for pid in started) and not list_runs(runtime_folder())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,6 +63,14 @@ class Script:
         self.closed += 1
 
 
+@dataclass
+class Played:
+    reading: Reading
+    waits: list[float] = field(default_factory=list)
+    shown: list[tuple[float, int]] = field(default_factory=list)
+    """When each picture was shown, and its value."""
+
+
 @pytest.fixture
 def start() -> Iterator[Callable[..., Reading]]:
     started = []
@@ -108,56 +117,57 @@ def test_the_newest_picture_is_kept_and_the_others_are_counted(start: Callable[.
     done.set()
 
 
-def test_a_recording_is_played_at_its_own_times_and_again(start: Callable[..., Reading],
-                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Played]:
+    """Play a source by a clock that goes on by what is waited for and by what pictures take."""
+    def play(source: Script, *, loop: bool = True, retrieve: float = 0.0, grab: float = 0.0, most: int = 0) -> Played:
+        clock, reading = [1000.0], Reading(source, CaptureSettings(source="script", loop=loop))
+        found = Played(reading)
+
+        def wait(self: Reading, seconds: float) -> None:
+            found.waits.append(round(seconds, 3))
+            clock[0] += max(0.0, seconds)
+
+        def put(self: Reading, image: np.ndarray) -> None:
+            found.shown.append((round(clock[0] - 1000, 3), int(image[0, 0, 0])))
+            clock[0] += retrieve
+            if len(found.shown) == most:
+                reading.stop()
+
+        def slow_grab() -> float | None:
+            clock[0] += grab
+            return quick_grab()
+
+        quick_grab, source.grab = source.grab, slow_grab  # type: ignore[method-assign]
+        monkeypatch.setattr(reading_module.time, "monotonic", lambda: clock[0])
+        monkeypatch.setattr(Reading, "_wait", wait)
+        monkeypatch.setattr(Reading, "_put", put)
+        reading._open()
+        reading._play()
+        return found
+
+    return play
+
+
+def test_a_recording_is_played_at_its_own_times_and_again(played: Callable[..., Played]) -> None:
     """Each picture is waited for until it is due, and the first of a round until the last has been seen."""
-    waits: list[float] = []
-    clock = [1000.0]
-    monkeypatch.setattr(reading_module.time, "monotonic", lambda: clock[0])
-
-    def wait(self: Reading, seconds: float) -> None:
-        waits.append(round(seconds, 3))
-        clock[0] += max(0.0, seconds)
-
-    monkeypatch.setattr(Reading, "_wait", wait)
     source = Script([0.0, 0.1, 0.3, 0.4], recorded=True, rate=10)
-    reading = Reading(source, CaptureSettings(source="script"))
-    shown: list[tuple[float, int]] = []
-
-    def put(image: np.ndarray) -> None:
-        shown.append((round(clock[0] - 1000, 3), int(image[0, 0, 0])))
-        clock[0] += 0.03  # what decoding takes
-        if len(shown) == 10:
-            reading.stop()
-
-    monkeypatch.setattr(reading, "_put", put)
-    reading._open()
-    reading._play()
     times = [0.0, 0.1, 0.3, 0.4, 0.5, 0.6, 0.8, 0.9, 1.0, 1.1]
-    assert shown == [(at, round((at % 0.5) * 1000) % 256) for at in times]
+    assert played(source, retrieve=0.03, most=10).shown == [(at, round((at % 0.5) * 1000) % 256) for at in times]
     assert source.opened == 3
 
 
-def test_a_recording_that_is_decoded_too_slowly_shows_every_second_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [1000.0]
-    monkeypatch.setattr(reading_module.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(Reading, "_wait", lambda self, seconds: None)
-    source = Script([i / 100 for i in range(40)], recorded=True, rate=100)
-    grab = source.grab
-
-    def slow() -> float | None:
-        clock[0] += 0.015
-        return grab()
-
-    source.grab = slow  # type: ignore[method-assign]
-    reading = Reading(source, CaptureSettings(source="script", loop=False))
-    shown: list[int] = []
-    monkeypatch.setattr(reading, "_put", lambda image: shown.append(int(image[0, 0, 0])))
-    reading._open()
-    reading._play()
-    assert reading.ended and "the end" in reading.trouble
-    assert 18 <= len(shown) <= 24 and reading.dropped == 40 - len(shown)
+def test_a_recording_that_is_decoded_too_slowly_shows_every_second_picture(played: Callable[..., Played]) -> None:
+    found = played(Script([i / 100 for i in range(40)], recorded=True, rate=100), loop=False, grab=0.015)
+    assert found.reading.ended and "the end" in found.reading.trouble
+    shown = [value for _, value in found.shown]
+    assert 18 <= len(shown) <= 24 and found.reading.dropped == 40 - len(shown)
     assert max(b - a for a, b in itertools.pairwise(shown)) <= 20  # never two left out in a row
+
+
+def test_times_that_jump_are_not_waited_for(played: Callable[..., Played]) -> None:
+    found = played(Script([0.0, 0.1, 7200.0, 7200.1, 3.0, 3.1], recorded=True, rate=10), loop=False)
+    assert len(found.waits) == 6 and max(found.waits) == 0.1
 
 
 def test_what_fails_is_tried_again_for_ever_and_told(start: Callable[..., Reading], quick: None,
@@ -220,24 +230,6 @@ def test_a_source_that_does_not_come_back_is_noticed(start: Callable[..., Readin
     assert not reading.ends_within(0.0)
     hold.set()
     assert values(reading, 1) == [1]
-
-
-def test_times_that_jump_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-    clock = [1000.0]
-    monkeypatch.setattr(reading_module.time, "monotonic", lambda: clock[0])
-
-    def wait(self: Reading, seconds: float) -> None:
-        waits.append(round(seconds, 3))
-        clock[0] += max(0.0, seconds)
-
-    monkeypatch.setattr(Reading, "_wait", wait)
-    source = Script([0.0, 0.1, 7200.0, 7200.1, 3.0, 3.1], recorded=True, rate=10)
-    reading = Reading(source, CaptureSettings(source="script", loop=False))
-    monkeypatch.setattr(reading, "_put", lambda image: None)
-    reading._open()
-    reading._play()
-    assert len(waits) == 6 and max(waits) == 0.1
 
 
 def test_a_recording_that_is_paused_waits_before_its_next_picture(monkeypatch: pytest.MonkeyPatch) -> None:

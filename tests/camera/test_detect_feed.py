@@ -73,15 +73,6 @@ def test_what_the_network_gets(planes: bool, dtype: str, scale: str) -> None:
     np.testing.assert_array_equal(got, expected.astype(made.array.dtype))
 
 
-def test_another_size_leaves_nothing_of_the_last() -> None:
-    made = feed([1, 3, 64, 96])
-    for image in (picture(100, 100), picture(300, 50), picture(96, 64), picture(10, 90)):
-        made.lay(image, False)
-        other = feed([1, 3, 64, 96])
-        other.lay(image, False)
-        np.testing.assert_array_equal(made.array, other.array)
-
-
 def test_any_size() -> None:
     made = feed(["batch", 3, "height", "width"])
     assert made.likely_size() == (640, 640)
@@ -89,19 +80,6 @@ def test_any_size() -> None:
     assert made.array.shape == (1, 3, 384, 640)
     assert feed([1, 3, None, None], imgsz="[320, 320]").likely_size() == (320, 320)
     assert feed([1, 3, None, None], imgsz="[9999999, -1]").likely_size() == (640, 640)
-    made = feed([1, "h", "w", 3], "uint8")  # resizes itself: gets the picture as it is
-    placement = made.lay(picture(500, 400), True, True)
-    assert (made.array.shape, placement.inner) == ((1, 400, 500, 3), (500, 400))
-    np.testing.assert_array_equal(made.array[0], picture(500, 400))
-    made.lay(picture(2666, 1000), True, True)
-    assert made.array.shape == (1, 500, 1333, 3)
-    made = feed([3, "h", "w"])
-    made.lay(picture(500, 400), False, True)
-    assert made.array.shape == (3, 400, 500)
-    assert feed([1, None, None, None], "uint8").lay(picture(50, 40), True, True).inner == (50, 40)
-    made = feed([None, None, None, None])
-    made.lay(picture(50, 40), False)
-    assert made.array.shape[:2] == (1, 3)
 
 
 def test_colours_as_the_network_says() -> None:
@@ -115,64 +93,34 @@ def test_colours_as_the_network_says() -> None:
         said.normalise_by_default("0..255")  # does not count beside what the network says
         said.lay(image, False)
         np.testing.assert_allclose(said.array, wanted.array, rtol=1e-6, atol=1e-6)
-    default = feed([1, 3, 64, 96])
-    default.normalise_by_default("imagenet")
-    default.lay(image, False)
-    np.testing.assert_array_equal(default.array, wanted.array)
-    plain = feed([1, 3, 64, 96])
-    plain.lay(image, False)
-    for metadata in ({"mean": "a, b, c", "std": "1, 2, 3"}, {"mean": "1e999, 0, 0", "std": "1, 1, 1"},
-                     {"mean": "0, 0, 0", "std": "0, 1, 1"}, {"mean": "0.5"}):
-        odd = feed([1, 3, 64, 96], **metadata)
-        odd.lay(image, False)
-        np.testing.assert_array_equal(odd.array, plain.array)
 
 
-@pytest.mark.parametrize(("shape", "dtype", "words"), [
-    ([1, 4, 64, 96], "float", "3 channels"), ([4, 3, 64, 96], "float", "legal shapes"),
-    ([1, 3], "float", "legal shapes"),
-    ([1, 3, 64, 96], "double", "legal types"), ([1, 3, 9000, 96], "float", "at most 8192"),
-    ([1, 3, 64, 96], "string", "legal types"),
-])
-def test_what_cannot_be_fed(shape: list[Any], dtype: str, words: str) -> None:
-    with pytest.raises(DetectorError, match=words) as caught:
-        feed(shape, dtype)
-    assert str(shape) in str(caught.value)
-
-
-def test_more_than_one_input() -> None:
+def test_what_cannot_be_fed() -> None:
+    for shape, dtype, words in (
+            ([1, 4, 64, 96], "float", "3 channels"), ([4, 3, 64, 96], "float", "legal shapes"),
+            ([1, 3], "float", "legal shapes"), ([1, 3, 64, 96], "double", "legal types"),
+            ([1, 3, 9000, 96], "float", "at most 8192")):
+        with pytest.raises(DetectorError, match=words) as caught:
+            feed(shape, dtype)
+        assert str(shape) in str(caught.value)
     given = SimpleNamespace(name="images", type="tensor(float)", shape=[1, 3, 64, 96])
-    with pytest.raises(DetectorError, match="legal is one picture"):
-        Feed([given, given], {})
-    with pytest.raises(DetectorError, match=r"takes nothing; legal"):
-        Feed([], {})
+    for inputs in ([given, given], []):
+        with pytest.raises(DetectorError, match="legal"):
+            Feed(inputs, {})
     with pytest.raises(DetectorError, match=r"'0..2', not one of 0..1"):
         feed([1, 3, 64, 96], scale="0..2")
 
 
-@pytest.mark.parametrize("size", [(1920, 1080), (50, 50)])
-def test_masks_lie_where_the_thing_is(size: tuple[int, int]) -> None:
-    placement = letterbox(*size, 640, 640)
-    x0, y0, x1, y1 = (round(part * side) for part, side in zip((0.25, 0.25, 0.75, 0.5), (*size, *size), strict=True))
-    # What a network would give for this rectangle: on a grid of 160 x 160, positive inside.
-    corners = [v * inner / side + shift for v, inner, side, shift in zip(
-        (x0, y0, x1, y1), placement.inner * 2, size * 2, (placement.left, placement.top) * 2, strict=True)]
+def test_masks_lie_where_the_thing_is() -> None:
+    """A rectangle in a picture of 1280 x 640, as a network gives it: on a grid of 160 x 160, positive inside."""
+    placement = letterbox(1280, 640, 640, 640)
     middle = (np.arange(160) + 0.5) * 4
-    inside = (((middle > corners[0]) & (middle < corners[2]))[None]
-              & ((middle > corners[1]) & (middle < corners[3]))[:, None])
-    values = np.where(inside, 1.0, -1.0)[None].astype(np.float32)
-    everywhere = np.array([[0, 0, *size]], np.float32)
-    mask = placement.masks(values, everywhere)[0]
+    across, down = (middle > 160) & (middle < 480), (middle > 160 + 80) & (middle < 160 + 160)
+    values = np.where(across[None] & down[:, None], 1.0, -1.0)[None].astype(np.float32)
+    mask = placement.masks(values, np.array([[0, 0, 1280, 640]], np.float32))[0]
     h, w = mask.shape
-    assert max(h, w) == min(320, max(size))
-    assert abs(w / h - size[0] / size[1]) < 0.02
+    assert (w, h) == (320, 160)
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    got = np.array([columns[0] / w * size[0], rows[0] / h * size[1], (columns[-1] + 1) / w * size[0],
-                    (rows[-1] + 1) / h * size[1]])
-    # Off by no more than a cell of the network's grid.
-    cell = 4 * max(size[0] / placement.inner[0], size[1] / placement.inner[1]) + max(size) / max(w, h)
-    np.testing.assert_allclose(got, [x0, y0, x1, y1], atol=cell)
-    half = np.array([[0, 0, size[0] / 2, size[1]]], np.float32)
-    cut = placement.masks(values, half)[0]
-    assert not cut[:, w // 2 + 1:].any() and cut[:, :w // 2].any()  # nothing outside the box
-    assert placement.masks(values[:0], half[:0]).shape == (0, h, w)
+    np.testing.assert_allclose([columns[0], columns[-1] + 1, rows[0], rows[-1] + 1], [80, 240, 40, 80], atol=3)
+    cut = placement.masks(values, np.array([[0, 0, 640, 640]], np.float32))[0]
+    assert not cut[:, w // 2 + 1:].any() and cut[:, :w // 2].any(), "nothing outside the box"
