@@ -1,9 +1,8 @@
-"""GPU memory, as far as it can be checked without a GPU: what is refused, what is closed, who waits for whom."""
+"""GPU memory, as far as it can be checked without a GPU: what is refused, what is closed, what waits."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import types
@@ -16,26 +15,17 @@ from support.wait import PATIENCE
 
 from splatview.ipc.cuda import driver, export, memory, retiring
 from splatview.ipc.cuda.export import describe
-from splatview.ipc.cuda.tensors import check_within, contiguous, span
+from splatview.ipc.cuda.tensors import check_within, span
 from splatview.ipc.errors import SharingError
 from splatview.ipc.messages import FdMemory, IpcMemory
 from splatview.viewer_app.recovering.health import cuda_is_lost
 
 GPU = "0123456789abcdef" * 2
-META = {"layout": "HW"}
 without_driver = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
 
 def some_fd() -> int:
     return os.memfd_create("not-cuda", os.MFD_CLOEXEC)
-
-
-def test_importing_it_loads_neither_torch_nor_the_bindings() -> None:
-    program = ("import sys, splatview.ipc.cuda.memory, splatview.ipc.cuda.export, "
-               "splatview.ipc.cuda.events, splatview.ipc.cuda.retiring; "
-               "print([m for m in ('torch', 'numpy', 'cuda.bindings', 'zmq') if m in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("has", [(), ("cuda",)])
@@ -53,24 +43,10 @@ def test_torch_uses_no_cuda_while_it_is_imported(has: tuple[str, ...], monkeypat
 
 @without_driver
 @pytest.mark.parametrize("ask", [
-    lambda: driver.gpu_uuid(0), lambda: driver.device_of(GPU), lambda: driver.here(GPU),
-    lambda: driver.primary_context(0), lambda: memory.Allocation(1 << 20, 0), lambda: driver.register_host(0, 1, 0)])
+    lambda: driver.gpu_uuid(0), lambda: driver.device_of(GPU), lambda: memory.Allocation(1 << 20, 0)])
 def test_without_a_driver_the_error_says_so(ask: Any) -> None:
     with pytest.raises(SharingError, match="no NVIDIA driver"):
         ask()
-
-
-@without_driver
-def test_without_cuda_there_is_only_the_default_stream() -> None:
-    assert driver.current_stream(0) == 0
-    assert not driver.is_capturing()
-
-
-def test_errors_name_the_call_and_say_what_to_do() -> None:
-    error = driver.CudaError("cuMemCreate", "CUDA_ERROR_OUT_OF_MEMORY")
-    assert str(error) == ("cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY (the GPU's memory is full; free some, or publish "
-                          "less at once)")
-    assert isinstance(error, SharingError)
 
 
 @pytest.mark.parametrize("make", [
@@ -80,16 +56,6 @@ def test_span_is_what_a_tensor_reaches_over(make: Any) -> None:
     t = make(torch.arange(60).reshape(10, 6))
     flat = set(t.flatten().tolist())
     assert span(t.shape, t.stride()) == (max(flat) - min(flat) + 1 if flat else 0)
-
-
-@pytest.mark.parametrize("shape", [(), (5,), (2, 3), (4, 1, 3), (2, 0, 3)])
-def test_contiguous_strides_are_those_of_torch(shape: tuple[int, ...]) -> None:
-    assert contiguous(shape) == torch.empty(shape).stride()
-
-
-def test_a_tensor_must_lie_within_its_memory() -> None:
-    check_within("float32", (4, 5), (5, 1), 20, 100)
-    check_within("uint8", (0, 5), (5, 1), 100, 100)
 
 
 @pytest.mark.parametrize(("dtype", "shape", "strides", "offset"), [
@@ -102,22 +68,14 @@ def test_a_tensor_outside_its_memory_is_refused(dtype: str, shape: tuple[int, ..
         check_within(dtype, shape, strides, offset, 100)
 
 
-@pytest.mark.parametrize(("pieces", "count", "says"), [
-    ((4096,), 0, "1 pieces came with 0 descriptors"), ((4096, 4096), 1, "2 pieces came with 1 descriptors"),
-    ((0,), 1, "pieces of 0 bytes"), ((1 << 42, 1), 2, "legal are 1 to")])
-def test_pieces_that_do_not_fit_are_refused_and_their_descriptors_closed(
-        pieces: tuple[int, ...], count: int, says: str) -> None:
-    before = open_files()
-    with pytest.raises(SharingError, match=says):
-        memory.open_memory(FdMemory("t-1", pieces, GPU), [some_fd() for _ in range(count)])
-    assert open_files() <= before
-
-
-@pytest.mark.parametrize(("handle", "size", "fds"), [(b"x" * 63, 4096, 0), (b"x" * 64, 0, 0), (b"x" * 64, 4096, 1)])
-def test_handles_that_cannot_be_are_refused(handle: bytes, size: int, fds: int) -> None:
+@pytest.mark.parametrize(("ref", "count"), [
+    (FdMemory("t-1", (4096,), GPU), 0), (FdMemory("t-1", (4096, 4096), GPU), 1), (FdMemory("t-1", (4096,), GPU), 2),
+    (FdMemory("t-1", (0,), GPU), 1), (FdMemory("t-1", (1 << 42, 1), GPU), 2), (IpcMemory(b"x" * 63, 4096, GPU), 0),
+    (IpcMemory(b"x" * 64, 0, GPU), 0), (IpcMemory(b"x" * 64, 4096, GPU), 1)], ids=str)
+def test_memory_that_cannot_be_is_refused_and_its_descriptors_closed(ref: FdMemory | IpcMemory, count: int) -> None:
     before = open_files()
     with pytest.raises(SharingError):
-        memory.open_memory(IpcMemory(handle, size, GPU), [some_fd() for _ in range(fds)])
+        memory.open_memory(ref, [some_fd() for _ in range(count)])
     assert open_files() <= before
 
 
@@ -137,17 +95,6 @@ def test_memory_keeps_its_descriptors_until_the_last_share_is_gone() -> None:
     assert open_files() <= before
     with pytest.raises(SharingError, match="closed"):
         opened.hold()
-    with pytest.raises(SharingError, match="closed"):
-        opened.pointer()
-
-
-def test_memory_of_a_gpu_that_is_not_here_cannot_be_mapped() -> None:
-    opened = memory.open_memory(FdMemory("t-1", (1 << 21,), GPU), [some_fd()])
-    with pytest.raises(SharingError):
-        opened.pointer()
-    with pytest.raises(SharingError, match="does not lie within"):
-        opened.tensor("float32", (1 << 20,), (1,), 0)
-    opened.close()
 
 
 @pytest.mark.parametrize("tensors", [{}, {"a": torch.zeros(3)}])
@@ -222,24 +169,13 @@ def test_memory_that_cannot_be_shared_is_refused_with_the_reason(
         export._Finder().add(BASE, BASE + 1)
 
 
-def test_what_is_retired_is_freed_when_it_is_ready_and_nobody_waits() -> None:
+def test_what_is_retired_is_freed_when_it_is_ready_and_nothing_waits() -> None:
     ready, freed = threading.Event(), threading.Event()
     retiring.retire(ready.is_set, freed.set)  # if it waited, it would do so for ever
-    assert not retiring.settle(0.05)
     assert not freed.is_set()
     quick = threading.Event()
     retiring.retire(lambda: True, quick.set)
     assert quick.wait(PATIENCE)  # not held up by the other
     ready.set()
-    assert retiring.settle()
+    assert retiring.settle(PATIENCE)
     assert freed.is_set()
-
-
-@pytest.mark.parametrize("before", ["", "retiring.retire(late, lambda: print('first'))"])
-def test_what_is_retired_as_the_process_ends_is_freed_as_well(before: str) -> None:
-    program = ("import atexit, time; from splatview.ipc.cuda import retiring; end = time.monotonic() + 0.2\n"
-               "late = lambda: time.monotonic() > end\n"
-               "atexit.register(lambda: retiring.retire(late, lambda: print('last')))\n" + before)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert done.stdout.split() == (["first"] if before else []) + ["last"]
-    assert done.stderr == ""

@@ -84,11 +84,6 @@ def test_available_bytes_sees_a_container_whose_cgroup_path_is_outside_of_its_mo
     assert available_bytes(tree(tmp_path, **files)) == 200 * MIB
 
 
-def test_available_bytes_is_never_negative(tmp_path: Path):
-    files = cgroup(JOB, memory__max=100 * MIB, memory__high=50 * MIB, memory__current=90 * MIB, memory__stat="")
-    assert available_bytes(tree(tmp_path, **files)) == 0
-
-
 @pytest.mark.parametrize(("limit", "left"), [("address space", 100 * MIB), ("data size", 400 * MIB)])
 def test_available_bytes_follows_the_limits_of_the_process(limit: str, left: int, tmp_path: Path):
     lines = PROC["proc/self/limits"].replace(f"{'Max ' + limit:26}unlimited", f"{'Max ' + limit:26}{600 * MIB}")
@@ -101,6 +96,7 @@ def test_available_bytes_takes_odd_files(broken: dict[str, str], tmp_path: Path)
     assert available_bytes(tree(tmp_path, **broken)) in (8 << 30, None)
 
 
+@pytest.mark.programs
 def test_available_bytes_shrinks_with_a_real_limit_and_with_what_is_taken():
     """In a process of its own, since a limit of the address space would hold for all later tests."""
     code = """if True:
@@ -115,8 +111,3 @@ def test_available_bytes_shrinks_with_a_real_limit_and_with_what_is_taken():
         assert before - available_bytes() >= 100 << 20, (before, available_bytes())
     """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=PATIENCE)
-
-
-def test_available_bytes_of_this_machine_is_a_number():
-    found = available_bytes()
-    assert found is None or found > 0
