@@ -1,4 +1,4 @@
-"""`annotate` between programs: what it belongs to, how it ends, how it behaves when much of it comes."""
+"""`annotate` between runs: which pictures its results lie over, and how they are taken away."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_frame_says_which_run_it_is_of(overlays: Overlays) -> None:
     assert overlays.read(overlays.over("camera"), 2)[2]["version"] == 1
 
 
-def test_a_stream_that_nobody_knows_yet(overlays: Overlays) -> None:
+def test_a_stream_that_is_not_known_yet(overlays: Overlays) -> None:
     splatview.annotate("later", boxes=BOXES)
     stream = overlays.over("later")
     _, _, meta = overlays.read(stream)

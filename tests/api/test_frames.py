@@ -62,7 +62,7 @@ def test_frames_have_what_was_published(wait_until: Callable[..., Any]) -> None:
         assert frames.path == "ring"
         assert frame.run == frames.run == publishing.begun().run_id  # type: ignore[union-attr]
         assert newest_seen("it") == (5, last, frames.run)
-    assert newest_seen("nobody's") is None
+    assert newest_seen("other") is None
 
 
 def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none(wait_until: Callable[..., Any]) -> None:
@@ -197,7 +197,7 @@ def test_a_forked_child_reads_by_itself(wait_until: Callable[..., Any]) -> None:
                 os._exit(0 if rising and holds_its_number(seen[2]) else 1)
             except BaseException:
                 os._exit(2)
-        number, ended = 1, 0
+        number, ended, status = 1, 0, 0
         for _ in turns("the child ends"):
             number += 1
             publish(number, wait_until)

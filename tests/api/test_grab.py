@@ -182,7 +182,7 @@ def _other_runs(other_run: Callable[[], OtherRun]) -> None:
 def _errors() -> None:
     for arguments, error, message in [
             ({"name": "nothing"}, LookupError, r"no stream 'nothing'.*render \(image"),
-            ({"run": "nobody"}, LookupError, "no run 'nobody'"),
+            ({"run": "none"}, LookupError, "no run 'none'"),
             ({"name": "render", "camera": PLACE}, ValueError, "takes no camera"),
             ({"camera": {"position": [0, 0], "look_at": [0, 0, 0]}}, ValueError, "camera: position"),
             ({"camera": PLACE | {"zoom": 2}}, ValueError, "unknown key 'zoom'"),

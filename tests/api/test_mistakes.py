@@ -37,7 +37,7 @@ def cameras(**change: Any) -> None:
 
 
 def annotate(**given: Any) -> None:
-    splatview.annotate(**{"name": "camera", **given})
+    splatview.annotate(given.pop("name", "camera"), **given)
 
 
 def log(name: str, value: Any, step: Any = 0) -> None:

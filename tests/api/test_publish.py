@@ -157,9 +157,9 @@ def test_the_active_degree_follows_the_model() -> None:
 def test_gaussians_of_any_float_arrive(dtype: torch.dtype, arrived: Callable[..., Any]) -> None:
     scene = {k: v.to(dtype) for k, v in gsplat_parameters().items()}
     splatview.publish(scene)
-    arrived = arrived("gaussians")
+    found = arrived("gaussians")
     for field in ("means", "quats", "scales", "opacities", "shN"):
-        assert np.array_equal(arrived[field], scene[field].float().numpy())
+        assert np.array_equal(found[field], scene[field].float().numpy())
 
 
 def test_densification_replaces_tensors_and_n(arrived: Callable[..., Any]) -> None:
@@ -173,8 +173,8 @@ def test_densification_replaces_tensors_and_n(arrived: Callable[..., Any]) -> No
     for p in parameters.values():
         p.data = p.data[:7]
     splatview.publish(parameters)
-    arrived = arrived("gaussians")
-    assert np.array_equal(arrived["shN"], parameters["shN"].detach().numpy())
+    found = arrived("gaussians")
+    assert np.array_equal(found["shN"], parameters["shN"].detach().numpy())
 
 
 # ---- Around the trainer

@@ -65,7 +65,7 @@ def test_photographs_come_when_they_are_asked_for(subscriber: Subscriber, wait_u
         assert frame.meta == {"photos": 1}
         assert "paths" not in frame.tensors
     stream = stream_of(subscriber, wait_until, "cameras photos")
-    assert stream.version == 0  # nobody asked
+    assert stream.version == 0  # not asked for
     for camera in (2, 0):
         stream.request_photos(camera)
         with newest(subscriber, stream, wait_until, lambda f, c=camera: f.meta["camera"] == c) as frame:

@@ -202,7 +202,7 @@ def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, read
 
 
 @pytest.mark.parametrize("what", ["snapshot", "folder"])
-def test_what_fails_while_memory_runs_out_reaches_nobody(
+def test_faults_while_memory_runs_out_reach_no_caller(
         what: str, allocator: Allocator, cache: Path, reader: Reader, wait_until: Callable[..., Any],
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_STRICT", "1")

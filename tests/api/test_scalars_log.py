@@ -1,4 +1,4 @@
-"""`splatview.log`: what is plotted of what a script gives, whoever looks, and how much is kept of it."""
+"""`splatview.log`: what viewers get of it, early or late, and how much is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of `splatview.Window` share: windows on a display, and a user who looks at them."""
+"""Pictures and scenes for `splatview.Window`, and a look at what it shows."""
 
 from __future__ import annotations
 
