@@ -1,52 +1,261 @@
-"""Each way to see a scene, held to a reference picture. `picture_cases` says how to make those anew."""
+"""The whole viewer in twenty states, held to reference pictures. `picture_cases` says how to make those anew."""
 
 from __future__ import annotations
 
+import json
+import pickle
 from dataclasses import replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
-from support.picture_cases import Cases, Stage, play, stage_fixture, stages  # noqa: F401
+import torch
+from PIL import Image
+from support import picture_cases
+from support.frames import memory_samples, scalar_rows
+from support.memory_data import pickled
+from support.picture_cases import FOLDER, MADE_WITH, VARIABLE, Stage, stage
+from support.training_camera_cases import SIZE as PHOTO
+from support.training_camera_cases import ring
 
-from splatview.viewer_app import color_maps
-from splatview.viewer_app.cameras import MODELS
-from splatview.viewer_app.selecting import Selection
-from splatview.viewer_app.state import Show
+import splatview
+from splatview import publishing
+from splatview.adapt.memory import MemoryForm
+from splatview.adapt.scalars import ScalarsForm
+from splatview.viewer_app.events import Key
 
-CASES = Cases()
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("timeline_kernels")
+CASES: dict[str, tuple[Callable[[Stage], object], tuple[int, int]]] = {}
 
 
-def way(name: str, *shows: str, model: str = "pinhole", **settings: Any) -> None:
-    """A scene, with these of `GaussianSettings`."""
+def case(name: str, width: int = 520, height: int = 480) -> Callable[[Callable[[Stage], object]], Any]:
+    """A decorator: this function has the viewer show the picture of this name, on a screen of this size."""
+    def taken(draw: Callable[[Stage], object]) -> Callable[[Stage], object]:
+        CASES[name] = draw, (width, height)
+        return draw
+
+    return taken
+
+
+def way(name: str, model: str = "pinhole", **settings: Any) -> None:
+    """A scene without the panel, with these of `GaussianSettings`."""
+    @case(name, 320, 264)
     def draw(stage: Stage) -> None:
         stage.scene()
         stage.view.orbit.model = model
         for key, value in settings.items():
             setattr(stage.settings, key, value)
 
-    CASES(name, "view gaussians", f"projection {model}", *shows)(draw)
+
+way("show-color", show="color")
+way("show-depth", show="depth")
+way("show-normals", show="normals")
+way("show-rings", show="rings")
+way("projection-fisheye", model="fisheye")
 
 
-for show in get_args(Show):
-    way(f"show-{show}", f"show {show}", *(["colours turbo"] if show == "depth" else []), show=show)
-for colors in color_maps.NAMES:
-    if colors != "turbo":  # which is the one above
-        way(f"depth-{colors}", "show depth", f"colours {colors}", show="depth", color_map=colors)
-for model in MODELS[1:]:
-    way(f"projection-{model}", "show color", model=model)
-way("depth-range", "show depth", show="depth", depth_range=(5.0, 9.0))
-way("overdraw-magma", "colours magma", show="overdraw", color_map="magma")
-way("sh-degree-0", sh_degree=0)
-way("size-half", scale=0.5)
-way("ellipsoids-half", "show ellipsoids", show="ellipsoids", scale=0.5)
-way("points-large", "show points", show="points", point_px=8.0)
-way("antialiased", mode="antialiased", scale=0.2)
-way("background", background=(0.8, 0.85, 0.9))
-way("opacity", selection=Selection(opacity=(0.7, 1.0)))
-way("scale-limit", selection=Selection(scale=(0.0, 0.14)))
-way("marked", selection=replace(Selection(), marked=(3, 5, 8, 13, 21, 34, 55, 89, 144)))
+# -- the panel ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "case"), CASES.items(), ids=list(CASES))
-def test_it_looks_as_it_did(stage: Stage, name: str, case: object) -> None:
-    play(stage, name)
+@case("panel", 600, 640)
+def _at_first(stage: Stage) -> None:
+    stage.scene()
+
+
+@case("panel-filter-limited", 600, 700)
+def _limited(stage: Stage) -> None:
+    stage.scene()
+    stage.parts("Filter")
+    stage.settings.selection = replace(stage.settings.selection, opacity=(0.5, 0.95), scale=(0.0, 0.1))
+    stage.do()
+    stage.until(lambda: stage.tool("filter").chosen_by == replace(stage.settings.selection, marked=()))
+
+
+@case("panel-crop-box", 520, 520)
+def _box(stage: Stage) -> None:
+    stage.scene()
+    stage.parts("Crop")
+    box, _ = stage.tool("crop").fitted()
+    stage.tool("crop").set(replace(box, half=tuple(0.6 * h for h in box.half)))
+
+
+@case("panel-inspect", 600, 600)
+def _inspect(stage: Stage) -> None:
+    stage.scene()
+    stage.parts("Inspect")
+    stage.do()
+    stage.press(*stage.middle())
+    stage.until(lambda: stage.tool("inspect").values is not None)
+
+
+@case("panel-path", 640, 640)
+def _path(stage: Stage) -> None:
+    stage.scene()
+    stage.parts("Path")
+    for _ in range(4):
+        stage.do(Key("k"), Key("k", pressed=False))
+        stage.view.orbit.orbit(0.5, 0.1)
+        stage.view.moved()
+    stage.tool("path").choose(1)
+    stage.view.frame()
+    stage.from_afar()
+
+
+# -- kinds of streams --------------------------------------------------------------------------------------------------
+
+
+def picture() -> np.ndarray:
+    """(96, 144, 3) uint8: soft colours, and a bright disc."""
+    y, x = np.mgrid[0:96, 0:144]
+    disc = (x - 96) ** 2 + (y - 40) ** 2 < 20**2
+    smooth = np.stack([60 + x, 40 + y, 160 - x // 2], -1)
+    return np.where(disc[..., None], (235, 220, 150), smooth).astype(np.uint8)
+
+
+def publish_as(name: str, form: Any, tensors: tuple[torch.Tensor, ...], meta: dict[str, Any]) -> None:
+    """What `splatview.log` and `splatview.publish_memory` publish, with times of its own."""
+    publisher = publishing.running()
+    assert publisher is not None
+    stream = publisher.stream(name, form.kind)
+    stream.describe(form)
+    stream.publish((tensors, meta))
+
+
+@case("kind-image")
+def _image(stage: Stage) -> None:
+    splatview.publish(picture(), "render", step=700)
+    stage.select("render")
+    stage.parts("View")
+
+
+@case("kind-image-annotated", 760)
+def _annotated(stage: Stage) -> None:
+    splatview.publish(picture(), "render")
+    splatview.annotate("render", boxes=[(70, 14, 122, 66), (10, 30, 50, 90)], labels=["disc", "nothing"],
+                       classes=[0, 1],  # colours would go by which labels this process has said before
+                       scores=[0.97, 0.31], lines=[[(5, 5), (40, 20), (60, 8)]], notes="a note")
+    stage.select("render")
+    stage.parts("View")
+    layers = stage.view.content.layers
+    stage.until(lambda: any(layer.result is not None and not layer.result.empty for layer in layers.all))
+
+
+@case("kind-cameras")
+def _cameras(stage: Stage) -> None:
+    views, Ks = ring(8, 4.5)
+    photo = torch.from_numpy(picture())[None, ::3, ::3].repeat(8, 1, 1, 1).contiguous()
+    assert photo.shape[1:3] == PHOTO[::-1]
+    splatview.publish_cameras(views, Ks, *PHOTO, photo, current=2)
+    stage.select("cameras")
+    stage.parts("View")
+    stage.until(lambda: stage.view.content.drawing._flags[:, 0].all())
+
+
+@case("kind-scalars", 760, 520)
+def _scalars(stage: Stage) -> None:
+    rows = scalar_rows()
+    names = torch.tensor([*"".join(f"{name}\0" for name in rows).encode()], dtype=torch.uint8)
+    ends = torch.tensor([len(r) for r in rows.values()]).cumsum(0).to(torch.int32)
+    publish_as("scalars", ScalarsForm(), (torch.cat([*rows.values()]), ends, names), {"step": 399.0})
+    stage.select("scalars")
+    stage.parts("View")
+
+
+@case("kind-memory", 760)
+def _memory(stage: Stage) -> None:
+    publish_as("memory", MemoryForm(), (memory_samples(),), {
+        "device": "cuda:0", "gpu": "A GPU", "total": 24 << 30, "hz": 10.0, "snapshot": "", "snapshots": 0,
+        "trouble": ""})
+    stage.select("memory")
+    stage.parts("View")
+    stage.settings.host = True
+
+
+@case("kind-snapshot", 760, 520)
+def _snapshot(stage: Stage) -> None:
+    path = stage.folder / "snapshot.pickle"
+    path.write_bytes(pickle.dumps(pickled()))
+    stage.open(path)
+    stage.parts("View")
+    stage.until(lambda: stage.view.complete)
+
+
+# -- around scenes and pictures ----------------------------------------------------------------------------------------
+
+
+@case("compare-split")
+def _pair(stage: Stage) -> None:
+    other = stage.scene("other", 1)
+    stage.scene()
+    stage.app.catalogue.comparisons.pair(stage.pane, other)
+    stage.until(lambda: len(stage.view.views) == 2)
+    stage.from_afar()
+    stage.settings.how = "split"
+    for view in stage.view.views:
+        picture_cases.exactly(view.settings)
+    stage.seat.mark()
+    stage.until(lambda: stage.view.psnr is not None)
+
+
+@case("panes-grid", 760, 420)
+def _grid(stage: Stage) -> None:
+    other = stage.scene("other", 1)
+    stage.scene()
+    Image.new("RGB", (60, 40), (180, 90, 60)).save(stage.folder / "picture.png")
+    third = stage.folder / "picture.png"
+    stage.app.catalogue.open_file(third)
+    stage.parts()
+    for key, name in ((other, "other.ply"), (str(third), "picture.png")):
+        stage.seat.panes.add(key)
+        stage.shown(name)
+        if name != "picture.png":
+            stage.from_afar()
+
+
+@case("light", 520, 520)
+def _light(stage: Stage) -> None:
+    stage.scene()
+    stage.app.state.light = True
+
+
+@case("phone", 390, 700)
+def _phone(stage: Stage) -> None:
+    stage.scene()
+    assert not stage.app.state.panel_open
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_looks_as_it_did(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, size = CASES[name]
+    with stage(size, tmp_path, monkeypatch) as made:
+        draw(made)
+        picture_cases.check(name, made.picture(), tmp_path)
+
+
+# -- what holds them to it ---------------------------------------------------------------------------------------------
+
+
+def test_one_step_is_let_pass_and_two_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture_cases, "FOLDER", tmp_path / "references")
+    monkeypatch.delenv(VARIABLE, raising=False)
+    drawn = np.random.default_rng(0).integers(2, 250, (9, 12, 3), np.uint8)
+    with pytest.raises(AssertionError, match="there is no reference"):
+        picture_cases.check("one", drawn, tmp_path)
+    picture_cases.keep(drawn, tmp_path / "references" / "one.png")
+    picture_cases.check("one", drawn + np.uint8(1), tmp_path)
+    other = drawn.copy()
+    other[3, 5, 1] += 2
+    with pytest.raises(AssertionError, match=r"1 pixels are up to 2 of 255 apart, in x 5 to 5, y 3 to 3"):
+        picture_cases.check("one", other, tmp_path)
+
+
+def test_references_are_those_of_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {path.stem for path in FOLDER.glob("*.png")} == {*CASES}
+    monkeypatch.delenv(VARIABLE, raising=False)
+    then = json.loads(MADE_WITH.read_text())
+    assert picture_cases.reason(then) == ""
+    assert "Mesa 99" in picture_cases.reason(then | {"version": "Mesa 99"})

@@ -1,26 +1,26 @@
-"""What the tests of pictures share: the whole viewer on a screen that nobody sees, and the pictures it is held to.
+"""What the tests of pictures share: the whole viewer on a screen in memory, and the pictures it is held to.
 
-A picture is held to a reference in `tests/pictures`, each pixel within one step of 255. What depends on the clock or on
-the machine is held still here, and nothing else: the numbers of the status line, the number of the process, the time
-zone. What threads bring is waited for.
+A picture is held to a reference in `tests/soak/pictures`, each pixel within one step of 255. What depends on the clock
+or on the machine is held still here, and nothing else: the numbers of the status line, the number of the process, the
+time zone. What threads bring is waited for.
 
 Other versions of Mesa and of imgui draw other pictures, and a processor without fused multiply-add rounds otherwise.
-`pictures/made_with.json` says which ones drew the references; with others the tests are skipped. To make all references
-anew (look at each of them before it is committed):
+`made_with.json` says which ones drew the references; with others the tests are skipped. To make all references anew
+(look at each of them before it is committed):
 
-    SPLATVIEW_NEW_PICTURES=1 python -m pytest -n 2 --dist loadfile tests/test_pictures*.py
+    SPLATVIEW_NEW_PICTURES=1 python -m pytest tests/soak/test_pictures.py
 
 and with `-k name` some of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import platform
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,17 +39,16 @@ from splatview.viewer_app.state import State, Timings
 from splatview.viewer_app.views.gaussians import GaussianView
 from support.scene_files import SH_C0, Truth, ply_columns, write_ply
 from support.viewer import Viewer
-from support.wait import PATIENCE
+from support.wait import turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FOLDER = Path(__file__).parent / "pictures"
+FOLDER = Path(__file__).resolve().parents[1] / "soak" / "pictures"
 MADE_WITH = FOLDER / "made_with.json"
 VARIABLE = "SPLATVIEW_NEW_PICTURES"
 TOLERANCE = 1
 """Steps of 255."""
-SIZE = 320, 264
 SAID = Timings(60.0, {"render": 4.2, "draw": 0.8}, 2.5, 0.062, 0.1, (5 << 30, 24 << 30))
 """What the status line says of the viewer's speed in all pictures."""
 
@@ -65,40 +64,13 @@ class Still(State):
     def said(self, _: Timings) -> None: ...  # type: ignore[override]
 
 
-@dataclass(frozen=True)
-class Case:
-    """One picture."""
-
-    draw: Callable[[Stage], object]
-    """Has the viewer show it."""
-    shows: tuple[str, ...]
-    """What is to be seen in it, in the words of `Stage.seen`; checked when it is drawn."""
-    size: tuple[int, int] = SIZE
-    """In pixels; a screen that is less than 500 points wide has no panel at first."""
-    scale: float = 1.0
-
-
-class Cases(dict[str, Case]):
-    """By name, which is that of the reference."""
-
-    def __call__(self, name: str, *shows: str, **more: Any) -> Callable[[Callable[[Stage], object]], Any]:
-        """A decorator: this function draws the picture of this name."""
-        def taken(draw: Callable[[Stage], object]) -> Callable[[Stage], object]:
-            assert name not in self, name
-            self[name] = Case(draw, shows, **more)
-            return draw
-
-        return taken
-
-
 class Stage:
     """A viewer, and what a user does with it."""
 
-    def __init__(self, case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, size: tuple[int, int], folder: Path) -> None:
+        """`size`: in pixels; a screen that is less than 500 points wide has no panel at first."""
         self.folder = folder
-        self.monkeypatch = monkeypatch
-        self.case = case
-        self.app: Any = Viewer(OffscreenScreen(*case.size, case.scale), AppOptions(max_fps=500))
+        self.app: Any = Viewer(OffscreenScreen(*size), AppOptions(max_fps=500))
         self.app.state.__class__ = Still
 
     @property
@@ -184,60 +156,26 @@ class Stage:
 
     # -- the picture -------------------------------------------------------------------------------------------
 
-    def picture(self, *, toasts: bool = False) -> np.ndarray:
-        """(H, W, 3) uint8: what is seen once nothing moves any more. `toasts`: also what is told for some seconds."""
+    def picture(self) -> np.ndarray:
+        """(H, W, 3) uint8: what is seen once nothing moves any more."""
         self.do(PointerLeave())
-        self.app.state.toasts = [(math.inf, text) for _, text in self.app.state.toasts] if toasts else []
+        self.app.state.toasts = []
         self.seat.mark(2 * SETTLE)
         self.do()
-        before, end = None, time.monotonic() + PATIENCE
-        while before is None or not np.array_equal(before, self.app.screen.pixels()[..., :3]):
-            assert time.monotonic() < end, "it never rests"
-            before = self.app.screen.pixels()[..., :3]
+        before = None
+        for _ in turns("it rests"):
+            now = np.ascontiguousarray(self.app.screen.pixels()[..., :3])
+            if before is not None and np.array_equal(before, now):
+                return now
+            before = now
             self.seat.mark(SETTLE)
             self.do()
-        return np.ascontiguousarray(before)
-
-    def seen(self) -> set[str]:
-        """What is in the picture, in the words with which the list of pictures is checked."""
-        seat, out = self.seat, set[str]()
-        views = [pane.view for pane in seat.panes.seen if pane.view is not None]
-        for view in views:
-            out.add(f"view {view.kind}")
-            if isinstance(view, PairView):
-                out.add(f"compare {view.settings.how}")
-            if isinstance(view, GaussianView):
-                out |= _seen_of(view)
-        if len(seat.panes) > 1:
-            out.add("panes maximised" if seat.panes.maximised else f"panes {seat.panes.mode}")
-        if seat.panel is None or not seat.state.panel_open:
-            return out
-        shown = self.pane.describe(True, self.pane.rect)
-        folds = seat.panel._folds
-        out |= {f"part {s.title}" for s in shown.sections if folds.get(s.title, s.opened)}
-        out |= {f"part {title}" for title in ("View", "Details", "Picture") if folds.get(title, False)}
-        if isinstance(self.view, GaussianView) and self.tool("navigate").numbers and "part Camera" in out:
-            out.add("part Numbers")
-        if shown.strip is not None:
-            out |= {f"strip {type(part).__name__}" for part in shown.strip.parts}
-        out.add("theme light" if seat.state.light else "theme dark")
-        return out
+        raise AssertionError
 
     def close(self) -> None:
         error = self.app.screen.ctx.error
         self.app.close()
         assert error == "GL_NO_ERROR"
-
-
-def _seen_of(view: GaussianView) -> set[str]:
-    s = view.settings
-    out = {f"show {s.show}", f"projection {view.orbit.model}"}
-    if s.show in ("depth", "overdraw"):
-        out.add(f"colours {s.color_map}")
-    through: Any = view.tools["frustums"]
-    if through.through.there:
-        out.add(f"through {through.through.how}")
-    return out | {f"bar {name}" for name, tool in view.tools.items() if tool.bar_height() > 0}
 
 
 def exactly(settings: Any) -> None:
@@ -301,44 +239,28 @@ def reason(now: dict[str, str]) -> str:
     return ""
 
 
-@pytest.fixture(scope="module")
-def stages() -> dict[str, str]:
-    """Skips where pictures look otherwise."""
+@contextlib.contextmanager
+def stage(size: tuple[int, int], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """The viewer for one picture; runs of this process are "train" in it. Skips where pictures look otherwise."""
     now = machine()
     if why := reason(now):
         pytest.skip(why)
-    return now
-
-
-@pytest.fixture(name="stage")
-def stage_fixture(stages: dict[str, str], case: Case, tmp_path: Path,
-                  monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    """The viewer for a case; runs of this process are seen in it as "train"."""
     if os.environ.get(VARIABLE):
-        _write(MADE_WITH, json.dumps(stages, indent=2).encode() + b"\n")
-    monkeypatch.chdir(tmp_path)
+        MADE_WITH.write_text(json.dumps(now, indent=2) + "\n")
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
     monkeypatch.setenv("SPLATVIEW_NAME", "train")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     # what was found stays as new as it came
     monkeypatch.setattr("splatview.viewer_app.views._overlay.layers._FRESH", 1e9)
     monkeypatch.setattr(matching, "_group", lambda stream: f"{stream.run.name} \u00b7 4711")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    made = Stage(case, tmp_path, monkeypatch)
+    made = Stage(size, folder)
     yield made
     made.close()
     monkeypatch.undo()
     time.tzset()
-
-
-def play(stage: Stage, name: str) -> None:
-    """Draw a case, and hold it to its reference."""
-    toasts = stage.case.draw(stage) == "toasts"
-    got = stage.picture(toasts=toasts)
-    missing = set(stage.case.shows) - stage.seen()
-    assert not missing, f"{name} is to show {missing}; it shows {stage.seen()}"
-    check(name, got, stage.folder)
 
 
 def check(name: str, got: np.ndarray, folder: Path) -> None:
@@ -347,7 +269,7 @@ def check(name: str, got: np.ndarray, folder: Path) -> None:
     if os.environ.get(VARIABLE):
         keep(got, path)
         return
-    again = f"to accept it: {VARIABLE}=1 python -m pytest {' '.join(sorted(_files()))} -k '[{name}]'"
+    again = f"to accept it: {VARIABLE}=1 python -m pytest tests/soak/test_pictures.py -k '[{name}]'"
     actual, difference = folder / f"{name}-actual.png", folder / f"{name}-difference.png"
     if not path.is_file():
         Image.fromarray(got).save(actual)
@@ -369,10 +291,6 @@ def check(name: str, got: np.ndarray, folder: Path) -> None:
     raise AssertionError(f"{name} looks otherwise: {what}\nactual: {actual}\nreference: {path}\n{again}")
 
 
-def _files() -> list[str]:
-    return [f"tests/{path.name}" for path in Path(__file__).parent.glob("test_pictures*.py")]
-
-
 def keep(got: np.ndarray, path: Path) -> None:
     """Write a reference, unless the one that is there shows the same."""
     path.parent.mkdir(exist_ok=True)
@@ -385,13 +303,4 @@ def keep(got: np.ndarray, path: Path) -> None:
     if len(colors := picture.getcolors(256) or []) > 0:  # few enough for a palette, which loses nothing
         picture = picture.quantize(len(colors), dither=Image.Dither.NONE)
         picture = picture if np.array_equal(np.asarray(picture.convert("RGB")), got) else Image.fromarray(got)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    picture.save(part, "PNG", optimize=True)
-    os.replace(part, path)
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_bytes(data)
-    os.replace(part, path)
+    picture.save(path, "PNG", optimize=True)
