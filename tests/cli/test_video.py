@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +11,18 @@ import pytest
 from PIL import Image
 from support.frames import cloud, gaussian_frame
 from support.scene_files import ply_columns, truth, write_ply
-from support.view_cases import module_screen, screen_fixture  # noqa: F401
-from support.wait import PATIENCE
+from support.wait import wait_until
 
+from splatview.viewer_app.__main__ import main
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.paths.film import Camerawork, Filming, see_through
 from splatview.viewer_app.paths.nerfstudio import Film, write_path
 from splatview.viewer_app.paths.path import CameraPath, Key
 from splatview.viewer_app.paths.writers import make_writer
 from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.video import VideoOptions, film
 from splatview.viewer_app.views.gaussians import GaussianView
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 av = pytest.importorskip("av", reason="needs av: pip install 'splatview[video]'")
 W, H = 64, 48
@@ -43,6 +41,19 @@ def camera(x: float) -> Camera:
 
 def short_film(fps: float = 10.0) -> Film:
     return Film(CameraPath([Key.of(camera(x), seconds=0.4) for x in (-1.0, 0.5, 1.0)]), W, H, fps)
+
+
+@pytest.fixture(scope="module")
+def module_screen() -> Iterator[OffscreenScreen]:
+    made = OffscreenScreen(W, H)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def screen(module_screen: OffscreenScreen) -> OffscreenScreen:
+    module_screen.resize(W, H)
+    return module_screen
 
 
 @pytest.fixture
@@ -57,9 +68,7 @@ def made(view: GaussianView, screen: OffscreenScreen, out: Path, **more: Any) ->
     filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), make_writer(
         out, W, H, 10.0, more.get("transparent", False)), **more)
     try:
-        while not filming.ended:
-            filming.turn()
-            filming.wait(0.001)
+        wait_until(lambda: (filming.turn(), filming.ended)[-1])
     finally:
         filming.close()
     return filming
@@ -153,9 +162,7 @@ def test_a_writer_that_fails_ends_it(view: GaussianView, screen: OffscreenScreen
     aborted: list[bool] = []
     filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), Full())
     try:
-        while not filming.ended:
-            filming.turn()
-            filming.wait(0.001)
+        wait_until(lambda: (filming.turn(), filming.ended)[-1])
     finally:
         filming.close()
     assert filming.fault == "film: no space left"
@@ -197,25 +204,10 @@ def test_once_around_a_file(scene: Path, tmp_path: Path) -> None:
     assert all(p.shape == (H, W, 3) and p.any() for p in pictures)
 
 
-def test_the_command(scene: Path, tmp_path: Path) -> None:
+def test_the_command(scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "path.json"
     path.write_text(write_path(short_film(5.0)))
-    made = subprocess.run([sys.executable, "-m", "splatview", "video", str(tmp_path / "out"), str(scene), "--path",
-                           str(path), "--background", "transparent"], capture_output=True, text=True, timeout=PATIENCE)
-    assert made.returncode == 0, made.stderr
-    assert made.stdout.strip() == f"{tmp_path / 'out'}: 4 pictures"
+    assert main(["video", str(tmp_path / "out"), str(scene), "--path", str(path), "--background", "transparent"]) == 0
+    assert capsys.readouterr().out.strip() == f"{tmp_path / 'out'}: 4 pictures"
     with Image.open(tmp_path / "out" / "000000.png") as picture:
         assert (picture.size, picture.mode) == ((W, H), "RGBA")
-
-
-def test_what_makes_no_sense_is_told(scene: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "picture.png"
-    Image.new("RGB", (4, 4)).save(picture)
-    with pytest.raises(ViewerError, match="only Gaussians"):
-        film(VideoOptions(tmp_path / "out", picture))
-    with pytest.raises(ViewerError, match="name one or the other"):
-        film(VideoOptions(tmp_path / "out", scene, stream="a"))
-    bad = subprocess.run([sys.executable, "-m", "splatview", "video", str(tmp_path / "o"), str(scene), "--fps", "0"],
-                         capture_output=True, text=True, timeout=PATIENCE)
-    assert bad.returncode == 2
-    assert "--fps is 0" in bad.stderr
