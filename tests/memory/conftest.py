@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.memory_data import two_devices
 from support.snapshot_cases import Rig
 
-from splatview.viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.memory.loading import columns, from_pickled, worker
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from typing import Any
 
     from splatview.viewer_app.memory.model import Snapshot
 
@@ -25,6 +25,29 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Snapshots are read in this process instead of a program of their own. The jobs that were done."""
+    jobs: list[Any] = []
+    nothing: Any = SimpleNamespace(told=lambda *said: None, at=lambda size: None)
+
+    class Reader:
+        def __init__(self, job: dict[str, Any]) -> None:
+            jobs.append(job)
+            snapshot = worker.read_job(job, nothing, nothing)
+            columns.write(snapshot, job["out"], lambda fraction: None)
+
+        def wait(self, progress: Any, between: Any) -> None:
+            while between():
+                pass
+
+        def end(self) -> None:
+            pass
+
+    monkeypatch.setattr("splatview.viewer_app.memory.loading.load.Reader", Reader)
+    return jobs
 
 
 @pytest.fixture(scope="session")

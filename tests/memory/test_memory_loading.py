@@ -1,36 +1,29 @@
-"""Snapshots from files: every schema, protocol and packing; what is recognised; progress and cancel."""
+"""Snapshots from files: every schema, protocol and packing; what is recognised; progress and cancel; the cache."""
 
 from __future__ import annotations
 
 import gzip
+import io
+import os
 import pickle
-import threading
-import time
+import random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import zstandard
-from support.memory_data import block, event, frame, segment, snapshot
-from support.repetitions import exhaustive, one_at_a_time
-from support.wait import PATIENCE
+from support.memory_data import block, event, frame, listing, segment, snapshot
 
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files import open_file, program
-from splatview.viewer_app.memory.loading import from_pickled, is_snapshot, load_snapshot, worker
+from splatview.viewer_app.memory.loading import cache as cache_folder
+from splatview.viewer_app.memory.loading import columns, from_pickled, is_snapshot, load_snapshot, machine, worker
+from splatview.viewer_app.memory.loading.convert import convert
+from splatview.viewer_app.memory.loading.made import read_quickly
 from splatview.viewer_app.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
-from splatview.viewer_app.sources import FileSource
-from splatview.viewer_app.state import Entry
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def small() -> dict[str, Any]:
@@ -43,50 +36,40 @@ def small() -> dict[str, Any]:
         external_annotations=[{"stage": "START", "name": "step", "device": 0, "time_us": 4}])
 
 
-def arrays(snap: Snapshot) -> dict[str, np.ndarray]:
-    """All arrays of a snapshot by name."""
-    out: dict[str, np.ndarray] = {}
-    for part, holder in [("texts", snap.texts), ("stacks", snap.stacks)] + [
-            (f"{t.device}.{name}", getattr(t, name)) for t in snap.traces
-            for name in ("events", "allocations", "spans", "segments", "blocks")]:
-        out |= {f"{part}.{name}": a for name, a in vars(holder).items() if isinstance(a, np.ndarray)}
-    return out
-
-
-def same(a: Snapshot, b: Snapshot) -> None:
-    for name, array in arrays(a).items():
-        other = arrays(b)[name]
-        assert array.dtype == other.dtype, name
-        assert array.tolist() == other.tolist(), name
-    for name in ("streams", "pools", "annotations", "settings", "notes"):
-        assert getattr(a, name) == getattr(b, name), name
-    assert [t.device for t in a.traces] == [t.device for t in b.traces]
-
-
-@pytest.mark.parametrize(("protocol", "pack"), one_at_a_time(
-    [5, 2, 3, 4], [bytes, gzip.compress, zstandard.ZstdCompressor().compress]))
-def test_every_protocol_and_packing_holds_the_same(pack: Any, protocol: int, tmp_path: Path):
+@pytest.mark.parametrize(("protocol", "pack"), [
+    (2, bytes), (3, gzip.compress), (4, zstandard.ZstdCompressor().compress), (5, bytes)])
+def test_every_protocol_and_packing_holds_the_same(pack: Any, protocol: int, tmp_path: Path, here: list[Any]) -> None:
     plain = pickle.dumps(small(), protocol)
     path = tmp_path / "a snapshot"
     path.write_bytes(pack(plain))
     snap = open_file(path)
     assert isinstance(snap, Snapshot)
-    assert snap.name == "a snapshot"
-    assert snap.file_bytes == len(plain)
-    same(snap, from_pickled(small()))
-    assert all(not a.flags.writeable for a in arrays(snap).values() if a.size)
+    assert (snap.name, snap.file_bytes) == ("a snapshot", len(plain))
+    assert listing(snap) == listing(from_pickled(small()))
 
 
-def test_a_real_snapshot_by_the_program_is_what_it_is_here(data_dir: Path):
+def test_a_real_snapshot_by_the_program_is_what_it_is_here(data_dir: Path, real: Snapshot) -> None:
+    told: list[float] = []
     path = data_dir / "training_memory_snapshot.pickle"
-    snap = load_snapshot(path)
-    same(snap, from_pickled(pickle.loads(path.read_bytes())))
-    assert len(snap.traces[0].events) == 22332
+    snap = load_snapshot(path, lambda what, fraction: told.append(fraction))
+    assert listing(snap) == listing(real)
+    assert told == sorted(told) and len(set(told)) > 1
     assert [a.stage for a in snap.annotations] == ["START", "END"]
-    assert snap.settings["expandable_segments"] is False
+    assert not any(a.flags.writeable for a in vars(snap.traces[0].events).values())
 
 
-def test_what_is_in_it():
+def test_each_part_of_the_work_is_told(data_dir: Path) -> None:
+    told: list[tuple[str, float]] = []
+    with open(data_dir / "training_memory_snapshot.pickle", "rb") as f:
+        worker.read_job({"kind": "pickle", "file": f.fileno()},
+                        SimpleNamespace(told=lambda *said: told.append(said)),  # type: ignore[arg-type]
+                        SimpleNamespace(at=lambda size: None))  # type: ignore[arg-type]
+    fractions = [fraction for _, fraction in told]
+    assert len(set(fractions)) > 8 and fractions == sorted(fractions)
+    assert len({what for what, _ in told}) > 2
+
+
+def test_what_is_in_it() -> None:
     snap = from_pickled(small(), "small")
     (trace,) = snap.traces
     e, a = trace.events, trace.allocations
@@ -104,7 +87,7 @@ def test_what_is_in_it():
     assert e.context.tolist() == [-1] * 4
 
 
-def test_old_files_lack_much():
+def test_old_files_lack_much() -> None:
     old = {"segments": [{"device": 0, "address": 512, "total_size": 1024, "stream": 0, "segment_type": "small",
                          "blocks": [{"size": 512, "state": "active_allocated",
                                      "history": [{"addr": 512, "real_size": 77, "frames": [frame("f")]}]},
@@ -126,7 +109,7 @@ def test_old_files_lack_much():
     assert (trace.allocations.start[0], trace.allocations.end[0], trace.allocations.freed[0]) == (0, 1, 1)
 
 
-def test_new_files_hold_more():
+def test_new_files_hold_more() -> None:
     events = [event("alloc", 512, pool_id=(0, 0)), event("annotate", 0, 0, user_metadata="epoch 3"),
               {"action": "oom", "size": 1 << 30, "device_free": 12345, "stream": 0, "time_us": 8, "frames": []},
               event("snapshot", 0, 0), event("free_requested", 512, compile_context="2/1"), event("what is new", 0, 0),
@@ -142,7 +125,7 @@ def test_new_files_hold_more():
     assert any("pinned host memory (1 segments, 2 events)" in note for note in snap.notes)
 
 
-def test_several_devices_and_those_without_events():
+def test_several_devices_and_those_without_events() -> None:
     data = snapshot([event("alloc", 512, 5)], [segment(512, [block(512, 512)], device=2)])
     data["device_traces"] = [[event("alloc", 512, 5)], [], [event("alloc", 1024, 6), event("alloc", 2048, 7)], []]
     snap = from_pickled(data)
@@ -151,114 +134,236 @@ def test_several_devices_and_those_without_events():
     assert from_pickled(snapshot([])).traces == ()
 
 
-def test_many_events_in_many_chunks(tmp_path: Path):
+def test_many_events_in_many_chunks() -> None:
     """More than are read together; with keys that some entries lack."""
     events = [event("free" if i % 2 else "alloc", 512 * (i // 2 + 1), i // 2 + 1, time_us=i) for i in range(20_000)]
     for e in events[4096 * 2 + 5: 4096 * 2 + 50: 2]:
         del e["user_metadata"]
-    path = tmp_path / "many.pickle"
-    path.write_bytes(pickle.dumps(snapshot(events)))
-    (trace,) = load_snapshot(path).traces
+    (trace,) = from_pickled(snapshot(events)).traces
     assert trace.events.time_us.tolist() == list(range(20_000))
     assert trace.allocations.size.tolist() == list(range(1, 10_001))
     assert trace.allocations.start.tolist() == list(range(0, 20_000, 2))
 
 
-def test_recognised_by_content(tmp_path: Path):
+def test_recognised_by_content(tmp_path: Path) -> None:
     data = pickle.dumps(small(), 4)
     path = tmp_path / "any.name"
     path.write_bytes(data)
-    assert isinstance(open_file(path), Snapshot)
     assert is_snapshot(path, data[:512])
-    path.write_bytes(b"\x28\xb5\x2f\xfdxx")
     for head in (b"", b"\x80", b"\x80\x01", b"\x80\x06", gzip.compress(b"NGSP"), b"ply\n", b"\x28\xb5\x2f\xfdxx",
                  b"\x1f\x8bxx"):
+        path.write_bytes(head)
         assert not is_snapshot(path, head)
-    for suffix in (".pt", ".pth", ".ckpt"):
-        path = tmp_path / f"checkpoint{suffix}"
-        path.write_bytes(data)
-        with pytest.raises(FileError) as e:
-            open_file(path)
-        assert "checkpoint" in str(e.value) or "torch" in str(e.value)
+    path = tmp_path / "checkpoint.pth"
+    path.write_bytes(data)
+    with pytest.raises(FileError, match=r"checkpoint|torch"):
+        open_file(path)
 
 
-def test_an_old_checkpoint_of_any_name_stays_one(tmp_path: Path):
-    path = tmp_path / "model.bin"
+def test_an_error_names_the_file_once(tmp_path: Path, here: list[Any]) -> None:
+    path = tmp_path / "x.pickle"
+    path.write_bytes(pickle.dumps({"a": 1}, 4))
+    with pytest.raises(FileError) as e:
+        open_file(path)
+    assert str(e.value).startswith(f"{path}: ") and str(e.value).count(str(path)) == 1
+    path = tmp_path / "model.bin"  # an old checkpoint
     path.write_bytes(pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(1001, 2) + pickle.dumps({}, 2))
     with pytest.raises(FileError) as e:
         open_file(path)
     assert "memory snapshot" not in str(e.value)
 
 
-def test_an_error_names_the_file_once(tmp_path: Path):
-    path = tmp_path / "x.pickle"
-    path.write_bytes(pickle.dumps({"a": 1}, 4))
-    with pytest.raises(FileError) as e:
-        open_file(path)
-    assert str(e.value).startswith(f"{path}: a pickle, but no memory snapshot")
-    assert str(e.value).count(str(path)) == 1
-
-
 class CancelledError(Exception):
     pass
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("after", [exhaustive("starting"), "reading", exhaustive("reading events")])
-def test_a_cancel_ends_the_program_and_leaves_nothing(after: str, tmp_path: Path, cache: Path,
-                                                      monkeypatch: pytest.MonkeyPatch):
-    events = [event("alloc", 512 * i, i, frames=[frame("f", i)]) for i in range(1, 60_000)]
-    path = tmp_path / "long.pickle"
-    path.write_bytes(pickle.dumps(snapshot(events)))
+def test_a_cancel_ends_the_program_and_leaves_nothing(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+                                                      ) -> None:
+    path = tmp_path / "any.pickle"
+    path.write_bytes(pickle.dumps(small()))
     started: list[Any] = []
     begin = program.subprocess.Popen
     monkeypatch.setattr(program.subprocess, "Popen", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
-    said: list[str] = []
 
     def progress(what: str, fraction: float) -> None:
-        assert 0 <= fraction <= 1
-        said.append(what)
-        if what == after:
-            raise CancelledError
+        raise CancelledError
 
     with pytest.raises(CancelledError):
         load_snapshot(path, progress)
-    (process,) = started
-    assert process.returncode is not None
+    assert [p.returncode is not None for p in started] == [True]
     assert not [f for f in cache.rglob("*") if f.is_file()]
-    assert len(load_snapshot(path).traces[0].events) == 59_999
 
 
-def test_progress_only_grows(data_dir: Path):
-    told: list[float] = []
-    path = data_dir / "training_memory_snapshot.pickle"
-    load_snapshot(path, lambda what, fraction: told.append(fraction), cache=False)
-    assert len(set(told)) > 1
-    assert told == sorted(told)
+# -- the cache
 
 
-def test_each_part_of_the_work_is_told(data_dir: Path):
-    told: list[tuple[str, float]] = []
-    with open(data_dir / "training_memory_snapshot.pickle", "rb") as f:
-        worker.read_job({"kind": "pickle", "file": f.fileno()},
-                        SimpleNamespace(told=lambda *said: told.append(said)),  # type: ignore[arg-type]
-                        SimpleNamespace(at=lambda size: None))  # type: ignore[arg-type]
-    fractions = [fraction for _, fraction in told]
-    assert len(set(fractions)) > 8 and fractions == sorted(fractions)
-    assert fractions[0] < 0.2 and fractions[-1] > 0.8
-    assert len({what for what, _ in told}) > 2
+def make(path: Path, size: int = 100) -> Path:
+    path.write_bytes(pickle.dumps(snapshot([event("alloc", 512, size), event("alloc", 1024, 7)],
+                                           [segment(512, [block(512, 512, requested=size)])])))
+    return path
 
 
-def test_a_file_entry_shows_it_as_a_snapshot(tmp_path: Path):
-    path = tmp_path / "x.pickle"
-    path.write_bytes(pickle.dumps(small(), 4))
-    done = threading.Event()
-    source = FileSource(path, done.set)
-    end = time.monotonic() + PATIENCE
-    while source.reading and time.monotonic() < end:
-        done.wait(0.1)
-    entry = Entry("x", "file", "")
-    source.refresh(entry)
-    assert (source.error, entry.kind) == ("", "snapshot")
-    assert isinstance(source.value, Snapshot)
-    source.close()
+def kept(cache: Path) -> list[Path]:
+    return sorted(p for p in cache.rglob("*") if p.is_file())
+
+
+def test_the_second_opening_reads_no_pickle(tmp_path: Path, cache: Path, here: list[Any]) -> None:
+    first = load_snapshot(make(tmp_path / "a.pickle"))
+    again = load_snapshot(make(tmp_path / "another name.pickle"))
+    assert len(here) == 1
+    assert again.name == "another name.pickle"
+    (file,) = kept(cache)
+    assert file.parent == cache / "splatview" / "snapshots" / "columns-v1"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o077 == 0
+    file.unlink()  # what was read stays
+    assert first.traces[0].allocations.size.tolist() == again.traces[0].allocations.size.tolist() == [100, 7]
+
+
+def test_other_content_is_another_entry_also_when_size_and_time_are_the_same(tmp_path: Path, here: list[Any]) -> None:
+    path = make(tmp_path / "a.pickle", 100)
+    before = path.stat()
+    load_snapshot(path)
+    make(path, 101)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert load_snapshot(path).traces[0].allocations.size[0] == 101
+    assert len(here) == 2
+
+
+def test_without_the_cache_nothing_is_written(tmp_path: Path, cache: Path, here: list[Any]) -> None:
+    path = make(tmp_path / "a.pickle")
+    for _ in range(2):
+        assert len(load_snapshot(path, cache=False).traces) == 1
+    assert len(here) == 2
+    assert not cache.exists()
+
+
+def unusable(cache: Path, how: str) -> None:
+    if how == "a file in the way":
+        cache.write_text("")
+    elif how == "others may write":
+        folder = cache / "splatview" / "snapshots" / "columns-v1"
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+    elif how == "a link":
+        (cache / "splatview" / "snapshots").mkdir(parents=True)
+        (cache / "else").mkdir()
+        (cache / "splatview" / "snapshots" / "columns-v1").symlink_to(cache / "else")
+
+
+@pytest.mark.parametrize("how", ["a file in the way", "others may write", "a link"])
+def test_a_folder_that_cannot_be_used_is_not_used(how: str, tmp_path: Path, cache: Path, here: list[Any]) -> None:
+    unusable(cache, how)
+    assert load_snapshot(make(tmp_path / "a.pickle")).traces[0].allocations.size[0] == 100
+    assert [p for p in kept(cache) if p.suffix] == []
+
+
+def test_damaged_columns_are_made_again(tmp_path: Path, cache: Path, here: list[Any]) -> None:
+    path = make(tmp_path / "a.pickle")
+    load_snapshot(path)
+    (file,) = kept(cache)
+    whole = file.read_bytes()
+    for n, damage in enumerate([b"", whole[:40], whole[:-1], whole[:-30] + bytes(30), b"x" * len(whole), whole + b"x"]):
+        file.write_bytes(damage)
+        assert load_snapshot(path).traces[0].allocations.size[0] == 100
+        assert len(here) == 2 + n
+        assert file.read_bytes() == whole
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")  # which is not followed
+    load_snapshot(path)
+    assert len(here) == 8
+    assert not file.is_symlink()
+
+
+def test_the_folder_stays_small(tmp_path: Path, cache: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[Path] = []
+    for i in range(4):
+        load_snapshot(make(tmp_path / f"{i}.pickle", 100 + i))
+        (new,) = [p for p in kept(cache) if p not in files]
+        files.append(new)
+        os.utime(new, (1000 + i, 1000 + i))
+    load_snapshot(tmp_path / "0.pickle")  # used: now the newest
+    stale = files[0].parent / "left.part"
+    stale.write_text("x")
+    os.utime(stale, (1000, 1000))
+    monkeypatch.setattr(cache_folder, "LIMIT_BYTES", files[0].stat().st_size * 2 + 100)
+    load_snapshot(make(tmp_path / "new.pickle", 200))
+    left = kept(cache)
+    assert len(left) == 2
+    assert files[0] in left
+    assert not {files[1], files[2], files[3], stale} & set(left)
+
+
+def test_any_byte_of_columns_may_be_wrong() -> None:
+    """Either they are refused, or the numbers are others, but all of them are places that exist."""
+    data = snapshot([event("alloc", 512, 100), event("free_requested", 512, 100), event("alloc", 1024, 7)],
+                    [segment(512, [block(512, 512), block(1024, 512, requested=7)])])
+    out = os.memfd_create("columns")
+    columns.write(from_pickled(data), out, lambda fraction: None)
+    whole = os.pread(out, 1 << 20, 0)
+    os.close(out)
+    rng = random.Random(3)
+    refused = 0
+    for _ in range(500):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(len(whole))] = rng.choice((0, 1, 255, 128, rng.randrange(256)))
+        fd = os.memfd_create("damaged")
+        os.write(fd, damaged)
+        try:
+            snap = columns.read(fd, "x")
+        except FileError:
+            refused += 1
+            continue
+        finally:
+            os.close(fd)
+        for trace in snap.traces:
+            e, a = trace.events, trace.allocations
+            for number in e.stack.tolist() + a.stack.tolist():
+                assert all(f.file is not None for f in snap.stack(number))
+            assert all(type(snap.streams[i]) is int for i in e.stream.tolist())
+            assert all(-1 <= i < len(a) for i in e.allocation.tolist() + trace.blocks.allocation.tolist())
+            assert ((a.start >= -1) & (a.start < a.end) & (a.end <= len(e))).all()
+            assert all(type(snap.pools[i]) is tuple for i in a.pool.tolist() if i >= 0)
+    assert refused > 100
+
+
+# -- the compiled machine: fuzz/test_fuzzing.py compares it with Python's on anything
+
+
+def by_machine(value: Any, protocol: int = 4, piece: int = 1 << 20) -> Snapshot:
+    """A pickle that comes in pieces of at most so many bytes."""
+    stream = io.BytesIO(pickle.dumps(value, protocol))
+    data, tables = read_quickly(lambda buffer: stream.readinto(memoryview(buffer)[:piece]))
+    return convert(data, "", tables=tables)
+
+
+@pytest.mark.parametrize(("protocol", "piece"), [(2, 1 << 20), (4, 7), (5, 4099)])
+def test_the_machine_reads_what_python_reads(protocol: int, piece: int) -> None:
+    frames = [frame(f"f{i}", i) for i in range(50)]
+    events = [event(("alloc", "free_requested", "free_completed")[i % 3], 512 * (i // 3), i, time_us=i,
+                    frames=[frames[(i * k) % 50] for k in range(i % 13)]) for i in range(600)]
+    value = {**snapshot(events, [segment(1 << 30, [block(1 << 30, 512, frames=events[-3]["frames"])])]),
+             "device_traces": [events, [], [dict(e) for e in events[:30]]]}
+    assert listing(by_machine(value, protocol, piece)) == listing(from_pickled(value))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_is_read_by_the_machine_and_what_it_leaves_in_the_general_way(
+        pack: Any, tmp_path: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "LONG", 0)
+    monkeypatch.setattr(machine, "VERY_LONG", 0)
+    events = [event("alloc", 512 * i, time_us=i) for i in range(300)]
+    for value in (snapshot(events), snapshot([*events, *events])):  # PyTorch writes no entry twice
+        (tmp_path / "x.pickle").write_bytes(pack(pickle.dumps(value, 4)))
+        assert listing(load_snapshot(tmp_path / "x.pickle", cache=False)) == listing(from_pickled(value))
+
+
+def test_deep_stacks_grow_by_batches() -> None:
+    """Python's pickle fills lists by 1,000 values at a time."""
+    frames = [frame(f"f{i}", i) for i in range(7)]
+    deep = [frames[i % 7] for i in range(3005)]
+    value = snapshot([event("alloc", 512, frames=deep[:n]) for n in (0, 1, 999, 1000, 1001, 2000, len(deep))])
+    snap = by_machine(value)
+    assert listing(snap) == listing(from_pickled(value))
+    assert len(snap.stack(int(snap.traces[0].events.stack[-1]))) == len(deep)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.memory_data import block, event, frame, live_bytes, replay, segment, snapshot
 
-from splatview.viewer_app.memory.loading import from_pickled, load_snapshot
+from splatview.viewer_app.memory.loading import from_pickled
 from splatview.viewer_app.memory.model import ACTIONS, NO_STACK, Trace
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from splatview.viewer_app.memory.model import Snapshot
 
 
 def bands(trace: Trace) -> list[tuple[int, ...]]:
@@ -50,11 +48,8 @@ def check(data: dict[str, Any], trace: Trace) -> None:
             assert a.rounded[of] == trace.blocks.size[i]
 
 
-def test_every_event_of_a_real_snapshot(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    path = data_dir / "training_memory_snapshot.pickle"
-    data = pickle.loads(path.read_bytes())
-    snap = load_snapshot(path)
+def test_every_event_of_a_real_snapshot(real: Snapshot, pickled: dict[str, Any]) -> None:
+    snap, data = real, pickled
     (trace,) = snap.traces
     check(data, trace)
     requested = sum(b["requested_size"] for s in data["segments"] for b in s["blocks"]
@@ -88,10 +83,9 @@ STATE = st.sampled_from(["active_allocated", "active_pending_free", "inactive"])
 ODD = st.sampled_from([0, 1, 3 << 60])
 
 
-@pytest.mark.exhaustive
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(ENTRY, max_size=40), st.lists(STATE, min_size=5, max_size=5), st.booleans(), ODD)
-def test_any_order_of_entries(events: list[dict[str, Any]], states: list[str], with_blocks: bool, odd: int):
+def test_any_order_of_entries(events: list[dict[str, Any]], states: list[str], with_blocks: bool, odd: int) -> None:
     """Also orders that no allocator makes; addresses near and far, which are sorted in different ways."""
     for e in events:
         e["addr"] += odd % 2**61
@@ -107,7 +101,7 @@ def one(events: list[dict[str, Any]], *segments: dict[str, Any]) -> Trace:
     return trace
 
 
-def test_a_band_ends_at_the_request_and_is_free_when_that_is_complete():
+def test_a_band_ends_at_the_request_and_is_free_when_that_is_complete() -> None:
     trace = one([event("alloc", 512, 100), event("snapshot", 0, 0), event("free_requested", 512, 100),
                  event("snapshot", 0, 0), event("free_completed", 512, 100)])
     assert bands(trace) == [(512, 100, 0, 2, 4)]
@@ -115,7 +109,7 @@ def test_a_band_ends_at_the_request_and_is_free_when_that_is_complete():
     assert trace.events.allocation.tolist() == [0, -1, 0, -1, 0]
 
 
-def test_what_was_there_before_and_stays_lies_lowest():
+def test_what_was_there_before_and_stays_lies_lowest() -> None:
     trace = one([event("free_requested", 1024, 30), event("alloc", 4096, 5), event("free_requested", 2048, 40)],
                 segment(8192, [block(8192, 512, requested=7), block(8704, 512, "inactive")]))
     assert trace.allocations.addr.tolist() == [8192, 2048, 1024, 4096]
@@ -125,21 +119,19 @@ def test_what_was_there_before_and_stays_lies_lowest():
     assert live_bytes(trace) == [77, 47, 52, 12]
 
 
-def test_a_completed_free_alone_is_no_band():
+def test_a_completed_free_alone_is_no_band() -> None:
     trace = one([event("free_completed", 512), event("alloc", 512, 8)])
     assert bands(trace) == [(512, 8, 1, 2, 2)]
     assert trace.events.allocation.tolist() == [-1, 0]
 
 
-@pytest.mark.parametrize(("events", "word"), [
-    ([event("alloc", 512), event("alloc", 512)], "handed out again"),
-    ([event("alloc", 512), event("free", 512), event("free", 512)], "recording paused"),
-])
-def test_oddities_are_noted(events: list[dict[str, Any]], word: str):
-    assert any(word in note for note in from_pickled(snapshot(events)).notes)
+def test_oddities_are_noted() -> None:
+    twice, freed = [event("alloc", 512), event("alloc", 512)], [event("alloc", 512), event("free", 512)]
+    assert any("handed out again" in note for note in from_pickled(snapshot(twice)).notes)
+    assert any("recording paused" in note for note in from_pickled(snapshot([*freed, freed[1]])).notes)
 
 
-def test_pools_come_from_the_segment_where_the_events_do_not_tell():
+def test_pools_come_from_the_segment_where_the_events_do_not_tell() -> None:
     private = segment(1 << 20, [block(1 << 20, 512), block((1 << 20) + 512, 512, "inactive")], segment_pool_id=(0, 3))
     snap = from_pickled(snapshot([event("alloc", (1 << 20) + 512), event("free", (1 << 20) + 512),
                                   event("alloc", 64, pool_id=(7, 0)), event("alloc", 128)], [private]))
@@ -155,7 +147,7 @@ def spans(trace: Trace) -> list[tuple[int, ...]]:
     return sorted(zip(s.addr.tolist(), s.size.tolist(), s.start.tolist(), s.end.tolist(), strict=True))
 
 
-def test_what_is_reserved_when():
+def test_what_is_reserved_when() -> None:
     trace = one([event("segment_alloc", 0x1000, 0x1000), event("segment_free", 0x5000, 0x1000),
                  event("segment_map", 0x8000, 0x3000), event("segment_unmap", 0x9000, 0x1000),
                  event("segment_free", 0x1000, 0x1000)],
@@ -168,9 +160,9 @@ def test_what_is_reserved_when():
 MAPS = st.tuples(st.sampled_from(["segment_map", "segment_unmap"]), st.integers(0, 11), st.integers(1, 5))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(MAPS, max_size=25), st.lists(st.booleans(), min_size=16, max_size=16))
-def test_reserved_pages_one_by_one(maps: list[tuple[str, int, int]], final: list[bool]):
+def test_reserved_pages_one_by_one(maps: list[tuple[str, int, int]], final: list[bool]) -> None:
     events = [event(action, (first + 1) * 4096, pages * 4096) for action, first, pages in maps]
     segments = [segment((i + 1) * 4096, [block((i + 1) * 4096, 4096, "inactive")]) for i, here in enumerate(final)
                 if here]
@@ -199,7 +191,7 @@ def test_reserved_pages_one_by_one(maps: list[tuple[str, int, int]], final: list
         assert sorted(zip(s.start[here].tolist(), s.end[here].tolist(), strict=True)) == sorted(rows)
 
 
-def test_stacks_are_the_same_whether_their_frames_are_shared_or_not():
+def test_stacks_are_the_same_whether_their_frames_are_shared_or_not() -> None:
     shared = [frame("f", i) for i in range(40)]
     lists: list[list[dict[str, Any]]] = []
     for i in range(60):  # many that differ in one place only
