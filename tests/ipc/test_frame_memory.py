@@ -1,5 +1,5 @@
-"""Memory of the frames that `splatview.frames` hands out: what is written stays here, what is held stays whole, other
-libraries see it by DLPack, and work of a GPU on it is waited for."""
+"""Memory of the frames that `splatview.frames` hands out: what is written stays here, what is held stays whole, and
+other libraries see it by DLPack."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.follower import Follower
-from splatview.frame import Held
 from splatview.ipc import Subscriber
 from splatview.ipc.messages import StreamInfo
-from splatview.ipc.segments import PAGE, has_private_pages, map_private
+from splatview.ipc.segments import has_private_pages
 from splatview.ipc.source import OwnSource
 from splatview.ipc.ways.layout import data_bytes
 from splatview.ipc.ways.ring import RingReader, RingWriter
@@ -139,19 +138,6 @@ def test_frame_drawing_stays_while_it_is_held_and_is_gone_with_it() -> None:
             assert frame.intact()
 
 
-def test_frame_of_several_or_empty_tensors_is_writable() -> None:
-    shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3)}
-    for name, n in (("scene", 500), ("none", 0)):
-        splatview.publish({key: torch.full((n, *shape), 3.0) for key, shape in shapes.items()}, name)
-    splatview.publish(torch.ones(4, 6).to(torch.bfloat16), "half")
-    for name in ("scene", "none", "half"):
-        with splatview.frames(name, timeout=PATIENCE) as frames:
-            for _ in range(2):
-                for tensor in frames.latest().tensors.values():
-                    assert (tensor == (1 if name == "half" else 3)).all()
-                    tensor.sub_(1).mul_(5)
-
-
 SHAPE = 3, 100_000
 
 
@@ -192,35 +178,6 @@ def test_reader_gives_back_what_was_drawn(ring: tuple[RingWriter, RingReader]) -
         frame.close()
         assert mappings() <= most
     assert open_files() <= files
-
-
-def test_reader_hands_out_clean_frames_though_late_views_are_written(ring: tuple[RingWriter, RingReader]) -> None:
-    """Views that are kept are written after their frames were given back, also when later ones are in their slots."""
-    late: list[np.ndarray] = []
-    for version in range(1, 60):
-        frame, pixels = written(ring, version)
-        frame.close()
-        if version % 3 == 0:
-            late.append(pixels)
-        if version % 11 == 0:
-            for view in late:
-                view[2, ::100] = 250
-                assert (view[2, ::100] == 250).all()
-            late.clear()
-
-
-def test_private_pages_are_told_from_shared_ones(ring: tuple[RingWriter, RingReader]) -> None:
-    segment = ring[0].segment
-    mapping = map_private(segment.fd, 4 * PAGE, PAGE)
-    start = np.frombuffer(mapping, np.uint8).ctypes.data
-    before = bytes(mapping)
-    assert not has_private_pages(start, 4 * PAGE)
-    mapping[2 * PAGE] = b"\1"
-    assert has_private_pages(start, 4 * PAGE)
-    assert has_private_pages(start + 2 * PAGE, 1)
-    assert not has_private_pages(start, 2 * PAGE)
-    assert not has_private_pages(start + 3 * PAGE, PAGE)
-    assert segment.map[PAGE : 5 * PAGE] == before
 
 
 # ---- frames that are held
@@ -336,66 +293,4 @@ COPIED, SHARED, CPU_WAYS = ("device-ring", "host"), ("in-place", "host"), ("ring
 def test_the_way_that_is_taken(kind: Any, offered: Any, in_place: bool | None, taken: tuple[str, ...]) -> None:
     follower = Follower("it", None, in_place)
     assert follower._order(StreamInfo(0, "it", kind, (4, 4), "uint8", "cpu", offered)) == taken
-    follower.close()
-
-
-class Mark:
-    """An event of a GPU."""
-
-    def __init__(self) -> None:
-        self.come = False
-
-    def query(self) -> bool:
-        return self.come
-
-    def synchronize(self) -> None:
-        self.come = True
-
-
-class Lent:
-    """A frame of `splatview.ipc`."""
-
-    def __init__(self) -> None:
-        self.closed = False
-
-    def intact(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class Used(Held):
-    """A frame on which the GPU is at work."""
-
-    def __init__(self) -> None:
-        self.lent, self.marks = Lent(), [Mark(), Mark()]
-        super().__init__(self.lent, 0, "a-run")  # type: ignore[arg-type]
-        self.streams.add(0)
-
-    def _marks(self) -> Any:
-        return self.marks
-
-
-def test_a_frame_is_let_go_when_all_work_on_it_has_ended() -> None:
-    follower = Follower("it", None, None)
-    used = follower._current = Used()
-    follower.give_back()
-    assert used.closed, "the caller has it no more"
-    assert not used.lent.closed, "the GPU has"
-    used.marks[0].come = True
-    follower.give_back()
-    assert not used.lent.closed
-    used.marks[1].come = True
-    follower.give_back()
-    assert used.lent.closed
-    follower.close()
-
-
-def test_closing_waits_for_the_work_that_is_queued() -> None:
-    follower = Follower("it", None, None)
-    used = follower._current = Used()
-    follower.close()
-    assert used.lent.closed
-    assert all(mark.come for mark in used.marks)
     follower.close()

@@ -77,13 +77,6 @@ def test_available_bytes_follows_a_cgroup_of_version_1(top: str, tmp_path: Path)
     assert available_bytes(tree(tmp_path, **files)) == 700 * MIB
 
 
-def test_available_bytes_sees_a_container_whose_cgroup_path_is_outside_of_its_mount(tmp_path: Path):
-    """Without a cgroup namespace of its own, /proc/self/cgroup has the path on the host."""
-    files = cgroup("sys/fs/cgroup", memory__max=300 * MIB, memory__high="max", memory__current=100 * MIB)
-    files |= {"proc/self/cgroup": "0::/../../kubepods/pod5\n"}
-    assert available_bytes(tree(tmp_path, **files)) == 200 * MIB
-
-
 @pytest.mark.parametrize(("limit", "left"), [("address space", 100 * MIB), ("data size", 400 * MIB)])
 def test_available_bytes_follows_the_limits_of_the_process(limit: str, left: int, tmp_path: Path):
     lines = PROC["proc/self/limits"].replace(f"{'Max ' + limit:26}unlimited", f"{'Max ' + limit:26}{600 * MIB}")

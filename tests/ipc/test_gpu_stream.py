@@ -74,18 +74,6 @@ def test_there_and_back(cuda: Cuda) -> None:
         assert cuda.state == before == (0, 0, 0, True)
 
 
-def test_from_another_stream_each_time(cuda: Cuda) -> None:
-    on = OnStream(stream(0, 7))
-    for handle in (5, 6, 5):
-        cuda.set_stream(stream(0, handle))
-        with on:
-            cuda.set_stream(stream(0, 9))  # by whoever works inside
-            with on:
-                assert cuda.state == (0, 7, 0, False)
-            assert cuda.state == (0, 9, 0, False)
-        assert cuda.state == (0, handle, 0, True)
-
-
 def test_from_another_gpu(cuda: Cuda) -> None:
     on = OnStream(stream(1, 8))
     cuda.set_stream(stream(0, 5))

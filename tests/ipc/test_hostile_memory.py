@@ -14,14 +14,14 @@ import torch
 from fuzz.damage import mutated
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support.meters import footprint, settled
+from support.meters import footprint
 from support.open_files import open_files
 from support.wait import turns
 
 import splatview
 from splatview import publishing
 from splatview.ipc import Subscriber, limits, messages
-from splatview.ipc.board import Board, BoardReader
+from splatview.ipc.board import BoardReader
 from splatview.ipc.errors import SharingError
 from splatview.ipc.frames import RemoteTensor
 from splatview.ipc.segments import PAGE, Segment
@@ -228,16 +228,3 @@ def test_a_viewer_cannot_write_what_the_trainer_alone_writes(wait_until: Callabl
         viewer.streams[0].open()
         with wait_until(lambda: (viewer.poll(), viewer.streams[0].read())[-1]) as frame:
             assert not frame.tensors["image"].array.flags.writeable
-
-
-def test_what_readers_close_is_closed(wait_until: Callable[..., Any]) -> None:
-    """Also where they are refused halfway, a hundred times."""
-    board = Board()
-    base, files = footprint(), open_files()
-    bad = messages.SegmentRef(board.segment.fd, PAGE, "ring-0000000000000000")
-    for ref in [bad, board.segment.ref] * 100:
-        with pytest.raises(SharingError):
-            RingReader.make(messages.RingRef(ref), OwnSource(), lambda *_: None)
-    assert open_files() <= files
-    settled(base, wait_until)
-    board.close()

@@ -171,18 +171,6 @@ def test_many_generations_leave_no_descriptors(pair: Pair) -> None:
     assert len(open_files()) <= base + 2
 
 
-def test_a_reader_that_finds_nothing_newer_asks_for_it(pair: Pair) -> None:
-    for _ in range(2):
-        assert pair.reader.read(1) is None
-    assert (pair.reader.asks, pair.said) == (True, [0])
-    pair.read().close()
-    assert (pair.reader.asks, pair.said) == (False, [0, -1])
-    pair.reader.ask()
-    assert pair.said == [0, -1, 0]
-    pair.reader.close()
-    assert pair.said == [0, -1, 0, -1], "what is closed asks no more"
-
-
 def test_data_is_waited_for_until_the_gpu_writes_its_mark(pair: Pair, mark: Mark) -> None:
     with pair.read() as frame:
         assert not frame.complete

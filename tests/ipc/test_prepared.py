@@ -12,7 +12,6 @@ import torch
 from support.gpu_on_cpu import Machine, Run, installed, moved, picture, running, scene
 
 from splatview.ipc.preference import Place, Preference
-from splatview.ipc.tally import LOOK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,19 +104,6 @@ def test_a_place_is_where_and_how_tensors_lie() -> None:
     assert not place.same((parameter,))
 
 
-@pytest.mark.parametrize(("kind", "way"), [("gaussians", "in-place"), ("image", "device-ring")])
-def test_short_visits_do_not_change_the_way(machine: Machine, kind: str, way: str) -> None:
-    """The first publish after the last viewer has left does not show whether its tensors have moved."""
-    with running(kind, way) as run:
-        value: Any = scene() if kind == "gaussians" else picture(4, 5, 3)
-        run.publish(value)
-        for _ in range(5):
-            run.stream.release(way)
-            run.stream.open(way)
-            run.publish(value if kind == "gaussians" else picture(4, 5, 3))
-            assert run.ways[0] == way
-
-
 # ---- values like the last one
 
 
@@ -155,17 +141,6 @@ def test_pictures_that_look_different_among_those_that_look_alike(machine: Machi
                 run.publish(value)
                 assert torch.equal(run.picture(version, {"layout": "HWC"}), value.detach()), what
         assert not run.faults
-
-
-def test_the_same_bytes_read_in_another_layout(images: Run) -> None:
-    value = picture(3, 9, 3)
-    for version in (1, 2):
-        images.publish(value.clone())
-        images.picture(version, {"layout": "HWC"})
-    images.form, images.options = None, {"layout": "CHW"}
-    for version in (3, 4):
-        images.publish(value.clone())
-        assert torch.equal(images.picture(version, {"layout": "CHW"}), value)
 
 
 def test_metadata_that_change_and_stay(images: Run) -> None:
@@ -209,17 +184,6 @@ def test_a_copy_that_is_refused_is_a_fault_and_another_way_is_offered(images: Ru
     assert "cuMemcpyDtoDAsync: refused" in str(images.faults.pop())
     assert "device-ring" not in images.ways
     assert images.writer is None
-
-
-def test_nothing_is_queued_while_a_graph_is_captured(images: Run, machine: Machine) -> None:
-    for _ in range(3):
-        images.publish(picture(8, 9, 4))
-    machine.capturing = True
-    images.publish(picture(8, 9, 4))
-    assert len(machine.copied) == 2
-    assert images.board.counters()["skipped"] == 1
-    images.picture(3, {"layout": "HWC"})
-    machine.capturing = False
 
 
 def test_a_scene_that_stays_costs_one_record(scenes: Run, machine: Machine) -> None:
@@ -291,16 +255,6 @@ def test_versions_that_no_viewer_asks_for_are_only_counted(scenes: Run, machine:
     assert not scenes.stream.behind()
 
 
-def test_what_was_published_before_a_viewer_asked_is_marked_by_the_helper_thread(scenes: Run) -> None:
-    it = unasked(scenes)
-    scenes.publish(it, step=3)
-    scenes.stream.catch_up()
-    assert scenes.marked() == (3, 2)
-    scenes.ask(True)
-    scenes.stream.catch_up()
-    assert scenes.marked() == (4, 3)
-
-
 def test_the_last_version_is_marked_when_the_process_ends(scenes: Run) -> None:
     it = unasked(scenes)
     scenes.publish(it, step=3)
@@ -308,14 +262,3 @@ def test_the_last_version_is_marked_when_the_process_ends(scenes: Run) -> None:
     assert scenes.marked() == (4, 3)
     scenes.stream.finish()
     assert scenes.board.counters()["copies"] == 4, "once"
-
-
-def test_a_scene_that_moved_is_shared_though_no_viewer_asks(scenes: Run) -> None:
-    """So that the memory where it lay before can be given back."""
-    it = unasked(scenes)
-    before = scenes.generation
-    it = moved(it, "densified")
-    for step in range(3, LOOK + 1):
-        scenes.publish(it, step=step)
-    assert scenes.generation == before + 1
-    assert scenes.marked() == (LOOK + 1, LOOK)

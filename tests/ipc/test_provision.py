@@ -174,12 +174,6 @@ def test_slots_of_large_frames_take_less_than_2_2_frames(frame: int, growing: bo
     assert 2 * PAGE + slots * (capacity + 2 * PAGE) <= 2.2 * frame
 
 
-@pytest.mark.parametrize("frame", [0, 1, 40 * MB, LARGE])
-def test_slots_of_other_frames_are_four_with_room_to_grow(frame: int) -> None:
-    assert frame <= room_for(frame, True) <= max(1.5 * frame, 1)
-    assert slots_for(room_for(frame, True)) == slots_for(room_for(frame, False)) == 4
-
-
 def test_a_large_frame_takes_two_slots_whoever_holds_what(
         gate: Gate, rings: Rings, wait_until: Callable[..., Any]) -> None:
     size = SIDE * SIDE
@@ -247,23 +241,6 @@ def test_what_does_not_fit_is_refused_and_said_and_comes_when_memory_is_free(
         frame_of(subscriber, 6, wait_until).close()
     assert len(caplog.records) == 1, "said once"
     assert publishing.begun().board.counters()["faults"] == 1  # type: ignore[union-attr]
-
-
-def test_a_frame_that_became_smaller_is_shown_where_the_larger_was_refused(
-        meminfo: Meminfo, wait_until: Callable[..., Any]) -> None:
-    meminfo.is_free(5 * MB)
-    publish(1, 1200)
-    with Subscriber() as subscriber:
-        stream = opened(subscriber, wait_until)
-        wait_until(lambda: (subscriber.poll(), stream.fault)[-1])
-        publish(2, 100)
-        frame_of(subscriber, 2, wait_until).close()
-        assert stream.fault is None
-        publish(3, 2400)
-        assert "need 35 MB" in wait_until(lambda: (subscriber.poll(), stream.fault)[-1]), "with room to grow"
-        publish(4, 100)  # the memory for these is still there
-        frame_of(subscriber, 4, wait_until).close()
-        wait_until(lambda: (subscriber.poll(), stream.fault is None)[-1])
 
 
 def test_memory_that_is_taken_by_others_meanwhile_is_given_back(

@@ -18,7 +18,7 @@ from splatview.ipc.errors import SharingError
 from splatview.ipc.messages import RingRef
 from splatview.ipc.ways import WAYS
 from splatview.ipc.ways.base import NotYet, Way
-from splatview.ipc.ways.ring import RingReader, RingWriter
+from splatview.ipc.ways.ring import RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -158,17 +158,6 @@ def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(
         assert "host: cannot be drawn" in stream.fallback
 
 
-def test_memory_that_never_comes_is_not_waited_for(
-        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    monkeypatch.setattr("splatview.ipc.remote_stream._PATIENCE", 0.3)
-    offer(monkeypatch, device_ring=Way(RING.writer, _never, ""), ring=RING)
-    publish(1)
-    with Subscriber(ways=tuple(WAYS)) as subscriber:
-        stream = shown(subscriber, 1, wait_until)
-        assert stream.sharing == "ring"
-        assert "device-ring: its memory did not come" in stream.fallback
-
-
 def test_a_way_that_a_viewer_cannot_take_is_not_asked_for(
         monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
     offer(monkeypatch, device_ring=Way(_no_writer, _no_reader, ""), ring=RING)
@@ -212,23 +201,6 @@ def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_u
         b.release()
         wait_until(lambda: stream.readers == 0)
         assert stream.ref("host") is None
-
-
-def test_the_sum_of_all_viewers_is_kept_when_one_changes_its_way(
-        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    offer(monkeypatch, device_ring=Way(RingWriter.make, RingReader.make, "", aside=True), ring=RING)
-    publish(1)
-    with Subscriber(ways=("device-ring", "ring")) as subscriber:
-        stream = shown(subscriber, 1, wait_until)
-        assert stream.sharing == "device-ring"
-        stream.refuse("no more")
-        wait_until(lambda: (subscriber.poll(), stream.sharing == "ring")[-1])
-        shown(subscriber, 1, wait_until)
-        assert published().readers == 1
-        assert published().ref("device-ring") is None
-        publish(2)
-        shown(subscriber, 2, wait_until)
-    wait_until(lambda: published().readers == 0)
 
 
 @pytest.fixture
