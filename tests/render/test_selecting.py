@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from support.renderer_cases import CLASSIC, Chance, activated, camera, looking_at_origin, random_scene, scene
+from support.renderer_cases import CLASSIC, Chance, activated, looking_at_origin, random_scene, scene
 from support.wait import PATIENCE
 
 from splatview.viewer_app.cameras import MODELS
@@ -124,22 +124,6 @@ def test_chosen_ones_are_counted_beside_the_rest() -> None:
     assert found.counts["scale"][1].sum() == found.chosen
 
 
-def test_those_that_are_never_drawn_do_not_count() -> None:
-    given = some(10)
-    opacities, scales = np.array(given.opacities), np.array(given.scales)
-    opacities[:3], scales[:3] = 0, np.nan
-    found = count_later(replace(given, opacities=opacities, scales=scales), Selection(sh_energy=(0.0, 1e9)))()
-    assert (found.total, found.chosen) == (7, 7)
-    assert found.counts["scale"][0].sum() == 7
-
-
-def test_extremes_lie_in_the_outermost_bins() -> None:
-    given = scene([[0, 0, 0]] * 4, opacities=1.0)
-    given = replace(given, scales=np.array([[v] * 3 for v in (0, 1e-30, 1e20, math.inf)], np.float32))
-    every = count_later(given, EVERYTHING)().counts["scale"][0]
-    assert (every[0], every[-1], every.sum()) == (2, 2, 4)
-
-
 def test_what_is_used_leaves_floaters_out() -> None:
     given = scene([[0, 0, 0]] * 30_000, opacities=0.5)
     scales = np.full((30_000, 3), 0.1, np.float32)
@@ -191,11 +175,6 @@ def test_an_outline_goes_where_density_has_fallen_alike(model: str) -> None:
     np.testing.assert_allclose(seen, 0.9 * math.exp(-2.0), atol=0.02)  # pixels
 
 
-def test_what_is_behind_has_no_outline() -> None:
-    assert values_later(scene([[0, 0, -1]]), 0, 0)().outline(camera()) is None
-    assert values_later(scene([[np.nan, 0, 1]]), 0, 0)().outline(camera()) is None
-
-
 # -- in a thread of its own ----------------------------------------------------------------------------------------
 
 
@@ -232,16 +211,6 @@ def test_of_many_questions_the_last_is_answered(aside: Aside[int], wait_until: C
     go.set()
     assert wait_until(aside.take) == 3
     assert done == [0, 3]  # neither worked out nor told: 1 and 2; not told: 0
-
-
-def test_what_is_forgotten_is_not_told(aside: Aside[int], wait_until: Callable[..., object]) -> None:
-    go, told = threading.Event(), []
-    aside.ask(lambda: int(go.wait(PATIENCE)), lambda: told.append(1))
-    aside.forget()
-    go.set()
-    wait_until(lambda: not aside.busy)
-    assert aside.take() is None
-    assert not told
 
 
 def test_what_goes_wrong_is_raised_where_it_is_taken(aside: Aside[int]) -> None:

@@ -14,11 +14,10 @@ from support.renderer_cases import (
     camera,
     looking_at_origin,
     random_scene,
-    real_scene,
     scene,
 )
 
-from splatview.viewer_app.cameras import MODELS, frame_points
+from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.renderers.activation import Activated, LeftOut
 from splatview.viewer_app.renderers.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
 from splatview.viewer_app.renderers.reference import ReferenceRenderer, project
@@ -27,7 +26,6 @@ from splatview.viewer_app.selecting import EVERYTHING, Selection
 from splatview.viewer_app.selecting.pick import pick, point_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from splatview.viewer_app.cameras import Camera, CameraModel
 
@@ -127,16 +125,3 @@ def test_the_point_is_where_it_is_seen(model: CameraModel) -> None:
         assert hit is not None
         np.testing.assert_allclose(point_at(view, x, y, hit.depth), middle, atol=1e-5)
         np.testing.assert_allclose(hit.point, middle, atol=0.02)  # within half a pixel
-
-
-@pytest.mark.parametrize("name", ["playbot", "random"])
-def test_of_real_scenes(data_dir: Path, name: str) -> None:
-    given = activated(real_scene(data_dir, name))
-    view = frame_points(np.asarray(given.means), 320, 240, weights=np.asarray(given.opacities))
-    hits = [(row, column, pick(given, view, column, row, CLASSIC))
-            for row, column in ((120, 160), (100, 140), (140, 165), (60, 200))]
-    assert any(hit is not None for *_, hit in hits)
-    for row, column, hit in hits:
-        index, weight = truth(given, view, row, column, CLASSIC)
-        assert (-1, 0.0) == (index, weight) if hit is None else (
-            (hit.index, hit.weight) == (index, pytest.approx(weight, rel=1e-3)))
