@@ -60,12 +60,6 @@ def test_the_share_holds(clock: Clock, share: float, cost: float) -> None:
     assert busy >= possible * 0.85 - cost * 1e-3 / 20
 
 
-def test_the_first_picture_after_a_rest_comes_at_once(governor: Governor, clock: Clock) -> None:
-    draw(governor, clock, 5.0, 30.0)
-    clock.now += 10
-    assert governor.next_picture() <= clock.now
-
-
 def test_nothing_is_held_back_while_nobody_else_needs_the_gpu(governor: Governor, clock: Clock) -> None:
     governor.shared = False
     drawn = draw(governor, clock, 1.0, 30.0)

@@ -127,13 +127,6 @@ def test_activation_of_any_strides(own: OnCpu, name: str) -> None:
     assert_same(own, STRIDED[name](raw()), 16)
 
 
-def test_activation_relative_to_an_origin(own: OnCpu) -> None:
-    r = raw()
-    origin = np.array([1e5, -3.0, 0.0])
-    got = assert_same(own, replace(r, means=r.means + torch.tensor([1e5, 0, 0])), 16, origin)
-    assert got.means.abs().max() < 20
-
-
 def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
     for bad in (float("nan"), float("inf"), float("-inf")):
         r = raw(500)
@@ -419,19 +412,9 @@ def test_capacity_grows_at_once_and_shrinks_late() -> None:
     assert 125_000 <= c.slots < 150_000, "no shrinking for little"
 
 
-def test_capacity_takes_few_values_and_has_an_end() -> None:
-    assert len({Capacity.rounded(n) for n in range(1 << 20, 1 << 21, 997)}) <= 9
-    assert all(n <= Capacity.rounded(n) <= n * 1.13 for n in range(1 << 17, 1 << 21, 997))
+def test_capacity_has_an_end() -> None:
     c = Capacity()
     assert c.saw(10**12) and c.slots == PAIRS_MAX and c.full and not c.saw(10**12), "one more picture, and no other"
     c.at_least(10**9)
     assert c.slots == PAIRS_MAX and not c.saw(PAIRS_MAX) and not c.full
-    c = Capacity()
-    c.at_least(1_000_000)
-    had = c.slots
-    assert c.shrink() and c.slots == had // 2 and not c.saw(had) and c.full, "less memory gives less room"
-    c.at_least(1_000_000)
-    assert c.slots == had and not c.saw(had) and not c.full, "until another scene comes"
-    while c.shrink():
-        pass
-    assert c.slots == Capacity.FIRST
+    assert c.shrink() and c.slots == PAIRS_MAX // 2 and not c.saw(PAIRS_MAX) and c.full, "less memory gives less room"

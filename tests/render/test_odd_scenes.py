@@ -13,7 +13,7 @@ from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.renderers import gl_quads, gl_tiles, tile_lists
-from splatview.viewer_app.renderers.base import ALPHA_MIN, COLOR_MAX, PAINTS, LeftOut, RenderOptions
+from splatview.viewer_app.renderers.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions
 from splatview.viewer_app.renderers.gl import GlRenderer
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
 from splatview.viewer_app.renderers.tile_lists import Chunks
@@ -78,12 +78,6 @@ def test_the_view_tells_what_is_left_out(ctx: moderngl.Context) -> None:
         assert told == ([left_out.words(len(odd))] if left_out.total else [])
         view.close()
     framebuffer.release()
-
-
-def test_reasons_are_told_in_words() -> None:
-    assert LeftOut(10, 0, 2).words(3000) == "12 of 3,000 left out: 10 not finite, 2 zero quaternions"
-    assert LeftOut(0, 1, 1).words(2) == "2 of 2 left out: 1 too large, 1 zero quaternion"
-    assert LeftOut().words(3000) == ""
 
 
 @pytest.mark.parametrize("paint", ["color", "ellipsoids", "points"])

@@ -90,15 +90,6 @@ def test_opengl_draws_until_gsplat_is_ready(ctx: moderngl.Context, monkeypatch: 
     renderer.close()
 
 
-def test_a_build_that_fails_leaves_opengl(ctx: moderngl.Context) -> None:
-    kernels = Promised()
-    renderer = ChosenRenderer(ctx, kernels)
-    renderer.load(random_scene(1, Chance(n=20)))
-    kernels.building, kernels.reason = False, "no compiler"
-    assert not renderer.tick() and renderer.name == "gl" and renderer_note(renderer) == "gl: no compiler"
-    renderer.close()
-
-
 @pytest.mark.parametrize("start", [True, False])
 def test_opengl_takes_over_when_gsplat_fails(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch,
                                              start: bool) -> None:

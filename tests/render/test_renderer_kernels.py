@@ -156,17 +156,6 @@ def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(tmp_path: Path, p
     assert (tmp_path / LIBRARY).read_text() == "library"
 
 
-def test_waiting_for_another_viewer_is_told(tmp_path: Path, lock: int) -> None:
-    waits = []
-
-    def another_is_done() -> None:
-        waits.append(1)
-        fcntl.flock(lock, fcntl.LOCK_UN)
-
-    with gsplat_kernels._lock(tmp_path / "lock", another_is_done):
-        assert waits == [1]
-
-
 def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gsplat", None)
     assert "not installed" in obstacle()

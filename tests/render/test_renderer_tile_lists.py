@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from splatview.viewer_app.renderers import tile_lists
-from splatview.viewer_app.renderers.gl_compositor import stable_order
 from splatview.viewer_app.renderers.tile_lists import Chunks, Lists
 
 GRID = 11, 7
@@ -67,10 +66,3 @@ def test_what_lies_behind_finished_tiles_is_forgotten(monkeypatch: pytest.Monkey
     rest = {i for chunk in steps for i in chunk.entries.tolist()}
     seen = {i for i, (x0, y0, x1, y1) in enumerate(boxes.tolist()) if unfinished[y0:y1, x0:x1].any()}
     assert rest == {i for i in seen if i >= taken} and 0 < len(rest) < 250
-
-
-def test_stable_order() -> None:
-    for below in (1 << 16, 1 << 20, 1 << 32):
-        keys = np.random.default_rng(1).integers(0, below, 20_000, dtype=np.uint64).astype(np.uint32)
-        keys[::3] = keys[0]
-        assert np.array_equal(stable_order(keys, below), np.argsort(keys, kind="stable"))

@@ -29,21 +29,6 @@ def test_angles_and_axes() -> None:
         np.testing.assert_allclose(shapes.angles_of(Box(axes=axes)), angles, atol=1e-6)
 
 
-def test_a_fit_leaves_floaters_out() -> None:
-    g = np.random.default_rng(0)
-    points = np.concatenate([g.uniform(-1, 1, (5000, 3)) * [1, 2, 3] + [5, 0, 0], [[1e4, 0, 0], [np.nan, 0, 0]]])
-    box, sphere = shapes.fitted(points)
-    np.testing.assert_allclose(box.center, [5, 0, 0], atol=0.1)
-    np.testing.assert_allclose(box.half, [1, 2, 3], rtol=0.1)
-    assert 3.0 < sphere.radius < 4.0
-    far = points.copy()
-    far[:2500] += 100
-    weights = np.concatenate([np.zeros(2500), np.ones(2502)])
-    np.testing.assert_allclose(shapes.fitted(far, weights)[0].center, [5, 0, 0], atol=0.15)
-    assert shapes.fitted(np.empty((0, 3))) == (Box(), Sphere())
-    assert min(shapes.fitted(np.ones((10, 3)))[0].half) > 0
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_what_is_seen_at_a_pixel_is_seen_there(model: str) -> None:
     camera = looking_at_origin(model=model)
