@@ -6,105 +6,79 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
-from support.repetitions import exhaustive, with_exhaustive
+from PIL import Image
 from support.scene_files import ply_columns, truth, write_ply
-from support.wait import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from support.programs import Programs
+    from support.programs import Program, Programs
 
-ENDS = {signal.SIGINT: 130, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGHUP: 128 + signal.SIGHUP}
 COMMAND = """
 import os, sys
-if sys.argv.pop(1) == "named":  # as on file systems without O_TMPFILE: the kernel answers EISDIR to this flag alone
-    os.O_TMPFILE = os.O_DIRECTORY
+from splatview.ipc import entry, output_file
 from splatview.viewer_app.__main__ import main
-sys.exit(main())
+from splatview.viewer_app.paths import writers
+
+os.O_TMPFILE = os.O_DIRECTORY  # as on file systems without it: the file has a name while it is written
+
+def halt():
+    print(*os.listdir("out"), flush=True)
+    sys.stdin.readline()
+
+class Halting:
+    def __init__(self, file):
+        self.file = file
+    def write(self, data):
+        self.file.write(data[:1])
+        self.file.flush()
+        halt()
+
+if sys.argv[1] == "shot":
+    file = output_file.OutputFile.file
+    output_file.OutputFile.file = property(lambda self: Halting(file.fget(self)))
+else:
+    add = writers.Mp4.add
+    writers.Mp4.add = lambda self, picture: (add(self, picture), halt())
+sys.exit(entry.run(lambda: main(sys.argv[1:])))
 """
+"""A command that prints what is in the folder when it has begun to write, and waits."""
 
 
-@pytest.fixture(scope="module")
-def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A picture whose copy takes seconds to be written."""
-    path = tmp_path_factory.mktemp("interrupted") / "noise.npy"
-    noise = np.frombuffer(np.random.default_rng(0).bytes(3500 * 3500 * 3), np.uint8)
-    np.save(path, noise.reshape(3500, 3500, 3))
-    return path
+def interrupted(program: Program, number: int) -> str:
+    """Send a signal to a program that has begun to write. What it said as an error."""
+    assert ".part" in program.line()
+    program.send_signal(number)
+    _, errors = program.end()
+    assert program.returncode == 128 + number, errors
+    return errors
 
 
-def written(pid: int, folder: Path) -> bool:
-    """Return whether a process has written to a file in `folder`, which need not have a name."""
-    try:
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            name = os.readlink(f"/proc/{pid}/fd/{fd}")
-            if os.path.dirname(name) == str(folder) and os.stat(f"/proc/{pid}/fd/{fd}").st_size > 0:
-                return True
-    except OSError:  # closed meanwhile
-        pass
-    return False
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
 
 
-def interrupt(process: object, folder: Path, number: int, wait_until: Callable[..., object]) -> tuple[int, str]:
-    """Send a signal in the middle of writing; the exit status, and what was printed as an error."""
-    wait_until(lambda: written(process.pid, folder) or process.poll() is not None)  # type: ignore[attr-defined]
-    process.send_signal(number)  # type: ignore[attr-defined]
-    _, errors = process.communicate(timeout=PATIENCE)  # type: ignore[attr-defined]
-    return process.returncode, errors  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(("number", "names"), [
-    exhaustive(signal.SIGINT, "named"), (signal.SIGTERM, "without a name"), exhaustive(signal.SIGHUP, "named"),
-    exhaustive(signal.SIGINT, "without a name"), exhaustive(signal.SIGTERM, "named"),
-    exhaustive(signal.SIGHUP, "without a name")])
-def test_shot_interrupted_while_it_writes(number: signal.Signals, names: str, picture: Path, tmp_path: Path,
-                                          programs: Programs, wait_until: Callable[..., object]) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir()
+def test_shot_interrupted_while_it_writes(folder: Path, tmp_path: Path, programs: Programs) -> None:
+    Image.new("RGB", (64, 48)).save(tmp_path / "in.png")
     (folder / "out.png").write_bytes(b"old")
-    process = programs.python("-c", COMMAND, names, "shot", str(folder / "out.png"), str(picture))
-    code, errors = interrupt(process, folder, number, wait_until)
-    assert (code, "Traceback" in errors) == (ENDS[number], False), errors
+    assert interrupted(programs.code(COMMAND, "shot", "out/out.png", "in.png"), signal.SIGINT) == ""
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == {"out.png": b"old"}
 
 
-@pytest.mark.parametrize("number", with_exhaustive({n.name: n for n in ENDS}, "SIGINT", "SIGTERM"))
-def test_video_interrupted_while_it_writes(number: signal.Signals, tmp_path: Path, programs: Programs,
-                                           wait_until: Callable[..., object]) -> None:
+def test_video_interrupted_while_it_writes(folder: Path, tmp_path: Path, programs: Programs) -> None:
     pytest.importorskip("av")
-    folder = tmp_path / "out"
-    folder.mkdir()
-    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(50)))
-    process = programs.python("-c", COMMAND, "named", "video", str(folder / "out.mp4"), str(scene), "--size",
-                               "320x240", "--seconds", "3600")
-    code, errors = interrupt(process, folder, number, wait_until)
-    assert (code, "Traceback" in errors) == (ENDS[number], False), errors
-    assert list(folder.iterdir()) == []
-
-
-@pytest.mark.exhaustive
-def test_shot_killed_while_it_writes_leaves_nothing(picture: Path, tmp_path: Path, programs: Programs,
-                                                    wait_until: Callable[..., object]) -> None:
-    """Where the file system has files without a name, as ext4, XFS, Btrfs and tmpfs have."""
-    try:
-        os.close(os.open(tmp_path, os.O_TMPFILE | os.O_WRONLY))
-    except OSError:
-        pytest.skip("no O_TMPFILE in the folder for tests")
-    folder = tmp_path / "out"
-    folder.mkdir()
-    process = programs.python("-c", COMMAND, "", "shot", str(folder / "out.png"), str(picture))
-    code, errors = interrupt(process, folder, signal.SIGKILL, wait_until)
-    assert code == -signal.SIGKILL, errors
-    assert list(folder.iterdir()) == []
+    write_ply(tmp_path / "scene.ply", ply_columns(truth(50)))
+    program = programs.code(COMMAND, "video", "out/out.mp4", "scene.ply", "--size", "320x240", "--seconds", "10")
+    assert "Traceback" not in interrupted(program, signal.SIGTERM)
+    assert os.listdir(folder) == []
 
 
 def test_a_thread_that_writes_when_the_program_ends_leaves_nothing(tmp_path: Path, programs: Programs) -> None:
-    process = programs.code("""
-import os, sys, threading
+    said, errors = programs.code("""
+import os, threading
 os.O_TMPFILE = os.O_DIRECTORY
 from splatview.ipc.output_file import OutputFile
 begun = threading.Event()
@@ -115,7 +89,6 @@ def write():
 threading.Thread(target=write, daemon=True).start()
 begun.wait()
 print(os.listdir("."), flush=True)
-""")
-    told, errors = process.communicate(timeout=PATIENCE)
-    assert ".part" in told, errors
+""").end()
+    assert ".part" in said, errors
     assert list(tmp_path.iterdir()) == []

@@ -143,12 +143,10 @@ def _kept(folder: Path) -> Path:
 
 
 def _exported(folder: Path) -> Path:
-    from test_files_write_ply import activated
-
     from splatview.viewer_app.files.write_ply import write_ply
-    from support.renderer_cases import Chance, random_scene
+    from support.recordings import scene
 
-    return write_ply(activated(random_scene(1, Chance(n=20))), folder / "a.ply")[0]
+    return write_ply(scene(20, activated=True), folder / "a.ply")[0]
 
 
 def _film(folder: Path) -> Path:
