@@ -2,177 +2,109 @@
 
 from __future__ import annotations
 
+import csv
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from imgui_bundle import imgui
-from support.repetitions import exhaustive
-from support.snapshot_panes_rig import (  # noqa: F401
-    GROUND,
-    MOMENT,
-    WHOLE,
-    Rig,
-    full_fixture,
-    press,
-    real_fixture,
-    rig_fixture,
-)
+from support.snapshot_cases import GROUND, MOMENT, WHOLE, Rig, press
+from support.wait import PATIENCE, wait_until
 
 from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.memory.analysis import describe, segments_at
+from splatview.viewer_app.memory.analysis import compare, describe, flame, leaks, live_bytes, live_mask, post_mortem
+from splatview.viewer_app.memory.analysis.tables import Tables
 from splatview.viewer_app.memory.model import ACTIONS
-from splatview.viewer_app.views._snapshot.panes._grid import Column, Grid, Rows, fitting
-from splatview.viewer_app.views._snapshot.panes.about import AboutPane, settings_facts, snapshot_facts, trace_facts
+from splatview.viewer_app.views._snapshot.content import Content
+from splatview.viewer_app.views._snapshot.panes._grid import Column, fitting
+from splatview.viewer_app.views._snapshot.panes.about import settings_facts, trace_facts
+from splatview.viewer_app.views._snapshot.panes.compare import ComparePane
 from splatview.viewer_app.views._snapshot.panes.details import DetailsPane
 from splatview.viewer_app.views._snapshot.panes.events import EventsPane, events_of
-from splatview.viewer_app.views._snapshot.panes.segments import SegmentsPane, _parts
+from splatview.viewer_app.views._snapshot.panes.leaks import LeaksPane
+from splatview.viewer_app.views._snapshot.panes.oom import OomPane
+from splatview.viewer_app.views._snapshot.panes.segments import SegmentsPane
+from splatview.viewer_app.views._snapshot.panes.sql import SqlPane, count_words, tabbed
 from splatview.viewer_app.views._snapshot.panes.stacks import StacksPane
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from splatview.viewer_app.memory.model import Snapshot
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
 PANES = {"events": "EventsPane", "stacks": "StacksPane", "segments": "SegmentsPane", "compare": "ComparePane",
          "leaks": "LeaksPane", "oom": "OomPane", "sql": "SqlPane", "about": "AboutPane", "details": "DetailsPane"}
+RECT = Rect(300, 200, 400, 300)
 
 
 def make(name: str) -> Any:
     return getattr(import_module(f"splatview.viewer_app.views._snapshot.panes.{name}"), PANES[name])()
 
 
-# -- every pane ----------------------------------------------------------------------------------------------------
+def lit(rig: Rig) -> list[int]:
+    """The allocations that are lit."""
+    assert rig.look.lit is not None
+    return np.flatnonzero(rig.look.lit).tolist()
 
 
 @pytest.mark.parametrize("name", PANES)
-@pytest.mark.parametrize(("rect", "scale"), [exhaustive(WHOLE, 1.0), (Rect(300, 200, 400, 300), 1.0),
-                                             exhaustive(Rect(0, 0, 90, 40), 1.0),
-                                             exhaustive(Rect(100, 50, 1100, 600), 2.0)])
-def test_draws_its_rectangle_alone_and_comes_to_rest(rig: Rig, real: Snapshot, name: str, rect: Rect,
-                                                     scale: float) -> None:
-    rig.show(make(name), real, rect, scale)
-    rig.look.select(100)
+def test_a_pane_draws_its_rectangle_alone_and_takes_clicks_anywhere(rig: Rig, full: Snapshot, name: str) -> None:
+    rig.show(make(name), full, RECT)
+    rig.look.select(0)
     rig.settle()
     pixels = rig.pixels()
     inside = np.zeros(pixels.shape[:2], bool)
-    inside[rect.y: rect.y + rect.height, rect.x: rect.x + rect.width] = True
+    inside[RECT.y: RECT.y + RECT.height, RECT.x: RECT.x + RECT.width] = True
     drawn = (pixels != GROUND).any(-1)
-    assert drawn[inside].all()
-    assert not drawn[~inside].any()
-    if rect.width > 300:
-        assert len(np.unique(pixels[inside] @ np.array([1, 256, 65536]))) > 20  # words, not a ground alone
-
-
-@pytest.mark.parametrize("name", PANES)
-def test_pointer_and_clicks_anywhere_do_no_harm(rig: Rig, full: Snapshot, name: str) -> None:
-    rig.show(make(name), full)
-    rig.look.select(0)
-    for device in (0, 1, 0):
+    np.testing.assert_array_equal(drawn, inside)
+    assert len(np.unique(pixels[inside] @ np.array([1, 256, 65536]))) > 20  # words, not a ground alone
+    for device in (0, 1):
         rig.look.show_device(device)
         rig.settle()
-        for y in range(WHOLE.y + 5, WHOLE.y + WHOLE.height, 47):
-            for x in range(WHOLE.x + 5, WHOLE.x + WHOLE.width, 313):
-                rig.move(x, y)
-        rig.click((WHOLE.x + 60, WHOLE.y + 200))
-    trace = rig.content.trace(rig.look)
-    assert rig.look.hovered is None or 0 <= rig.look.hovered < len(trace.allocations)
+        for y in range(RECT.y + 5, RECT.y + RECT.height, 47):
+            rig.move(RECT.x + 60, y)
+        rig.click((RECT.x + 60, RECT.y + 200))
+    assert rig.look.hovered is None or 0 <= rig.look.hovered < len(rig.content.trace(rig.look).allocations)
 
 
-def test_what_is_not_hovered_any_more_is_let_go(rig: Rig, real: Snapshot) -> None:
-    pane = rig.show(EventsPane(), real)
-    rig.move(*pane._grid.middle(4))
+# -- tables, events, segments ------------------------------------------------------------------------------------------
+
+
+def test_columns_give_way() -> None:
+    columns = [Column("a", 5), Column("b", 5, gives=1), Column("c", 0), Column("d", 5, gives=2)]
+    assert [[c.title for c in fitting(columns, width)] for width in (100, 25, 20, 1)] == [
+        ["a", "b", "c", "d"], ["a", "b", "c"], ["a", "c"], ["a", "c"]]
+
+
+def test_an_event_is_hovered_and_let_go(rig: Rig, real: Snapshot) -> None:
+    rig.show(EventsPane(), real)
+    rig.move(*rig.row(4))
     assert rig.look.hovered == real.traces[0].events.allocation[4]
     rig.move(WHOLE.x + 20, WHOLE.y + 12)
     assert rig.look.hovered is None
 
 
-# -- a table ---------------------------------------------------------------------------------------------------------
+def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(rig: Rig, real: Snapshot) -> None:
+    rig.show(EventsPane(), real)
+    rig.look.x = (0.0, 1000.0)
+    rig.click(rig.row(7))
+    assert rig.look.moment == 8
+    assert rig.look.selected == real.traces[0].events.allocation[7]
+    rig.look.x = None
+    rig.click(rig.row(9), double=True)
+    low, high = rig.look.x or (0.0, 1e9)
+    assert rig.look.moment == 10
+    assert low <= 10 <= high and high - low < 200
 
 
-class Table:
-    """A table of ten million rows as a pane."""
-
-    def __init__(self, columns: int = 1) -> None:
-        self.grid, self.seen, self.touch = Grid(), [], None
-        self.columns = [Column(f"c{i}", 20) for i in range(columns)]
-
-    def draw(self, content: Any, look: Any, rect: Rect, scale: float) -> bool:
-        from splatview.viewer_app.views._snapshot.panes._pane import pane
-
-        self.seen = []
-
-        def cells(row: int) -> list[str]:
-            self.seen.append(row)
-            return [f"{row}"] * len(self.columns)
-
-        with pane(self, "table", rect, scale):
-            touch = self.grid.draw("t", self.columns, Rows(10_000_000, cells, wide=True), scale)
-            if touch.row is not None:
-                self.touch = touch
-            return touch.any
-
-
-def test_only_rows_in_sight_are_asked_for_and_each_can_be_reached(rig: Rig, real: Snapshot) -> None:
-    table = rig.show(Table(), real)
-    assert table.seen[0] == 0 and len(table.seen) < 60
-    table.grid.reveal(7_654_321)
-    rig.settle()
-    assert 7_654_321 in table.seen
-    rig.click(table.grid.middle(7_654_321))
-    assert table.touch.row == 7_654_321  # no row is off by one, however far down
-    right = WHOLE.x + WHOLE.width - 16
-    rig.drag((right, rig.pane.grid.place[1] + 5), (right, 3000))
-    assert rig.pane.seen[-1] == 9_999_999 or 9_999_999 in rig.pane.seen
-
-
-def test_wheel_and_scroll_bars(rig: Rig, real: Snapshot) -> None:
-    table = rig.show(Table(9), real)
-    rig.wheel(table.grid.middle(3), -2)
-    assert table.grid.top == 6
-    rig.wheel(table.grid.middle(9), 50)
-    assert table.grid.top == 0
-    bottom = WHOLE.y + WHOLE.height - 13
-    rig.drag((WHOLE.x + 30, bottom), (3000, bottom))
-    width = 9 * 20 * imgui.get_font_size()
-    assert table.grid.left == pytest.approx(width - (WHOLE.width - 24 - 12), abs=2)
-    assert table.touch is None  # dragging a bar chooses no row
-
-
-# -- events ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_click_on_an_event_goes_there(rig: Rig, real: Snapshot) -> None:
-    pane = rig.show(EventsPane(), real)
-    rig.look.x = (10_000.0, 11_000.0)
-    rig.click(pane._grid.middle(7))
-    event = int(pane._grid.top) + 7
-    assert rig.look.moment == event + 1
-    assert rig.look.selected == real.traces[0].events.allocation[event]
-    low, high = rig.look.x
-    assert low <= event + 1 <= high and high - low == pytest.approx(1000)
-
-
-def test_a_double_click_on_an_event_looks_closer(rig: Rig, real: Snapshot) -> None:
-    pane = rig.show(EventsPane(), real)
-    assert rig.look.x is None
-    rig.click(pane._grid.middle(7), double=True)
-    look = rig.look
-    assert look.x is not None and look.moment is not None
-    low, high = look.x
-    assert low <= look.moment <= high and high - low < 200
-
-
-def test_the_list_follows_the_moment(rig: Rig, real: Snapshot) -> None:
-    pane = rig.show(EventsPane(), real)
+def test_the_list_of_events_follows_the_moment(rig: Rig, real: Snapshot) -> None:
+    rig.show(EventsPane(), real)
     rig.look.go(MOMENT)
     rig.settle()
-    assert pane._grid.top < MOMENT - 1 < pane._grid.top + 40
-    pane.show = "segment"
-    rig.settle()
-    which = events_of(real.traces[0], "segment", None)
-    assert pane._grid.top <= min(np.searchsorted(which, MOMENT - 1), len(which)) <= pane._grid.top + 40
+    assert WHOLE.y < rig.row(MOMENT - 1)[1] < WHOLE.y + WHOLE.height
 
 
 @pytest.mark.parametrize("show", ["all", "alloc", "free", "segment", "mark"])
@@ -187,85 +119,225 @@ def test_events_of_a_kind(full: Snapshot, show: str) -> None:
         i for i, a in enumerate(said) if a.startswith(kinds[show]) and trace.events.allocation[i] == 1]
 
 
-def test_columns_give_way(rig: Rig, real: Snapshot) -> None:
-    columns = [Column("a", 5), Column("b", 5, gives=1), Column("c", 0), Column("d", 5, gives=2)]
-    assert [[c.title for c in fitting(columns, width)] for width in (100, 25, 20, 1)] == [
-        ["a", "b", "c", "d"], ["a", "b", "c"], ["a", "c"], ["a", "c"]]
-    pane = rig.show(StacksPane(), real, Rect(0, 0, 360, 600))
-    pane._sorted = 3
-    rig.settle()
-    rig.click((pane._grid.place[0] + 300, pane._grid.place[1] - 8))  # the last title that is left
-    assert pane._sorted == 1
-
-
-# -- segments --------------------------------------------------------------------------------------------------------
-
-
-def test_segments_are_those_of_the_moment(rig: Rig, real: Snapshot) -> None:
-    pane = rig.show(SegmentsPane(), real)
-    for moment in (MOMENT, 1, len(real.traces[0].events)):
-        rig.look.go(moment)
-        rig.settle()
-        at = segments_at(real, real.traces[0], moment)
-        assert pane._shown.moment == moment and pane._shown.reserved == at.reserved
-
-
-@pytest.mark.parametrize("width", ["scale", "full"])
-def test_a_click_on_a_block_selects_what_it_holds(rig: Rig, full: Snapshot, width: str) -> None:
+def test_a_click_on_a_block_selects_what_it_holds(rig: Rig, full: Snapshot) -> None:
     pane = rig.show(SegmentsPane(), full)
-    pane.width = width
+    pane.width = "full"
+    rig.look.go(4)  # three allocations fill the segment
     rig.settle()
-    at = pane._shown
-    (parts,) = pane._parts.values()
-    x = WHOLE.x + WHOLE.width - 12 - 12 - parts[-1].x1
-    _, y = pane._grid.middle(0)
-    held = {int(at.block_allocation[p.block]) for p in parts} - {-1}
-    assert held
-    for part in parts:
-        rig.look.select(None)
-        rig.click((x + (part.x0 + part.x1) / 2, y))
-        allocation = int(at.block_allocation[part.block])
-        assert rig.look.selected == (allocation if allocation >= 0 else None)
+    assert (rig.found.moment, rig.found.reserved) == (4, 20 << 20)
+    _, y = rig.row(0)
+    found = []
+    for x in range(WHOLE.x + 300, WHOLE.x + WHOLE.width - 30, 60):
+        rig.click((x, y))
+        found.append(rig.look.selected)
+    assert {0, 1, 2} <= set(found) <= {0, 1, 2, None}
+    order = [i for i in found if i is not None]
+    assert order == sorted(order)
 
 
-def test_a_segments_bar_tells_of_every_block(real: Snapshot) -> None:
-    at = segments_at(real, real.traces[0], MOMENT)
-    many = int(np.argmax(np.diff(at.block_start)))
-    first, last = int(at.block_start[many]), int(at.block_start[many + 1])
-    wide = _parts(at, many, 1e6, None, None)
-    assert [p.block for p in wide] == list(range(first, last))
-    assert wide[0].x0 == 0 and wide[-1].x1 == pytest.approx(1e6)
-    narrow = _parts(at, many, 5.0, None, None)
-    assert len(narrow) <= 10 and min(p.x0 for p in narrow) < 1 and max(p.x1 for p in narrow) >= 4
+# -- details, about ----------------------------------------------------------------------------------------------------
 
 
-# -- details and about -------------------------------------------------------------------------------------------------
-
-
-def test_details_can_be_copied_and_shown(rig: Rig, real: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_details_can_be_copied_and_shown(rig: Rig, real: Snapshot) -> None:
     trace = real.traces[0]
     rig.show(DetailsPane(), real, Rect(900, 20, 340, 660))
     chosen = int(np.flatnonzero((trace.allocations.start > 0) & (trace.allocations.end < len(trace.events)))[0])
     rig.look.select(chosen)
     rig.settle()
-    press(monkeypatch, rig, "Copy")
+    press(rig, "Copy")
     assert imgui.get_clipboard_text() == describe(real, trace, chosen).text()
-    press(monkeypatch, rig, "Begin")
+    press(rig, "Begin")
     assert rig.look.moment == trace.allocations.start[chosen] + 1
-    press(monkeypatch, rig, "End")
+    press(rig, "End")
     assert rig.look.moment == trace.allocations.end[chosen]
-    press(monkeypatch, rig, "Same stack")
-    assert rig.look.lit is not None
-    assert (np.flatnonzero(rig.look.lit) == np.flatnonzero(
-        trace.allocations.stack == trace.allocations.stack[chosen])).all()
+    press(rig, "Same stack")
+    assert lit(rig) == np.flatnonzero(trace.allocations.stack == trace.allocations.stack[chosen]).tolist()
     rig.click((900 + 340 - 10 - 8, 20 + 9 + 12))
     assert rig.look.selected is None
 
 
-def test_about_tells_everything(rig: Rig, full: Snapshot, real: Snapshot) -> None:
-    rig.show(AboutPane(), full)
+def test_about_has_settings_and_figures(full: Snapshot) -> None:
     assert dict(settings_facts(full.settings)) == {"expandable_segments": "no", "max_split_size": "no limit",
                                                    "roundup.2": "4"}
     facts = dict(trace_facts(full, full.traces[0]))
     assert facts["Events"] == "9" and "20.0 MiB reserved in 1 segment" in facts["At the end"]
-    assert dict(snapshot_facts(real))["File"] == "training_memory_snapshot.pickle"
+
+
+# -- stacks, compare, leaks, post-mortem -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["stack", "category"])
+def test_a_row_lights_its_allocations_and_puts_them_out(rig: Rig, real: Snapshot, by: Any) -> None:
+    pane = rig.show(StacksPane(), real)
+    pane.by = by
+    rig.look.go(MOMENT)
+    rig.settle()
+    row = Tables(real).group(real.traces[0], live_mask(real.traces[0], MOMENT), by)[1]
+    rig.click(rig.row(1))
+    assert lit(rig) == sorted(row.allocations.tolist())
+    rig.click(rig.row(1))
+    assert rig.look.lit is None
+
+
+def test_the_flame_graph_zooms_lights_and_goes_back(rig: Rig, real: Snapshot) -> None:
+    rig.show(StacksPane(), real)
+    trace = real.traces[0]
+    graph = flame(real, trace, live_mask(trace, int(live_bytes(trace).argmax())))  # no moment was chosen: the peak
+    child = int(graph.at(1, 0))
+    rig.click(rig.box(child))
+    assert trace.allocations.size[rig.look.lit].sum() == graph.width[child]
+    zoomed = rig.pixels()
+    rig.click(rig.box(child), button=1)
+    rig.click(rig.box(0))
+    assert rig.look.lit is None
+    assert (rig.pixels() != zoomed).any()
+
+
+def test_a_search_is_lit_in_the_flame_graph(rig: Rig, real: Snapshot) -> None:
+    rig.show(StacksPane(), real)
+    before = rig.pixels()
+    rig.look.search = "softmax"
+    rig.settle()
+    assert (rig.pixels() != before).any()
+
+
+def test_moments_are_compared(rig: Rig, real: Snapshot) -> None:
+    rig.show(ComparePane(), real)
+    trace = real.traces[0]
+    live = live_bytes(trace)
+    assert (rig.found.before, rig.found.after) == (live[0], live.max())  # from the beginning to the peak
+    rig.look.mark(MOMENT)
+    rig.look.mark(3000)
+    rig.settle()
+    assert rig.found.changes.sum() == live[MOMENT] - live[3000]
+    rig.click(rig.row(0))
+    row = compare((real, trace, 3000), (real, trace, MOMENT))[0]
+    assert lit(rig) == np.union1d(*row.allocations).tolist()
+
+
+def test_another_open_snapshot_is_compared(rig: Rig, real: Snapshot, full: Snapshot) -> None:
+    other = Content(full)
+    try:
+        pane = rig.show(ComparePane(), real)
+        assert other in rig.content.others()
+        pane.other = other
+        rig.look.go(MOMENT)
+        rig.settle()
+        assert rig.found.before == live_bytes(full.traces[0]).max()
+        assert rig.found.after == live_bytes(real.traces[0])[MOMENT]
+        pane.when = "end"
+        rig.settle()
+        assert rig.found.before == live_bytes(full.traces[0])[-1]
+    finally:
+        other.close()
+    rig.settle()
+    assert pane.other is None  # it was closed
+
+
+def test_leaks_light_what_was_left_behind(rig: Rig, real: Snapshot) -> None:
+    rig.show(LeaksPane(), real)
+    suspects = leaks(real, real.traces[0])
+    rig.click(rig.row(0))
+    assert lit(rig) == sorted(suspects[0].ids.tolist())
+    press(rig, "To the oldest")
+    assert rig.look.moment == suspects[0].oldest + 1
+    assert rig.look.selected in suspects[0].ids
+
+
+def test_the_post_mortem_lights_holders_and_goes_there(rig: Rig, full: Snapshot) -> None:
+    rig.show(OomPane(), full)
+    (oom,) = post_mortem(full, full.traces[0])
+    assert oom.kind == "fragmentation"
+    rig.click(rig.row(0))
+    assert lit(rig) == oom.holders[0].allocations.tolist()
+    press(rig, "Go there")
+    assert rig.look.moment == oom.moment
+
+
+# -- SQL ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sql(rig: Rig, real: Snapshot, tmp_path: Path) -> SqlPane:
+    pane = rig.show(SqlPane(), real)
+    pane.folder = tmp_path
+    return pane
+
+
+def ask(rig: Rig, pane: SqlPane, text: str) -> None:
+    pane.text = text
+    pane.run(rig.look)
+    rig.settle()
+
+
+def test_allocations_of_an_answer_are_lit(rig: Rig, sql: SqlPane, real: Snapshot) -> None:
+    ask(rig, sql, "SELECT id, size FROM allocations WHERE size > 20000000")
+    large = np.flatnonzero(real.traces[0].allocations.size > 20_000_000)
+    assert len(rig.found.rows) == len(large)
+    assert lit(rig) == large.tolist()
+    assert rig.look.lit_by.startswith("SQL")
+    ask(rig, sql, "SELECT 1 AS one")
+    assert rig.look.lit is None  # the new answer names none
+
+
+def test_a_click_on_a_row_goes_there_and_a_title_sorts(rig: Rig, sql: SqlPane, real: Snapshot) -> None:
+    a = real.traces[0].allocations
+    ask(rig, sql, "SELECT id FROM allocations WHERE start_event > 100 ORDER BY id DESC")
+    chosen = [row[0] for row in rig.found.rows]
+    rig.click(rig.row(2))
+    assert rig.look.selected == chosen[2] and rig.look.moment == a.start[chosen[2]] + 1
+    for order in (chosen, chosen[::-1], chosen):
+        rig.click(rig.title())
+        rig.click(rig.row(1))
+        assert rig.look.selected == order[1]
+    ask(rig, sql, "SELECT event FROM events ORDER BY event DESC LIMIT 5")
+    rig.click(rig.row(1))
+    assert rig.look.moment == len(real.traces[0].events) - 1
+    ask(rig, sql, "SELECT stack_id, count(*) AS n FROM allocations WHERE stack_id >= 0 GROUP BY stack_id")
+    rig.click(rig.row(0))
+    assert lit(rig) == np.flatnonzero(a.stack == rig.found.rows[0][0]).tolist()
+
+
+def test_a_fault_is_drawn_in_red(rig: Rig, sql: SqlPane) -> None:
+    ask(rig, sql, "SELECT nope FROM allocations")
+    image = rig.pixels()[WHOLE.y + 170: WHOLE.y + 300, WHOLE.x: WHOLE.x + 600].astype(int)
+    assert ((image[..., 0] > 180) & (image[..., 2] < 140)).any()
+    sql.text = "SELECT 42 AS answer"
+    rig.click((WHOLE.x + 100, WHOLE.y + 40))
+    io = imgui.get_io()
+    for down in (True, False):
+        io.add_key_event(imgui.Key.mod_ctrl, down)
+        io.add_key_event(imgui.Key.enter, down)
+        rig.frame()
+    rig.settle()
+    assert rig.found.rows == [(42,)]
+
+
+def test_answers_are_saved_and_copied(rig: Rig, sql: SqlPane, tmp_path: Path) -> None:
+    ask(rig, sql, "SELECT id, size, category FROM allocations ORDER BY id LIMIT 25")
+    for _ in range(2):
+        press(rig, "Save CSV")
+    names = ["training_memory_snapshot query-2.csv", "training_memory_snapshot query.csv"]
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == names
+    with (tmp_path / names[1]).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows == [["id", "size", "category"], *([str(v) for v in row] for row in rig.found.rows)]
+    sql.folder = tmp_path / "missing"
+    press(rig, "Save CSV")
+    assert len(list(tmp_path.glob("*.csv"))) == 2
+    ask(rig, sql, "SELECT * FROM (VALUES (1, 'a\tb\nc'), (2, NULL)) AS t(n, word)")
+    press(rig, "Copy")
+    assert imgui.get_clipboard_text() == tabbed(rig.found) == "n\tword\n1\ta b c\n2\t\n"
+    assert count_words(rig.found).startswith("2 rows, ")
+
+
+def test_a_long_question_can_be_cancelled(rig: Rig, sql: SqlPane) -> None:
+    ask(rig, sql, "SELECT 1")  # the database is open
+    sql.text = "SELECT count(*) FROM range(100000000000) a, range(1000) b WHERE a.range % 7 = b.range"
+    sql.run(rig.look)
+    rig.frame()
+    wait_until(lambda: rig.content.working)
+    sql.cancel()
+    assert rig.content.wait(PATIENCE)
+    ask(rig, sql, "SELECT 7 AS n")
+    assert rig.found.rows == [(7,)]

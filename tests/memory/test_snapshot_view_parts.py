@@ -1,37 +1,44 @@
-"""The parts of the view of memory snapshots by themselves: answers of threads, where things lie, ticks."""
+"""The parts of the view of memory snapshots (answers of threads, layout, ticks), and the whole as a user has it."""
 
 from __future__ import annotations
 
-import gc
+import itertools
 import threading
-import time
-import weakref
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.snapshot_cases import small_snapshot
-from support.view_cases import module_screen, screen_fixture  # noqa: F401
-from support.wait import PATIENCE
+from support.memory_data import small_snapshot
+from support.wait import PATIENCE, turns, wait_until
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.memory.analysis import search
 from splatview.viewer_app.memory.model import Annotation
+from splatview.viewer_app.shown import Shown
+from splatview.viewer_app.state import State
 from splatview.viewer_app.views._snapshot import ticks
 from splatview.viewer_app.views._snapshot.annotations import ranges_of
 from splatview.viewer_app.views._snapshot.content import Content
-from splatview.viewer_app.views._snapshot.layout import Window, held, lay_out
+from splatview.viewer_app.views._snapshot.layout import Layout, held, lay_out
 from splatview.viewer_app.views._snapshot.state import TABS, Look
+from splatview.viewer_app.views.snapshot import SnapshotView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from splatview.viewer_app.events import Event
+    from splatview.viewer_app.memory.model import Snapshot
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
 
-# -- answers -------------------------------------------------------------------------------------------------
+# -- answers
 
 
 @pytest.fixture
@@ -39,19 +46,6 @@ def content() -> Iterator[Content]:
     made = Content(small_snapshot(0))
     yield made
     made.close()
-
-
-def test_what_was_laid_out_goes_with_it() -> None:
-    content = Content(small_snapshot(0))
-    edges = np.array([0, 3, 9])
-    while (bands := content.bands(0)) is None or (reserved := content.reserved_envelope(0)) is None:
-        content.wait(PATIENCE)
-    assert len(bands.envelope(edges)[0]) == len(reserved(edges)[0]) == 2
-    held = [weakref.ref(value) for value in (bands, reserved, bands.live, content.snapshot)]
-    content.close()
-    del content, bands, reserved
-    gc.collect()
-    assert [value() for value in held] == [None] * 4
 
 
 def test_an_answer_comes_later_and_stays(content: Content) -> None:
@@ -105,10 +99,8 @@ def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(conte
     content.ask("long", lambda: (began.set(), go.wait(PATIENCE)), lane="query", words="A long question")
     assert began.wait(PATIENCE)
     content.ask("short", lambda: 1)
-    end = time.monotonic() + PATIENCE
-    while content.peek("short") is None and time.monotonic() < end:
-        time.sleep(0.001)
-    assert content.peek("short") == 1
+    assert content.peek("long") is None  # without waiting
+    wait_until(lambda: content.peek("short") == 1)
     assert content.working[0][0] == "A long question"
     content.ask("never", lambda: 1, lane="query")
     content.close()
@@ -121,25 +113,9 @@ def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(conte
     assert content.wait(0)
 
 
-def test_the_loop_is_never_kept_waiting(content: Content) -> None:
-    """While a lane works, asking and looking return at once: no lock is held."""
-    go = threading.Event()
-    content.ask("slow", lambda: go.wait(PATIENCE))
-    assert content.ask("slow", lambda: 1) is None
-    assert content.peek("slow") is None
-    assert content.fault("slow") == ""
-    go.set()
-    assert content.wait(PATIENCE)
-
-
-# -- where things lie ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tab", TABS)
-@pytest.mark.parametrize("details", [False, True])
-def test_nothing_overlaps(tab: str, details: bool) -> None:
-    for scale in (1.0, 2.0, 3.0):
-        for width, height in ((1000, 694), (1640, 1054), (390, 514), (844, 390), (260, 180), (64, 48), (1, 1)):
+def test_nothing_overlaps() -> None:
+    for scale, details, tab in itertools.product((1.0, 2.0), (False, True), TABS):
+        for width, height in ((1000, 694), (390, 514), (260, 180), (64, 48), (1, 1)):
             rect = Rect(11, 7, round(width * scale), round(height * scale))
             found = lay_out(rect, scale, tab, details=details)
             parts = [r for r in (found.plot, found.bar, found.minimap, found.pane, found.details) if r is not None]
@@ -157,18 +133,6 @@ def test_nothing_overlaps(tab: str, details: bool) -> None:
                 assert found.plot is not None or tab == "about" or details
 
 
-def test_a_plot_without_words_has_all_the_room() -> None:
-    rect = Rect(3, 4, 500, 400)
-    assert lay_out(rect, None, "stacks", details=True).plot == rect
-
-
-def test_a_window_maps_both_ways() -> None:
-    w = Window(Rect(10, 20, 300, 200), 5.0, 65.0, 1e9, 3e9)
-    assert (w.x_at(10), w.x_at(310), w.y_at(220), w.y_at(20)) == (5.0, 65.0, 1e9, 3e9)
-    for x, y in ((5.0, 1e9), (31.5, 2.2e9)):
-        assert (w.x_at(w.px(x)), w.y_at(w.py(y))) == pytest.approx((x, y))
-
-
 def test_ranges_are_held_within_what_there_is() -> None:
     full = (0.0, 100.0)
     assert held((-5.0, 200.0), full, 4) is None
@@ -179,29 +143,16 @@ def test_ranges_are_held_within_what_there_is() -> None:
     assert held(first, full, 4) == first
 
 
-# -- ticks ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("low", "high", "want"), [
     (0, 12 << 30, ["0", "2 GiB", "4 GiB", "6 GiB", "8 GiB", "10 GiB", "12 GiB"]),
     (6 << 30, 7 << 30, ["6.00 GiB", "6.25 GiB", "6.50 GiB", "6.75 GiB", "7.00 GiB"]),
-    ((12 << 30) + (3 << 20), (12 << 30) + (7 << 20), ["12,291 MiB", "12,292 MiB", "12,293 MiB", "12,294 MiB",
-                                                       "12,295 MiB"]),
     (0, 4096, ["0", "1 KiB", "2 KiB", "3 KiB", "4 KiB"]),
-    (0, 100, ["0", "16 B", "32 B", "48 B", "64 B", "80 B", "96 B"]),
 ])
 def test_ticks_of_bytes(low: float, high: float, want: list[str]) -> None:
     assert [text for _, text in ticks.byte_ticks(low, high, 7 if len(want) > 5 else 5)] == want
 
 
-def test_ticks_of_events() -> None:
-    assert ticks.event_ticks(0, 22_333, 5) == [(0, "0"), (5000, "5,000"), (10000, "10,000"), (15000, "15,000"),
-                                               (20000, "20,000")]
-    assert [t for _, t in ticks.event_ticks(10.2, 14.9, 10)] == ["11", "12", "13", "14"]
-
-
-@pytest.mark.parametrize(("span", "most"), [(40, 8), (5_000, 6), (700_000, 6), (90e6, 6), (3 * 3600e6, 7),
-                                            (5 * 86400e6, 6)])
+@pytest.mark.parametrize(("span", "most"), [(40, 8), (700_000, 6), (3 * 3600e6, 7)])
 def test_ticks_of_time_are_round_on_the_clock(span: float, most: int) -> None:
     origin = 1_700_000_123_456_789
     found = ticks.time_ticks(0, span, origin, most)
@@ -217,29 +168,182 @@ def test_ticks_of_time_are_round_on_the_clock(span: float, most: int) -> None:
     assert len({text for _, text in found}) == len(found) or span > 86400e6
 
 
-def test_ticks_without_a_clock_count_from_the_beginning() -> None:
-    assert [t for _, t in ticks.time_ticks(0, 1e6, 0, 5)] == ["0.0 s", "0.2 s", "0.4 s", "0.6 s", "0.8 s", "1.0 s"]
-
-
-# -- annotations ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("unit", ["events", "time"])
 def test_annotations_lie_where_they_were_said(unit: str) -> None:
-    from dataclasses import replace
-
     base = small_snapshot(0, 400)
     times = base.traces[0].events.time_us
     said = (Annotation("step", "START", 0, int(times[100])), Annotation("step", "END", 0, int(times[200])))
     content, look = Content(replace(base, annotations=said)), Look()
     look.settings.unit = unit  # type: ignore[assignment]
-    end = time.monotonic() + PATIENCE
-    while (found := ranges_of(content, look)) is None and time.monotonic() < end:
-        content.wait(1.0)
+    found = wait_until(lambda: ranges_of(content, look))
     axis = content.axis(0, unit)  # type: ignore[arg-type]
-    assert found is not None
     assert axis is not None
     assert found.names == ["step"]
     assert abs(found.begin[0] - axis.x_of(101)) <= (2 if unit == "events" else 2000)
     assert abs(found.end[0] - axis.x_of(201)) <= (2 if unit == "events" else 2000)
     content.close()
+
+
+# -- the whole
+
+
+class User:
+    """Looks at a snapshot on a screen of its own size, with a panel."""
+
+    def __init__(self, screen: OffscreenScreen, snapshot: Snapshot, size: tuple[int, int] = (1200, 760)) -> None:
+        screen.resize(*size, 1.0)
+        self.screen, self.view, self.panel = screen, SnapshotView(screen.ctx), Panel(1.0)
+        self.view.update(snapshot)
+        self.rect = Rect(0, 0, *size)
+        self.settle()
+
+    def draw(self) -> bool:
+        view = self.view
+        view.draw(self.screen.framebuffer, self.rect)
+        shown = Shown(view.panel, view.sections, view.keys, view.over, view.details, view.extras, view.readout,
+                      view.path, view.empty)
+        return self.panel.draw(self.screen.framebuffer, State(panel_open=False), shown, 1.0).changed
+
+    def settle(self) -> np.ndarray:
+        """(H, W, 3): the picture when nothing is missing in it any more."""
+        again = 3
+        for _ in turns("the view is complete", rest=False):
+            again = 3 if self.draw() else again - 1
+            if not self.view.complete:
+                self.view.wait(PATIENCE)
+                again = 3
+            if not again:
+                break
+        return self.screen.pixels()[..., :3].astype(int)
+
+    def layout(self, *, details: bool = False) -> Layout:
+        return lay_out(self.rect, 1.0, self.view.look.tab, details=details)
+
+    def do(self, *events: Event) -> None:
+        for event in events:
+            ours, _ = self.panel.handle(event, self.rect, str, self.view.boards(self.rect))
+            if not ours:
+                self.view.handle(event, self.rect)
+            self.draw()
+            self.draw()
+
+    def click(self, x: float, y: float) -> None:
+        self.do(PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y))
+
+    def close(self) -> None:
+        self.panel.close()
+        self.view.close()
+
+
+@pytest.fixture
+def user(screen: OffscreenScreen) -> Iterator[User]:
+    made = User(screen, small_snapshot(0, 400))
+    yield made
+    made.close()
+
+
+def test_words_stand_around_the_plot(user: User) -> None:
+    pixels, layout = user.settle(), user.layout()
+    assert layout.plot is not None
+    assert layout.minimap is not None
+    assert layout.bar is not None
+    p, m, b = layout.plot, layout.minimap, layout.bar
+    beside = {"bytes": pixels[p.y: p.y + p.height, :p.x - 4], "events": pixels[p.y + p.height + 3: m.y - 3, p.x:],
+              "bar": pixels[b.y: b.y + b.height]}
+    for name, part in beside.items():
+        assert (part.max(axis=-1) > 120).sum() > 50, name
+    assert pixels[m.y: m.y + m.height, m.x: m.x + m.width].std() > 10
+
+
+def test_search_lights_what_it_finds(user: User) -> None:
+    user.do(Key("slash"))
+    user.draw()
+    assert user.panel.typing
+    user.do(Text("step_3"))
+    pixels = user.settle()
+    look, snapshot = user.view.look, small_snapshot(0, 400)
+    want = search(snapshot, snapshot.traces[0], "step_3").mask
+    assert 0 < want.sum() < len(want)
+    assert look.hits is not None
+    np.testing.assert_array_equal(look.hits, want)
+    user.do(Key("escape"))
+    look.search = ""
+    assert (user.settle() != pixels).any()
+    assert look.hits is None
+
+
+def test_an_error_that_was_recorded_is_shown_at_once(screen: OffscreenScreen) -> None:
+    made = User(screen, small_snapshot(1, 200, oom=True))
+    assert made.view.look.tab == "oom"
+    made.view.look.tab = "timeline"
+    made.settle()
+    assert made.view.look.tab == "timeline"
+    made.close()
+
+
+def test_a_click_opens_details_beside_the_plot(user: User) -> None:
+    plot = user.layout().plot
+    assert plot is not None
+    before = user.settle()
+    user.click(plot.x + plot.width / 2, plot.y + plot.height - 10)
+    place = user.layout(details=True).details
+    assert place is not None
+    assert (user.settle() != before)[place.y + 60:, place.x + 10: place.x + place.width].any()
+    chosen = user.view.look.selected
+    user.click(place.x + place.width / 2, place.y + place.height - 20)
+    assert user.view.look.selected == chosen is not None
+    user.do(Key("escape"))
+    assert user.view.look.selected is None
+
+
+def test_two_devices_have_a_look_of_their_own(screen: OffscreenScreen) -> None:
+    made = User(screen, small_snapshot(2, 300, devices=2))
+    first = made.settle()
+    made.view.look.select(3)
+    made.view.look.show_device(1)
+    assert made.view.look.selected is None
+    assert (made.settle() != first).any()
+    assert made.view.details[0] == "2 devices"
+    made.close()
+
+
+def test_the_size_of_a_screen_may_be_anything(screen: OffscreenScreen) -> None:
+    made = User(screen, small_snapshot(0, 200), (390, 600))
+    for tab in TABS:
+        made.view.look.tab = tab
+        made.view.look.select(2)
+        made.settle()
+    for size in ((200, 150), (64, 48), (700, 300)):
+        screen.resize(*size, 1.0)
+        made.rect = Rect(0, 0, *size)
+        made.settle()
+    made.close()
+
+
+def test_two_beside_each_other_have_their_own_words(user: User) -> None:
+    """In one panel: the windows of one are not those of the other."""
+    other = user.view.beside(user.view.settings)
+    width, height = user.screen.size
+    places = Rect(0, 0, width // 2, height), Rect(width // 2, 0, width // 2, height)
+    try:
+        for view in (user.view, other):
+            view.look.tab = "events"
+
+        def over(_: Rect, scale: float) -> bool:
+            return any([view.over(rect, scale) for view, rect in zip((user.view, other), places, strict=True)])
+
+        again = 6
+        for _ in turns("both are complete", rest=False):
+            for view, rect in zip((user.view, other), places, strict=True):
+                view.draw(user.screen.framebuffer, rect)
+                view.wait(0.2)
+            user.panel.draw_over(user.screen.framebuffer, over, 1.0)
+            again = again - 1 if user.view.complete and other.complete else 6
+            if not again:
+                break
+        pixels = user.screen.pixels()[..., :3].astype(int)
+        left, right = (pixels[:, r.x:r.x + r.width] for r in places)
+        assert (left[:44].max(-1) > 120).sum() > 50
+        np.testing.assert_array_equal(left, right)
+    finally:
+        other.close()

@@ -81,6 +81,15 @@ class Rig:
         """The middle of a row of the pane's table."""
         return self.pane._grid.middle(number)
 
+    def title(self) -> tuple[float, float]:
+        """The first title of the pane's table."""
+        left, top, _ = self.pane._grid.place
+        return left + 5, top - 8
+
+    def box(self, node: int) -> tuple[float, float]:
+        """The middle of a box of the pane's flame graph."""
+        return self.pane._flame.middle(node)
+
     def move(self, x: float, y: float) -> None:
         imgui.get_io().add_mouse_pos_event(x, y)
         self.frame()
