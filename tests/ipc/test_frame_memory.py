@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.frames import host_array
-from support.open_files import open_files
 from support.trainers import Trainer
 from support.wait import PATIENCE
 
@@ -17,10 +15,6 @@ import splatview
 from splatview.follower import Follower
 from splatview.ipc import Subscriber
 from splatview.ipc.messages import StreamInfo
-from splatview.ipc.segments import has_private_pages
-from splatview.ipc.source import OwnSource
-from splatview.ipc.ways.layout import data_bytes
-from splatview.ipc.ways.ring import RingReader, RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +22,6 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-    from splatview.ipc import Frame as SharedFrame
     from splatview.reading import Frame
 
 
@@ -136,48 +129,6 @@ def test_frame_drawing_stays_while_it_is_held_and_is_gone_with_it() -> None:
                 publish()
             assert (pixels[:rows] == 255).all() and (pixels[rows:] == shown).all()
             assert frame.intact()
-
-
-SHAPE = 3, 100_000
-
-
-@pytest.fixture
-def ring() -> Iterator[tuple[RingWriter, RingReader]]:
-    writer = RingWriter(data_bytes({"image": torch.zeros(SHAPE, dtype=torch.uint8)}))
-    reader = RingReader(writer.segment.ref, OwnSource(), lambda *lease: None, writable=True)
-    yield writer, reader
-    reader.close()
-    writer.close()
-
-
-def written(ring: tuple[RingWriter, RingReader], version: int) -> tuple[SharedFrame, np.ndarray]:
-    """The frame of a new version, in which there is no drawing, and its pixels."""
-    image = torch.full(SHAPE, version % 251, dtype=torch.uint8)
-    assert ring[0].write("image", {"image": image}, {"layout": "HW"}, version)
-    frame = ring[1].read(version - 1)
-    assert frame is not None
-    pixels = host_array(frame.tensors["image"])
-    assert (pixels == version % 251).all()
-    return frame, pixels
-
-
-def mappings() -> int:
-    """How many mappings of rings this process has."""
-    with open("/proc/self/maps") as file:
-        return sum("memfd:splatview-ring" in line for line in file)
-
-
-def test_reader_gives_back_what_was_drawn(ring: tuple[RingWriter, RingReader]) -> None:
-    files, most = open_files(), mappings() + 2 * ring[0].slots
-    for version in range(1, 40):
-        frame, pixels = written(ring, version)
-        address = pixels.ctypes.data
-        assert not has_private_pages(address, pixels.nbytes)
-        pixels[:, :: 1 + version % 5000] = 255
-        assert has_private_pages(address, pixels.nbytes)
-        frame.close()
-        assert mappings() <= most
-    assert open_files() <= files
 
 
 # ---- frames that are held

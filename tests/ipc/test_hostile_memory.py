@@ -4,8 +4,6 @@ them out of their slot, never gives up, and counts them; what viewers write into
 from __future__ import annotations
 
 import random
-import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.meters import footprint
 from support.open_files import open_files
-from support.wait import turns
 
 import splatview
 from splatview import publishing
@@ -128,41 +125,6 @@ def forged_header(header: bytes, name: int, value: Any) -> bytes:
     kind, tensors, meta = msgspec.msgpack.decode(header)
     tensors[0][name] = value
     return messages.encode([kind, tensors, meta])
-
-
-def test_while_it_is_read_everything_changes(ring: tuple[RingWriter, RingReader]) -> None:
-    """Between any two looks: what was checked is what is used."""
-    writer, reader = ring
-    over, luck = threading.Event(), random.Random(2)
-    header = bytes(writer._bytes[writer.header_offset(1) : writer.header_offset(1) + 64])
-    honest = list(writer._words[: FIRST_SLOT + 4 * WORDS_PER_SLOT])
-
-    def scramble() -> None:
-        while not over.is_set():
-            slot = luck.randrange(writer.slots)
-            word = FIRST_SLOT + slot * WORDS_PER_SLOT + luck.randrange(6)
-            writer._words[word] = luck.choice([0, 2, 4, 64, 2**63, 5])
-            at = writer.header_offset(slot)
-            writer._bytes[at : at + 64] = luck.choice([header, mutated([header], luck)[:64].ljust(64, b"\x00")])
-            if luck.random() < 0.5:
-                writer._words[word] = honest[word]
-                writer._bytes[at : at + 64] = header
-
-    thread, interval, seen = threading.Thread(target=scramble), sys.getswitchinterval(), 0
-    sys.setswitchinterval(1e-5)
-    thread.start()
-    try:
-        for _ in turns("frames that make sense, and others", rest=False):
-            if seen >= 100 and reader.garbled + reader.torn >= 100:
-                break
-            frame = reader.read()
-            if frame is not None:
-                seen += 1
-                touch(frame, writer.capacity)
-    finally:
-        over.set()
-        thread.join()
-        sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize(("slots", "capacity", "size"), [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -70,12 +69,10 @@ class Control(SlotWriter):
 
 
 class Mark:
-    """As `OpenedEvent`: the mark of a version, which comes after some questions."""
+    """As `OpenedEvent`: the mark of a version, which never comes."""
 
     def __init__(self) -> None:
         self.asked = self.closed = 0
-        self.at: float = math.inf
-        """How many questions come before it."""
         self.meanwhile: Callable[[], object] = int
         """Called at each question."""
 
@@ -85,7 +82,7 @@ class Mark:
     def done(self) -> bool:
         self.asked += 1
         self.meanwhile()
-        return self.asked > self.at
+        return False
 
     def close(self) -> None:
         self.closed += 1
@@ -178,19 +175,6 @@ def test_data_is_waited_for_until_the_gpu_writes_its_mark(pair: Pair, mark: Mark
         frame.wait(0)
         assert frame.complete
         assert mark.asked == 3
-
-
-def test_the_event_says_it_where_the_gpu_writes_nothing(pair: Pair, mark: Mark) -> None:
-    mark.at = 5
-    with pair.read() as frame:
-        frame.tensors["image"].ready(0)  # type: ignore[union-attr]
-        frame.wait(0)
-        assert (mark.asked, frame.complete) == (6, False), "what has come is not asked for again"
-    pair.control.publish(1, 2)
-    mark.at = 8
-    with pair.read(1) as newer:
-        newer.wait(0)
-    assert mark.asked == 9, "each version is waited for"
 
 
 @pytest.mark.parametrize("questions", [0, 3])

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from support.gpu_on_cpu import Machine, Run, installed, moved, picture, running, scene
 
-from splatview.ipc.preference import Place, Preference
+from splatview.ipc.preference import Preference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,27 +83,6 @@ def test_what_the_caller_says(wishes: tuple[bool | None, bool], ways: tuple[str,
             assert preference.ways() == ways
 
 
-def test_a_place_is_where_and_how_tensors_lie() -> None:
-    place = Place()
-    a, b = torch.zeros(6, 4), torch.zeros(6)
-    assert not place.same((a, b))
-    assert place.same((a, b))
-    assert place.same((a.detach(), b[:])), "other objects, the same memory"
-    assert not place.same((a.t(), b))
-    assert not place.same((a, b.clone()))
-    assert not place.same((a, b))
-    a.data = torch.zeros(6, 4)
-    assert not place.same((a, b)), "the same object, other memory"
-    parameter = torch.nn.Parameter(a)
-    assert place.same((parameter, b))
-    with torch.no_grad():
-        parameter.add_(1)
-    assert place.same((parameter, b))
-    assert not place.same((parameter,))
-    place.forget()
-    assert not place.same((parameter,))
-
-
 # ---- values like the last one
 
 
@@ -143,13 +122,6 @@ def test_pictures_that_look_different_among_those_that_look_alike(machine: Machi
         assert not run.faults
 
 
-def test_metadata_that_change_and_stay(images: Run) -> None:
-    metas: list[dict[str, Any]] = [{"step": 1}, {"step": 1}, {"step": 2}, {}, {"step": 2, "note": "x" * 1000}]
-    for version, meta in enumerate(metas, 1):
-        images.publish(picture(8, 9, 4), **meta)
-        images.picture(version, {**meta, "layout": "HWC"})
-
-
 def test_the_stream_and_the_device_of_the_moment(images: Run, machine: Machine) -> None:
     for stream in (7, 7, 8, 0, 0, 7):
         machine.stream = stream
@@ -160,20 +132,6 @@ def test_the_stream_and_the_device_of_the_moment(images: Run, machine: Machine) 
     images.publish(value)
     assert torch.equal(images.picture(7, {"layout": "HWC"}), value)
     assert not images.faults
-
-
-def test_what_the_gpu_is_still_at_is_left_alone(images: Run, machine: Machine) -> None:
-    for _ in range(3):
-        images.publish(picture(8, 9, 4))
-    kept = images.picture(3, {"layout": "HWC"})
-    machine.behind = True
-    for _ in range(9):
-        images.publish(picture(8, 9, 4))
-    assert images.stream.late, "no slot was free any more"
-    assert torch.equal(images.picture(3, {"layout": "HWC"}), kept)
-    assert not images.faults
-    machine.behind = False
-    machine.catch_up()
 
 
 def test_a_copy_that_is_refused_is_a_fault_and_another_way_is_offered(images: Run, machine: Machine) -> None:

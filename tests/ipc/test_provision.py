@@ -243,23 +243,6 @@ def test_what_does_not_fit_is_refused_and_said_and_comes_when_memory_is_free(
     assert publishing.begun().board.counters()["faults"] == 1  # type: ignore[union-attr]
 
 
-def test_memory_that_is_taken_by_others_meanwhile_is_given_back(
-        meminfo: Meminfo, gate: Gate, rings: Rings, wait_until: Callable[..., Any]) -> None:
-    meminfo.is_free(1000 * MB)
-    publish(1, SIDE)
-    with Subscriber() as subscriber:
-        gate.open.clear()
-        stream = opened(subscriber, wait_until)
-        assert gate.reached.wait(PATIENCE)
-        meminfo.is_free(50 * MB)
-        gate.open.set()
-        assert "50 MB are left" in wait_until(lambda: (subscriber.poll(), stream.fault)[-1])
-        wait_until(lambda: rings.size() == 0)
-        publish(2, SIDE)
-        meminfo.is_free(1000 * MB)
-        frame_of(subscriber, 2, wait_until).close()
-
-
 CGROUP = Path("/sys/fs/cgroup/memory")
 IN_CGROUP = """
 import sys, torch, splatview

@@ -26,14 +26,6 @@ def test_it_is_told_right_and_steadily(hz: float, every: float) -> None:
     assert min(known) > 0.8 * hz and max(known) < 1.25 * hz
 
 
-def test_what_was_before_is_no_rate() -> None:
-    rate = Rate()
-    rate.look(5.0, 1_000_000)
-    rate.look(5.1, 1_000_001)
-    rate.look(6.1, 1_000_002)
-    assert rate.hz == pytest.approx(1.0)
-
-
 def test_what_stops_is_told_to_be_rarer_and_rarer_in_few_steps() -> None:
     rate = Rate()
     looked(rate, 60.0, 0.01, 0.0, 5.0)
@@ -46,10 +38,3 @@ def test_what_stops_is_told_to_be_rarer_and_rarer_in_few_steps() -> None:
     assert said == sorted(said, reverse=True) and len(said) < 15  # each one is a picture
     said = looked(rate, 60.0, 0.01, 200.0, 3.0)
     assert said[-1] == pytest.approx(60, rel=0.1)
-
-
-def test_a_count_that_begins_anew_is_not_negative() -> None:
-    rate = Rate()
-    looked(rate, 60.0, 0.01, 0.0, 5.0)
-    rate.look(6.0, 1)
-    assert rate.hz == 0.0

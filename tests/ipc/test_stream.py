@@ -1,14 +1,16 @@
-"""A stream and its outlets: several ways at once, ways that fail, versions that come later than their publish."""
+"""A stream and its outlets: several ways at once, ways that fail, versions that come later than their publish,
+and live streams."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
+from support.reading import newest
 from support.wait import PATIENCE
 
 import splatview
@@ -21,7 +23,7 @@ from splatview.ipc.ways.base import NotYet, Way
 from splatview.ipc.ways.ring import RingWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from splatview.ipc import RemoteStream, Stream
 
@@ -158,26 +160,6 @@ def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(
         assert "host: cannot be drawn" in stream.fallback
 
 
-def test_a_way_that_a_viewer_cannot_take_is_not_asked_for(
-        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    offer(monkeypatch, device_ring=Way(_no_writer, _no_reader, ""), ring=RING)
-    publish(1)
-    with Subscriber(ways=lambda way, gpu: way == "ring") as subscriber:
-        stream = shown(subscriber, 1, wait_until)
-        assert stream.sharing == "ring"
-        assert "cannot open memory of GPU" in stream.fallback
-        assert published().ref("device-ring") is None
-    with Subscriber(ways=()) as subscriber:
-        def refused() -> str | None:
-            subscriber.poll()
-            for stream in subscriber.streams:
-                stream.open()
-                return stream.fault
-            return None
-
-        assert "ring: " in wait_until(refused)
-
-
 def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
     offer(monkeypatch, ring=RING, host=Way(RING.writer, RING.reader, "", aside=True))
     publish(1)
@@ -203,63 +185,44 @@ def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_u
         assert stream.ref("host") is None
 
 
-@pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+# ---- live streams, whose tensors change without another publish
 
 
-def test_a_training_and_its_helper_take_turns_anywhere(hasty: None, wait_until: Callable[..., Any]) -> None:
-    """Publishing, describing anew, viewers that come and go, late copies, growing rings, `log` and `close`: whatever
-    the helper thread is at, each frame shows what its version was given, and the newest arrives."""
-    wrong: list[Any] = []
-    stop = threading.Event()
+def test_a_live_tensor_that_is_never_at_rest_is_followed(wait_until: Callable[..., Any]) -> None:
+    """As the loops of `Window`'s users: a write every few milliseconds, which is less than a copy at rest waits for."""
+    image, over = torch.zeros(64, 64, dtype=torch.uint8), threading.Event()
+    splatview.publish(image, "image", live=True)
 
-    def view() -> None:
-        try:
-            while not stop.is_set():
-                with Subscriber(client="threads") as subscriber:
-                    for _ in range(30):
-                        subscriber.poll()
-                        for stream in subscriber.streams:
-                            stream.open()
-                            frame = stream.read()
-                            if frame is None or stream.info.kind != "image":
-                                continue
-                            with frame:
-                                values = frame.tensors["image"].to_float32()
-                                if frame.intact() and not (values == frame.meta["step"] % 200).all():
-                                    wrong.append((frame.version, frame.meta["step"], values.min(), values.max()))
-        except Exception as e:
-            wrong.append(e)
+    def write() -> None:
+        while not over.wait(0.002):
+            image.copy_(image % 200 + 1)
 
-    viewer = threading.Thread(target=view)
-    viewer.start()
+    thread = threading.Thread(target=write)
+    thread.start()
     try:
-        for step in range(1, 211):
-            size = 8 + step // 50 % 4 * 8
-            splatview.publish(torch.full((size, size, 3), step % 200, dtype=torch.uint8), "image", step=step)
-            splatview.log(step, loss=1 / step)
-            if step == 150:
-                splatview.close()
+        with Subscriber() as subscriber:
+            values: set[int] = set()
+            wait_until(lambda: values.add(newest(subscriber, "image")[2]["image"].max()) or len(values) >= 4)
+            over.set()
+            thread.join()
+            shown(subscriber, int(image.max()), wait_until)
     finally:
-        stop.set()
-        viewer.join()
-    assert not wrong
-    splatview.log(211, loss=1)
-    publish(77)
-    with Subscriber() as subscriber:
-        def newest() -> bool:
-            subscriber.poll()
-            for stream in subscriber.streams:
-                if stream.name == "image" and stream.run.alive:
-                    stream.open()
-                    if (frame := stream.read()) is not None:
-                        with frame:
-                            return int(frame.tensors["image"].to_float32().max()) == 77 and frame.intact()
-            return False
+        over.set()
+        thread.join()
 
-        wait_until(newest)
+
+@pytest.mark.parametrize("image", [np.full((9, 7), np.nan, np.float32), np.zeros((7, 9), np.float32).T],
+                         ids=["nan", "strided"])
+def test_a_live_array_is_copied_when_its_bytes_change_and_only_then(image: np.ndarray) -> None:
+    """Also by writes that torch does not count."""
+    splatview.publish(image, "image", live=True)
+    with Subscriber() as subscriber:
+        newest(subscriber, "image")
+        version = published().version
+        for _ in range(3):
+            published().catch_up()  # what the helper thread does thirty times a second
+        assert published().version == version
+        image[-1, -1] = 1
+        published().catch_up()
+        assert newest(subscriber, "image", after=version)[2]["image"][-1, -1] == 1
+        assert published().version == version + 1

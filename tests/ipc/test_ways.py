@@ -199,7 +199,7 @@ def test_readers_are_blind_to_each_other(pair: Pair) -> None:
 def test_what_was_announced_is_not_trusted(pair: Pair) -> None:
     ref = pair.writer.ref.segment if isinstance(pair.writer.ref, RingRef) else pair.writer.ref.control
     for forged in (SegmentRef(ref.fd, ref.size * 2, ref.token), SegmentRef(ref.fd, ref.size, "x"),
-                   SegmentRef(1, ref.size, ref.token), SegmentRef(2**30, ref.size, ref.token)):
+                   SegmentRef(0, ref.size, ref.token), SegmentRef(2**30, ref.size, ref.token)):
         with pytest.raises(SharingError):
             WAYS["ring"].reader(RingRef(forged), OwnSource(), lambda slot: None)
     for way in WAYS:

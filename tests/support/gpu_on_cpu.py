@@ -44,10 +44,6 @@ class Machine:
     def __init__(self) -> None:
         self.stream = 7
         self.device = 0
-        self.capturing = False
-        self.behind = False
-        """Whether the GPU does not come to say that copies have ended."""
-        self._due: list[tuple[int, int]] = []
         self.copied: list[tuple[int, int]] = []
         """Stream and bytes of each plain copy."""
         self.recorded: list[int] = []
@@ -62,16 +58,8 @@ class Machine:
         return (OK,)
 
     def write(self, stream: int, address: int, value: int, flags: int) -> tuple[int]:
-        self._due.append((address, value))
-        if not self.behind:
-            self.catch_up()
+        ctypes.c_uint64.from_address(address).value = value
         return (OK,)
-
-    def catch_up(self) -> None:
-        """Say that all copies have ended."""
-        for address, value in self._due:
-            ctypes.c_uint64.from_address(address).value = value
-        self._due.clear()
 
     def record(self, event: Any, stream: int) -> tuple[int]:
         self.recorded.append(stream)
@@ -123,12 +111,12 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Machine:
     nothing = contextlib.nullcontext
     for name, value in {"_cuda_getCurrentRawStream": lambda index: machine.stream,
                         "_cuda_getDevice": lambda: machine.device,
-                        "_cuda_isCurrentStreamCapturing": lambda: machine.capturing}.items():
+                        "_cuda_isCurrentStreamCapturing": lambda: False}.items():
         monkeypatch.setattr(torch._C, name, value, raising=False)
     cu = SimpleNamespace(CUdeviceptr=int, cuMemcpyDtoDAsync=machine.copy, cuStreamWriteValue64=machine.write,
                          cuEventRecord=machine.record)
     for name, value in {"bindings": lambda: cu, "gpu_uuid": lambda index: GPU, "stream_object": lambda stream: stream,
-                        "stream_writes": lambda index: True, "is_capturing": lambda: machine.capturing,
+                        "stream_writes": lambda index: True, "is_capturing": lambda: False,
                         "register_host": lambda address, size, index: address, "in_stream": machine.in_stream,
                         "release_host": lambda address, index: None, "relaxed_capture": nothing,
                         "context": lambda index: nothing()}.items():
@@ -155,7 +143,6 @@ class Run:
         self.stream = Stream(0, "it", kind, self)
         self.way = way
         self.device = device
-        self.options: dict[str, Any] = {}
         self.form: Any = None
         self.described = 0
         if way == "in-place":
@@ -180,7 +167,7 @@ class Run:
             return
         tensors = self.form.collect(value) if self.form is not None else None
         if tensors is None:
-            self.form = recognise(value, None, self.options)
+            self.form = recognise(value, None, {})
             self.form.device = self.device
             tensors = self.form.collect(value)
             self.stream.describe(self.form)
