@@ -14,7 +14,6 @@ from support.wait import PATIENCE
 from splatview.ipc import limits
 from splatview.ipc.cuda import driver, memory
 from splatview.ipc.cuda.events import InterprocessEvent, OpenedEvent
-from splatview.ipc.cuda.tensors import tensor_at
 from splatview.ipc.errors import SharingError
 from splatview.ipc.messages import FdMemory
 
@@ -67,14 +66,6 @@ def test_memory_of_our_own_is_given_back() -> None:
     assert used() < before + 8 * MB
 
 
-def test_a_view_at_an_address_checks_alignment_and_takes_empty_shapes() -> None:
-    t = torch.arange(64, dtype=torch.uint8, device="cuda")
-    assert torch.equal(tensor_at(t.data_ptr() + 3, "uint8", (5, 2), (2, 1), 0, t).flatten(), t[3:13])
-    with pytest.raises(ValueError, match="not a multiple of 4"):
-        tensor_at(t.data_ptr() + 2, "float32", (2,), (1,), 0)
-    assert tensor_at(0, "float16", (0, 3), (3, 1), 0).shape == (0, 3)
-
-
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_value_is_written_in_the_order_of_the_stream(monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
     """Into pinned host memory, all 64 bits, whether the GPU can write them at once or not."""
@@ -107,15 +98,6 @@ print(uuid, int(state[1]))
 """)
     out, err = child.communicate(timeout=PATIENCE)
     assert out.split() == [str(torch.cuda.get_device_properties(0).uuid).replace("-", ""), "0"], err
-
-
-def test_no_visible_gpu_is_no_device(programs: Programs) -> None:
-    child = programs.code(f"""
-from splatview.ipc.cuda import driver
-print(driver.device_of({driver.gpu_uuid(0)!r}))
-""", CUDA_VISIBLE_DEVICES="")
-    out, err = child.communicate(timeout=PATIENCE)
-    assert out == "None\n", err
 
 
 def test_a_thread_without_a_context_gets_the_primary_one_for_as_long_as_it_needs() -> None:

@@ -12,18 +12,17 @@ import torch
 from support.meters import footprint, settled
 from support.odd_cases import SCENES, everywhere
 from support.programs import ROOT
-from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
+from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene
 from support.wait import PATIENCE
 from support.web_clients import Page, address
 
 from splatview.ipc import Subscriber
 from splatview.viewer_app.renderers import gsplat_frame
-from splatview.viewer_app.renderers.base import COLOR_MAX, PAINTS, RenderOptions
+from splatview.viewer_app.renderers.base import COLOR_MAX
 from splatview.viewer_app.renderers.frame_graph import FrameGraph
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 from splatview.viewer_app.renderers.kernels.capacity import Capacity
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
-from splatview.viewer_app.renderers.work import PAIRS_MAX
 from splatview.viewer_app.scene import FIELDS
 
 if TYPE_CHECKING:
@@ -71,24 +70,6 @@ def test_more_pairs_than_may_be_are_not_drawn(renderer: GsplatRenderer, monkeypa
     assert re.fullmatch(r"only the nearest are shown: all would take 8\.\d times as long", renderer.thinned)
     draw(renderer, everywhere(20), view)
     assert renderer.thinned == ""
-
-
-@pytest.mark.parametrize("paint", PAINTS)
-def test_a_million_over_the_whole_picture(ctx: moderngl.Context, paint: Any) -> None:
-    """8e9 pairs are wanted: a picture comes, and the memory for it is bounded."""
-    torch.cuda.empty_cache()
-    renderer, n = GsplatRenderer(ctx), 1_000_000
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    g = np.random.default_rng(0)
-    means = np.column_stack([g.uniform(-1, 1, (n, 2)), np.full(n, 3.0)]).astype(np.float32)
-    wide = scene(means, scales=100.0, opacities=0.0045, rgb=(0.2, 0.6, 0.9))
-    p = draw(renderer, wide, camera(1920, 1080, focal=900.0), RenderOptions(paint=paint))
-    peak = torch.cuda.max_memory_allocated() - before
-    print(f"{paint}: peak {peak / 1e9:.2f} GB, {renderer.gpu_ms} ms, {renderer.thinned}")
-    assert np.isfinite(p.color).all() and peak < 24 * PAIRS_MAX
-    assert paint == "points" or renderer.thinned.startswith("only the nearest are shown")
-    renderer.close()
 
 
 def test_full_memory_costs_the_farthest_and_not_the_picture(ctx: moderngl.Context) -> None:

@@ -16,16 +16,14 @@ from support.renderer_cases import (
     psnr,
     random_scene,
     real_scene,
-    scene,
 )
 
 from splatview.viewer_app.cameras import MODELS, Camera
 from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers.base import RenderOptions
-from splatview.viewer_app.renderers.gl import GlRenderer
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
-from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
+from splatview.viewer_app.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,14 +63,6 @@ def test_a_scene_on_the_gpu_looks_like_one_in_host_memory(renderer: GsplatRender
     assert np.array_equal(a.color, b.color) and np.array_equal(a.alpha, b.alpha) and a.alpha.max() > 0.5
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_any_floating_dtype(renderer: GsplatRenderer, dtype: torch.dtype) -> None:
-    s = on_gpu(random_scene(1, Chance()), dtype)
-    rounded = s.to_host()
-    assert all(getattr(rounded, name).dtype == np.float32 for name in FIELDS)
-    assert np.array_equal(pixels(renderer, s).color, pixels(renderer, rounded).color)
-
-
 def test_strided_tensors(renderer: GsplatRenderer) -> None:
     s = on_gpu(random_scene(2, Chance(n=700)))
     wide = torch.cat([s.sh0[:, None], s.shN], dim=1)  # type: ignore[list-item,index]
@@ -98,17 +88,6 @@ def test_a_change_in_place_shows_with_the_next_version(renderer: GsplatRenderer)
     after = pixels(renderer, replace(s, version=2))
     assert psnr(before.color, after.color) < 40
     assert np.array_equal(after.color, pixels(renderer, s.to_host()).color)
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_few(renderer: GsplatRenderer, n: int) -> None:
-    s = on_gpu(scene(np.tile([[0.0, 0, 2]], (n, 1))))
-    view = Camera(np.eye(4), np.array([[50.0, 0, 32], [0, 50, 24], [0, 0, 1]]), 64, 48)
-    for _ in range(5):
-        p = pixels(renderer, s, view)
-        assert p.alpha.shape == (48, 64) and bool(p.alpha.any()) is bool(n)
-        pixels(renderer, on_gpu(random_scene(6, Chance(n=300))), view)
-    assert renderer.skipped == 0
 
 
 @pytest.mark.parametrize("size", [(1, 1), (7680, 4320), (16384, 16)])
@@ -142,17 +121,6 @@ def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
     assert renderer.pending and not streams, "the GPU is given nothing before the picture"
     assert np.array_equal(renderer.render(VIEW, CLASSIC).pixels().color, expected.color)
     assert streams == [renderer._stream.cuda_stream] and not renderer.pending and not renderer.reading
-
-
-def test_bad_numbers_on_the_gpu(renderer: GsplatRenderer) -> None:
-    s = on_gpu(random_scene(10, Chance(n=400)))
-    good = pixels(renderer, replace(s, **{name: getattr(s, name)[6:] for name in FIELDS}))
-    for i, name in enumerate(FIELDS):
-        getattr(s, name)[i].fill_(float("nan" if i % 2 else "inf"))
-    p = pixels(renderer, s)
-    assert renderer.skipped == 6 and psnr(p.color, good.color) > 100
-    for options in (RenderOptions("antialiased"), RenderOptions(sh_degree=0)):
-        assert np.isfinite(renderer.render(VIEW, options).pixels().color).all()
 
 
 def test_far_from_the_origin(renderer: GsplatRenderer) -> None:
@@ -198,35 +166,6 @@ def test_against_stored_pictures_of_gsplat(renderer: GsplatRenderer, data_dir: P
     assert p.depth is not None
     got = psnr(p.color, d.color), psnr(p.alpha, d.alpha), psnr(p.depth, d.depth, float(d.depth.max()))
     assert all(np.greater_equal(got, (77, 75, 75))), got  # they are float16
-
-
-def garden(data_dir: Path) -> tuple[GaussianScene, list[Camera]]:
-    """A coloured reconstruction with real cameras; shapes and opacities by chance."""
-    with np.load(data_dir / "test_garden.npz") as z:
-        n, g = len(z["means3d"]), np.random.default_rng(1)
-        s = GaussianScene(
-            z["means3d"], g.standard_normal((n, 4)).astype(np.float32),
-            (-4.5 + 0.5 * g.standard_normal((n, 3))).astype(np.float32), g.standard_normal(n).astype(np.float32),
-            ((z["colors"] / 255 - 0.5) / SH_C0).astype(np.float32), np.zeros((n, 0, 3), np.float32), sh_degree=0)
-        views = [Camera(v.astype(np.float64), K.astype(np.float64), int(z["width"]), int(z["height"]))
-                 for v, K in zip(z["viewmats"], z["Ks"], strict=True)]
-    return s, views
-
-
-@pytest.mark.parametrize("name", ["garden", "playbot"])
-def test_against_opengl(renderer: GsplatRenderer, ctx: moderngl.Context, data_dir: Path, name: str) -> None:
-    if name == "garden":
-        s, views = garden(data_dir)
-    else:
-        s, views = real_scene(data_dir, name), [gsplat_picture(data_dir, f"{name}_{i}").camera for i in range(3)]
-    gl = GlRenderer(ctx)
-    gl.load(s)
-    for i, view in enumerate(views):
-        a, b = pixels(renderer, on_gpu(s), view), gl.render(view, CLASSIC).pixels()
-        decibels = psnr(a.color, b.color), psnr(a.alpha, b.alpha)
-        print(f"{name}, camera {i}: colour {decibels[0]:.1f} dB, alpha {decibels[1]:.1f} dB")
-        assert a.alpha.mean() > 0.05 and min(decibels) > 50, decibels
-    gl.close()
 
 
 # ---- what the renderer keeps from one version of a scene to the next

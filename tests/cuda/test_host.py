@@ -125,18 +125,6 @@ def test_copies_are_ordered_on_the_stream_that_is_current(host: tuple[HostWriter
         assert (frame.tensors["image"].array == 0.5).all()
 
 
-def test_a_late_copy_is_waited_for(host: tuple[HostWriter, RingReader]) -> None:
-    writer, reader = host
-    busy()
-    image = torch.full((10, 10, 3), 0.25, device="cuda")
-    assert writer.write("image", {"image": image}, META, 1, lambda: True)
-    frame = reader.read()
-    assert frame is not None
-    frame.close()
-    assert not writer.write("image", {"image": image}, META, 2, lambda: False)
-    assert reader.read(1) is None
-
-
 def test_where_memory_cannot_be_pinned_copies_wait_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any) -> int:
         raise driver.CudaError("cuMemHostRegister", "CUDA_ERROR_NOT_SUPPORTED")

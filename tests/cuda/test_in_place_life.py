@@ -59,20 +59,6 @@ def test_a_killed_trainer_leaves_its_last_scene(
     stream.release()
 
 
-def test_a_trainer_that_ends_leaves_its_last_scene(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    trainer.do("scene = make(1000, 7); splatview.publish(scene); torch.cuda.synchronize()")
-    stream = stream_of(subscriber, wait_until)
-    frame = next_frame(subscriber, stream)
-    assert trainer.process.stdin is not None
-    trainer.process.stdin.close()
-    assert trainer.process.wait(PATIENCE) == 0
-    wait_until(lambda: (subscriber.poll(), not stream.run.alive)[-1])
-    assert frame.intact()
-    assert all((v == 7).all() for v in values(frame).values())
-    frame.close()
-
-
 @pytest.mark.parametrize(("options", "way"), [("", "device-ring"), (", copy=False", "host")])
 def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
         programs: Programs, subscriber: Subscriber, wait_until: Callable[..., Any], options: str, way: str) -> None:
