@@ -1,4 +1,4 @@
-"""The memory of a running trainer in the viewer: what a history tells, and what hands do to its plot."""
+"""The memory of a running trainer in the viewer: what a history tells, its plot, its strip, and what a run leaves."""
 
 from __future__ import annotations
 
@@ -8,20 +8,30 @@ import numpy as np
 import pytest
 import torch
 from support.frames import memory_frame, memory_samples
-from support.view_cases import module_screen, screen_fixture, shown  # noqa: F401
+from support.memory_on_cpu import GIB, Allocator
+from support.trainers import Trainer
+from support.view_cases import shown
+from support.viewer import Viewer
 
+import splatview
+from splatview.ipc import taken
 from splatview.ipc.kinds import MEMORY_COLUMNS
+from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview.viewer_app.memory.live import History, read_frame
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views._memory_plot import ALLOCATED, PEAK, RESERVED
 from splatview.viewer_app.views.memory import MemoryView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from support.programs import Programs
+
+    from splatview.viewer_app.catalogue import Slot
+
 
 PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 RECT = Rect(0, 0, 400, 240)
@@ -45,24 +55,22 @@ def history(**columns: list[float]) -> History:
     return History(rows)
 
 
-@pytest.mark.parametrize(("begin", "span", "width"), [(0, 100, 300), (0, 100, 7), (30, 2.5, 200), (-20, 400, 50),
-                                                      (99, 0.01, 20), (500, 10, 5), (-50, 10, 5)])
-def test_columns_tell_the_extremes_of_what_they_cover(begin: float, span: float, width: int) -> None:
+def test_columns_tell_the_extremes_of_what_they_cover() -> None:
     rows = made()
     rows[137, PLACE["peak"]] = 1e12
-    h = History(rows)
-    columns = h.columns(1.7e9 + begin, 1.7e9 + begin + span, width)
-    time = rows[:, 0]
-    edges = np.linspace(1.7e9 + begin, 1.7e9 + begin + span, width + 1)
-    for x in range(width):
-        # a row is about the time from the row before to its own
-        covered = [i for i in range(len(rows)) if time[i] >= edges[x] and (i == 0 or time[i - 1] < edges[x + 1])]
-        there = edges[x] <= time[-1] and edges[x + 1] >= time[0]
-        assert (columns.first <= x < columns.last) == there
-        if there:
-            assert columns.peak[x] == rows[covered, PLACE["peak"]].max()
-            assert columns.low[x] == rows[covered, PLACE["low"]].min()
-            assert columns.host[x] == rows[covered, PLACE["host"]].max()
+    h, time = History(rows), rows[:, 0]
+    for begin, span, width in ((0, 100, 60), (30, 2.5, 40), (-20, 400, 50), (99, 0.01, 20), (500, 10, 5), (-50, 10, 5)):
+        columns = h.columns(1.7e9 + begin, 1.7e9 + begin + span, width)
+        edges = np.linspace(1.7e9 + begin, 1.7e9 + begin + span, width + 1)
+        for x in range(width):
+            # a row is about the time from the row before to its own
+            covered = [i for i in range(len(rows)) if time[i] >= edges[x] and (i == 0 or time[i - 1] < edges[x + 1])]
+            there = edges[x] <= time[-1] and edges[x + 1] >= time[0]
+            assert (columns.first <= x < columns.last) == there
+            if there:
+                assert columns.peak[x] == rows[covered, PLACE["peak"]].max()
+                assert columns.low[x] == rows[covered, PLACE["low"]].min()
+                assert columns.host[x] == rows[covered, PLACE["host"]].max()
 
 
 def test_a_peak_of_one_sample_is_seen_however_much_time_is() -> None:
@@ -102,19 +110,6 @@ def test_steps_get_round_numbers() -> None:
     assert history(step=[0, 90, 5]).steps(0, 2, 5) == []  # they begin anew
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -5.0])
-def test_numbers_that_are_none_break_nothing(value: float) -> None:
-    rows = made(50)
-    rows[20, 1:] = value
-    h = History(rows)
-    columns = h.columns(h.begin, h.end, 100)
-    for band in (columns.low, columns.peak, columns.reserved, columns.host):
-        assert np.isfinite(band).all()
-        assert (band >= 0).all()
-    h.steps(h.begin, h.end, 10)
-    assert 0 <= h.fragmentation(20) <= 1
-
-
 def test_times_must_be_times() -> None:
     for value in (np.nan, np.inf, 1e300):
         rows = made(50)
@@ -126,20 +121,6 @@ def test_times_must_be_times() -> None:
     assert (np.diff(History(rows).time) >= 0).all()
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"tensors": torch.zeros(5, 12, dtype=torch.float64)}, "(5, 12)"),
-    ({"tensors": torch.zeros(5, 13)}, "float32"),
-    ({"tensors": torch.zeros(5000, 13, dtype=torch.float64)}, "5000"),
-    ({"tensors": torch.zeros(0, 13, dtype=torch.float64)}, "(0, 13)"),
-    ({"total": "much"}, "'total' is 'much'"), ({"snapshot": 5}, "'snapshot' is 5"), ({"snapshots": True}, "True"),
-])
-def test_frames_that_are_none_are_refused_by_name(change: dict[str, Any], words: str) -> None:
-    frame = memory_frame(change.pop("tensors", None), **change)
-    with pytest.raises(ViewerError) as caught:
-        read_frame(frame.tensors, frame.meta)
-    assert words in str(caught.value)
-
-
 def test_what_the_metadata_say() -> None:
     frame = memory_frame(total=-5, snapshot="../../etc/passwd", loss=0.5, hz="fast")
     _, about = read_frame(frame.tensors, frame.meta)
@@ -149,7 +130,30 @@ def test_what_the_metadata_say() -> None:
     assert about.others == {"loss": 0.5}
 
 
-# -- the view ----------------------------------------------------------------------------------------------------
+def test_numbers_that_are_none_break_nothing() -> None:
+    for value in (np.nan, np.inf, 1e300, -5.0):
+        rows = made(50)
+        rows[20, 1:] = value
+        h = History(rows)
+        columns = h.columns(h.begin, h.end, 100)
+        for band in (columns.low, columns.peak, columns.reserved, columns.host):
+            assert np.isfinite(band).all()
+            assert (band >= 0).all()
+        h.steps(h.begin, h.end, 10)
+        assert 0 <= h.fragmentation(20) <= 1
+
+
+def test_frames_that_are_none_are_refused_by_name() -> None:
+    for tensors, more, words in ((torch.zeros(5, 12, dtype=torch.float64), {}, r"\(5, 12\)"),
+                                 (torch.zeros(5, 13), {}, "float32"),
+                                 (torch.zeros(5000, 13, dtype=torch.float64), {}, "5000"),
+                                 (None, {"total": "much"}, "'total' is 'much'"), (None, {"snapshots": True}, "True")):
+        frame = memory_frame(tensors, **more)
+        with pytest.raises(ViewerError, match=words):
+            read_frame(frame.tensors, frame.meta)
+
+
+# -- the plot ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(name="view")
@@ -189,12 +193,6 @@ def test_a_spike_of_one_sample_is_drawn(view: MemoryView, screen: OffscreenScree
     assert abs(other.mean() - 1234 / 3999 * 400) < 3
 
 
-def test_the_limit_of_the_gpu_is_in_sight_when_it_is_near(view: MemoryView) -> None:
-    assert view.top(*view.window()) < 20e9
-    view.update(memory_frame(total=12 * 10**9))
-    assert view.top(*view.window()) > 12e9
-
-
 def test_the_wheel_magnifies_and_goes_on_following(view: MemoryView) -> None:
     begin, end = view.window()
     assert view.handle(Wheel(100, 50, 3), RECT)
@@ -230,18 +228,6 @@ def test_a_drag_leaves_the_newest_and_comes_back(view: MemoryView) -> None:
     assert (view.span, view.right) == (None, None)
 
 
-def test_nobody_gets_lost(view: MemoryView) -> None:
-    assert view.content.history is not None
-    for event in [*(Wheel(5, 50, 30) for _ in range(3)), *(Key("a") for _ in range(300))]:
-        view.handle(event, RECT)
-    begin, end = view.window()
-    assert end > view.content.history.begin
-    assert end - begin == pytest.approx(0.05, rel=1e-3)
-    for _ in range(300):
-        view.handle(Key("d"), RECT)
-    assert view.right is None
-
-
 def test_what_lies_under_the_pointer(view: MemoryView) -> None:
     assert view.readout == ""
     assert view.handle(PointerMove(200, 100), RECT)
@@ -275,16 +261,6 @@ def test_a_snapshot_is_asked_for_and_opened_when_it_is_there(view: MemoryView) -
     other.close()
 
 
-def test_another_user_follows(view: MemoryView) -> None:
-    other = view.beside(type(view.settings)())
-    view.handle(Wheel(100, 50, 3), RECT)
-    view.settings.clock = "clock"
-    other.like(view)
-    assert other.window() == view.window()
-    assert other.settings.clock == "clock"
-    other.close()
-
-
 def test_details_say_how_it_is(view: MemoryView) -> None:
     rows = memory_samples(50)
     rows[:, PLACE["allocated"]], rows[:, PLACE["reserved"]], rows[-1, PLACE["ooms"]] = 6 * 2**30, 8 * 2**30, 1
@@ -293,3 +269,109 @@ def test_details_say_how_it_is(view: MemoryView) -> None:
     for words in ("6.00 GiB allocated", "8.00 GiB reserved, 25% of it free", "out of memory once", "50 samples",
                   "A GPU, 80.0 GiB", "not recorded"):
         assert words in text
+
+
+# -- the viewer beside a run -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def viewer() -> Iterator[Viewer]:
+    app = Viewer(OffscreenScreen(560, 520), AppOptions(max_fps=500))
+    yield app
+    app.close()
+
+
+STEP = """
+splatview.publish(torch.full((40, 60, 3), 77, dtype=torch.uint8), "render")
+splatview.publish_memory(hz=50)
+allocator.allocate(GIB)
+"""
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A step of a trainer in this process."""
+    monkeypatch.setattr("splatview.recording._observing", False)
+    allocator = Allocator().install(lambda *given: monkeypatch.setattr(*given, raising=False))
+    return lambda: exec(STEP, {"splatview": splatview, "torch": torch, "GIB": GIB, "allocator": allocator})
+
+
+def until(viewer: Viewer, step: Callable[[], Any], condition: Callable[[], Any]) -> None:
+    """Train until a condition holds."""
+    viewer.until(lambda: (step(), condition())[1])
+
+
+def slot(viewer: Viewer, name: str) -> Slot | None:
+    return next((s for s in viewer.catalogue.slots.values() if s.entry.name == name), None)
+
+
+def select(viewer: Viewer, name: str) -> None:
+    found = slot(viewer, name)
+    assert found is not None
+    viewer.seat.select(found.entry.key)
+
+
+def shows(viewer: Viewer, name: str) -> bool:
+    return viewer.seat.shown is not None and viewer.seat.shown.entry.name == name
+
+
+def strip(viewer: Viewer) -> Any:
+    return viewer.seat.shown and viewer.catalogue.companions.strip(viewer.seat.shown)
+
+
+def test_the_memory_lies_beside_the_scene_that_causes_it(viewer: Viewer, train: Callable[[], None]) -> None:
+    until(viewer, train, lambda: shows(viewer, "render") and strip(viewer))  # the scene is shown first, not the memory
+    newest = strip(viewer).parts[0].history.end
+    until(viewer, train, lambda: strip(viewer).parts[0].history.end > newest)
+    color = np.array(ALLOCATED) * 255
+
+    def blue() -> np.ndarray:
+        return np.all(abs(viewer.pixels()[:, :280] - color) < 1.5, axis=-1)
+
+    until(viewer, train, lambda: blue().sum() > 300)
+    y, x = (int(v.mean()) for v in blue().nonzero())
+    viewer.do(PointerMove(x, y))
+    viewer.do(PointerPress(x, y), PointerRelease(x, y))
+    until(viewer, train, lambda: shows(viewer, "memory"))
+    viewer.until(lambda: viewer.catalogue.companions.slots == [])
+    assert not strip(viewer)
+    assert isinstance(viewer.seat.view, MemoryView)
+    select(viewer, "render")
+    until(viewer, train, lambda: strip(viewer) and viewer.catalogue.companions.slots != [])
+
+
+def test_a_snapshot_that_was_asked_for_opens_by_itself(viewer: Viewer, train: Callable[[], None],
+                                                         here: list[Any]) -> None:
+    until(viewer, train, lambda: slot(viewer, "memory"))
+    select(viewer, "memory")
+    until(viewer, train, lambda: isinstance(viewer.seat.view, MemoryView) and viewer.seat.view.content.ask is not None)
+    view = viewer.seat.view
+    assert isinstance(view, MemoryView)
+    view.ask()
+    until(viewer, train, lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
+    assert view.content.about.snapshots == 1
+    assert viewer.seat.state.selected == str(view.content.about.file)
+    viewer.until(viewer.loaded)
+    assert viewer.seat.shown is not None
+    assert (viewer.seat.shown.entry.kind, viewer.seat.shown.entry.fault) == ("snapshot", "")
+
+
+def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Viewer, programs: Programs,
+                                                                      here: list[Any]) -> None:
+    trainer = Trainer(programs)
+    trainer.do("from support.memory_on_cpu import GIB, Allocator\nallocator = Allocator().install(setattr)\nanswer = 0")
+    until(viewer, lambda: trainer.do(STEP + "answer = 0"), lambda: slot(viewer, "memory"))
+    select(viewer, "memory")
+    until(viewer, lambda: trainer.do(STEP + "answer = 0"),
+          lambda: isinstance(viewer.seat.view, MemoryView) and viewer.seat.view.content.history is not None)
+    view: Any = viewer.seat.view
+    trainer.start("allocator.fail()\nsys.stdin.close()")
+    viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
+    name = viewer.seat.shown.entry.name  # type: ignore[union-attr]
+    assert name.endswith("-1-oom.pickle")
+    assert viewer.seat.state.selected == str(taken.find(name))
+    count = len(viewer.state.entries)
+    viewer.catalogue.forget(str(taken.find(name)))
+    viewer.do()
+    assert len(viewer.state.entries) == count - 1  # it is opened once only
+    viewer.until(lambda: view.content.history.now("ooms") == 1)

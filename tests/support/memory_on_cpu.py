@@ -84,21 +84,3 @@ class Allocator:
                    "is_expandable": False, "frames": [], "blocks": [block]}
         return {"segments": [segment], "device_traces": [trace, []], "allocator_settings": {},
                 "external_annotations": []}
-
-
-TRAINER = """
-import sys, time, torch, splatview
-from support.memory_on_cpu import GIB, Allocator
-allocator = Allocator().install(setattr)
-step = 0
-while True:
-    splatview.publish(torch.full((40, 60, 3), 77, dtype=torch.uint8), "render")
-    splatview.publish_memory(step=step, hz=50)
-    allocator.allocate((2 - step % 5) * GIB)
-    step += 1
-    if sys.argv[1:] == ["dies"] and step == 100:
-        allocator.fail()
-        sys.exit("out of memory")
-    time.sleep(0.02)
-"""
-"""Publishes a picture and memory. Argument: "dies": of a lack of memory, after two seconds."""
