@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.comparison_cases import SIZE, House, exactly_shown
+from support.comparison_cases import SIZE, House
 from support.shard_cases import tensors
 
 import splatview
 from splatview.viewer_app.comparing.compositor import HOWS
 from splatview.viewer_app.comparing.pair_view import PairView
 from splatview.viewer_app.comparing.turning import STAYS, Placement
-from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
 from splatview.viewer_app.interface.panel import Asked
-from splatview.viewer_app.state import PairSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,47 +82,6 @@ def test_the_difference_to_itself_is_nothing(house: Callable[..., House], tmp_pa
     assert any(line.startswith("PSNR") for line in other.details)
 
 
-def test_how_things_are_shown_is_tied_only_if_wanted(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    view = h.pair("a", "b")
-    first, second = view.views
-    first.settings.show = "alpha"  # type: ignore[attr-defined]
-    h.picture()
-    assert second.settings.show == "alpha"  # type: ignore[attr-defined]
-    view.settings.alike = False
-    h.picture()
-    second.settings.show = "color"  # type: ignore[attr-defined]
-    h.picture()
-    assert first.settings.show == "alpha"  # type: ignore[attr-defined]
-
-
-def test_another_seat_sees_it_from_elsewhere_or_follows(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    view = h.pair("a", "b")
-    mine = h.picture()
-    h.app.do(Wheel(100, 100, 3.0), PointerMove(250, 100), PointerPress(250, 100), PointerMove(90, 100),
-             PointerRelease(90, 100))
-    moved, rect = h.picture(), h.app.seat.layout()
-    other = view.beside(PairSettings())
-    try:
-        framebuffer = h.app.screen.framebuffer
-
-        def drawn() -> np.ndarray:
-            other.draw(framebuffer, rect)
-            return h.app.picture()
-
-        for side in other.views:
-            exactly_shown(side)
-        np.testing.assert_array_equal(drawn(), mine)
-        other.like(view)
-        np.testing.assert_array_equal(drawn(), moved)
-        with pytest.raises(ViewerError, match="gaussians"):
-            other.like(view.views[0])
-    finally:
-        other.close()
-    np.testing.assert_array_equal(h.picture(), moved)
-
-
 def test_the_same_two_are_one_entry_and_it_goes_with_either(house: Callable[..., House]) -> None:
     h = house("a", "b")
     h.pair("a", "b")
@@ -135,17 +92,6 @@ def test_the_same_two_are_one_entry_and_it_goes_with_either(house: Callable[...,
     h.app.catalogue.forget(h.keys["b"])
     h.app.until(lambda: len(h.app.state.entries) == 1)
     assert h.show("a").details
-
-
-def test_what_cannot_be_compared_is_said(house: Callable[..., House]) -> None:
-    h = house("a", "p")
-    h.show("a")
-    for do in (h.comparisons.pair, h.comparisons.together):
-        do(h.pane, h.keys["p"])
-        do(h.pane, h.keys["a"])
-    assert len(h.app.state.entries) == 2
-    assert [text for _, text in h.app.state.toasts] == [
-        "a.ply and p.png are not of one kind: nothing to compare", "Only scenes can be put together"]
 
 
 def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,32 +147,21 @@ def test_together_they_are_one_scene(house: Callable[..., House]) -> None:
     np.testing.assert_allclose(together, h.alone("ab", h.pane.view), atol=1)
 
 
-def test_each_is_seen_or_not(house: Callable[..., House]) -> None:
+def test_each_is_seen_or_not_and_put_anywhere(house: Callable[..., House]) -> None:
     h = house("a", "b")
     source = h.together("a", "b")
     both, look = h.picture(), h.pane.view
     source.parts[1].visible = False
     only = h.picture()
-    assert (only != both).any()
     assert look.details[0] == "200 Gaussians"
+    source.parts[0].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
+    assert (h.picture() != only).any()
+    source.parts[0].placement = STAYS
     source.parts[0].visible = False
     assert h.picture().max() == 0
     source.parts[0].visible = source.parts[1].visible = True
     np.testing.assert_array_equal(h.picture(), both)
     np.testing.assert_allclose(only, h.alone("a", look), atol=1)
-
-
-def test_each_is_put_where_one_likes(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    source = h.together("a", "b")
-    before = h.picture()
-    source.parts[0].visible = False
-    source.parts[1].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
-    moved = h.picture()
-    source.parts[1].placement = STAYS
-    assert (h.picture() != moved).any()
-    source.parts[0].visible = True
-    np.testing.assert_array_equal(h.picture(), before)
 
 
 def test_scenes_come_and_go(house: Callable[..., House]) -> None:
@@ -244,14 +179,6 @@ def test_scenes_come_and_go(house: Callable[..., House]) -> None:
     h.app.catalogue.forget(h.keys["c"])
     h.app.until(lambda: len(h.app.state.entries) == 1)
     assert h.show("a").details[0] == "200 Gaussians"
-
-
-def test_a_pair_of_one_with_several(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    h.together("a", "b")
-    h.keys["both"] = h.pane.key
-    view = h.pair("a", "both")
-    assert sorted(v.details[0] for v in view.views) == ["200 Gaussians", "400 Gaussians"]
 
 
 @pytest.mark.parametrize("how", ["together", "pair"])

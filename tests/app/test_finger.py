@@ -118,10 +118,3 @@ def test_sideways_holds_a_slider(panel: Panel) -> None:
                        PointerRelease(x + 40, y + 60))
     assert taken == [True, True, False, False]
     assert panel.value > 0.65 and panel.scroll == 0 and panel.held == set()
-
-
-def test_a_mouse_is_no_finger(panel: Panel) -> None:
-    assert panel.take(PointerPress(*SLIDER), PointerMove(100, 150), PointerRelease(100, 150)) == [False] * 3
-    finger = Finger()
-    assert not finger.handle(down(SLIDER), panel.held, 1.0, False), "not over the panel"
-    assert panel.held == set()

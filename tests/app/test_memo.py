@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from splatview.viewer_app import memo as memo_module
 from splatview.viewer_app.memo import Memo
 
 if TYPE_CHECKING:
@@ -47,15 +45,3 @@ def test_a_file_that_is_none_of_ours_is_said_once_and_in_nobodys_way(
     stuck.put("a", 2)
     assert stuck.get("a") == 2
     assert len(caplog.records) == 4
-
-
-def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memo_module, "MOST_KEYS", 5)
-    file = tmp_path / "viewer.json"
-    memo = Memo(file)
-    for i in range(9):
-        memo.put(str(i), i)
-    assert list(json.loads(file.read_text())) == ["4", "5", "6", "7", "8"]
-    monkeypatch.setattr(memo_module, "MOST_BYTES", 100)
-    memo.put("long", "x" * 200)
-    assert len(file.read_bytes()) < 100

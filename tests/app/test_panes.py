@@ -13,7 +13,7 @@ from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import FileDrop, Key, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview.viewer_app.memo import Memo
-from splatview.viewer_app.panes import HEADER, MOST, grid
+from splatview.viewer_app.panes import HEADER, grid
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views.image import ImageView
 
@@ -137,18 +137,6 @@ def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
     assert viewer.seat.layout() == Rect(280, 0, 620, 494)
 
 
-def test_there_are_not_more_than_one_can_see(make: Callable[..., Viewer]) -> None:
-    viewer = make()
-    for _ in range(MOST + 2):
-        viewer.seat.panes.add(key(viewer, "green"))
-    assert len(viewer.seat.panes) == MOST
-    assert any(str(MOST) in text for _, text in viewer.state.toasts)
-    viewer.state.toasts.clear()  # they lie over a picture
-    viewer.seat.mark()
-    viewer.do()
-    assert set(seen(viewer)) == {COLORS["red"], COLORS["green"]}
-
-
 def test_a_file_that_is_closed_leaves_its_pane_empty(make: Callable[..., Viewer]) -> None:
     viewer = make()
     viewer.seat.panes.add(key(viewer, "green"))
@@ -188,21 +176,6 @@ def test_a_memory_that_makes_no_sense_does_no_harm(make: Callable[..., Viewer], 
     assert len(viewer.seat.panes) == 1
 
 
-def test_light_and_dark_are_remembered(make: Callable[..., Viewer]) -> None:
-    memo = Memo()
-    viewer = make(memo=memo)
-    dark = viewer.pixels()[200:400, 100].mean()
-    viewer.do()
-    word = 280 - 30, SIZE[1] - 20
-    click(viewer, *word)
-    viewer.until(lambda: viewer.state.light)
-    light = viewer.pixels()[200:400, 100].mean()
-    assert dark < 60
-    assert light > 200
-    assert seen(viewer) == [COLORS["red"]]  # pictures stay as they are
-    assert make(memo=memo).state.light
-
-
 @pytest.mark.parametrize(("count", "size", "expected"), [
     (2, (1600, 900), (2, 1)), (2, (600, 1200), (1, 2)), (4, (1600, 1000), (2, 2)), (6, (1600, 1000), (3, 2)),
     (1, (1, 1), (1, 1))])
@@ -223,14 +196,3 @@ def test_pictures_are_kept_as_shown_and_with_nothing_behind(make: Callable[..., 
         assert through.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == (*COLORS["red"], 255)
         assert through.getpixel((2, 2)) == (0, 0, 0, 0)  # beside the picture
     assert seen(viewer) == [COLORS["red"]]
-
-
-def test_a_toast_is_told_in_lines_that_fit(make: Callable[..., Viewer]) -> None:
-    viewer = make(("red",))
-    before, area = viewer.pixels(), viewer.seat.area()
-    viewer.seat.say("Saved " + "a/very/long/way/to/a/file-" * 12)
-    viewer.do()
-    rows, columns = np.nonzero((viewer.pixels() != before).any(-1))
-    assert columns.min() > area.x
-    assert columns.max() < area.x + area.width - 1
-    assert rows.max() - rows.min() > 40  # several lines

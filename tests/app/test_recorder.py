@@ -13,7 +13,7 @@ from support.recordings import NAMES, scene
 from support.wait import PATIENCE
 
 from splatview.viewer_app.cameras import frame_points
-from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.recorder.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
 from splatview.viewer_app.recorder.player import Decoder, Player
 from splatview.viewer_app.recorder.recording import Recording, Snapshot
@@ -76,16 +76,6 @@ def test_what_cannot_be_drawn_cannot_be_drawn_afterwards(name: str) -> None:
     np.testing.assert_array_equal(after.means, left.means)
 
 
-def test_what_is_larger_than_its_place_is_still_drawn() -> None:
-    before = scene(50)
-    before.sh0[3], before.opacities[4], before.quats[5], before.shN[6] = 1e6, 1e6, 1e-20, 0
-    after = activate(unpack(pack(before)))
-    assert after.skipped == 0
-    assert after.sh0[3].min() == 65504
-    assert after.opacities[4] == 1
-    assert (after.shN[6] == 0).all()
-
-
 @pytest.mark.parametrize("activated", [False, True])
 def test_tensors_are_packed_as_arrays_are(activated: bool) -> None:
     before = scene(700, activated=activated)
@@ -103,12 +93,6 @@ def test_tensors_are_packed_as_arrays_are(activated: bool) -> None:
             np.testing.assert_allclose(both, packed[name], rtol=1e-3)
         else:  # a last place may be rounded otherwise
             assert np.abs(both.astype(int) - packed[name].astype(int)).max() <= 1
-
-
-def test_empty_scenes_are_kept_as_well() -> None:
-    empty = scene(1)
-    empty = dataclasses.replace(empty, **{name: getattr(empty, name)[:0] for name in NAMES})
-    assert len(unpack(pack(empty))) == 0
 
 
 # -- which are kept --------------------------------------------------------------------------------------------------
@@ -143,17 +127,6 @@ def test_it_is_bounded_and_covers_everything_however_many_come() -> None:
     gaps = np.diff(numbers)
     assert gaps.max() <= 2 * recording.every
     assert np.median(gaps) == recording.every
-
-
-def test_where_one_stands_that_was_dropped() -> None:
-    recording = Recording(1.0, limit=10**6)
-    every = [snapshot(n) for n in range(1, 9)]
-    for one in every:
-        recording.add(one)
-    recording.limit = 60
-    recording.fit()
-    assert [s.number for s in recording.snapshots] == [1, 3, 5, 7, 8]
-    assert [recording.place(s) for s in every] == [0, 1, 1, 2, 2, 3, 3, 4]
 
 
 # -- going back ------------------------------------------------------------------------------------------------------
@@ -285,25 +258,3 @@ def test_a_snapshot_that_cannot_be_read_is_said_and_the_others_go_on(tmp_path: A
         assert len(feed(player, view, wait_until)) == 30
     finally:
         player.close()
-
-
-def test_one_that_was_dropped_while_it_was_read_gives_way_to_its_neighbour(tmp_path: Any,
-                                                                           wait_until: Callable[..., Any]) -> None:
-    recording, view = Recording(1.0, limit=10**9), Screenless()
-    for number in (1, 2, 3):
-        recording.add(snapshot(number, made=pack(scene(30, seed=number))))
-    recording.snapshots[1] = Snapshot(2, 10, 2, 0, 1, 10, file=tmp_path / "gone.gaussians")
-    player = Player(recording, lambda: None)
-    try:
-        player.seek(1)
-        wait_until(player.has_news)
-        del recording.snapshots[1]
-        assert not player.feed(view)  # type: ignore[arg-type]
-        assert feed(player, view, wait_until).version in (1, 3)
-    finally:
-        player.close()
-
-
-def test_a_recording_that_is_empty_is_none(tmp_path: Any) -> None:
-    with pytest.raises(FileError, match=r"recording\.json"):
-        Recording.opened(tmp_path)

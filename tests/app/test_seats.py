@@ -3,83 +3,36 @@
 from __future__ import annotations
 
 import io
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
-from support.publishers import IMAGE
-from support.wait import PATIENCE
-from support.web_clients import Page
+from support.house import House, pixels
 
-from splatview.viewer_app.app import App, AppOptions
+import splatview
 from splatview.viewer_app.interface.panel import Asked
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web.guests import Browsers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from support.programs import Programs
+    from support.web_clients import Page
 
     from splatview.viewer_app.seat import Seat
-
-
-class House:
-    """A viewer that only browsers see, and its pages."""
-
-    def __init__(self, *files: Path, **options: Any) -> None:
-        screen = OffscreenScreen(700, 400)
-        self.browsers = Browsers(screen.ctx, screen.wake, port=0)
-        options = {"watched": False, "max_fps": 200, **options}
-        self.app = App(screen, AppOptions(files=files, **options), guests=self.browsers)
-        self.pages: list[Page] = []
-        self._newest: dict[Page, m.Picture] = {}
-
-    def page(self, width: int = 900, height: int = 520, scale: float = 1.0, *, id: str = "") -> Page:
-        page = Page(self.browsers.server.port, acks=True).connect()
-        self.pages.append(page)
-        page.greet(width, height, scale, id=id or f"page{len(self.pages)}")
-        count = len(self.app.seats)
-        self.until(lambda: len(self.app.seats) > count)
-        return page
-
-    def until(self, condition: Callable[[], Any], seconds: float = PATIENCE) -> None:
-        end = time.monotonic() + seconds
-        while not condition():
-            self.app.turn()
-            assert time.monotonic() < end, f"not within {seconds} s"
-
-    def at_rest(self, page: Page) -> np.ndarray:
-        """(H, W, 3) int: what a page shows when everything has come to rest, without loss."""
-        end, still = time.monotonic() + PATIENCE, time.monotonic()
-        newest = self._newest.get(page)
-        while newest is None or not newest.lossless or time.monotonic() < still + 0.6:
-            self.app.turn()
-            latest = page.latest()
-            if latest is not None or any(seat.waiting for seat in self.app.seats):
-                still = time.monotonic()
-            newest = self._newest[page] = latest or newest  # type: ignore[assignment]
-            assert time.monotonic() < end, f"no picture without loss: {newest and (newest.number, newest.quality)}"
-        return pixels(newest)
-
-    def close(self) -> None:
-        for page in self.pages:
-            page.end()
-        self.app.close()
-
-
-def pixels(picture: m.Picture) -> np.ndarray:
-    """(H, W, 3) int."""
-    return np.asarray(Image.open(io.BytesIO(picture.data)).convert("RGB")).astype(int)
 
 
 def shown(seat: Seat) -> str:
     entry = seat.state.shown
     return "" if entry is None else entry.name
+
+
+@pytest.fixture(name="house")
+def house_fixture(picture: Path) -> Iterator[House]:
+    with House(picture) as house:
+        yield house
 
 
 @pytest.fixture(name="picture")
@@ -91,15 +44,6 @@ def picture_fixture(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(name="house")
-def house_fixture(picture: Path) -> Iterator[House]:
-    house = House(picture)
-    yield house
-    error = house.app.screen.ctx.error
-    house.close()
-    assert error == "GL_NO_ERROR"
-
-
 def test_each_page_has_its_own_size_and_zoom(house: House, picture: Path) -> None:
     wide, tall = house.page(900, 520), house.page(400, 700)
     whole = np.asarray(Image.open(picture)).astype(int)
@@ -107,22 +51,13 @@ def test_each_page_has_its_own_size_and_zoom(house: House, picture: Path) -> Non
     assert before.shape == (700, 400, 3)
     np.testing.assert_array_equal(before[200:500], whole)  # a narrow page begins without the panel
     wide.send(m.Wheel(x=590, y=250, dx=0, dy=4, mods=0, at=1.0))
+    house.until(lambda: house.app.seats[0].view.zoom > 2)  # type: ignore[union-attr]
     zoomed = house.at_rest(wide)
     assert zoomed.shape == (520, 900, 3)
-    assert house.app.seats[0].view.zoom > 2  # type: ignore[union-attr]
     assert house.app.seats[1].view.zoom == 1  # type: ignore[union-attr]
     tall.send(m.Key(name="h", pressed=True, mods=0, repeat=False, at=2.0))
     tall.send(m.Key(name="h", pressed=True, mods=0, repeat=False, at=2.0))
     np.testing.assert_array_equal(house.at_rest(tall), before)
-
-
-def test_the_panel_is_each_ones_own(house: House) -> None:
-    first, second = house.page(), house.page()
-    house.at_rest(first)
-    first.send(m.Key(name="h", pressed=True, mods=0, repeat=False, at=1.0))
-    house.until(lambda: not house.app.seats[0].state.panel_open)
-    assert house.app.seats[1].state.panel_open
-    assert house.at_rest(second)[:480, :270].std() > 1
 
 
 def test_each_shows_what_it_wants(house: House, tmp_path: Path) -> None:
@@ -157,12 +92,12 @@ def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
     b.follow(a)
     a.follow(b)  # no two follow each other
     assert (a.leader, b.leader) == (b, None)
-    house.pages[1].end()
+    follower.end()
     house.until(lambda: len(house.app.seats) == 1)
     assert a.leader is None
 
 
-def test_who_comes_back_sees_what_they_saw(house: House) -> None:
+def test_a_page_that_comes_back_sees_what_it_saw(house: House) -> None:
     page = house.page(id="mine")
     house.at_rest(page)
     page.send(m.Wheel(x=590, y=250, dx=0, dy=4, mods=0, at=1.0))
@@ -178,29 +113,6 @@ def test_who_comes_back_sees_what_they_saw(house: House) -> None:
         house.app.seats[0].layout())[2] < house.app.seats[1].view.zoom  # type: ignore[union-attr]
 
 
-def test_what_nobody_sees_costs_its_run_nothing(house: House, programs: Programs) -> None:
-    programs.code(IMAGE, "77", "render")
-    page = house.page()
-    house.until(lambda: any(e.name == "render" for e in house.app.catalogue.entries))
-    entry = next(e for e in house.app.catalogue.entries if e.name == "render")
-    house.app.seats[0].select(entry.key)
-
-    def grey(page: Page) -> bool:
-        picture = page.latest()
-        return (picture is not None and picture.size == picture.full
-                and pixels(picture)[250, 600].tolist() == [77, 77, 77])
-
-    house.until(lambda: grey(page))
-    stream = house.app.catalogue.slots[entry.key].source.stream  # type: ignore[union-attr]
-    assert stream._opened
-    page.end()
-    house.until(lambda: not house.app.seats)
-    assert not stream._opened
-    again = house.page(id="page1")
-    house.until(lambda: stream._opened)
-    house.until(lambda: grey(again))
-
-
 def test_a_picture_to_keep_is_a_download_without_the_panel(house: House, picture: Path) -> None:
     page = house.page(400, 300)
     house.at_rest(page)
@@ -211,17 +123,6 @@ def test_a_picture_to_keep_is_a_download_without_the_panel(house: House, picture
     assert found[0].name == "picture.png"
     kept = np.asarray(Image.open(io.BytesIO(found[0].png)))
     np.testing.assert_array_equal(kept, np.asarray(Image.open(picture)))
-
-
-@pytest.mark.exhaustive
-def test_many_come_and_go(house: House) -> None:
-    for i in range(40):
-        page = house.page(320, 200, id=f"tab{i}")
-        page.end()
-        house.until(lambda: not house.app.seats)
-    assert len(house.app._away) <= 16
-    slot = next(iter(house.app.catalogue.slots.values()))
-    assert len(slot.views) <= 17
 
 
 def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:
@@ -235,3 +136,25 @@ def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> 
         assert written.size == (700, 400)
     assert [seat.state.others for seat in house.app.seats] == [["Browser 1"], []]
     house.close()
+
+
+def test_a_stream_that_is_not_seen_costs_its_run_nothing(house: House) -> None:
+    splatview.publish(torch.full((40, 60, 3), 77, dtype=torch.uint8), "render")
+    page = house.page()
+    house.until(lambda: any(e.name == "render" for e in house.app.catalogue.entries))
+    entry = next(e for e in house.app.catalogue.entries if e.name == "render")
+    house.app.seats[0].select(entry.key)
+
+    def grey(page: Page) -> bool:
+        picture = house.newest(page)
+        return (picture is not None and picture.size == picture.full
+                and pixels(picture)[250, 600].tolist() == [77, 77, 77])
+
+    house.until(lambda: grey(page))
+    stream = house.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
+    assert stream.opened
+    page.end()
+    house.until(lambda: not house.app.seats)
+    assert not stream.opened
+    again = house.page(id="page1")
+    house.until(lambda: stream.opened and grey(again))

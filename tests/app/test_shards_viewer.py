@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.shard_cases import Training, part
-from support.viewer import SIZE, Viewer
+from support.viewer import Viewer
 
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.comparing.merging import merged
-from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
 from splatview.viewer_app.recorder.options import RecordOptions
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.shards import panel
@@ -23,6 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Start = Callable[..., Training]
+
+
+@pytest.fixture
+def viewer() -> Iterator[Viewer]:
+    app = Viewer(OffscreenScreen(400, 260), AppOptions(max_fps=500, panel=False))
+    yield app
+    error = app.screen.ctx.error
+    app.close()
+    assert error == "GL_NO_ERROR"
 
 
 @pytest.fixture
@@ -146,19 +154,6 @@ def test_when_all_have_ended_the_last_picture_stays_and_a_restart_continues(view
     assert entries(viewer) == ["gaussians \u00b7 2 shards"]
 
 
-def test_two_trainings_of_one_name_are_two(viewer: Viewer, training: Start) -> None:
-    training([300, 200], group="1" * 16)
-    training([30, 20], group="2" * 16)
-    viewer.until(lambda: len(entries(viewer)) == 2)
-    assert entries(viewer) == ["gaussians \u00b7 2 shards"] * 2
-    counts = set()
-    for entry in list(viewer.state.entries):
-        viewer.seat.select(entry.key)
-        viewer.until(lambda: count(viewer) > 0)
-        counts.add(count(viewer))
-    assert counts == {500, 50}
-
-
 def test_trainings_that_cannot_be_told_apart_are_not_mixed(viewer: Viewer, training: Start) -> None:
     first = training([300, 200])
     viewer.until(lambda: count(viewer) == 500)
@@ -200,16 +195,6 @@ def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: S
     viewer.until(lambda: count(viewer) == 530)  # its part is still open
 
 
-def test_pausing_pauses_all_ranks(viewer: Viewer, training: Start) -> None:
-    training([30, 20])
-    viewer.until(lambda: count(viewer) == 50)
-    slot(viewer).source.set_paused(True)
-    runs = stream(viewer).run.runs
-    viewer.until(lambda: all(run.paused for run in runs) and bool(slot(viewer).entry.paused))
-    slot(viewer).source.set_paused(False)
-    viewer.until(lambda: not any(run.paused for run in runs))
-
-
 def test_the_rank_of_a_gaussian_is_said(viewer: Viewer, training: Start) -> None:
     training([300, 200])
     viewer.until(lambda: count(viewer) == 500)
@@ -233,17 +218,3 @@ def test_a_run_that_was_asked_for_is_shown_alone(training: Start, record: Record
                 assert slot(app).source.tape.recording.snapshots[0].count == expected
         finally:
             app.close()
-
-
-def test_the_panel_shows_the_rank_that_is_clicked(viewer: Viewer, training: Start) -> None:
-    training([300, 200])
-    viewer.until(lambda: count(viewer) == 500)
-    assert viewer.seat.panel is not None
-    viewer.seat.panel.open_folds(["Shards"])
-    viewer.do()
-    for y in range(100, SIZE[1] - 30, 7):  # down the panel, to the first row of a rank
-        viewer.do(PointerMove(60, y), PointerPress(60, y))
-        viewer.do(PointerRelease(60, y))
-        if slot(viewer).entry.name == "gaussians \u00b7 rank 0 of 2":
-            break
-    viewer.until(lambda: count(viewer) == 300)

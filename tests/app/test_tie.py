@@ -89,18 +89,3 @@ def test_settings_only_if_they_are_tied(pair: list[Any]) -> None:
     pair[0].settings.background = 0.5, 0.5, 0.5
     tie.pull(pair)
     assert pair[1].settings.background == (0.5, 0.5, 0.5)
-
-
-def test_other_kinds_and_those_left_out_are_let_be(pair: list[Any], screen: OffscreenScreen) -> None:
-    tie = Tie()
-    tie.pull(pair)
-    tie.pull(pair[:1])
-    before = shown(pair[1], screen)
-    use(pair[0], Wheel(40, 30, 4.0))
-    tie.pull(pair[:1])
-    np.testing.assert_array_equal(shown(pair[1], screen), before)
-    other = (ImageView if pair[0].kind == "gaussians" else GaussianView)(screen.ctx)
-    try:
-        assert not tie.pull([pair[0], other])
-    finally:
-        other.close()

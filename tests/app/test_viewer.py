@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +17,6 @@ from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import (
     Close,
-    FileDrop,
     Key,
     PointerLeave,
     PointerMove,
@@ -24,11 +25,13 @@ from splatview.viewer_app.events import (
     Resize,
     Wheel,
 )
+from splatview.viewer_app.garbage import LATEST, Garbage
 from splatview.viewer_app.governor import after
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -99,13 +102,6 @@ def test_events_go_to_the_picture_or_to_the_panel(viewer: Viewer, picture_file: 
     assert viewer.image.pan_zoom.center == center
 
 
-def test_a_dropped_file_is_shown(viewer: Viewer, picture_file: Path) -> None:
-    viewer.do(FileDrop((str(picture_file),)))
-    viewer.until(viewer.loaded)
-    assert viewer.state.selected == str(picture_file)
-    np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
-
-
 def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture_file: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.ply"
     bad.write_bytes(b"ply\nformat binary_little_endian 1.0\nelement vertex 5\n")
@@ -151,15 +147,6 @@ def test_without_a_panel_the_picture_is_all(viewer: Viewer, picture_file: Path) 
     viewer.until(viewer.loaded)
     viewer.do(Resize(620, 494))
     np.testing.assert_array_equal(viewer.pixels(), np.asarray(Image.open(picture_file)))
-
-
-def test_a_file_can_be_closed(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    viewer.catalogue.forget(str(picture_file))
-    viewer.do()
-    assert viewer.state.entries == []
-    assert viewer.state.selected is None
 
 
 @pytest.mark.parametrize("where", ["draw", "update"])
@@ -231,19 +218,54 @@ def test_pictures_that_begin_late_keep_the_pace(late: float) -> None:
     assert after(5.0, 100.0, 1.0) == 100.5  # nothing is made up for after a rest
 
 
-def test_a_hidden_panel_gives_opengl_nothing(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
+# -- garbage: never between two pictures, soon in a rest --------------------------------------------------------------
 
-    def works() -> set[object]:
-        viewer.seat.mark()
-        viewer.do()
-        return viewer.governor.words
 
-    viewer.work.software = False
-    assert works() == {"image", "panel"}
-    viewer.do(Key("h"))
-    assert works() == {"image"}
-    assert viewer.seat.shown is not None
-    viewer.seat.shown.entry.fault = "something to say"
-    assert works() == {"panel"}
+class Knot:
+    """Goes only with a collection."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def knot() -> weakref.ref[Knot]:
+    return weakref.ref(Knot())
+
+
+@pytest.fixture(name="kept")
+def garbage_fixture() -> Iterator[Garbage]:
+    kept = Garbage()
+    with kept.held_back(100.0):
+        yield kept
+
+
+def rounds(kept: Garbage, begin: int, end: int, drew: bool) -> None:
+    """Ten turns a second."""
+    for tenth in range(10 * begin, 10 * end):
+        kept.turn(tenth / 10, drew)
+
+
+def test_garbage_is_collected_in_a_rest(kept: Garbage) -> None:
+    gone = knot()
+    rounds(kept, 100, 108, drew=True)
+    assert gone() is not None
+    rounds(kept, 108, 110, drew=False)
+    assert gone() is None
+    gone = knot()
+    rounds(kept, 110, 113, drew=False)
+    assert gone() is not None, "not again at once"
+    rounds(kept, 113, 116, drew=False)
+    assert gone() is None
+
+
+def test_garbage_without_a_rest_is_collected_of_the_youngest(kept: Garbage) -> None:
+    gone = knot()
+    rounds(kept, 100, 100 + int(LATEST) + 2, drew=True)
+    assert gone() is None
+
+
+def test_afterwards_python_collects_as_before() -> None:
+    with pytest.raises(KeyboardInterrupt), Garbage().held_back(0.0):
+        assert not gc.isenabled()
+        raise KeyboardInterrupt
+    assert gc.isenabled()

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.viewer import Viewer
 from support.wait import PATIENCE, wait_until
 
 import splatview
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.programs import Programs
+    from support.viewer import Viewer
 
     from splatview.viewer_app.catalogue import Slot
     from splatview.viewer_app.state import Entry

@@ -1,0 +1,88 @@
+"""A viewer that only browsers see, and its pages, for tests."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from splatview.viewer_app.app import App, AppOptions
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.web.guests import Browsers
+from support.wait import turns
+from support.web_clients import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from splatview.viewer_app.seat import Seat
+    from splatview.viewer_app.web.messages import Picture
+
+
+class House:
+    """The viewer, driven by the test, and its pages. A context manager."""
+
+    def __init__(self, *files: Path, **options: Any) -> None:
+        screen = OffscreenScreen(700, 400)
+        self.browsers = Browsers(screen.ctx, screen.wake, port=0)
+        options = {"watched": False, "max_fps": 200, **options}
+        self.app = App(screen, AppOptions(files=files, **options), guests=self.browsers)
+        self.seats: dict[Page, Seat] = {}
+        self._newest: dict[Page, Picture] = {}
+
+    def page(self, width: int = 900, height: int = 520, scale: float = 1.0, *, id: str = "") -> Page:
+        """Connect one more page, and wait until it has a seat."""
+        page = Page(self.browsers.server.port, acks=True)
+        self.seats[page] = None  # type: ignore[assignment]  # to be closed with the others, whatever happens
+        page.connect(token=self.browsers.server.token).greet(width, height, scale, id=id or f"page{len(self.seats)}")
+        count = len(self.app.seats)
+        self.until(lambda: len(self.app.seats) > count)
+        self.seats[page] = self.app.seats[-1]
+        return page
+
+    def until(self, condition: Callable[[], Any]) -> None:
+        """Take turns until `condition` holds."""
+        for _ in turns("the viewer's state", rest=False):
+            if condition():
+                return
+            self.app.turn()
+
+    def newest(self, page: Page) -> Picture | None:
+        """The last picture that has come."""
+        latest = page.latest()
+        if latest is not None:
+            self._newest[page] = latest
+        return self._newest.get(page)
+
+    def at_rest(self, page: Page) -> np.ndarray:
+        """(H, W, 3) int: what a page shows once it has, without loss, what was drawn for it last."""
+        seat = self.seats[page]
+
+        def rests() -> bool:
+            newest = self.newest(page)
+            return (newest is not None and newest.lossless and not seat.dirty
+                    and np.array_equal(pixels(newest), seat.screen.pixels()[..., :3]))
+
+        self.until(rests)
+        return pixels(self._newest[page])
+
+    def close(self) -> None:
+        for page in self.seats:
+            page.end()
+        self.app.close()
+
+    def __enter__(self) -> House:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        error = self.app.screen.ctx.error
+        self.close()
+        assert error == "GL_NO_ERROR"
+
+
+def pixels(picture: Picture) -> np.ndarray:
+    """(H, W, 3) int."""
+    return np.asarray(Image.open(io.BytesIO(picture.data)).convert("RGB")).astype(int)
