@@ -10,7 +10,8 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of this folder."""
+    """Mark all tests of this folder, and spread them over the workers by file, though they start programs."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.soak)
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
