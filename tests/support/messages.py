@@ -105,6 +105,11 @@ def fill(folder: Path) -> None:
     write_ply(folder / "scene.ply", ply_columns(truth(20)))
 
 
+def words(line: str) -> list[str]:
+    """The arguments of a line of COMMANDS."""
+    return shlex.split(line)
+
+
 def run(args: list[str]) -> tuple[int, str]:
     """Run a command in this process. The exit status, and what it said on stderr."""
     err = io.StringIO()
@@ -132,10 +137,10 @@ def said() -> dict[str, str]:
         fill(Path(folder))
         before = set(os.listdir())
         for line in COMMANDS.strip().splitlines():
-            words = shlex.split(line)
-            variables = [words.pop(0)] if "=" in words[0] else []
+            args = words(line)
+            variables = [args.pop(0)] if "=" in args[0] else []
             with mock.patch.dict(os.environ, [variable.split("=", 1) for variable in variables]):
-                code, text = run(words)
+                code, text = run(args)
             assert code == 2 and "Traceback" not in text, f"{line}: {code}, {text}"
             found[line] = text.replace(folder, "FOLDER")
         assert set(os.listdir()) == before, "nothing is written"
