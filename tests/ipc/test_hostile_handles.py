@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.meters import footprint
 from support.open_files import open_files
@@ -36,7 +36,7 @@ def in_place(*tensors: messages.TensorRef, memories: tuple[Any, ...]) -> message
     return messages.InPlaceRef(SEGMENT, GPU, 1, memories, tensors, bytes(64))
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=200, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(BIG), st.sampled_from(BIG)), max_size=4),
        st.sampled_from([0, 1, 4, 512, 2**40, limits.MAX_SEGMENT]), st.sampled_from(list(limits.ITEM_SIZE)),
        st.sampled_from([1, 4096, 2**40, limits.MAX_SEGMENT]))

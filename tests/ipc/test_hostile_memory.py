@@ -70,7 +70,8 @@ def test_any_control_word_holds_anything(ring: tuple[RingWriter, RingReader]) ->
     """Words of the slots: sequence numbers, versions, times, lengths."""
     writer, reader = ring
     count = FIRST_SLOT + writer.slots * WORDS_PER_SLOT
-    honest = list(writer._words[:count])
+    words = memoryview(writer.segment.map).cast("Q")
+    honest = list(words[:count])
 
     @settings(max_examples=200, deadline=None, database=None,
               suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -80,9 +81,9 @@ def test_any_control_word_holds_anything(ring: tuple[RingWriter, RingReader]) ->
     @example([(SLOTS, 2**64 - 1), (CAPACITY, 2**64 - 1)])
     def holds(writes: list[tuple[int, int]]) -> None:
         for index, word in enumerate(honest):
-            writer._words[index] = word
+            words[index] = word
         for index, value in writes:
-            writer._words[index] = value
+            words[index] = value
         frame = reader.read()
         if frame is not None:
             assert 0 < frame.version <= limits.MAX_COUNTER
@@ -90,6 +91,7 @@ def test_any_control_word_holds_anything(ring: tuple[RingWriter, RingReader]) ->
             touch(frame, writer.capacity)
 
     holds()
+    words.release()
 
 
 def test_any_header(ring: tuple[RingWriter, RingReader]) -> None:
@@ -104,15 +106,17 @@ def test_any_header(ring: tuple[RingWriter, RingReader]) -> None:
     luck = random.Random(1)
     forged += [mutated(seeds, luck) for _ in range(1000)]
     base, files = footprint(), open_files()
+    words = memoryview(writer.segment.map).cast("Q")
+    slot = max(range(writer.slots), key=lambda slot: words[FIRST_SLOT + slot * WORDS_PER_SLOT + VERSION])
+    start = writer.header_offset(slot)
     for header in forged:
-        at = writer._last
         raw = header[:HEADER_BYTES]
-        start = writer.header_offset(at)
-        writer._bytes[start : start + len(raw)] = raw
-        writer._words[FIRST_SLOT + at * WORDS_PER_SLOT + HEADER] = len(raw)
+        writer.segment.map[start : start + len(raw)] = raw
+        words[FIRST_SLOT + slot * WORDS_PER_SLOT + HEADER] = len(raw)
         frame = reader.read()
         if frame is not None:
             touch(frame, writer.capacity)
+    words.release()
     assert reader.garbled > len(forged) / 2
     assert open_files() <= files
     assert not footprint().over(base)
