@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import gc
-import os
+import itertools
 from typing import TYPE_CHECKING
 
-import moderngl
 import numpy as np
 import pytest
 import torch
-from support.gpu_memory import used
 from support.wait import PATIENCE
 
 import splatview.gl
@@ -24,12 +21,12 @@ from splatview.ipc.interop.texture_reading import ColourCopy, Pixels
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import moderngl
     from support.programs import Programs
 
 WAYS = ["host", *(pytest.param(way, marks=pytest.mark.cuda) for way in ("import", "register"))]
 NUMPY = {"f1": np.uint8, "f2": np.float16, "f4": np.float32}
 COLOURS = [(components, dtype) for components in (1, 2, 3, 4) for dtype in NUMPY]
-SIZES = [(61, 33), (1, 1), (256, 128)]
 DEPTH_COMPONENT32F = 0x8CAC
 STORE = {0x0D02: 100, 0x0D03: 1, 0x0D04: 2, 0x0D05: 8, 0x0CF2: 99, 0x0CF3: 2, 0x0CF4: 1, 0x0CF5: 2}
 """How a program may have pixels stored: row length, skipped rows, skipped pixels, alignment, packed and unpacked."""
@@ -55,9 +52,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, ctx: mo
     assert ctx.error == "GL_NO_ERROR"
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_textures_both_ways(ctx: moderngl.Context, way: str, size: tuple[int, int]) -> None:
-    for components, dtype in COLOURS:
+def test_textures_both_ways(ctx: moderngl.Context, way: str) -> None:
+    for (components, dtype), size in itertools.product(COLOURS, ((61, 33), (1, 1))):
         if components == 3 and way != "host":
             continue
         shape = size[1], size[0], components
@@ -103,36 +99,6 @@ def test_renderbuffers(ctx: moderngl.Context, way: str) -> None:
         buffer.release()
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_areas_of_one_colour(ctx: moderngl.Context, way: str, size: tuple[int, int]) -> None:
-    """Which OpenGL may keep, and write, in another form than other pictures."""
-    for components, dtype in COLOURS:
-        if components == 3 and way != "host":
-            continue
-        shape = size[1], size[0], components
-        texture = ctx.texture(size, components, alignment=1, dtype=dtype)
-        framebuffer = ctx.framebuffer([texture]) if components != 3 else None
-        with TextureTensor(texture, way) as follower:
-            for level in (51, 204, 0, 255):
-                if framebuffer is not None:
-                    grey = level / 255
-                    framebuffer.clear(grey, grey, grey, grey)
-                    framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, 0, 5, 2))
-                else:
-                    texture.write(np.full(shape, level if dtype == "f1" else level / 255, NUMPY[dtype]).tobytes(),
-                                  alignment=1)
-                got = follower.update().cpu()
-                wanted = np.frombuffer(texture.read(alignment=1), NUMPY[dtype]).reshape(shape)
-                wrong = (got.numpy() != wanted).mean()
-                assert wrong == 0, (components, dtype, level, f"{wrong:.1%} of the values", follower.read_by)
-                middle = got[size[1] // 2, size[0] // 2] if size != (1, 1) and framebuffer is not None else got[-1, -1]
-                expected = 255 if size == (1, 1) and framebuffer is not None else level
-                assert abs(middle.float() * (1 if dtype == "f1" else 255) - expected).max() < 0.2
-        if framebuffer is not None:
-            framebuffer.release()
-        texture.release()
-
-
 def test_depth(ctx: moderngl.Context, way: str) -> None:
     for depth in depths(ctx, (61, 33)):
         framebuffer = ctx.framebuffer([], depth)
@@ -172,30 +138,11 @@ def depths(ctx: moderngl.Context, size: tuple[int, int]) -> list[moderngl.Textur
     return own
 
 
-def test_a_copy_that_cuda_can_read(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What OpenGL does of it: depth becomes a colour; the program's own state stays."""
-    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
-    gl = GL.current()
-    own_framebuffer, own_texture = ctx.simple_framebuffer((8, 8)), ctx.texture((8, 8), 4)
-    own_buffer = ctx.buffer(b"12345678")
-    looked_at = [glapi.ACTIVE_TEXTURE, glapi.TEXTURE_BINDING_2D, glapi.ARRAY_BUFFER_BINDING, 0x0D02, 0x0D05, 0x0CF2,
-                 0x0CF5, glapi.PIXEL_PACK_BUFFER_BINDING, glapi.PIXEL_UNPACK_BUFFER_BINDING,
-                 glapi.READ_FRAMEBUFFER_BINDING, glapi.DRAW_FRAMEBUFFER_BINDING, glapi.CURRENT_PROGRAM]
-
+def test_a_copy_that_cuda_can_read(ctx: moderngl.Context) -> None:
+    """What OpenGL does of it: depth becomes a colour."""
     def copied(source: moderngl.Texture | moderngl.Renderbuffer) -> np.ndarray:
-        own_framebuffer.use()
-        gl.glActiveTexture(glapi.TEXTURE0 + 3)
-        gl.glBindTexture(glapi.TEXTURE_2D, own_texture.glo)
-        for target in (glapi.ARRAY_BUFFER, glapi.PIXEL_PACK_BUFFER, glapi.PIXEL_UNPACK_BUFFER):
-            gl.glBindBuffer(target, own_buffer.glo)
-        for name, value in STORE.items():
-            gl.glPixelStorei(name, value)
-        before = {name: gl.integer(name) for name in looked_at}
         copy = ColourCopy(Pixels(source))
         copy.refresh()
-        after = {name: gl.integer(name) for name in looked_at}
-        back_to_normal(gl)
-        assert {hex(k): v for k, v in after.items()} == {hex(k): v for k, v in before.items()}
         texture = copy.texture
         got = np.frombuffer(texture.read(alignment=1), NUMPY[texture.dtype]).reshape(33, 61, texture.components)
         copy.release()
@@ -204,9 +151,7 @@ def test_a_copy_that_cuda_can_read(ctx: moderngl.Context, monkeypatch: pytest.Mo
     for components, dtype in COLOURS:
         sent = values((33, 61, components), dtype, 1)
         texture = ctx.texture((61, 33), components, sent.tobytes(), alignment=1, dtype=dtype)
-        got = copied(texture)
-        assert got.shape[2] == components
-        assert np.array_equal(got[..., :components], sent), (components, dtype)
+        assert np.array_equal(copied(texture), sent), (components, dtype)
         texture.release()
     for depth in depths(ctx, (61, 33)):
         framebuffer = ctx.framebuffer([], depth)
@@ -214,11 +159,9 @@ def test_a_copy_that_cuda_can_read(ctx: moderngl.Context, monkeypatch: pytest.Mo
         framebuffer.clear(depth=1.0, viewport=(0, 0, 5, 2))
         got = copied(depth)
         assert got.shape == (33, 61, 1)
-        assert abs(got[2:] - 0.25).max() < 1e-6
-        assert (got[:2, :5] == 1).all()
+        assert abs(got[2:] - 0.25).max() < 1e-6 and (got[:2, :5] == 1).all()
         framebuffer.release()
         depth.release()
-    assert own_buffer.read() == b"12345678"
     assert ctx.error == "GL_NO_ERROR"
 
 
@@ -226,7 +169,7 @@ def test_a_copy_that_cuda_can_read(ctx: moderngl.Context, monkeypatch: pytest.Mo
 def test_a_texture_over_a_tensor(ctx: moderngl.Context, explicit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for shape, dtype in (((33, 61), "f4"), ((33, 61, 3), "f1"), ((33, 61, 4), "f2"), ((5, 7, 1), "f1")):
+    for shape, dtype in (((33, 61), "f4"), ((33, 61, 3), "f1"), ((33, 61, 4), "f2")):
         tensor = torch.from_numpy(values(shape, dtype, 0)).to(device)
         with splatview.gl.texture(tensor, ctx, explicit=explicit) as shown:
             assert shown.texture.size == (shape[1], shape[0])
@@ -280,44 +223,16 @@ def test_the_programs_own_state_stays(ctx: moderngl.Context, way: str) -> None:
 
 
 def test_what_is_drawn_is_in_the_tensor(ctx: moderngl.Context, way: str) -> None:
-    """No wait between a drawing and `update` but its own."""
-    texture = ctx.texture((64, 64), 4, dtype="f4")
+    """No wait between a drawing and `update` but its own; areas of one colour, which OpenGL may keep in another form,
+    too."""
+    texture = ctx.texture((64, 64), 4)
     framebuffer = ctx.framebuffer([texture])
-    program = ctx.program(
-        vertex_shader="#version 330\nvoid main() { gl_Position = vec4(gl_VertexID == 1 ? 3 : -1, "
-                      "gl_VertexID == 2 ? 3 : -1, 0, 1); }",
-        fragment_shader="#version 330\nuniform int n; out vec4 c;\n"
-                        "void main() { c = vec4(gl_FragCoord.xy - 0.5, n, 1); }")
-    array = ctx.vertex_array(program, [])
-    rows, columns = torch.meshgrid(torch.arange(64.0), torch.arange(64.0), indexing="ij")
     with TextureTensor(texture, way) as follower:
         for n in range(30):
-            program["n"] = n
-            with ctx.scope(framebuffer, moderngl.NOTHING):
-                array.render(moderngl.TRIANGLES, vertices=3)
+            framebuffer.clear(n / 255, 0.0, 0.0, 1.0)
+            framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, 0, 5, 2))
             got = follower.update().cpu()
-            assert torch.equal(got[..., 0], columns)
-            assert torch.equal(got[..., 1], rows)
-            assert (got[..., 2] == n).all(), n
-
-
-@pytest.mark.usefixtures("few_objects")
-def test_nothing_piles_up(ctx: moderngl.Context, way: str) -> None:
-    texture = ctx.texture((512, 512) if way != "host" else (64, 64), 4)  # memory is measured on a GPU alone
-
-    def turn(count: int) -> tuple[int, int]:
-        with TextureTensor(texture, way) as follower:
-            for _ in range(count):
-                follower.write(follower.update())
-        gc.collect()
-        return len(os.listdir("/proc/self/fd")), used() if way != "host" else 0
-
-    turn(3)
-    descriptors, memory = turn(20)
-    later = [turn(100 if way != "host" else 10) for _ in range(8)][-1]
-    assert later[0] <= descriptors
-    assert later[1] <= memory + (4 << 20)
-    texture.release()
+            assert (got[:2, :5] == 255).all() and (got[2:] == torch.tensor([n, 0, 0, 255])).all(), n
 
 
 def test_what_cannot_be_followed(ctx: moderngl.Context) -> None:
