@@ -34,12 +34,6 @@ def test_boxes_that_overlap_most_belong_together() -> None:
     assert matched(before, now).tolist() == [1, 2, 0, -1]
 
 
-def test_other_classes_are_other_things() -> None:
-    before, now = result((0, 0, 10, 10), classes=[1]), result((0, 0, 10, 10), classes=[2])
-    assert matched(before, now).tolist() == [-1]
-    assert followed(before, now).shift(now, T + 0.2, LONG).tolist() == [[0, 0]]
-
-
 def test_a_box_goes_on_as_it_went() -> None:
     before, now = result((0, 0, 50, 50)), result((10, 5, 60, 55))
     motion = followed(before, now)
@@ -78,25 +72,6 @@ def test_what_was_followed_wrongly_jumps() -> None:
     motion = followed(first, second, T, T + 0.01)
     motion.take(second, third, (T + 0.01, T + 0.5), (T + 0.5, 1.0))
     assert motion.shift(third, T + 0.5, 1.0).tolist() == [[0, 0]]  # it was thought at 90
-
-
-@pytest.mark.parametrize("times", [(0.0, T), (T, 0.0), (T, T), (T, T - 1)],
-                         ids=["before not known", "not known", "same picture", "older picture"])
-def test_without_times_nothing_moves(times: tuple[float, float]) -> None:
-    first, second = result((0, 0, 50, 50)), result((10, 0, 60, 50))
-    motion = Motion()
-    motion.take(first, second, times, (T, 0.0))
-    assert motion.shift(second, T + 0.5, LONG).tolist() == [[0, 0]]
-
-
-def test_results_of_another_resolution() -> None:
-    first = result((0, 0, 0.1, 0.1), size=(1, 1))
-    second = result((80, 48, 144, 96), size=(640, 480))
-    motion = followed(first, second)
-    assert matched(first, second).tolist() == [-1]
-    third = result((10, 0, 74, 48), size=(640, 480))
-    motion.take(first, third, (T, T + 0.1), (T + 0.1, 0.0))
-    np.testing.assert_allclose(motion.shift(third, T + 0.15, LONG), [[5, 0]], atol=1e-3)
 
 
 def test_crowds_and_nobody() -> None:

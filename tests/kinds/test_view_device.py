@@ -3,25 +3,18 @@ what happens when one is overwritten. The tensors' memory is a stand-in on the h
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import torch
 from support.device_frames import Shared
 from support.view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
-from support.wait import PATIENCE
+from support.wait import clock
 
 from splatview.ipc.errors import SharingError
 from splatview.ipc.interop.host import HostBridge
-from splatview.viewer_app.catalogue import Slot
-from splatview.viewer_app.events import PointerMove
 from splatview.viewer_app.sources import StreamSource
-from splatview.viewer_app.state import Entry
-from splatview.viewer_app.views import _image_content
-from splatview.viewer_app.views import image as image_view
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
@@ -84,11 +77,11 @@ def test_what_is_drawn_in_place_is_held_until_the_next_frame_is_drawn(in_place: 
     first, second = picture(50), picture(90)
     assert first.show(in_place)
     assert (shown(in_place, screen) == 50).all()
-    assert not in_place.tick(time.monotonic())
+    assert not in_place.tick(clock())
     assert not first.released
     assert second.show(in_place)
     assert (shown(in_place, screen) == 90).all()
-    in_place.tick(time.monotonic())
+    in_place.tick(clock())
     assert first.released
     assert not second.released
     assert in_place.path == ["drawn in place"]
@@ -100,11 +93,11 @@ def test_a_frame_that_is_overwritten_while_it_is_drawn_is_stale(in_place: ImageV
     first, second = picture(50), picture(90)
     first.show(in_place)
     shown(in_place, screen)
-    in_place.tick(time.monotonic())
+    in_place.tick(clock())
     assert not in_place.stale
     shown(in_place, screen)
     first.whole = False
-    in_place.tick(time.monotonic())
+    in_place.tick(clock())
     assert in_place.stale
     assert second.show(in_place)
     assert not in_place.stale
@@ -120,59 +113,14 @@ def test_a_frame_that_is_torn_when_it_comes_is_not_taken(in_place: ImageView, sc
     assert not first.released
 
 
-def test_data_that_may_come_later_is_drawn_again(in_place: ImageView, screen: OffscreenScreen,
-                                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the trainer's GPU cannot write that it has come so far, nothing says so without CUDA."""
-    monkeypatch.setattr(_image_content, "_PATIENCE", 0.0)
-    begin = time.monotonic()
-    assert picture(50, wait=lambda stream: None).show(in_place)
-    end = time.monotonic()
-    shown(in_place, screen)
-    again = [t for t in np.arange(begin, end + 1, 0.01) if in_place.tick(t)]
-    assert len(again) == 3
-    assert again[0] < end + 0.05
-    assert again[-1] > again[0] + 0.4
-    picture(60).show(in_place)  # a ring's frame is complete
-    assert not in_place.tick(end + 60)
-
-
-def test_gpu_and_host_frames_may_follow_each_other(in_place: ImageView, screen: OffscreenScreen) -> None:
-    for value in (10, 20):
-        shared = picture(value)
-        shared.show(in_place)
-        assert (shown(in_place, screen) == value).all()
-        in_place.update(np.full((H, W), value + 100, np.uint8))
-        assert (shown(in_place, screen) == value + 100).all()
-        in_place.tick(time.monotonic())
-        assert shared.released
-
-
 def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: ImageView, screen: OffscreenScreen,
                                                    wait_until: Callable[..., Any]) -> None:
     values = torch.full((3, 61, 77), 0.5)
     values[0, 3, 5], values[2, 60, 76], values[1, 60, 76] = float("nan"), float("inf"), -float("inf")
     Shared("image", {"image": values}, layout="CHW").show(in_place)
     shown(in_place, screen)
-    wait_until(lambda: in_place.tick(time.monotonic()))
+    wait_until(lambda: in_place.tick(clock()))
     assert "3 NaN or inf (magenta)" in in_place.details
-
-
-def test_a_value_on_a_gpu_is_looked_at_now_and_then_but_not_forgotten(in_place: ImageView,
-                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_view, "_READOUT_PERIOD", PATIENCE)
-    picture(10).show(in_place)
-    in_place.handle(PointerMove(5, 6), RECT)
-    assert in_place.readout == "(5, 6)   10  10  10"
-    picture(20).show(in_place)
-    assert in_place.readout == "(5, 6)   10  10  10"  # looking waits for the GPU
-    assert not in_place.tick(time.monotonic())
-    assert in_place.tick(time.monotonic() + PATIENCE)
-    monkeypatch.setattr(image_view, "_READOUT_PERIOD", 0.0)
-    assert in_place.readout == "(5, 6)   20  20  20"
-    assert not in_place.tick(time.monotonic() + PATIENCE)
-    monkeypatch.setattr(image_view, "_READOUT_PERIOD", PATIENCE)
-    in_place.handle(PointerMove(7, 6), RECT)
-    assert in_place.readout == "(7, 6)   20  20  20"  # another pixel is looked at at once
 
 
 class Stream:
@@ -206,27 +154,3 @@ def test_a_frame_that_cannot_come_to_opengl_is_asked_for_in_another_way(image: I
     assert stream.refused == "no such luck"
     assert image.empty
     assert source.has_news()
-
-
-def test_a_live_stream_is_looked_at_again_and_again(in_place: ImageView) -> None:
-    stream = Stream(picture(5).frame)
-    stream.live, stream.sharing = True, "in-place"
-    source = StreamSource(stream)  # type: ignore[arg-type]
-    assert source.feed(in_place)
-    assert not source.has_news()
-    time.sleep(0.05)
-    assert source.has_news()
-    stream.sharing = "ring"
-    assert not source.has_news(), "a copy of what changed is another version"
-    stream.sharing = "in-place"
-    stream.frame = picture(6).frame
-    assert source.feed(in_place)
-
-
-def test_a_stale_picture_makes_its_stream_hand_out_the_newest_again(in_place: ImageView) -> None:
-    source = StreamSource(Stream(picture(5).frame))  # type: ignore[arg-type]
-    slot = Slot(Entry("k", "g", "n", "image"), source)
-    assert slot.source.feed(in_place)
-    assert not slot.source.has_news()
-    slot.source.again()
-    assert slot.source.has_news()

@@ -3,7 +3,6 @@ what happens when one is overwritten."""
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from support.frames import cloud
 from support.view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
 from support.wait import PATIENCE
 
-from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.events import PointerMove, PointerPress
 from splatview.viewer_app.views._gaussians import content
 from splatview.viewer_app.views.gaussians import GaussianView
@@ -23,7 +21,6 @@ from splatview.viewer_app.views.gaussians import GaussianView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview.viewer_app.scene import GaussianScene
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 
@@ -90,54 +87,6 @@ def test_a_scene_that_has_not_arrived_comes_again_and_holds_nothing_up(
     assert (shown(gaussians, screen) != before).any()
 
 
-def test_a_trainer_that_is_always_ahead_of_its_gpu_is_seen(gaussians: GaussianView,
-                                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_PATIENCE", PATIENCE)
-    first = unfinished()
-    assert not first.show(gaussians)
-    assert not unfinished(1).show(gaussians)
-    first.arrived = True
-    assert unfinished(2).show(gaussians)
-    assert not unfinished(3).show(gaussians), "each one is waited for, not only the first"
-
-
-def test_a_scene_that_nobody_says_has_arrived_is_waited_for_in_the_end(gaussians: GaussianView,
-                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_PATIENCE", 0.1)
-    assert not unfinished().show(gaussians)
-    time.sleep(0.11)
-    assert unfinished().show(gaussians)
-
-
-def test_where_the_gaussians_are_is_looked_at_behind_the_picture(
-        gaussians: GaussianView, reader: Reader, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before it is drawn, and the scene is held until that is done, too."""
-    scene().show(gaussians)
-    shown(gaussians, screen)
-    asked: list[tuple[bool, int, bool]] = []
-    before = gaussians.content.sight
-
-    def later(value: GaussianScene, ready: Any) -> Any:
-        def ask() -> Any:
-            asked.append((reader.pending, reader.drawings, second.released))
-            return None if len(asked) < 3 else "a sight"
-
-        return ask
-
-    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content.Sight.later", later)
-    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._LOOK_PERIOD", -1.0)
-    second = scene(seed=5)
-    assert second.show(gaussians)
-    gaussians.tick(time.monotonic())
-    assert asked == []
-    assert gaussians.content.sight is before
-    shown(gaussians, screen)
-    assert asked == [(False, 2, False)] * 3
-    assert gaussians.content.sight == "a sight"
-    assert second.released
-    gaussians.content.sight = before
-
-
 def test_of_scenes_between_two_pictures_only_the_last_is_read(gaussians: GaussianView, reader: Reader,
                                                               screen: OffscreenScreen) -> None:
     first, second = scene(), scene(seed=5)
@@ -177,44 +126,3 @@ def test_what_is_not_shown_any_more_holds_nothing(gaussians: GaussianView, reade
     assert shared.released
     assert reader.loads == 1
     assert shown(gaussians, screen).max() > 50
-
-
-def test_after_a_fault_the_next_version_is_taken(gaussians: GaussianView, reader: Reader,
-                                                 screen: OffscreenScreen) -> None:
-    first, second = scene(), scene(seed=5)
-    first.show(gaussians)
-    reader.fails = "no memory"
-    with pytest.raises(RendererError, match="no memory"):
-        shown(gaussians, screen)
-    gaussians.tick(time.monotonic())
-    assert not gaussians.busy
-    reader.fails = ""
-    assert second.show(gaussians)
-    assert first.released
-    assert shown(gaussians, screen).max() > 50
-    assert second.released
-
-
-@pytest.mark.parametrize("what", ["panel", "move of the pointer", "background"])
-def test_what_changes_no_camera_draws_no_scene_again(gaussians: GaussianView, reader: Reader,
-                                                     screen: OffscreenScreen, what: str) -> None:
-    scene().show(gaussians)
-    shown(gaussians, screen)
-    if what == "background":
-        gaussians.settings.background = (1.0, 0.5, 0.0)
-    elif what == "move of the pointer":
-        gaussians.handle(PointerMove(20, 9), RECT)
-    shown(gaussians, screen)
-    assert reader.drawings == 1
-
-
-def test_another_renderer_draws_the_scene_anew(gaussians: GaussianView, reader: Reader, screen: OffscreenScreen,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    scene().show(gaussians)
-    shown(gaussians, screen)
-    picture = gaussians.picture.source
-    monkeypatch.setattr(Reader, "tick", lambda self: True)
-    assert gaussians.tick(time.monotonic())
-    reader._drawn = None
-    shown(gaussians, screen)
-    assert gaussians.picture.source is not picture

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
-from support.frames import cloud, frame_of, gaussian_frame, host_array
+from support.frames import cloud, gaussian_frame
 from support.view_cases import RECT, H, W, module_screen, rest_fixture, screen_fixture, shown  # noqa: F401
 
 from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
-from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.events import Key, PointerMove, Wheel
 from splatview.viewer_app.interface.panel import Panel
 from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.shown import Shown
@@ -22,7 +20,7 @@ from splatview.viewer_app.state import Entry, State
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from splatview.ipc import Frame
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
@@ -89,15 +87,6 @@ def test_updates_keep_the_camera_and_f_frames_again(gaussians: GaussianView, scr
     assert gaussians.tick(20.0)
     shown(gaussians, screen)
     assert np.abs(gaussians.orbit.camera(W, H).viewmat - camera).max() > 0.1
-
-
-def test_a_scene_that_begins_empty_is_framed_later(gaussians: GaussianView, screen: OffscreenScreen) -> None:
-    gaussians.update(gaussian_frame({k: v[:0] for k, v in cloud().items()}))
-    assert (shown(gaussians, screen) == 0).all()
-    tensors = cloud()
-    tensors["means"] += 100.0
-    gaussians.update(gaussian_frame(tensors))
-    assert shown(gaussians, screen).max() > 50
 
 
 def as_frame(variant: str) -> Frame:
@@ -170,18 +159,6 @@ def test_depth_and_alpha(gaussians: GaussianView, screen: OffscreenScreen) -> No
     assert "depth 3 to 5" in gaussians.details
 
 
-def test_orthographic(gaussians: GaussianView, screen: OffscreenScreen) -> None:
-    scene = ball([(-0.8, 0, -2), (0.8, 0, 2)], [(1, 0, 0), (0, 1, 0)])
-    gaussians.update(gaussian_frame(scene, color="rgb"))
-    gaussians.use_camera(FRONT)
-    areas = [(shown(gaussians, screen)[..., c] > 100).sum() for c in (0, 1)]
-    assert areas[0] > 2 * areas[1]  # the near one is larger
-    gaussians.orbit.model = "ortho"
-    gaussians._camera = None
-    areas = [(shown(gaussians, screen)[..., c] > 100).sum() for c in (0, 1)]
-    assert abs(areas[0] - areas[1]) <= 4
-
-
 def test_the_sh_degree_can_be_limited(gaussians: GaussianView, screen: OffscreenScreen) -> None:
     tensors = cloud()
     plain = gaussian_frame(tensors)
@@ -194,44 +171,6 @@ def test_the_sh_degree_can_be_limited(gaussians: GaussianView, screen: Offscreen
     assert "SH 2 of 2" in gaussians.details
     gaussians.settings.sh_degree = 0
     np.testing.assert_allclose(shown(gaussians, screen), expected, atol=1)
-
-
-def test_dragging_is_coarse_and_rest_is_sharp(gaussians: GaussianView, screen: OffscreenScreen,
-                                              wait_until: Callable[..., Any], rest: Callable[[], None]) -> None:
-    screen.resize(256, 192)
-    rect = Rect(0, 0, 256, 192)
-    gaussians.update(gaussian_frame())
-    gaussians.settings.coarse_ms = 1e-6  # everything takes longer than that
-    shown(gaussians, screen)
-    gaussians.handle(PointerPress(100, 100), rect)
-    gaussians.handle(PointerMove(110, 100), rect)
-    coarse = shown(gaussians, screen)
-    assert any("for now" in d for d in gaussians.details)
-    gaussians.handle(PointerRelease(110, 100), rect)
-    rest()
-    wait_until(lambda: gaussians.tick(time.monotonic()))
-    sharp = shown(gaussians, screen)
-    assert not any("for now" in d for d in gaussians.details)
-    assert not gaussians.tick(time.monotonic() + 60)
-    assert (sharp != coarse).any()
-    assert np.abs(sharp - coarse).mean() < 25  # the same picture, only coarser
-
-
-def test_the_first_picture_of_a_large_scene_is_coarse(
-        gaussians: GaussianView, screen: OffscreenScreen, wait_until: Callable[..., Any], rest: Callable[[], None],
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._LARGE", 1)
-    monkeypatch.setattr(type(gaussians.content.renderer), "wants_gpu", False)  # for those a scene is never too large
-    gaussians.update(gaussian_frame())
-    shown(gaussians, screen)
-    assert any("for now" in d for d in gaussians.details)
-    rest()
-    wait_until(lambda: gaussians.tick(time.monotonic()))
-    shown(gaussians, screen)
-    assert not any("for now" in d for d in gaussians.details)
-    gaussians.update(gaussian_frame())  # the next version is seen in full at once
-    shown(gaussians, screen)
-    assert not any("for now" in d for d in gaussians.details)
 
 
 def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, screen: OffscreenScreen) -> None:
@@ -291,10 +230,3 @@ def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: Offs
         assert imgui.get_clipboard_text() == text
     finally:
         panel.close()
-
-
-def test_frame_of_refuses_nothing() -> None:
-    """The helper itself: bfloat16 arrives as the upper halves of float32."""
-    tensor = frame_of("image", {"image": torch.tensor([[1.5]], dtype=torch.bfloat16)}).tensors["image"]
-    assert tensor.dtype == "bfloat16"
-    assert host_array(tensor).tolist() == [[0x3FC0]]

@@ -5,26 +5,23 @@ On a real OpenGL context; scenes on a GPU are stand-ins."""
 from __future__ import annotations
 
 import math
-import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
-from support.beside_cases import LOOKS, SMALL, VALUES, counted, opened
+from support.beside_cases import LOOKS, VALUES, counted, opened
 from support.device_frames import Reader, Shared
 from support.frames import cloud
 from support.view_cases import RECT, module_screen, rest_fixture, screen_fixture, shown  # noqa: F401
 
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import PointerMove, PointerPress, Wheel
-from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview.viewer_app.events import Wheel
 from splatview.viewer_app.state import GaussianSettings
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
@@ -33,26 +30,6 @@ if TYPE_CHECKING:
 def drawn_by_opengl(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where gsplat could draw: these tests count what OpenGL's renderer does."""
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
-
-
-def test_what_does_not_move_is_not_drawn_again(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch)
-    with opened("gaussians", screen) as (a, b):
-        a.update(VALUES["gaussians"][0])
-        LOOKS[0].take(a, screen)
-        LOOKS[2].take(b, screen)
-        for view in (a, b):
-            shown(view, screen)
-        calls.clear()
-        for _ in range(5):
-            for view in (a, b):
-                shown(view, screen)
-        assert calls["drawn"] == 0
-        for k in range(5):
-            a.handle(Wheel(20, 20, 1), RECT)
-            for view in (a, b):
-                shown(view, screen)
-            assert calls["drawn"] == k + 1
 
 
 def test_who_sees_the_same_has_it_drawn_once(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,75 +52,6 @@ def test_who_sees_the_same_has_it_drawn_once(screen: OffscreenScreen, monkeypatc
         for view in (a, b):
             np.testing.assert_array_equal(shown(view, screen), pictures[0])
         assert calls["drawn"] == 2
-
-
-def test_a_view_alone_keeps_no_copy(screen: OffscreenScreen) -> None:
-    with opened("gaussians", screen) as (a, b):
-        assert isinstance(a, GaussianView)
-        a.update(VALUES["gaussians"][0])
-        LOOKS[0].take(a, screen)
-        shown(a, screen)
-        assert a.picture._copy is None
-        shown(b, screen, SMALL)
-        assert a.picture._copy is not None
-        b.close()
-        a.handle(Wheel(20, 20, 1), RECT)
-        want = shown(a, screen)
-        assert a.picture._copy is None
-        np.testing.assert_array_equal(shown(a, screen), want)
-
-
-def test_a_drag_of_one_is_coarse_for_that_one_only(screen: OffscreenScreen, wait_until: Callable[..., Any],
-                                                   rest: Callable[[], None]) -> None:
-    screen.resize(256, 192)
-    rect = Rect(0, 0, 256, 192)
-    with opened("gaussians", screen) as (a, b):
-        a.settings.coarse_ms = 1e-6  # type: ignore[attr-defined]  # everything takes longer than that
-        a.update(VALUES["gaussians"][0])
-        sharp = [shown(view, screen) for view in (a, b)]
-        a.handle(PointerPress(100, 100), rect)
-        a.handle(PointerMove(110, 100), rect)
-        shown(a, screen)
-        assert a.moving
-        assert any("for now" in d for d in a.details)
-        np.testing.assert_array_equal(shown(b, screen), sharp[1])
-        assert not b.moving
-        assert not any("for now" in d for d in b.details)
-        rest()
-        wait_until(lambda: a.tick(time.monotonic()))
-        shown(a, screen)
-        assert not any("for now" in d for d in a.details)
-
-
-@pytest.mark.usefixtures("rest")
-def test_the_first_picture_of_a_large_scene_is_coarse_for_each(screen: OffscreenScreen,
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatview.viewer_app.views._gaussians.content._LARGE", 1)
-    with opened("gaussians", screen) as (a, b):
-        b.settings.coarse_ms = 60.0  # type: ignore[attr-defined]
-        a.update(VALUES["gaussians"][0])
-        late = a.beside(GaussianSettings())
-        for view in (a, b, late):
-            shown(view, screen)
-        assert [any("for now" in d for d in view.details) for view in (a, b, late)] == [False, True, True]
-        late.close()
-
-
-def test_a_renderer_that_became_ready_draws_for_all(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened("gaussians", screen) as views:
-        views[0].update(VALUES["gaussians"][0])
-        want = [shown(view, screen) for view in views]
-        for view in views:
-            view.tick(time.monotonic())
-        ready = iter([True])
-        monkeypatch.setattr(GlRenderer, "tick", lambda self: next(ready, False))
-        assert [view.tick(time.monotonic()) for view in views] == [True, True]
-        assert [view.tick(time.monotonic()) for view in views] == [False, False]
-        calls = counted(monkeypatch)
-        views[0].content.renderer._drawn = None  # type: ignore[attr-defined]
-        for view, pixels in zip(views, want, strict=True):
-            np.testing.assert_array_equal(shown(view, screen), pixels)
-        assert calls["drawn"] == 1  # they see the same
 
 
 # -- scenes in place, as far as can be told without a GPU ------------------------------------------------------
@@ -207,39 +115,6 @@ def test_what_was_overwritten_while_it_was_read_is_never_seen_by_anybody(
     assert not any(view.stale for view in in_place)
     for view, pixels in zip(in_place, before, strict=True):
         assert (shown(view, screen) != pixels).any()
-
-
-def test_a_view_alone_is_as_safe(in_place: list[GaussianView], screen: OffscreenScreen) -> None:
-    view = in_place[0]
-    in_place[1].close()
-    view.handle(Wheel(20, 20, 1), RECT)
-    view._moved_at = -math.inf
-    before = shown(view, screen)
-    for k in range(5):
-        torn = scene(seed=k + 5)
-        torn.show(view)
-        torn.whole = False
-        np.testing.assert_array_equal(shown(view, screen), before)
-
-
-def test_depth_of_an_overwritten_scene_is_never_seen(in_place: list[GaussianView], screen: OffscreenScreen) -> None:
-    in_place[1].settings.show = "depth"
-    before = [shown(view, screen) for view in in_place]
-    for k in range(5):
-        torn = scene(seed=k + 5)
-        torn.show(in_place[0])
-        torn.whole = False
-        for view, pixels in reversed(list(zip(in_place, before, strict=True))):
-            np.testing.assert_array_equal(shown(view, screen), pixels)
-
-
-def test_leaving_gives_back_what_is_held_to_be_drawn(in_place: list[GaussianView], screen: OffscreenScreen) -> None:
-    shared = scene(seed=3)
-    shared.show(in_place[0])
-    in_place[1].leave()
-    assert shared.released
-    for view in in_place:
-        assert shown(view, screen).max() > 50
 
 
 def test_the_last_view_gives_the_frame_back(in_place: list[GaussianView], screen: OffscreenScreen) -> None:

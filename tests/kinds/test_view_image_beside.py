@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,9 @@ from support.beside_cases import opened
 from support.device_frames import Shared
 from support.frames import image_frame
 from support.view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
-from support.wait import PATIENCE
+from support.wait import PATIENCE, clock
 
 from splatview.ipc.interop.host import HostBridge
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import PointerLeave, PointerMove
 from splatview.viewer_app.state import ImageSettings
 from splatview.viewer_app.views import _image_content
 from splatview.viewer_app.views.image import ImageView
@@ -37,25 +34,12 @@ def test_broken_values_are_counted_once_and_told_to_all(screen: OffscreenScreen,
     with opened("image", screen, 3) as views:
         views[0].update(image_frame(clean))
         views[0].update(image_frame(broken))  # at once: not counted yet
-        told = {view for view in views if view.tick(time.monotonic())}
+        told = {view for view in views if view.tick(clock())}
         assert told == set(views[1:])
         monkeypatch.setattr(_image_content, "_COUNT_PERIOD", 0.0)
         told = set()
-        wait_until(lambda: told.update(v for v in views if v.tick(time.monotonic())) or len(told) == 3)
+        wait_until(lambda: told.update(v for v in views if v.tick(clock())) or len(told) == 3)
         assert all("3 NaN or inf (magenta)" in view.details for view in views)
-
-
-def test_each_has_a_pointer_of_its_own(screen: OffscreenScreen) -> None:
-    with opened("image", screen) as (a, b):
-        a.update(np.arange(48, dtype=np.uint8).reshape(6, 8))
-        shown(a, screen)
-        shown(b, screen, Rect(0, 0, 32, 24))
-        a.handle(PointerMove(20, 10), RECT)
-        b.handle(PointerMove(20, 10), Rect(0, 0, 32, 24))
-        assert (a.readout, b.readout) == ("(2, 1)   10", "(5, 2)   21")
-        a.handle(PointerLeave(), RECT)
-        a.update(np.arange(48, dtype=np.uint8).reshape(6, 8) + 100)
-        assert (a.readout, b.readout) == ("", "(5, 2)   121")
 
 
 def test_another_size_of_picture_keeps_what_each_looks_at(screen: OffscreenScreen) -> None:
@@ -99,28 +83,14 @@ def test_an_image_in_place_is_held_once_for_all(screen: OffscreenScreen) -> None
         second.show(b)
         assert not first.released
         assert (shown(b, screen) == 90).all()
-        a.tick(time.monotonic())
+        a.tick(clock())
         assert first.released
         assert (shown(a, screen) == 90).all()
         a.close()
         assert not second.released
         shown(b, screen)
         second.whole = False
-        b.tick(time.monotonic())
+        b.tick(clock())
         assert b.stale
         b.close()
         assert second.released
-
-
-@pytest.mark.usefixtures("no_cuda")
-def test_data_that_may_come_later_is_drawn_again_in_all(screen: OffscreenScreen,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_image_content, "_PATIENCE", 0.0)
-    with opened("image", screen) as views:
-        begin = time.monotonic()
-        assert picture(50, wait=lambda stream: None).show(views[0])
-        end = time.monotonic()
-        for view in views:
-            shown(view, screen)
-        again = [tuple(view.tick(t) for view in views) for t in np.arange(begin, end + 1, 0.01)]
-        assert [told for told in again if any(told)] == [(True, True)] * 3

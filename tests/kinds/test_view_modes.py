@@ -12,12 +12,11 @@ from support.view_cases import module_screen, screen_fixture, shown  # noqa: F40
 from splatview.viewer_app import color_maps
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.renderers.base import PAINTS, RenderOptions
+from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
 from splatview.viewer_app.selecting import Selection
 from splatview.viewer_app.shown import Shown
 from splatview.viewer_app.state import Entry, Show, State
-from splatview.viewer_app.views._gaussians import look
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
@@ -66,21 +65,11 @@ def expected_depth(p: Pixels) -> np.ndarray:
     return np.divide(p.depth, p.alpha, out=np.zeros_like(p.depth), where=p.alpha > 1e-6)
 
 
-def test_everything_that_can_be_shown_has_a_name() -> None:
-    assert set(look.SHOWS) == set(SHOWS) == {"depth", "alpha"} | set(PAINTS)
-    assert len(set(look.SHOWS.values())) == len(SHOWS)
-
-
 @pytest.mark.parametrize("show", ["color", "normals", "ellipsoids", "rings", "points"])
 def test_paints_lie_over_the_background(view: GaussianView, screen: OffscreenScreen, show: Show) -> None:
     view.settings.show = show
     p = reference(paint=show)
     alike(shown(view, screen), over_background(p.color, p.alpha))
-
-
-def test_alpha_is_grey(view: GaussianView, screen: OffscreenScreen) -> None:
-    view.settings.show = "alpha"
-    alike(shown(view, screen), np.repeat(reference().alpha[..., None] * 255, 3, axis=2))
 
 
 @pytest.mark.parametrize("name", list(color_maps.NAMES))
@@ -143,15 +132,6 @@ def test_there_is_a_legend_where_colours_mean_numbers(view: GaussianView, screen
         panel.close()
 
 
-def test_numbers_of_the_legend_can_be_told_apart() -> None:
-    assert look._numbers(1.88, 2.8, 3.72) == ["1.88", "2.80", "3.72"]
-    assert look._numbers(1.5, 2.5, 3.5) == ["1.5", "2.5", "3.5"]
-    assert look._numbers(0, 500, 1000) == ["0", "500", "1,000"]
-    assert look._numbers(10.001, 10.002, 10.003) == ["10.001", "10.002", "10.003"]
-    assert look._numbers(0.0, 0.0, 0.0) == ["0", "0", "0"]
-    assert look._numbers(1e8, 2e8, 3e8) == ["1e+08", "2e+08", "3e+08"]
-
-
 @pytest.mark.parametrize("show", SHOWS)
 def test_the_controls_change_nothing_unless_touched(view: GaussianView, screen: OffscreenScreen, show: Show) -> None:
     screen.resize(900, 700)
@@ -177,7 +157,3 @@ def test_colour_maps(name: str) -> None:
     light = table @ [0.2126, 0.7152, 0.0722]
     if name != "turbo":
         assert (np.diff(light) > 0).all(), "from dark to bright"
-
-
-def test_a_map_that_is_none_is_turbo() -> None:
-    assert np.array_equal(color_maps.table("plasma"), color_maps.table("turbo"))

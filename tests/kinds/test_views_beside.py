@@ -4,8 +4,6 @@ context."""
 from __future__ import annotations
 
 import ctypes
-import itertools
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,18 +11,15 @@ import pytest
 import torch
 from support.beside_cases import LOOKS, VALUES, Look, alone, counted, opened, part, settings
 from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
-from support.repetitions import exhaustive
 from support.training_camera_cases import cameras_frame
 from support.view_cases import RECT, WRITTEN, H, W, module_screen, screen_fixture, shown  # noqa: F401
+from support.wait import clock
 
 from splatview.ipc.interop.glapi import GL
 from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.events import PointerPress, PointerRelease, Wheel
 from splatview.viewer_app.views import KINDS
-from splatview.viewer_app.views.cameras import CamerasView
 from splatview.viewer_app.views.gaussians import GaussianView
-from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,8 +83,7 @@ def test_one_update_is_seen_in_all(pair: list[View], kind: str, screen: Offscree
     assert not calls["renderers"]
 
 
-@pytest.mark.parametrize(("one", "other"), [exhaustive(one, other) if one else (one, other) for one, other in
-                                            itertools.combinations(range(len(LOOKS)), 2)])
+@pytest.mark.parametrize(("one", "other"), [(0, other) for other in range(1, len(LOOKS))])
 def test_each_draws_what_it_would_alone(pair: list[View], kind: str, screen: OffscreenScreen, one: int,
                                         other: int) -> None:
     looks = LOOKS[one], LOOKS[other]
@@ -105,30 +99,6 @@ def test_each_draws_what_it_would_alone(pair: list[View], kind: str, screen: Off
     pair[1].update(second)
     for view, look, pixels in zip(pair, looks, after, strict=True):
         np.testing.assert_array_equal(part(view, screen, look), pixels)
-
-
-def test_three_take_turns_while_one_moves(kind: str, screen: OffscreenScreen) -> None:
-    with opened(kind, screen, 3) as views:
-        views[0].update(VALUES[kind][0])
-        want = []
-        for view, look in zip(views, LOOKS, strict=False):
-            look.take(view, screen)
-            want.append(part(view, screen, look))
-        for k in range(6):
-            views[0].handle(Wheel(20, 20, 1 if k % 2 else -1), RECT)
-            moved = part(views[0], screen, LOOKS[0])
-            assert (moved != want[0]).any() == (k % 2 == 0)
-            for view, look, pixels in zip(views[1:], LOOKS[1:], want[1:], strict=False):
-                np.testing.assert_array_equal(part(view, screen, look), pixels)
-
-
-def test_settings_are_each_ones_own(pair: list[View], kind: str, screen: OffscreenScreen) -> None:
-    a, b = pair
-    a.update(VALUES[kind][0])
-    before = shown(b, screen)
-    a.settings.background = (1.0, 0.0, 0.0)  # type: ignore[attr-defined]
-    assert (shown(a, screen) != before).any()
-    np.testing.assert_array_equal(shown(b, screen), before)
 
 
 def test_closing_one_leaves_the_other(kind: str, screen: OffscreenScreen) -> None:
@@ -157,7 +127,7 @@ def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -
                     for view, look in zip(views, LOOKS, strict=False):
                         look.take(view, screen)
                         shown(view, screen, look.rect)
-                        view.tick(time.monotonic())
+                        view.tick(clock())
             assert objects() - before
 
     before: set[tuple[str, int]] = set()
@@ -187,18 +157,6 @@ def test_a_torn_frame_changes_nothing_for_anybody(pair: list[View], kind: str, s
     assert (part(a, screen, LOOKS[0]) != before[0]).any()
 
 
-def test_each_is_told_once_that_it_has_to_be_drawn(kind: str, screen: OffscreenScreen) -> None:
-    with opened(kind, screen, 3) as (a, b, c):
-        assert not any(view.tick(time.monotonic()) for view in (a, b, c))
-        a.update(VALUES[kind][0])
-        assert [view.tick(time.monotonic()) for view in (a, b, c)] == [False, True, True]
-        assert [view.tick(time.monotonic()) for view in (a, b, c)] == [False, False, False]
-        b.update(VALUES[kind][1])
-        shown(c, screen)
-        assert [view.tick(time.monotonic()) for view in (a, b, c)] == [True, False, False]
-        assert not b.beside(settings(kind)).tick(time.monotonic())
-
-
 def test_who_is_away_keeps_no_picture_and_loses_nothing(pair: list[View], kind: str, screen: OffscreenScreen) -> None:
     def textures() -> set[tuple[str, int]]:
         return {name for name in objects() if name[0] == "Texture"}
@@ -218,20 +176,10 @@ def test_who_is_away_keeps_no_picture_and_loses_nothing(pair: list[View], kind: 
     np.testing.assert_array_equal(shown(a, screen), theirs)
 
 
-def test_leaving_through_one_disturbs_nobody(pair: list[View], kind: str, screen: OffscreenScreen) -> None:
-    pair[0].update(VALUES[kind][0])
-    for view, look in zip(pair, LOOKS, strict=False):
-        look.take(view, screen)
-    before = [part(view, screen, look) for view, look in zip(pair, LOOKS, strict=False)]
-    pair[0].leave()
-    for view, look, pixels in zip(pair, LOOKS, before, strict=False):
-        np.testing.assert_array_equal(part(view, screen, look), pixels)
-
-
 # -- following -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", LOOKS[:2])
 def test_following_in_the_same_place_shows_the_same(pair: list[View], kind: str, screen: OffscreenScreen,
                                                     look: Look) -> None:
     a, b = pair
@@ -250,40 +198,8 @@ def test_following_in_the_same_place_shows_the_same(pair: list[View], kind: str,
     np.testing.assert_array_equal(part(a, screen, look), want)
 
 
-def test_another_kind_cannot_be_followed(screen: OffscreenScreen) -> None:
-    with opened("image", screen, 1) as (image,), opened("gaussians", screen, 1) as (gaussians,):
-        with pytest.raises(ViewerError, match="image: a view of gaussians cannot"):
-            image.like(gaussians)
-        with pytest.raises(ViewerError, match="gaussians: a view of image cannot"):
-            gaussians.like(image)
-
-
-@pytest.mark.parametrize("rect", [Rect(0, 0, 20, 48), Rect(4, 6, 60, 10), Rect(0, 0, 32, 24)])
-def test_all_of_an_image_that_is_followed_is_seen(screen: OffscreenScreen, rect: Rect) -> None:
-    with opened("image", screen) as (a, b):
-        assert isinstance(a, ImageView)
-        assert isinstance(b, ImageView)
-        a.update(VALUES["image"][0])
-        for events in ((), (Wheel(40, 10, 4),), (PointerPress(20, 20), PointerMove(50, 30), PointerRelease(50, 30))):
-            for event in events:
-                a.handle(event, RECT)
-            shown(a, screen)
-            b.like(a)
-            shown(b, screen, rect)
-            corners = [a.pan_zoom.to_picture(x, y, RECT) for x in (0, W) for y in (0, H)]
-            x, y, zoom = b.pan_zoom.placed(rect)
-            seen = [(x + px * zoom - rect.x, y + py * zoom - rect.y) for px, py in corners]
-            if a.pan_zoom.fitted:
-                assert b.pan_zoom.fitted
-                continue
-            (left, top), (right, bottom) = seen[0], seen[3]
-            assert left == pytest.approx(rect.width - right)  # in the middle
-            assert top == pytest.approx(rect.height - bottom)
-            assert min(left, top) == pytest.approx(0, abs=1e-6)  # as large as can be
-
-
-@pytest.mark.parametrize("rect", [Rect(0, 0, 20, 48), Rect(4, 6, 60, 10), Rect(0, 0, 32, 24)])
-@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
+@pytest.mark.parametrize(("rect", "model"), [(Rect(0, 0, 20, 48), "pinhole"), (Rect(4, 6, 60, 10), "ortho"),
+                                             (Rect(0, 0, 32, 24), "fisheye")])
 def test_all_of_a_scene_that_is_followed_is_seen(screen: OffscreenScreen, rect: Rect, model: Any) -> None:
     with opened("gaussians", screen) as (a, b):
         assert isinstance(a, GaussianView)
@@ -308,24 +224,3 @@ def test_all_of_a_scene_that_is_followed_is_seen(screen: OffscreenScreen, rect: 
         np.testing.assert_allclose(b._current_camera(rect).K, mine.K, rtol=1e-9)
         np.testing.assert_allclose(b._current_camera(rect).viewmat, mine.viewmat, atol=1e-9)
         assert b.beside(settings("gaussians"))._current_camera(rect).key != before
-
-
-@pytest.mark.parametrize("rect", [Rect(0, 0, 20, 48), Rect(4, 6, 60, 10), Rect(0, 0, 32, 24)])
-def test_all_of_the_cameras_that_are_followed_is_seen(screen: OffscreenScreen, rect: Rect) -> None:
-    with opened("cameras", screen) as (a, b):
-        assert isinstance(a, CamerasView)
-        assert isinstance(b, CamerasView)
-        a.update(VALUES["cameras"][0])
-        a.handle(Wheel(40, 10, 2), RECT)
-        shown(a, screen)
-        b.like(a)
-        theirs, mine = a._camera(RECT), b._camera(rect)
-        np.testing.assert_array_equal(mine.viewmat, theirs.viewmat)
-        corners = [np.linalg.solve(theirs.K, [x, y, 1.0]) for x in (0, W) for y in (0, H)]
-        seen = np.array([(mine.K @ corner)[:2] for corner in corners])
-        np.testing.assert_allclose(seen[0], np.array([rect.width, rect.height]) - seen[3], atol=1e-6)
-        assert seen[0].min() == pytest.approx(0, abs=1e-6)
-        b.handle(PointerPress(20, 20), rect)  # the hand takes over what is there
-        b.handle(PointerRelease(20, 20), rect)
-        np.testing.assert_allclose(b._camera(rect).K, mine.K, rtol=1e-9)
-        np.testing.assert_allclose(b._camera(rect).viewmat, mine.viewmat, atol=1e-9)

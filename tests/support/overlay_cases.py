@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+
 from splatview.ipc.frames import Frame
 from splatview.viewer_app.controls import Rect
 from support.annotate_cases import made
 from support.frames import remote
 
 if TYPE_CHECKING:
-    import numpy as np
-    import torch
 
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
     from splatview.viewer_app.views._overlay.result import Result
@@ -41,3 +42,38 @@ def seen(view: ImageView, screen: OffscreenScreen) -> np.ndarray:
     view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
     assert screen.ctx.error == "GL_NO_ERROR"
     return screen.pixels()[..., :3].astype(int)
+
+
+def random_frame(rng: np.random.Generator) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Tensors that keep the law of shapes, with values that keep none."""
+    n, m, k, lines, v, t = (int(rng.integers(0, 6)) for _ in range(6))
+
+    def floats(*shape: int) -> torch.Tensor:
+        values = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 39, shape)
+        values[rng.random(shape) < 0.2] = np.nan
+        return torch.from_numpy(values.astype(np.float32))
+
+    def integers(*shape: int) -> torch.Tensor:
+        wide = rng.integers(-2**31, 2**31, shape)
+        return torch.from_numpy(np.where(rng.random(shape) < 0.6, rng.integers(-2, 9, shape), wide).astype(np.int32))
+
+    def raw(*shape: int) -> torch.Tensor:
+        return torch.from_numpy(rng.integers(0, 256, shape).astype(np.uint8) * (rng.random(shape) < 0.8))
+
+    every = {"boxes": floats(n, 4), "classes": integers(n), "scores": floats(n), "colors": raw(n, 4),
+             "labels": raw(int(rng.integers(0, 30))), "points": floats(m, k, 3), "skeleton": integers(7, 2),
+             "point_classes": integers(m), "lines": floats(v, 2), "line_ends": integers(lines),
+             "line_classes": integers(lines), "notes_at": floats(t, 2), "notes": raw(20), "names": raw(9)}
+    if rng.random() < 0.5:
+        every["masks"] = raw(n, int(rng.integers(0, 5)), int(rng.integers(0, 5)))
+    else:
+        every |= {"runs": integers(int(rng.integers(0, 9))).abs(), "run_ends": integers(n)}
+    pairs = {"line_ends": "lines", "notes": "notes_at", "run_ends": "runs", "line_classes": "lines",
+             "point_classes": "points"}
+    dropped = {name for name in every if name != "boxes" and rng.random() < 0.3}
+    kept = {name: t.to(torch.uint8) if name in ("labels", "notes", "names", "colors", "masks") else t
+            for name, t in every.items() if pairs.get(name, name) not in dropped}
+    meta = {"width": int(rng.integers(0, 3)), "height": int(rng.integers(0, 3)), "version": int(rng.integers(0, 2**62)),
+            "time_ns": int(rng.integers(0, 2**62)), "mask_width": int(rng.integers(1, 5)),
+            "mask_height": int(rng.integers(1, 5)), "motion": bool(rng.random() < 0.5), "rate_hz": 1e18}
+    return kept, meta
