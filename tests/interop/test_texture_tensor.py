@@ -1,4 +1,4 @@
-"""splatview.gl: tensors over textures and textures over tensors, every pixel, in somebody else's OpenGL program."""
+"""splatview.gl: tensors over textures and textures over tensors, every pixel, in any OpenGL program."""
 
 from __future__ import annotations
 

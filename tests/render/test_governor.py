@@ -60,7 +60,7 @@ def test_the_share_holds(clock: Clock, share: float, cost: float) -> None:
     assert busy >= possible * 0.85 - cost * 1e-3 / 20
 
 
-def test_nothing_is_held_back_while_nobody_else_needs_the_gpu(governor: Governor, clock: Clock) -> None:
+def test_nothing_is_held_back_while_the_gpu_is_not_shared(governor: Governor, clock: Clock) -> None:
     governor.shared = False
     drawn = draw(governor, clock, 1.0, 30.0)
     assert len(drawn) > 990
@@ -142,7 +142,7 @@ def test_a_picture_costs_the_switch_to_cuda_and_to_opengl(governor: Governor, cl
 
     assert picture("opengl", "opengl") == pytest.approx(0.2 + SWITCH)
     assert picture("cuda", "cuda", "opengl") == pytest.approx(0.3 + 2 * SWITCH)
-    governor.shared = False  # nobody loses anything
+    governor.shared = False  # no other process loses anything
     assert picture("cuda", "opengl") == pytest.approx(0.2)
     governor.shared = True
     governor.took(("scene", *SIZE), 1.0)
@@ -204,9 +204,9 @@ WARP = "warp", *SIZE
 def costs(governor: Governor, *, scene: float, warp: float | None = None, panel: float = 0.25) -> None:
     """A picture of the scene was shown, and all is measured but perhaps the moving of one."""
     governor.begin_picture()
-    for work, ms, who in ((("scene", *SIZE), scene, "cuda"), (("compose", *SIZE), panel, "opengl")):
+    for work, ms, by in ((("scene", *SIZE), scene, "cuda"), (("compose", *SIZE), panel, "opengl")):
         governor.took(work, ms)
-        governor.gives(work, who)
+        governor.gives(work, by)
     if warp is not None:
         governor.moves_along("scene", SIZE, WARP)  # to measure it
         governor.took(WARP, warp)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import torch
 from support.wait import PATIENCE, wait_until
 
 from splatview.viewer_app.renderers import gsplat_kernels
-from splatview.viewer_app.renderers.gsplat_kernels import KernelsError, adopt, build, obstacle
+from splatview.viewer_app.renderers.gsplat_kernels import KernelsError, adopt, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,11 +153,6 @@ def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(tmp_path: Path, p
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.close(lock)
     assert (tmp_path / LIBRARY).read_text() == "library"
-
-
-def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gsplat", None)
-    assert "not installed" in obstacle()
 
 
 def test_without_a_driver(programs: Programs) -> None:
