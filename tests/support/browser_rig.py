@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from PIL import Image
 from splatview.viewer_app.screens.browser import BrowserScreen
 from splatview.viewer_app.screens.offscreen import create_context
 from splatview.viewer_app.web.server import WebServer
-from support.wait import PATIENCE
+from support.wait import clock, turns, wait_until
 from support.web_clients import Page
 
 if TYPE_CHECKING:
@@ -42,19 +41,16 @@ class Rig:
     def open(self, width: int = 96, height: int = 64, scale: float = 1.0, *, visible: bool = True, acks: bool = True,
              reading: bool = True, **options: Any) -> BrowserScreen:
         """A page that says hello, and its screen."""
-        page = Page(self.server.port, acks=acks, reading=reading).connect()
+        page = Page(self.server.port, acks=acks, reading=reading).connect(token=self.server.token)
         if reading:
             page.greet(width, height, scale, visible=visible)
         else:
             from splatview.viewer_app.web.messages import PROTOCOL, Hello
 
             page.send(Hello(protocol=PROTOCOL, id="deaf", width=width, height=height, scale=scale, visible=visible))
-        end = time.monotonic() + PATIENCE
-        while not (arrived := self.server.arrivals()):
-            assert time.monotonic() < end, "nobody arrived"
-            time.sleep(0.002)
         try:
-            screen = BrowserScreen(self.ctx, arrived[0], self._wake, **options)
+            (arrived,) = wait_until(self.server.arrivals, "the page arrives")
+            screen = BrowserScreen(self.ctx, arrived, self._wake, **options)
         except BaseException:
             page.end()
             raise
@@ -89,23 +85,22 @@ def draw(screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0
     return drawn
 
 
-def until_ready(screen: BrowserScreen, seconds: float = PATIENCE) -> list[Event]:
+def until_ready(screen: BrowserScreen) -> list[Event]:
     """Poll until another picture is taken; the events meanwhile."""
     events: list[Event] = []
-    poll(screen, lambda: screen.ready, seconds, events)
+    poll(screen, lambda: screen.ready, events)
     return events
 
 
-def poll(screen: BrowserScreen, condition: Callable[[], Any], seconds: float = PATIENCE,
-         events: list[Event] | None = None) -> Any:
+def poll(screen: BrowserScreen, condition: Callable[[], Any], events: list[Event] | None = None) -> Any:
     """Poll as the viewer's loop does until something is true, and return that."""
-    end = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < end, f"not within {seconds} s"
+    for _ in turns(f"{condition}", rest=False):
+        if result := condition():
+            return result
         got = screen.poll(0.01)
         if events is not None:
             events.extend(got)
-    return result
+    raise AssertionError
 
 
 def decoded(picture: Picture) -> np.ndarray:
@@ -116,16 +111,18 @@ def decoded(picture: Picture) -> np.ndarray:
     return np.asarray(image.convert("RGB"))
 
 
-def restful(screen: BrowserScreen, page: Page, seconds: float = PATIENCE) -> Picture:
+def restful(screen: BrowserScreen, page: Page) -> Picture:
     """The picture without loss that comes when nothing more is drawn."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        screen.poll(0.01)
-        while not page._pictures.empty():
-            picture = page.picture()
+    found: list[Picture] = []
+
+    def rests() -> bool:
+        while not found and (picture := page.next_picture()) is not None:
             if picture.lossless:
-                return picture
-    raise AssertionError(f"no lossless picture within {seconds} s")
+                found.append(picture)
+        return bool(found)
+
+    poll(screen, rests)
+    return found[0]
 
 
 @pytest.fixture(name="rig")
@@ -134,32 +131,22 @@ def rig_fixture() -> Iterator[Rig]:
         yield made
 
 
-@pytest.fixture(name="screen")
-def screen_fixture(rig: Rig) -> BrowserScreen:
-    return rig.open(160, 120)
-
-
-@pytest.fixture(name="page")
-def page_fixture(rig: Rig, screen: BrowserScreen) -> Page:
-    return rig.pages[screen]
-
-
 def settle(screen: BrowserScreen, page: Page) -> int:
     """Until the page has a picture without loss of what was drawn, in BLUE; its number."""
     draw(screen, BLUE)
     return restful(screen, page).number
 
 
-def heard(screen: BrowserScreen, kind: type, seconds: float = PATIENCE) -> list[Event]:
+def heard(screen: BrowserScreen, kind: type) -> list[Event]:
     """The events up to the first of a kind."""
     events: list[Event] = []
-    poll(screen, lambda: any(isinstance(e, kind) for e in events), seconds, events)
+    poll(screen, lambda: any(isinstance(e, kind) for e in events), events)
     return events
 
 
 def spend(screen: BrowserScreen, seconds: float) -> list[Event]:
     """Poll for a while."""
-    end, events = time.monotonic() + seconds, []
-    while time.monotonic() < end:
+    end, events = clock() + seconds, []
+    while clock() < end:
         events.extend(screen.poll(0.01))
     return events

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.views._gaussians.frames import scene_of
 from support.frames import cloud, gaussian_frame
+
+if TYPE_CHECKING:
+    from splatview.viewer_app.scene import GaussianScene
 
 NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
 

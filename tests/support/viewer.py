@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from splatview.viewer_app.app import App
 from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views.image import ImageView
 from support.wait import turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
+
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 SIZE = 900, 520
 """Of the screen, in pixels."""

@@ -33,7 +33,7 @@ class Page:
     """One connection to a viewer at 127.0.0.1.
 
     What arrives is read in a thread: `receive` gives the messages, `picture` the pictures and `file` the files, each
-    in order of arrival. `reading=False` reads nothing until `read` is called: a page on a stalled link.
+    in order of arrival. `reading=False` reads nothing: a page on a stalled link.
     """
 
     def __init__(self, port: int, *, acks: bool = False, reading: bool = True):
@@ -82,49 +82,47 @@ class Page:
         else:
             self._run(self._socket.send_str(message if isinstance(message, str) else m.encode(message)))
 
-    def receive(self, seconds: float = PATIENCE) -> m.ServerMessage:
-        return self._next(self._messages, "message", seconds)
+    def receive(self) -> m.ServerMessage:
+        return self._next(self._messages, "message")
 
-    def picture(self, seconds: float = PATIENCE) -> m.Picture:
-        return self._next(self._pictures, "picture", seconds)
+    def messages(self) -> list[m.ServerMessage]:
+        """The messages that have come since this was asked last. Does not wait."""
+        return [self._messages.get() for _ in range(self._messages.qsize())]
 
-    def newest(self, seconds: float = PATIENCE) -> m.Picture:
+    def picture(self) -> m.Picture:
+        return self._next(self._pictures, "picture")
+
+    def next_picture(self) -> m.Picture | None:
+        """The next picture; None where it has not come. Does not wait."""
+        return None if self._pictures.empty() else self._pictures.get()
+
+    def newest(self) -> m.Picture:
         """The last picture that has come, or else the next one."""
-        picture = self.picture(seconds)
-        while not self._pictures.empty():
-            picture = self._pictures.get()
-        return picture
+        picture = self.picture()
+        return self.latest() or picture
 
     def latest(self) -> m.Picture | None:
         """The last picture that has come since this was asked last; None for none. Does not wait."""
         picture = None
-        while not self._pictures.empty():
-            picture = self._pictures.get()
+        while (later := self.next_picture()) is not None:
+            picture = later
         return picture
 
     def files(self) -> list[m.File]:
         """The files that have come since this was asked last. Does not wait."""
         return [self._files.get() for _ in range(self._files.qsize())]
 
-    def file(self, seconds: float = PATIENCE) -> m.File:
-        return self._next(self._files, "file", seconds)
+    def file(self) -> m.File:
+        return self._next(self._files, "file")
 
-    def quiet(self, seconds: float) -> bool:
-        """Whether no picture comes within that time."""
-        try:
-            self._pictures.get(timeout=seconds)
-        except queue.Empty:
-            return True
-        return False
+    def ended(self) -> bool:
+        """Whether the server closes the connection; then `close_code` and `close_reason` are set."""
+        return self._over.wait(PATIENCE)
 
-    def read(self) -> None:
-        """Begin to read, where `reading` was False."""
-        self._reading = True
-        self._loop.call_soon_threadsafe(self._start_reading)
-
-    def ended(self, seconds: float = PATIENCE) -> bool:
-        """Whether the server closed the connection within that time; then `close_code` and `close_reason` are set."""
-        return self._over.wait(seconds)
+    @property
+    def over(self) -> bool:
+        """Whether it has closed it."""
+        return self._over.is_set()
 
     def drop(self) -> None:
         """The connection is gone without a word, as when a machine loses its network."""
@@ -141,12 +139,12 @@ class Page:
         self._thread.join()
         self._loop.close()
 
-    def _next(self, source: queue.Queue[Any], what: str, seconds: float) -> Any:
+    def _next(self, source: queue.Queue[Any], what: str) -> Any:
         try:
-            return source.get(timeout=seconds)
+            return source.get(timeout=PATIENCE)
         except queue.Empty:
-            state = f"closed: {self.close_code} {self.close_reason}" if self._over.is_set() else "open"
-            raise AssertionError(f"no {what} within {seconds} s; the connection is {state}") from None
+            state = f"closed: {self.close_code} {self.close_reason}" if self.over else "open"
+            raise AssertionError(f"no {what} within {PATIENCE} s; the connection is {state}") from None
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import http.client
+import os
 import socket
-import tempfile
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
-
-import pytest
 
 from splatview.viewer_app.web import messages as m
 from splatview.viewer_app.web.connection import Upload
-from splatview.viewer_app.web.server import WebServer
-from support.wait import PATIENCE
+from support.wait import PATIENCE, wait_until
 from support.web_clients import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from splatview.viewer_app.web.connection import Connection
+    from splatview.viewer_app.web.server import WebServer
 
 
 class Receiver:
-    """Who takes what a page says."""
+    """Takes what a page says."""
 
     def __init__(self) -> None:
+        self.taken: list[m.ClientMessage] = []
         self.uploads: list[Upload] = []
         self.over = threading.Event()
 
     def take(self, message: m.ClientMessage | Upload, now: float) -> None:
         if isinstance(message, Upload):
             self.uploads.append(message)
+        else:
+            self.taken.append(message)
 
     def lost(self) -> None:
         self.over.set()
@@ -40,22 +41,27 @@ class Receiver:
 class Visitor:
     """A page that is connected, and what it may do over HTTP."""
 
-    def __init__(self, server: WebServer, wait_until: Callable[..., Any]) -> None:
-        self.page = Page(server.port)
-        self.page.connect(token="secret")
-        self.page.send(m.Hello(protocol=1, id="page", width=320, height=240))
-        welcome = self.page.receive()
-        assert isinstance(welcome, m.Welcome)
-        self.welcome = welcome
-        (self.connection,) = wait_until(server.arrivals)
-        self.server = server
+    def __init__(self, server: WebServer, **options: bool) -> None:
+        """`options` as in Page."""
+        self.server, self.port = server, server.port
+        self.page = Page(server.port, **options).connect(token=server.token)
+        self.key = ""
+        """Of its welcome, where it reads."""
+        if options.get("reading", True):
+            self.key = self.page.greet().key
+        else:
+            self.page.send(m.Hello(protocol=m.PROTOCOL, id="deaf", width=320, height=240))
+        self.connection: Connection
+        (self.connection,) = wait_until(server.arrivals, "the page arrives")
         self.receiver = Receiver()
+
+    def attach(self) -> Receiver:
         self.connection.attach(self.receiver)
-        self.port = server.port
+        return self.receiver
 
     def headers(self, **other: str) -> dict[str, str]:
         """Those of a page; "" leaves one out."""
-        sent = {"Origin": f"http://127.0.0.1:{self.port}", "X-Splatview-Page": self.welcome.key, **other}
+        sent = {"Origin": f"http://127.0.0.1:{self.port}", "X-Splatview-Page": self.key, **other}
         return {name: value for name, value in sent.items() if value}
 
     def post(self, body: bytes = b"content", name: str = "scene.ply", *, token: str = "secret",
@@ -70,9 +76,17 @@ class Visitor:
         client.sendall("\r\n".join(lines).encode() + body)
         return client
 
+    def goes_on(self, number: int = 1) -> None:
+        """The page gets a picture, and is heard."""
+        self.connection.send_picture(m.Picture(number, "jpeg", (4, 4), (8, 8), 0.0, 0, 80, False, os.urandom(20_000)))
+        assert self.page.picture().number == number
+        self.page.send(m.Ack(number))
+        assert not self.connection.closed
+
 
 def ask(port: int, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None,
         ) -> tuple[int, str, http.client.HTTPResponse, bytes]:
+    """Status, text, answer and bytes."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         client.request(method, path, body, headers or {})
@@ -83,23 +97,17 @@ def ask(port: int, method: str, path: str, body: bytes | None = None, headers: d
         client.close()
 
 
-@pytest.fixture(name="folder")
-def folder_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary files lie."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+def raw(port: int, request: bytes) -> bytes:
+    """What comes back on one connection until the server ends it."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
+        client.sendall(request)
+        received = b""
+        while chunk := client.recv(65536):
+            received += chunk
+        return received
 
 
-@pytest.fixture(name="server")
-def server_fixture(folder: Path) -> Iterator[WebServer]:
-    made = WebServer(port=0, token="secret", wake=lambda: None)
-    yield made
-    made.close()
-    assert not list(folder.glob("splatview-files-*"))
-
-
-@pytest.fixture(name="visitor")
-def visitor_fixture(server: WebServer, wait_until: Callable[..., Any]) -> Iterator[Visitor]:
-    made = Visitor(server, wait_until)
-    yield made
-    made.page.end()
+def kept(folder: Path) -> list[Path]:
+    """Files that were sent and are there, whole or in part."""
+    return sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names
+                  if Path(parent).parent.name.startswith("splatview-files-"))
