@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.meters import footprint, settled
 from support.programs import Program, Programs, Watcher
-from support.soak import Stopwatch, at_random
+from support.soak import Stopwatch, at_random, next_line
 from support.wait import wait_until
 
 if TYPE_CHECKING:
@@ -133,11 +133,11 @@ def start(programs: Programs, *args: Any) -> Program:
 def test_hundreds_come_and_go(programs: Programs) -> None:
     trainer = start(programs, "one", 100, 0.002, 1)
     viewer = programs.code(CYCLE, 520)
-    assert viewer.line() == "20"
+    assert next_line(viewer) == "20"
     # What one viewer that is there takes is not counted: between two there may be one, or none.
     room = {"descriptors": 16, "segments": 8, "segment_bytes": 4 << 20, "threads": 2}
     base, mine, clock = footprint(trainer.pid), footprint(viewer.pid), Stopwatch()
-    assert viewer.line() == "519", viewer.stderr.read() if viewer.poll() is not None else ""
+    assert next_line(viewer) == "519", viewer.stderr.read() if viewer.poll() is not None else ""
     print(f"\n500 viewers one after another in {clock}; trainer {footprint(trainer.pid)}")
     settled(base, wait_until, trainer.pid, **room)
     settled(mine, wait_until, viewer.pid, **room)

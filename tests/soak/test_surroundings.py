@@ -4,23 +4,26 @@ viewers see it again when the cause is gone."""
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from support.repetitions import exhaustive, with_exhaustive
-from support.wait import PATIENCE
+import torch
+from support.reading import newest, stream, welcomed
+from support.soak import next_line
+from support.wait import wait_until
 
+import splatview
 from splatview import publishing
 from splatview.ipc import Publisher, Subscriber, door
 from splatview.ipc.runs import SOCKET_PATH_MAX, list_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from support.programs import Programs
+    from support.programs import Program, Programs
 
 TRAINING = """
 import logging, os, resource, select, signal, sys, threading, time
@@ -40,43 +43,17 @@ def said(text):
 """
 
 
-def line(process: Any) -> str:
-    assert process.stdout is not None
-    text = process.stdout.readline()
-    assert text, process.communicate()[1]
-    return text.strip()
+def sees(subscriber: Subscriber, after: int = 0) -> int:
+    """Wait until a frame of a step over `after` has been read; its step."""
+    _, meta, tensors = newest(subscriber, "image", after)
+    assert (tensors["image"] == meta["step"] % 256).all()
+    return meta["step"]
 
 
-def go_on(process: Any) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def sees(subscriber: Subscriber, wait_until: Callable[..., Any], after: int = 0) -> int:
-    """Wait until a frame of a living run has been read; its step."""
-    def read() -> int | None:
-        subscriber.poll()
-        for stream in subscriber.streams:
-            if not stream.run.alive:
-                continue
-            stream.open()
-            frame = stream.read()
-            if frame is not None:
-                with frame:
-                    array, step = frame.tensors["image"].array.copy(), frame.meta["step"]  # type: ignore[union-attr]
-                    if frame.intact() and step > after:
-                        assert (array == step % 256).all()
-                        return step
-        return None
-
-    return wait_until(read, what=f"a frame after step {after}")
-
-
-def faults(process: Any) -> list[str]:
+def faults(process: Program) -> list[str]:
     """End it; what its log said."""
-    go_on(process)
-    errors = process.communicate(timeout=PATIENCE)[1]
+    process.say()
+    errors = process.end()[1]
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
     return [text for text in errors.splitlines() if "met a fault" in text]
@@ -86,9 +63,6 @@ SHORT = {
     "open files": ("resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) + 3, hard))",
                    "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]",
                    "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))"),
-    "sizes of files": ("resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))",
-                       "hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]",
-                       "resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))"),
     "threads": ("threading.stack_size(1 << 30); resource.setrlimit(resource.RLIMIT_AS, (used() + (200 << 20), hard))",
                 "hard = resource.getrlimit(resource.RLIMIT_AS)[1]\n"
                 "used = lambda: int(open('/proc/self/statm').read().split()[0]) * 4096",
@@ -96,9 +70,8 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("what", with_exhaustive(list(SHORT), "sizes of files", "threads"))
-def test_a_run_that_cannot_be_begun_is_begun_later(what: str, runtime_dir: Path, programs: Programs,
-                                                   wait_until: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("what", SHORT)
+def test_a_run_that_cannot_be_begun_is_begun_later(what: str, programs: Programs) -> None:
     """A training at a limit of its process, which is raised later."""
     limit, before, raised = SHORT[what]
     process = programs.code(TRAINING + f"""
@@ -107,9 +80,9 @@ from splatview import ipc; import splatview.ipc.publisher, splatview.adapt.array
 torch.full((8, 8), 1, dtype=torch.uint8)
 {limit}
 begin = len(os.listdir("/proc/self/fd"))
-end = time.monotonic() + 0.5
-while time.monotonic() < end:
-    train(100)
+for _ in range(20):
+    train(50)
+    time.sleep(0.02)
 assert publishing.begun() is None
 assert len(os.listdir("/proc/self/fd")) <= begin
 print(os.listdir(os.environ["SPLATVIEW_RUNTIME_DIR"]), flush=True)
@@ -119,10 +92,10 @@ while publishing.begun() is None:
 train(10)
 said("begun")
 """)
-    assert line(process) == "[]", "nothing is left of the tries"
-    assert line(process) == "begun"
+    assert next_line(process) == "[]", "nothing is left of the tries"
+    assert next_line(process) == "begun"
     with Subscriber() as subscriber:
-        sees(subscriber, wait_until)
+        sees(subscriber)
     told = faults(process)
     assert len(told) == 1, told
 
@@ -131,8 +104,7 @@ said("begun")
     ("resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))", "no shared memory for"),
     ("resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1, hard))", "no shared memory"),
 ], ids=["no room in shared memory", "no more open files"])
-def test_a_ring_for_which_there_is_no_room(limit: str, reason: str, programs: Programs,
-                                           wait_until: Callable[..., Any]) -> None:
+def test_a_ring_for_which_there_is_no_room(limit: str, reason: str, programs: Programs) -> None:
     """Pictures become too large to be shared: the training goes on, and they are seen when there is room."""
     name = "RLIMIT_FSIZE" if "FSIZE" in limit else "RLIMIT_NOFILE"
     process = programs.code(TRAINING + f"""
@@ -155,41 +127,32 @@ while True:
         break
 sys.stdin.readline()
 """)
-    assert line(process) == "small"
+    assert next_line(process) == "small"
     with Subscriber() as subscriber:
-        before = sees(subscriber, wait_until)
-        go_on(process)
-        assert line(process) == "True"
-        assert sees(subscriber, wait_until, max(before, 220)) > 220
+        before = sees(subscriber)
+        process.say()
+        assert next_line(process) == "True"
+        assert sees(subscriber, max(before, 220)) > 220
     told = faults(process)
     assert len(told) == 1, told
     assert reason in told[0]
 
 
-@pytest.mark.parametrize("how", ["removed", "emptied", "replaced", "moved away"])
-def test_a_runtime_folder_that_goes_away_while_running(how: str, runtime_dir: Path, wait_until: Callable[..., Any],
+def train(step: int) -> None:
+    splatview.publish(torch.full((8, 8), step % 256, dtype=torch.uint8), step=step)
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied", "replaced"])
+def test_a_runtime_folder_that_goes_away_while_running(how: str, runtime_dir: Path,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
     """As a cleaner of temporary files does. Who looks on notices nothing; who comes later finds the run again."""
     monkeypatch.setattr(door, "PERIOD", 0.2)
-    import torch
-
-    import splatview
-
-    step = 0
-
-    def train() -> None:
-        nonlocal step
-        step += 1
-        splatview.publish(torch.full((8, 8), step % 256, dtype=torch.uint8), step=step)
-
-    train()
+    train(1)
     publisher = publishing.begun()
     assert publisher is not None
     with Subscriber() as before:
-        wait_until(lambda: (before.poll(), before.streams)[-1])
-        before.streams[0].open()
-        stream = before.streams[0]
-        for round_ in range(3):
+        there = stream(before, "image")
+        for step in (2, 3):
             wait_until(lambda: publisher.folder.in_place, what="the folder is there")
             lock = (publisher.folder.path / "lock").stat()
             if how == "removed":
@@ -197,42 +160,26 @@ def test_a_runtime_folder_that_goes_away_while_running(how: str, runtime_dir: Pa
             elif how == "emptied":
                 for path in publisher.folder.path.iterdir():
                     path.unlink()
-            elif how == "replaced":
+            else:
                 shutil.rmtree(publisher.folder.path)
                 publisher.folder.path.mkdir(mode=0o700)
-            else:
-                runtime_dir.rename(runtime_dir.with_name(f"{runtime_dir.name}-moved-{round_}"))
-
-            def again(stream: Any = stream) -> bool:
-                train()
-                before.poll()
-                assert stream.run.alive, "who looked on is not told of an end"
-                return publisher.folder.in_place
-
-            wait_until(again, what="the folder is made again")
+            wait_until(lambda: (before.poll(), publisher.folder.in_place)[-1], what="the folder is made again")
+            assert there.run.alive, "who looked on hears of no end"
             assert not os.path.samestat(lock, (publisher.folder.path / "lock").stat())
             assert [r.description.id for r in list_runs(runtime_dir)] == [publisher.run_id]
-            wait_until(lambda: (train(), before.poll(), stream.version == step)[-1])
+            train(step)
+            assert sees(before, step - 1) == step
             with Subscriber() as late:
-                wait_until(lambda: (late.poll(), late.streams)[-1], what="who comes later finds it")
-                late.streams[0].open()
-                wait_until(lambda: (train(), late.poll(), late.streams[0].read(step - 1))[-1])
+                assert sees(late) == step
         splatview.close()
-        wait_until(lambda: (before.poll(), not stream.run.alive)[-1], what="an end is told as ever")
+        wait_until(lambda: (before.poll(), not there.run.alive)[-1], what="an end is told as ever")
     assert list(runtime_dir.iterdir()) == []
-    for left in runtime_dir.parent.glob(f"{runtime_dir.name}-moved-*"):
-        shutil.rmtree(left)
 
 
 def test_a_folder_that_cannot_be_made_again_is_named_once(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch,
-                                                          caplog: pytest.LogCaptureFixture,
-                                                          wait_until: Callable[..., Any]) -> None:
+                                                          caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(door, "PERIOD", 0.05)
-    import torch
-
-    import splatview
-
-    splatview.publish(torch.zeros(4, 4))
+    train(1)
     publisher = publishing.begun()
     assert publisher is not None
     shutil.rmtree(runtime_dir)
@@ -241,39 +188,26 @@ def test_a_folder_that_cannot_be_made_again_is_named_once(runtime_dir: Path, mon
     assert len([r for r in caplog.records if str(runtime_dir) in r.getMessage()]) == 1
     runtime_dir.unlink()
     wait_until(lambda: publisher.folder.in_place, what="it is made when nothing is in the way")
-    assert len(footprint_of_sockets()) <= 4
 
 
-def footprint_of_sockets() -> list[str]:
-    """Listening sockets of this process below its runtime folder."""
-    root = os.environ["SPLATVIEW_RUNTIME_DIR"]
-    with open("/proc/net/unix") as f:
-        return [text for text in f if root in text]
-
-
-def test_a_long_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
+def test_a_long_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than the address of a socket may be; also when the folder is made again."""
     long = tmp_path / ("x" * 100) / ("y" * 100)
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(long))
     monkeypatch.setattr(door, "PERIOD", 0.1)
-    import torch
-
-    import splatview
-
-    splatview.publish(torch.full((4, 4), 1, dtype=torch.uint8), step=1)
+    train(1)
     publisher = publishing.begun()
     assert publisher is not None
     assert len(str(publisher.folder.path / "socket")) > SOCKET_PATH_MAX
     with Subscriber() as subscriber:
-        assert sees(subscriber, wait_until) == 1
+        assert sees(subscriber) == 1
     shutil.rmtree(long.parent)
     wait_until(lambda: publisher.folder.in_place)
     with Subscriber() as subscriber:
-        assert sees(subscriber, wait_until) == 1
+        assert sees(subscriber) == 1
 
 
-def test_a_viewer_at_its_limit_of_open_files(runtime_dir: Path, programs: Programs,
-                                             wait_until: Callable[..., Any]) -> None:
+def test_a_viewer_at_its_limit_of_open_files(programs: Programs) -> None:
     """It shows what it has, ends nothing, and sees new runs when it may open files again."""
     first = Publisher("first")
     process = programs.code("""
@@ -286,8 +220,7 @@ with Subscriber() as s:
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
     print("short", flush=True)
     sys.stdin.readline()
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:
+    for _ in range(100):
         s.poll()
         assert all(r.alive for r in s.runs), "a run is taken for dead"
         time.sleep(0.01)
@@ -296,45 +229,38 @@ with Subscriber() as s:
         s.poll()
     print(sorted(r.name for r in s.runs), flush=True)
 """)
-    assert line(process) == "short"
+    assert next_line(process) == "short"
     second = Publisher("second")
-    go_on(process)
-    assert line(process) == "['first', 'second']"
-    assert process.wait(PATIENCE) == 0
-    assert first.folder.in_place
-    assert second.folder.in_place
+    process.say()
+    assert next_line(process) == "['first', 'second']", process.end()[1]
+    process.end()
+    assert process.returncode == 0
+    assert first.folder.in_place and second.folder.in_place
     first.close()
     second.close()
 
 
-def test_a_trainer_that_may_open_no_files_when_viewers_come(programs: Programs,
-                                                            wait_until: Callable[..., Any]) -> None:
-    """They wait, and cost it nothing; they are answered when it may."""
+def test_a_trainer_that_may_open_no_files_when_viewers_come(programs: Programs) -> None:
+    """They wait; they are answered when it may."""
     process = programs.code(TRAINING + """
 train(5)
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
 said("short")
-before = time.process_time()
-begin = time.monotonic()
-while time.monotonic() < begin + 1.5:
-    train(); time.sleep(0.01)
-busy = time.process_time() - before
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-print(busy, flush=True)
-while True:
-    train(); time.sleep(0.01)
+said("long")
 """)
-    assert line(process) == "short"
+    assert next_line(process) == "short"
     with Subscriber() as subscriber:
-        for _ in range(3):
-            subscriber.poll()
-        go_on(process)
         wait_until(lambda: (subscriber.poll(), subscriber.runs)[-1])
-        assert float(line(process)) < 1.0, "the helper thread does not try all the time"
-        assert sees(subscriber, wait_until) > 0
-    process.kill()
-    assert process.communicate()[1].count("no open file is left to answer a viewer with: raise the limit") == 1
+        wait_until(lambda: (subscriber.poll(), select.select([process.stderr], [], [], 0)[0])[-1], "a word in its log")
+        assert not subscriber.runs[0].welcomed
+        process.say()
+        assert next_line(process) == "long"
+        welcomed(subscriber)
+        assert sees(subscriber) == 5
+    process.say()
+    assert process.end()[1].count("no open file is left to answer a viewer with: raise the limit") == 1
 
 
 CLONE_NEWNS = 0x20000
@@ -346,9 +272,8 @@ def can_mount() -> bool:
 
 @pytest.mark.skipif(shutil.which("unshare") is None or os.getuid() != 0 or not can_mount(),
                     reason="mounting in a namespace of one's own needs root and `unshare`")
-@pytest.mark.parametrize("state", ["read-only", exhaustive("full")])
-def test_a_runtime_folder_that_is_read_only_or_full(state: str, tmp_path: Path, programs: Programs,
-                                                    wait_until: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("state", ["read-only", "full"])
+def test_a_runtime_folder_that_is_read_only_or_full(state: str, tmp_path: Path, programs: Programs) -> None:
     """On a file system of its own, which is mended later."""
     folder = tmp_path / "mounted"
     folder.mkdir()
@@ -366,9 +291,9 @@ if {state!r} == "full":
         except OSError: pass
 else:
     mount("-o", "remount,ro", root)
-end = time.monotonic() + 0.5
-while time.monotonic() < end:
-    train(100)
+for _ in range(20):
+    train(50)
+    time.sleep(0.02)
 assert publishing.begun() is None
 print(len([n for n in os.listdir(root) if n != "filler"]), flush=True)
 if {state!r} == "full": os.unlink(root + "/filler")
@@ -388,8 +313,8 @@ with Subscriber() as s:
                 with frame: seen = frame.meta["step"]
 said("seen")
 """, SPLATVIEW_RUNTIME_DIR=str(folder))
-    assert line(process) == "0", "nothing is left of the tries"
-    assert line(process) == "seen"
+    assert next_line(process) == "0", "nothing is left of the tries"
+    assert next_line(process) == "seen"
     told = faults(process)
     assert len(told) == 1, told
     assert str(folder) in told[0]
