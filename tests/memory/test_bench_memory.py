@@ -20,32 +20,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-TRACES = {"oom": (1_500, {"layers": 4, "oom": True}), "devices": (2_001, {"devices": 2, "layers": 2})}
-
-
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("traces")
-    for name, (events, options) in TRACES.items():
-        write_trace(folder / name, events, **options)
-    return {name: folder / name for name in TRACES}
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of two devices; the last allocation fails."""
+    path = tmp_path_factory.mktemp("traces") / "trace.pickle"
+    write_trace(path, 2_001, devices=2, layers=2, oom=True)
+    return path
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_traces_are_what_torchs_tools_and_a_replay_read(name: str, traces: dict[str, Path]) -> None:
-    events, options = TRACES[name]
-    snapshot = pickle.loads(traces[name].read_bytes())
+def test_traces_are_what_torchs_tools_and_a_replay_read(trace: Path) -> None:
+    snapshot = pickle.loads(trace.read_bytes())
     assert "total_reserved" in _memory_viz.segsum(snapshot)  # it checks that segments add up
     assert "adam.py:185:_init_group" in _memory_viz.memory(snapshot, lambda text: text)
-    assert sum(map(len, snapshot["device_traces"])) == events
+    assert sum(map(len, snapshot["device_traces"])) == 2_001
     read = from_pickled(snapshot)
-    assert [t.device for t in read.traces] == list(range(options.get("devices", 1)))
+    assert [t.device for t in read.traces] == [0, 1]
     for t in read.traces:
         np.testing.assert_array_equal(Bands(t).live, live_bytes(snapshot, t.device))
 
 
-def test_a_replay_that_does_not_fit_is_refused(traces: dict[str, Path]) -> None:
-    snapshot = pickle.loads(traces["oom"].read_bytes())
+def test_a_replay_that_does_not_fit_is_refused(trace: Path) -> None:
+    snapshot = pickle.loads(trace.read_bytes())
     entries = snapshot["device_traces"][0]
     first = next(i for i, e in enumerate(entries) if e["action"] == "alloc")
     entries[first]["size"] += 512
@@ -53,16 +48,16 @@ def test_a_replay_that_does_not_fit_is_refused(traces: dict[str, Path]) -> None:
         live_bytes(snapshot, 0)
 
 
-def test_the_benchmark_checks_its_answers(traces: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_the_benchmark_checks_its_answers(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                           capsys: pytest.CaptureFixture[str]) -> None:
     live = tmp_path / "live.npz"
-    snapshot = pickle.loads(traces["oom"].read_bytes())
+    snapshot = pickle.loads(trace.read_bytes())
     monkeypatch.setattr(answers, "load_snapshot", lambda *_: from_pickled(snapshot))
-    np.savez(live, device0=live_bytes(snapshot, 0))
-    monkeypatch.setattr("sys.argv", ["answers", str(traces["oom"]), str(live)])
+    np.savez(live, device0=live_bytes(snapshot, 0), device1=live_bytes(snapshot, 1))
+    monkeypatch.setattr("sys.argv", ["answers", str(trace), str(live)])
     answers.main()
     found = json.loads(capsys.readouterr().out)
     assert found["sql rows"] == 20 and set(found["search"]) == set(answers.SEARCHES)
-    np.savez(live, device0=live_bytes(snapshot, 0) + 1)
+    np.savez(live, device0=live_bytes(snapshot, 0) + 1, device1=live_bytes(snapshot, 1))
     with pytest.raises(RuntimeError, match="the live bytes are not those of a replay"):
         answers.main()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,28 +11,16 @@ import pytest
 from support.memory_data import MB, Recorder
 
 from splatview.viewer_app.memory import analysis
-from splatview.viewer_app.memory.analysis import PERIODS, compare, flame, leaks, search
+from splatview.viewer_app.memory.analysis import compare, flame, leaks, search
 from splatview.viewer_app.memory.analysis.frames import MACHINERY, TORCH
 from splatview.viewer_app.memory.analysis.tables import BYS, Tables
 from splatview.viewer_app.memory.loading import from_pickled
-from splatview.viewer_app.memory.words import age_text, parse_size, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview.viewer_app.memory import Snapshot
     from splatview.viewer_app.memory.analysis import FlameGraph
-
-
-def test_live_bytes_are_the_sums_of_what_is_live(real: Snapshot) -> None:
-    trace = real.traces[0]
-    live = analysis.live_bytes(trace)
-    assert len(live) == trace.moments
-    for moment in (0, 1, 77, 5000, analysis.peak_moment(trace), trace.moments - 1):
-        assert live[moment] == trace.allocations.size[analysis.live_ids(trace, moment)].sum()
-    assert live.max() == live[analysis.peak_moment(trace)]
-    with pytest.raises(ValueError, match=r"moment 22333 is not one of 0\.\.22332"):
-        analysis.live_mask(trace, trace.moments)
 
 
 @pytest.mark.parametrize("by", ["stack", "file", "category"])
@@ -176,16 +163,6 @@ def test_random_stacks() -> None:
     assert flame(snapshot, trace, mask).width[0] == trace.allocations.size[mask].sum()
 
 
-def test_what_is_visible(real: Snapshot) -> None:
-    graph = flame(real, real.traces[0], None)
-    total = int(graph.width[0])
-    for depth in range(graph.depths):
-        for low, high, least in ((0, total, 0), (total // 3, total // 2, total / 500)):
-            expected = [n for n in range(graph.level[depth], graph.level[depth + 1])
-                        if graph.x[n] < high and graph.x[n] + graph.width[n] > low and graph.width[n] >= least]
-            assert graph.visible(depth, low, high, least).tolist() == expected
-
-
 # -- search
 
 
@@ -247,51 +224,6 @@ def test_all_words_are_needed_and_a_minus_leaves_out(real: Snapshot) -> None:
     assert (activations == (of_allocation == categories.index("activations"))).all()
 
 
-@pytest.mark.parametrize("text", ["pool:x", "category:cheese", "age:long", 'an "open quote', "\\", "\x00", "\u00e9"])
-def test_anything_can_be_typed(real: Snapshot, text: str) -> None:
-    hits = search(real, real.traces[0], text)
-    assert hits.count == 0
-    assert hits.words and all(hits.words)
-
-
-def test_half_typed_words_are_no_errors(real: Snapshot) -> None:
-    for text in (">", ">1Gi", "0x", "#", "-", ":", "=", "10MB-", "live:", "()*[+"):
-        assert search(real, real.traces[0], text).mask.shape == (len(real.traces[0].allocations),)
-
-
-def test_streams_contexts_and_texts_that_touch() -> None:
-    r = Recorder()
-    r.alloc(4096, 100, "a.py:1 one", stream=7)
-    r.alloc(8192, 100, "b.py:1 two", compile_context="graph_12/3", user_metadata="epoch seven")
-    snapshot = r.snapshot()
-    trace = snapshot.traces[0]
-    assert search(snapshot, trace, "stream:7").mask.tolist() == (trace.allocations.stream == 1).tolist()
-    assert search(snapshot, trace, "stream:7").count == 1
-    assert "0, 7" in search(snapshot, trace, "stream:8").words[0] or "7, 0" in search(
-        snapshot, trace, "stream:8").words[0]
-    for text in ("graph_12/3", '"epoch seven"'):
-        assert trace.allocations.addr[search(snapshot, trace, text).ids].tolist() == [8192]
-    everything = [t for t in snapshot.texts if t]
-    for one, other in pairwise(everything):  # as they lie in the blob
-        assert search(snapshot, trace, f'"{one[-1]}{other[0]}"').count == sum(
-            any(one[-1] + other[0] in t for t in (f.file, f.name))
-            for i in range(2) for f in snapshot.stack(int(trace.allocations.stack[i])))
-
-
-def test_words_about_sizes() -> None:
-    said = {0: "0 B", 512: "512 B", 999: "999 B", 1000: "0.98 KiB", 1024: "1.00 KiB", 1536 << 20: "1.50 GiB",
-            -(2 << 20): "-2.00 MiB", 1023 << 20: "1.00 GiB", 100 << 20: "100 MiB", 10 << 30: "10.0 GiB",
-            int(99.96 * 1024): "100 KiB", 2 << 60: "2048 PiB"}
-    assert {size: size_text(size) for size in said} == said
-    assert [age_text(t) for t in (0.5, 12e3, 3.2e6, 245e6, 7380e6)] == [
-        "0.5 us", "12 ms", "3.2 s", "4 min 05 s", "2 h 03 min"]
-    assert parse_size("512MB") == (512 * MB, MB / 2)
-    assert parse_size("1.5 GiB") == (1.5 * (1 << 30), 0.05 * (1 << 30))
-    assert parse_size("4096") == (4096, 0)
-    assert parse_size("12 bytes") == (12, 0)
-    assert parse_size("MB") is None and parse_size("1.2.3") is None and parse_size("") is None
-
-
 # -- leaks, comparisons
 
 
@@ -340,53 +272,6 @@ def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
     assert not any(s.growing for s in others.values())
     assert "made once and held" in others["warm"].verdict
     assert "Probably optimizer state" in others["main"].verdict
-
-
-def test_what_the_last_turn_has_in_hand_is_no_leak_and_a_rare_leak_is_one() -> None:
-    """A step of 600 allocations, all of them freed at its end, and the trace ends in the midst of one."""
-    r = Recorder()
-    addr = iter(range(1 << 30, 1 << 40, MB))
-    for step in range(8):
-        in_hand = []
-        for layer in range(600 if step < 7 else 400):
-            in_hand.append(next(addr))
-            r.alloc(in_hand[-1], MB, f"model.py:{layer % 5} forward", "train.py:10 main")
-        if step % 2 == 0 and step < 7:
-            r.alloc(next(addr), 100, "log.py:1 note", "train.py:11 main")
-        if step < 7:
-            for a in in_hand[::-1]:
-                r.free(a)
-    snapshot = r.snapshot()
-    suspects = leaks(snapshot, snapshot.traces[0])
-    assert [s.label for s in suspects if s.growing] == ["note  log.py:1  from main train.py:11"]
-    assert suspects[0].growing and suspects[0].count == 4
-
-
-def test_live_bytes_of_a_suspect_are_counted_at_the_end_of_each_period() -> None:
-    snapshot = _training().snapshot()
-    trace = snapshot.traces[0]
-    edges = np.linspace(0, len(trace.events), PERIODS + 1).astype(int)[1:]
-    for suspect in leaks(snapshot, trace):
-        mine = trace.allocations.stack == suspect.stack
-        expected = [int(trace.allocations.size[mine & analysis.live_mask(trace, int(k))].sum()) for k in edges]
-        assert suspect.live.tolist() == expected
-
-
-@pytest.mark.parametrize("by", ["stack", "category"])
-def test_what_grew_between_two_moments(real: Snapshot, by: analysis.By) -> None:
-    trace = real.traces[0]
-    comparison = compare((real, trace, 1000), (real, trace, 20000), by)
-    size = trace.allocations.size
-    assert comparison.before == size[analysis.live_ids(trace, 1000)].sum()
-    assert comparison.after == size[analysis.live_ids(trace, 20000)].sum()
-    assert comparison.changes.tolist() == sorted((c.change for c in comparison), reverse=True)
-    for side, moment in enumerate((1000, 20000)):
-        ids = np.concatenate([c.allocations[side] for c in comparison])
-        assert sorted(ids.tolist()) == analysis.live_ids(trace, moment).tolist()
-    for change in comparison:
-        before, after = change.allocations
-        assert (change.before, change.after) == (size[before].sum(), size[after].sum())
-        assert (change.count_before, change.count_after) == (len(before), len(after))
 
 
 def test_stacks_of_two_runs() -> None:

@@ -94,15 +94,6 @@ def test_a_snapshot_commands_no_terminal(small: Path, as_csv: bool, monkeypatch:
     assert as_csv or re.search(r"2 rows, \d+ ms\n$", err.getvalue())
 
 
-def test_a_pipe_that_is_closed_early_is_no_error(small: Path) -> None:
-    class Closed(io.StringIO):
-        def write(self, text: str) -> int:
-            raise BrokenPipeError
-
-    for as_csv in (False, True):
-        answer(small, "FROM range(9000)", as_csv=as_csv, out=Closed())
-
-
 def test_a_picture_needs_no_display(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                     capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)

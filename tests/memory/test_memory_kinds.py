@@ -18,7 +18,6 @@ from splatview.viewer_app.memory.analysis import (
     categories,
     colors,
     describe,
-    marks,
     post_mortem,
     segments_at,
 )
@@ -30,7 +29,6 @@ from splatview.viewer_app.memory.analysis.frames import (
     TORCH,
     USER,
     kind_of,
-    short_name,
 )
 
 if TYPE_CHECKING:
@@ -62,16 +60,6 @@ def test_whose_frame(file: str, name: str, kind: int) -> None:
     assert kind_of(file, name) == kind
 
 
-def test_short_names() -> None:
-    said = {"forward": "forward", "<module>": "<module>", "<lambda>": "<lambda>", MUL: "MulBackward0",
-            "at::_ops::mul_Tensor::call(at::Tensor const&, at::Tensor const&)": "aten::mul_Tensor",
-            "at::Tensor at::_sum_to<c10::SymInt>(at::Tensor, bool)": "at::_sum_to",
-            "void f<int>(int (*)(long)) [clone .isra.0]": "f", "": "", "x::operator()(int) const": "x::operator()",
-            "a::(anonymous namespace)::b()": "a::(anonymous)::b",
-            "torch::autograd::AccumulateGrad::apply()": "AccumulateGrad"}
-    assert {name: short_name(name) for name in said} == said
-
-
 def _category(made: tuple[str, ...], freed: tuple[str, ...] | None) -> str:
     r = Recorder()
     r.alloc(4096, 100, *made)
@@ -101,20 +89,6 @@ def _category(made: tuple[str, ...], freed: tuple[str, ...] | None) -> str:
 ])
 def test_categories(made: tuple[str, ...], freed: tuple[str, ...] | None, category: str) -> None:
     assert _category(made, freed) == category
-
-
-def test_categories_of_a_real_training(real: Snapshot) -> None:
-    """A step from before its forward pass to its optimizer: parameters come from before the trace."""
-    trace = real.traces[0]
-    of_allocation, names = categories(real, trace)
-    peak = analysis.live_mask(trace, analysis.peak_moment(trace))
-    held = {name: int(trace.allocations.size[peak & (of_allocation == i)].sum()) for i, name in enumerate(names)}
-    total = sum(held.values())
-    assert held["activations"] > 0.5 * total and held["before the trace"] > 0.35 * total
-    assert held["other"] < 0.01 * total
-    at_end = analysis.live_mask(trace, len(trace.events))
-    assert trace.allocations.size[at_end & (of_allocation == names.index("optimizer state"))].sum() > 3 << 30
-    assert trace.allocations.size[at_end & (of_allocation == names.index("gradients"))].sum() > 3 << 29
 
 
 @pytest.mark.parametrize("by", COLOR_BYS)
@@ -155,29 +129,6 @@ def test_details_tell_everything() -> None:
     assert dict(describe(snapshot, snapshot.traces[0], 1).rows)["Freed"] == "not before the end of the trace"
     with pytest.raises(IndexError, match=r"allocation 2 is not one of 0\.\.1"):
         describe(snapshot, snapshot.traces[0], 2)
-
-
-def test_marks() -> None:
-    r = Recorder()
-    r.annotate("early", "END")
-    r.alloc(4096, 1, "a.py:1 f")
-    r.annotate("step", "START")
-    r.alloc(8192, 1, "a.py:1 f")
-    r.annotate("inner", "START")
-    r.alloc(12288, 1, "a.py:1 f")
-    r.annotate("inner", "END")
-    r.annotate("tick", "")
-    r.add("user_defined", 0, 0, user_metadata="here")
-    r.annotate("step", "END")
-    r.oom(5 * MB, 0)
-    r.annotate("late", "START")
-    r.alloc(16384, 1, "a.py:1 f")
-    snapshot = r.snapshot()
-    found = [(m.name, m.kind, m.first, m.last, m.depth, m.is_range) for m in marks(snapshot, snapshot.traces[0])]
-    assert found == [
-        ("step", "annotation", 1, 4, 0, True), ("inner", "annotation", 2, 3, 1, True),
-        ("here", "user_defined", 3, 3, 0, False), ("tick", "annotation", 3, 3, 1, False),
-        ("out of memory: 5.00 MiB asked", "oom", 4, 4, 0, False), ("late", "annotation", 5, 6, 0, True)]
 
 
 def test_endless_names_are_no_burden() -> None:
@@ -251,21 +202,6 @@ def test_pending_blocks_and_figures() -> None:
     assert (len(empty), empty.reserved, empty.largest_free, empty.fragmentation, empty.at(5)) == (0, 0, 0, 0.0, -1)
 
 
-def test_ranges_of_one_expandable_segment_are_one() -> None:
-    r = Recorder()
-    r.add("segment_map", 1 << 30, 20 * MB)
-    r.add("segment_map", (1 << 30) + 20 * MB, 20 * MB)
-    r.add("segment_alloc", (1 << 30) + 40 * MB, 20 * MB)
-    r.alloc((1 << 30) + 10 * MB, 20 * MB, "a.py:1 f")  # over both ranges
-    r.free((1 << 30) + 10 * MB)
-    r.add("segment_unmap", 1 << 30, 20 * MB)
-    snapshot = r.snapshot()
-    at = segments_at(snapshot, snapshot.traces[0], 4)
-    assert at.size.tolist() == [40 * MB, 20 * MB] and at.expandable.tolist() == [True, False]
-    assert at.block_size.tolist() == [10 * MB, 20 * MB, 10 * MB, 20 * MB]
-    assert segments_at(snapshot, snapshot.traces[0], 7).size.tolist() == [20 * MB, 20 * MB]
-
-
 def _checkered(live: int, hole: int) -> Recorder:
     """Sixteen segments of 20 MiB, live blocks with holes behind them."""
     r = Recorder()
@@ -296,46 +232,3 @@ def test_fragmentation_is_told_from_being_really_full() -> None:
     snapshot = r.snapshot()
     (oom,) = post_mortem(snapshot, snapshot.traces[0])
     assert oom.kind == "full" and oom.verdict.startswith("Really full: 320 MiB of 320 MiB reserved was in use")
-
-
-def test_the_driver_s_rest_counts_and_a_limit_is_named() -> None:
-    r = _checkered(2 * MB, 3 * MB)
-    r.oom(200 * MB, 10 * MB)
-    r.oom(100 * MB, 1 << 36)
-    r.oom(300 * MB, 1 << 36)
-    snapshot = r.snapshot()
-    together, limited, limited_full = post_mortem(snapshot, snapshot.traces[0])
-    assert together.kind == "fragmentation" and "in one piece" in together.verdict
-    assert limited.kind == "fragmentation" and "set_per_process_memory_fraction" in limited.verdict
-    assert limited_full.kind == "full" and "a limit" in limited_full.verdict
-
-
-def test_memory_of_another_stream_is_elsewhere_and_pending_is_pending() -> None:
-    r = Recorder()
-    r.segment(1 << 30, 100 * MB, stream=7)
-    r.alloc(1 << 30, 10 * MB, "a.py:1 f", stream=7)
-    r.oom(50 * MB, MB)
-    snapshot = r.snapshot()
-    (oom,) = post_mortem(snapshot, snapshot.traces[0])
-    assert oom.kind == "elsewhere" and "90.0 MiB was free, but in other pools, for other streams" in oom.verdict
-    r = Recorder()
-    r.segment(1 << 30, 100 * MB)
-    r.alloc(1 << 30, 100 * MB, "a.py:1 f")
-    r.add("free_requested", 1 << 30, 100 * MB)
-    r.oom(50 * MB, MB)
-    r.live.clear()
-    snapshot = r.snapshot()
-    (oom,) = post_mortem(snapshot, snapshot.traces[0])
-    assert oom.kind == "pending" and "record_stream" in oom.verdict
-
-
-def test_small_segments_are_of_no_use_to_large_requests() -> None:
-    r = Recorder()
-    for i in range(32):
-        r.segment((1 << 30) + i * 2 * MB, 2 * MB)
-    r.oom(20 * MB, MB)
-    r.oom(1024, 0)
-    snapshot = r.snapshot()
-    large, small = post_mortem(snapshot, snapshot.traces[0])
-    assert (large.usable, large.kind) == (0, "elsewhere")
-    assert (small.usable, small.kind) == (64 * MB, "limit")

@@ -73,63 +73,6 @@ def test_columns_tell_the_extremes_of_what_they_cover() -> None:
                 assert columns.host[x] == rows[covered, PLACE["host"]].max()
 
 
-def test_a_peak_of_one_sample_is_seen_however_much_time_is() -> None:
-    rows = made(4096)
-    rows[2222, PLACE["peak"]] = 5e12
-    h = History(rows)
-    for width in (3, 100, 1900):
-        columns = h.columns(h.begin - 1, h.end + 1, width)
-        assert columns.peak.max() == 5e12
-    assert h.peak() == (rows[2222, 0], 5e12)
-    assert h.peak(h.end - 1, h.end)[1] < 1e12
-
-
-def test_fragmentation_is_the_share_that_is_not_allocated() -> None:
-    h = history(allocated=[0, 6e9, 3e9], reserved=[0, 8e9, 12e9], inactive_split=[0, 2e9, 3e9])
-    assert h.fragmentation() == 0.75
-    assert h.fragmentation(1) == 0.25
-    assert h.fragmentation(0) == 0
-    assert h.split() == 0.25
-
-
-def test_counts_that_rise_are_marked() -> None:
-    h = history(ooms=[0, 0, 1, 1, 3], retries=[2, 2, 2, 5, 5])
-    assert h.raised("ooms") == [2, 4]
-    assert h.raised("retries") == [3]
-
-
-def test_steps_get_round_numbers() -> None:
-    h = history(step=[-1, 0, 10, 20, 30, 40, 50, 60, 70, 80])
-    ticks = h.steps(0, 9, 5)
-    assert [number for _, number in ticks] == [0, 20, 40, 60, 80]
-    assert [t for t, _ in ticks] == [1, 3, 5, 7, 9]
-    assert [number for _, number in h.steps(2, 3, 6)] == [10, 12, 14, 16, 18, 20]
-    assert len(h.steps(0, 9, 1)) <= 3
-    assert h.steps(20, 30, 5) == []
-    assert history(step=[3, 3, 3]).steps(0, 2, 5) == []  # nobody marks any
-    assert history(step=[0, 90, 5]).steps(0, 2, 5) == []  # they begin anew
-
-
-def test_times_must_be_times() -> None:
-    for value in (np.nan, np.inf, 1e300):
-        rows = made(50)
-        rows[20, 0] = value
-        with pytest.raises(ViewerError, match="time"):
-            History(rows)
-    rows = made(50)
-    rows[20, 0] = 1.7e9  # a clock that was set back
-    assert (np.diff(History(rows).time) >= 0).all()
-
-
-def test_what_the_metadata_say() -> None:
-    frame = memory_frame(total=-5, snapshot="../../etc/passwd", loss=0.5, hz="fast")
-    _, about = read_frame(frame.tensors, frame.meta)
-    assert about.total == 0
-    assert about.file is None
-    assert about.hz == 0
-    assert about.others == {"loss": 0.5}
-
-
 def test_numbers_that_are_none_break_nothing() -> None:
     for value in (np.nan, np.inf, 1e300, -5.0):
         rows = made(50)
@@ -181,30 +124,6 @@ def test_the_plot_has_the_colours_of_what_lies_there(view: MemoryView, screen: O
         np.testing.assert_allclose(color(size), np.array(expected) * 255, atol=1.5)
 
 
-def test_a_spike_of_one_sample_is_drawn(view: MemoryView, screen: OffscreenScreen) -> None:
-    rows = memory_samples(4000)
-    rows[:, PLACE["peak"]] = rows[:, PLACE["low"]] = rows[:, PLACE["active"]] = 1e9
-    rows[1234, PLACE["peak"]] = 7.9e9
-    view.update(memory_frame(rows))
-    pixels = shown(view, screen)
-    y = round((RECT.height - view.bottom(RECT)) * (1 - 6e9 / view.top(*view.window())))
-    other = np.flatnonzero((pixels[y] != pixels[y, 5]).any(axis=-1))
-    assert len(other) in (1, 2, 3)
-    assert abs(other.mean() - 1234 / 3999 * 400) < 3
-
-
-def test_the_wheel_magnifies_and_goes_on_following(view: MemoryView) -> None:
-    begin, end = view.window()
-    assert view.handle(Wheel(100, 50, 3), RECT)
-    near = view.window()
-    assert near[1] == end
-    assert near[1] - near[0] == pytest.approx((end - begin) / 1.2**3)
-    view.update(memory_frame(memory_samples(300)))
-    assert view.window()[1] > end  # the newest is at the right edge
-    view.handle(Wheel(100, 50, -20), RECT)
-    assert view.span is None
-
-
 def test_a_drag_leaves_the_newest_and_comes_back(view: MemoryView) -> None:
     for _ in range(5):
         view.handle(Wheel(100, 50, 2), RECT)
@@ -237,38 +156,6 @@ def test_what_lies_under_the_pointer(view: MemoryView) -> None:
     assert "GiB" in view.readout
     assert view.handle(PointerLeave(), RECT)
     assert view.readout == ""
-
-
-def test_a_snapshot_is_asked_for_and_opened_when_it_is_there(view: MemoryView) -> None:
-    asked = []
-    other = view.beside(view.settings)
-    view.ask()  # nobody to ask
-    assert not view.waits
-    view.content.ask = lambda: asked.append(1)
-    view.ask()
-    assert asked == [1]
-    assert view.waits
-    assert not other.waits
-    view.tick(0.0)
-    view.update(memory_frame(snapshot="run-1-oom.pickle", snapshots=1))
-    view.tick(0.0)
-    other.tick(0.0)
-    assert (view.opening, other.opening) == ("run-1-oom.pickle", "")
-    assert not view.waits
-    view.ask()
-    assert view.tick(1e12)  # none came
-    assert not view.waits
-    other.close()
-
-
-def test_details_say_how_it_is(view: MemoryView) -> None:
-    rows = memory_samples(50)
-    rows[:, PLACE["allocated"]], rows[:, PLACE["reserved"]], rows[-1, PLACE["ooms"]] = 6 * 2**30, 8 * 2**30, 1
-    view.update(memory_frame(rows, trouble="not recorded"))
-    text = "; ".join(view.details)
-    for words in ("6.00 GiB allocated", "8.00 GiB reserved, 25% of it free", "out of memory once", "50 samples",
-                  "A GPU, 80.0 GiB", "not recorded"):
-        assert words in text
 
 
 # -- the viewer beside a run -------------------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ import gzip
 import io
 import os
 import pickle
-import random
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +15,7 @@ from support.memory_data import block, event, frame, listing, segment, snapshot
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files import open_file, program
 from splatview.viewer_app.memory.loading import cache as cache_folder
-from splatview.viewer_app.memory.loading import columns, from_pickled, is_snapshot, load_snapshot, machine, worker
+from splatview.viewer_app.memory.loading import from_pickled, is_snapshot, load_snapshot, machine
 from splatview.viewer_app.memory.loading.convert import convert
 from splatview.viewer_app.memory.loading.made import read_quickly
 from splatview.viewer_app.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
@@ -56,17 +54,6 @@ def test_a_real_snapshot_by_the_program_is_what_it_is_here(data_dir: Path, real:
     assert told == sorted(told) and len(set(told)) > 1
     assert [a.stage for a in snap.annotations] == ["START", "END"]
     assert not any(a.flags.writeable for a in vars(snap.traces[0].events).values())
-
-
-def test_each_part_of_the_work_is_told(data_dir: Path) -> None:
-    told: list[tuple[str, float]] = []
-    with open(data_dir / "training_memory_snapshot.pickle", "rb") as f:
-        worker.read_job({"kind": "pickle", "file": f.fileno()},
-                        SimpleNamespace(told=lambda *said: told.append(said)),  # type: ignore[arg-type]
-                        SimpleNamespace(at=lambda size: None))  # type: ignore[arg-type]
-    fractions = [fraction for _, fraction in told]
-    assert len(set(fractions)) > 8 and fractions == sorted(fractions)
-    assert len({what for what, _ in told}) > 2
 
 
 def test_what_is_in_it() -> None:
@@ -123,26 +110,6 @@ def test_new_files_hold_more() -> None:
     assert snap.texts[int(e.context[4])] == "2/1"
     assert e.allocation.tolist() == [0, -1, -1, -1, 0, -1, -1]
     assert any("pinned host memory (1 segments, 2 events)" in note for note in snap.notes)
-
-
-def test_several_devices_and_those_without_events() -> None:
-    data = snapshot([event("alloc", 512, 5)], [segment(512, [block(512, 512)], device=2)])
-    data["device_traces"] = [[event("alloc", 512, 5)], [], [event("alloc", 1024, 6), event("alloc", 2048, 7)], []]
-    snap = from_pickled(data)
-    assert [(t.device, len(t.events), len(t.allocations), len(t.segments)) for t in snap.traces] == [
-        (0, 1, 1, 0), (2, 2, 3, 1)]
-    assert from_pickled(snapshot([])).traces == ()
-
-
-def test_many_events_in_many_chunks() -> None:
-    """More than are read together; with keys that some entries lack."""
-    events = [event("free" if i % 2 else "alloc", 512 * (i // 2 + 1), i // 2 + 1, time_us=i) for i in range(20_000)]
-    for e in events[4096 * 2 + 5: 4096 * 2 + 50: 2]:
-        del e["user_metadata"]
-    (trace,) = from_pickled(snapshot(events)).traces
-    assert trace.events.time_us.tolist() == list(range(20_000))
-    assert trace.allocations.size.tolist() == list(range(1, 10_001))
-    assert trace.allocations.start.tolist() == list(range(0, 20_000, 2))
 
 
 def test_recognised_by_content(tmp_path: Path) -> None:
@@ -220,25 +187,6 @@ def test_the_second_opening_reads_no_pickle(tmp_path: Path, cache: Path, here: l
     assert first.traces[0].allocations.size.tolist() == again.traces[0].allocations.size.tolist() == [100, 7]
 
 
-def test_other_content_is_another_entry_also_when_size_and_time_are_the_same(tmp_path: Path, here: list[Any]) -> None:
-    path = make(tmp_path / "a.pickle", 100)
-    before = path.stat()
-    load_snapshot(path)
-    make(path, 101)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_size == before.st_size
-    assert load_snapshot(path).traces[0].allocations.size[0] == 101
-    assert len(here) == 2
-
-
-def test_without_the_cache_nothing_is_written(tmp_path: Path, cache: Path, here: list[Any]) -> None:
-    path = make(tmp_path / "a.pickle")
-    for _ in range(2):
-        assert len(load_snapshot(path, cache=False).traces) == 1
-    assert len(here) == 2
-    assert not cache.exists()
-
-
 def unusable(cache: Path, how: str) -> None:
     if how == "a file in the way":
         cache.write_text("")
@@ -295,39 +243,6 @@ def test_the_folder_stays_small(tmp_path: Path, cache: Path, here: list[Any], mo
     assert not {files[1], files[2], files[3], stale} & set(left)
 
 
-def test_any_byte_of_columns_may_be_wrong() -> None:
-    """Either they are refused, or the numbers are others, but all of them are places that exist."""
-    data = snapshot([event("alloc", 512, 100), event("free_requested", 512, 100), event("alloc", 1024, 7)],
-                    [segment(512, [block(512, 512), block(1024, 512, requested=7)])])
-    out = os.memfd_create("columns")
-    columns.write(from_pickled(data), out, lambda fraction: None)
-    whole = os.pread(out, 1 << 20, 0)
-    os.close(out)
-    rng = random.Random(3)
-    refused = 0
-    for _ in range(500):
-        damaged = bytearray(whole)
-        damaged[rng.randrange(len(whole))] = rng.choice((0, 1, 255, 128, rng.randrange(256)))
-        fd = os.memfd_create("damaged")
-        os.write(fd, damaged)
-        try:
-            snap = columns.read(fd, "x")
-        except FileError:
-            refused += 1
-            continue
-        finally:
-            os.close(fd)
-        for trace in snap.traces:
-            e, a = trace.events, trace.allocations
-            for number in e.stack.tolist() + a.stack.tolist():
-                assert all(f.file is not None for f in snap.stack(number))
-            assert all(type(snap.streams[i]) is int for i in e.stream.tolist())
-            assert all(-1 <= i < len(a) for i in e.allocation.tolist() + trace.blocks.allocation.tolist())
-            assert ((a.start >= -1) & (a.start < a.end) & (a.end <= len(e))).all()
-            assert all(type(snap.pools[i]) is tuple for i in a.pool.tolist() if i >= 0)
-    assert refused > 100
-
-
 # -- the compiled machine: fuzz/test_fuzzing.py compares it with Python's on anything
 
 
@@ -357,13 +272,3 @@ def test_a_file_is_read_by_the_machine_and_what_it_leaves_in_the_general_way(
     for value in (snapshot(events), snapshot([*events, *events])):  # PyTorch writes no entry twice
         (tmp_path / "x.pickle").write_bytes(pack(pickle.dumps(value, 4)))
         assert listing(load_snapshot(tmp_path / "x.pickle", cache=False)) == listing(from_pickled(value))
-
-
-def test_deep_stacks_grow_by_batches() -> None:
-    """Python's pickle fills lists by 1,000 values at a time."""
-    frames = [frame(f"f{i}", i) for i in range(7)]
-    deep = [frames[i % 7] for i in range(3005)]
-    value = snapshot([event("alloc", 512, frames=deep[:n]) for n in (0, 1, 999, 1000, 1001, 2000, len(deep))])
-    snap = by_machine(value)
-    assert listing(snap) == listing(from_pickled(value))
-    assert len(snap.stack(int(snap.traces[0].events.stack[-1]))) == len(deep)

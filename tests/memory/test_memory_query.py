@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import threading
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from support.memory_data import event, frame, live_bytes, segment, snapshot
 from support.wait import PATIENCE, turns
 
 from splatview.viewer_app.memory.loading import from_pickled
-from splatview.viewer_app.memory.model import ACTIONS, BLOCK_STATES, Snapshot, Stacks, Texts
+from splatview.viewer_app.memory.model import ACTIONS, BLOCK_STATES, Snapshot
 from splatview.viewer_app.memory.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
 
 if TYPE_CHECKING:
@@ -99,14 +98,6 @@ def test_stacks_tell_the_innermost_frame_and_that_of_ones_own_code(db: Database)
                     "WHERE event = 2 AND device = 0 ORDER BY position") == [(0, "mul", False), (1, "attention", True)]
 
 
-def test_segments_blocks_and_annotations(db: Database) -> None:
-    assert rows(db, "SELECT device, addr, total_size, blocks, pool, type, expandable FROM segments ORDER BY ALL") == [
-        (0, 0x2000, 2048, 2, "private (0, 1)", "large", False), (1, 0x1000, 512, 1, "default", "large", False)]
-    assert rows(db, "SELECT device, segment, addr, state, allocation FROM blocks ORDER BY device, addr") == [
-        (0, 0, 0x2000, "active_allocated", 2), (0, 0, 0x2200, "inactive", None), (1, 0, 0x1000, "active_allocated", 0)]
-    assert rows(db, "FROM annotations") == [(0, 5, "step", "START")]
-
-
 def test_every_moment_of_a_real_snapshot(real: Snapshot, real_db: Database) -> None:
     (trace,) = real.traces
     live = np.array([r[0] for r in real_db.run("SELECT live FROM moments ORDER BY moment", limit=10**9).rows])
@@ -140,22 +131,6 @@ def test_the_examples_find_something(real_db: Database) -> None:
         assert real_db.run(sql).rows, title
 
 
-def test_a_snapshot_of_nothing_has_tables_without_rows() -> None:
-    nothing = np.zeros(1, np.int64)
-    zero = np.zeros(0, np.int32)
-    empty = Snapshot("", (), Texts(np.zeros(0, np.uint8), nothing), Stacks(zero, zero, zero, nothing, zero), (), ())
-    with Database(empty) as db:
-        for table in TABLES:
-            found = db.run(f"FROM {table}")
-            assert found.columns == COLUMNS[table]
-            assert found.rows == ([(0, 0, None, 0, 0)] if table == "moments" else [])
-
-
-def test_each_device_has_a_peak_of_its_own(db: Database) -> None:
-    assert rows(db, "SELECT peak(), peak(0), peak(1), peak(7)") == [(4, 4, 1, None)]
-    assert rows(db, "SELECT device, id FROM at_peak() ORDER BY ALL") == [(0, 1), (0, 2), (1, 0)]
-
-
 # -- what is told of an answer -------------------------------------------------------------------------------
 
 
@@ -168,26 +143,6 @@ def test_the_allocations_of_an_answer_can_be_lit(db: Database) -> None:
     assert not which.allocations and "device" in which.note
     other = db.run("SELECT 1 AS id, 5 AS device UNION ALL SELECT 99, 0 UNION ALL SELECT NULL, 1")
     assert not other.allocations and not other.note
-
-
-def test_all_that_a_long_answer_names_is_lit_though_few_rows_are_shown(real: Snapshot, real_db: Database) -> None:
-    found = real_db.run("SELECT id FROM allocations WHERE size > 1000 ORDER BY size -- the largest", limit=7)
-    large = np.flatnonzero(real.traces[0].allocations.size > 1000)
-    assert len(found.rows) == 7 and found.truncated and found.total == len(large)
-    np.testing.assert_array_equal(found.allocations[0], large)
-    assert real_db.run("SELECT size FROM allocations;", limit=7).total == len(real.traces[0].allocations)
-    exact = real_db.run("SELECT id FROM allocations LIMIT 7", limit=7)
-    assert (len(exact.rows), exact.truncated, exact.total) == (7, False, 7)
-
-
-def test_csv_has_all_rows(db: Database, real: Snapshot, real_db: Database) -> None:
-    out = io.StringIO()
-    assert db.csv("SELECT event, user_metadata FROM events WHERE device = 0 AND event < 3 ORDER BY event", out) == 3
-    assert out.getvalue() == "event,user_metadata\n0,\n1,\n2,it's \u00e9\n"
-    out = io.StringIO()
-    assert real_db.csv("SELECT event, size FROM events ORDER BY event", out) == len(real.traces[0].events)
-    read = list(csv.reader(io.StringIO(out.getvalue())))[1:]
-    assert [int(r[1]) for r in read] == real.traces[0].events.size.tolist()
 
 
 # -- what is refused -----------------------------------------------------------------------------------------
@@ -212,15 +167,6 @@ def test_nothing_but_reading_is_let_in(db: Database, tmp_path: Path, monkeypatch
     assert not list(tmp_path.iterdir())
     assert rows(db, "FROM annotations") == [(0, 5, "step", "START")]
     assert rows(db, "SELECT count(*) FROM events") == [(8,)]
-
-
-def test_errors_say_what_is_wrong_and_where(db: Database) -> None:
-    for sql, words in (("/* hm */ drop view events", ["DROP", "SELECT"]), ("SELECT 1; SELECT 2", ["2 statements"]),
-                       ("FROM read_csv('x')", ["read_csv", "live_at", "range"]),
-                       ("SELECT *\nFROM event", ["LINE 2", "events"])):
-        with pytest.raises(QueryError) as error:
-            db.run(sql)
-        assert not [w for w in words if w not in str(error.value)], error.value
 
 
 def test_whatever_reads_is_let_in(db: Database) -> None:
@@ -262,25 +208,6 @@ def test_a_query_can_be_interrupted(real_db: Database) -> None:
     assert rows(real_db, "SELECT 1") == [(1,)]
 
 
-def test_several_threads_may_ask(real: Snapshot, real_db: Database) -> None:
-    wrong: list[Any] = []
-
-    def ask(number: int) -> None:
-        try:
-            found = real_db.run(f"SELECT {number}, count(*) FROM events").rows
-        except Exception as e:
-            found = e
-        if found != [(number, len(real.traces[0].events))]:
-            wrong.append(found)
-
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(PATIENCE)
-    assert not wrong
-
-
 def test_after_closing_nothing_is_answered() -> None:
     db = Database(several())
     db.close()
@@ -299,44 +226,8 @@ def test_nothing_long_is_made_of_little(db: Database) -> None:
             db.run(sql)
 
 
-def test_the_same_functions_serve_as_long_as_they_make_little(db: Database) -> None:
-    assert rows(db, "SELECT repeat('ab', 2), repeat(NULL, 2), lpad('x', 3, 'y'), range(3), range(1, 3), 'x'.repeat(2), "
-                    "generate_series(1, 5, 2), format('{:,}', 1234), printf('%5.1f', 2.0), list_resize([1], 2)") == [
-        ("abab", None, "yyx", [0, 1, 2], [1, 2], "xx", [1, 3, 5], "1,234", "  2.0", [1, None])]
-    assert rows(db, "SELECT count(*) FROM range(1000000)") == [(1000000,)]
-
-
 def test_large_rows_are_fewer(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splatview.viewer_app.memory.query.MAX_ANSWER", 1 << 20)
     result = db.run("SELECT repeat('x', 100000) AS t FROM range(900)")
     assert 0 < len(result.rows) < 100 and result.truncated and result.total == 900
     assert "too large" in result.note
-
-
-def test_a_cross_join_is_counted_and_its_allocations_are_told_without_fetching_all(db: Database) -> None:
-    result = db.run("SELECT id, device FROM allocations, range(100000)", limit=5)
-    assert len(result.rows) == 5 and result.total == 100_000 * 4
-    assert {d: len(ids) for d, ids in result.allocations.items()} == {0: 3, 1: 1}
-    result = db.run('SELECT id - 1 AS id, device AS "device" FROM allocations ORDER BY ALL', limit=1)
-    assert {d: ids.tolist() for d, ids in result.allocations.items()} == {0: [0, 1]}
-
-
-def test_each_query_has_a_stop_of_its_own(real_db: Database) -> None:
-    mine, other = threading.Event(), threading.Event()
-    said: list[str] = []
-
-    def ask() -> None:
-        try:
-            real_db.run(ENDLESS, timeout=PATIENCE, stop=mine)
-        except QueryError as e:
-            said.append(str(e))
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    other.set()
-    mine.set()
-    thread.join(PATIENCE)
-    assert said == ["interrupted"]
-    with pytest.raises(QueryError, match="interrupted"):
-        real_db.run("SELECT 1", stop=other)  # it was stopped while it waited
-    assert rows(real_db, "SELECT 1") == [(1,)]

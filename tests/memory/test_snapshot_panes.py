@@ -15,13 +15,9 @@ from support.wait import PATIENCE, wait_until
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.memory.analysis import compare, describe, flame, leaks, live_bytes, live_mask, post_mortem
 from splatview.viewer_app.memory.analysis.tables import Tables
-from splatview.viewer_app.memory.model import ACTIONS
-from splatview.viewer_app.views._snapshot.content import Content
-from splatview.viewer_app.views._snapshot.panes._grid import Column, fitting
-from splatview.viewer_app.views._snapshot.panes.about import settings_facts, trace_facts
 from splatview.viewer_app.views._snapshot.panes.compare import ComparePane
 from splatview.viewer_app.views._snapshot.panes.details import DetailsPane
-from splatview.viewer_app.views._snapshot.panes.events import EventsPane, events_of
+from splatview.viewer_app.views._snapshot.panes.events import EventsPane
 from splatview.viewer_app.views._snapshot.panes.leaks import LeaksPane
 from splatview.viewer_app.views._snapshot.panes.oom import OomPane
 from splatview.viewer_app.views._snapshot.panes.segments import SegmentsPane
@@ -73,20 +69,6 @@ def test_a_pane_draws_its_rectangle_alone_and_takes_clicks_anywhere(rig: Rig, fu
 # -- tables, events, segments ------------------------------------------------------------------------------------------
 
 
-def test_columns_give_way() -> None:
-    columns = [Column("a", 5), Column("b", 5, gives=1), Column("c", 0), Column("d", 5, gives=2)]
-    assert [[c.title for c in fitting(columns, width)] for width in (100, 25, 20, 1)] == [
-        ["a", "b", "c", "d"], ["a", "b", "c"], ["a", "c"], ["a", "c"]]
-
-
-def test_an_event_is_hovered_and_let_go(rig: Rig, real: Snapshot) -> None:
-    rig.show(EventsPane(), real)
-    rig.move(*rig.row(4))
-    assert rig.look.hovered == real.traces[0].events.allocation[4]
-    rig.move(WHOLE.x + 20, WHOLE.y + 12)
-    assert rig.look.hovered is None
-
-
 def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(rig: Rig, real: Snapshot) -> None:
     rig.show(EventsPane(), real)
     rig.look.x = (0.0, 1000.0)
@@ -98,25 +80,6 @@ def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(rig: Rig
     low, high = rig.look.x or (0.0, 1e9)
     assert rig.look.moment == 10
     assert low <= 10 <= high and high - low < 200
-
-
-def test_the_list_of_events_follows_the_moment(rig: Rig, real: Snapshot) -> None:
-    rig.show(EventsPane(), real)
-    rig.look.go(MOMENT)
-    rig.settle()
-    assert WHOLE.y < rig.row(MOMENT - 1)[1] < WHOLE.y + WHOLE.height
-
-
-@pytest.mark.parametrize("show", ["all", "alloc", "free", "segment", "mark"])
-def test_events_of_a_kind(full: Snapshot, show: str) -> None:
-    trace = full.traces[0]
-    said = [ACTIONS[a] for a in trace.events.action]
-    kinds = {"all": "", "alloc": "alloc", "free": "free", "segment": "segment", "mark": "oom"}
-    assert events_of(trace, show, None).tolist() == [i for i, a in enumerate(said) if a.startswith(kinds[show])]
-    mask = np.zeros(len(trace.allocations), bool)
-    mask[1] = True
-    assert events_of(trace, show, mask).tolist() == [
-        i for i, a in enumerate(said) if a.startswith(kinds[show]) and trace.events.allocation[i] == 1]
 
 
 def test_a_click_on_a_block_selects_what_it_holds(rig: Rig, full: Snapshot) -> None:
@@ -156,13 +119,6 @@ def test_details_can_be_copied_and_shown(rig: Rig, real: Snapshot) -> None:
     assert rig.look.selected is None
 
 
-def test_about_has_settings_and_figures(full: Snapshot) -> None:
-    assert dict(settings_facts(full.settings)) == {"expandable_segments": "no", "max_split_size": "no limit",
-                                                   "roundup.2": "4"}
-    facts = dict(trace_facts(full, full.traces[0]))
-    assert facts["Events"] == "9" and "20.0 MiB reserved in 1 segment" in facts["At the end"]
-
-
 # -- stacks, compare, leaks, post-mortem -------------------------------------------------------------------------------
 
 
@@ -193,14 +149,6 @@ def test_the_flame_graph_zooms_lights_and_goes_back(rig: Rig, real: Snapshot) ->
     assert (rig.pixels() != zoomed).any()
 
 
-def test_a_search_is_lit_in_the_flame_graph(rig: Rig, real: Snapshot) -> None:
-    rig.show(StacksPane(), real)
-    before = rig.pixels()
-    rig.look.search = "softmax"
-    rig.settle()
-    assert (rig.pixels() != before).any()
-
-
 def test_moments_are_compared(rig: Rig, real: Snapshot) -> None:
     rig.show(ComparePane(), real)
     trace = real.traces[0]
@@ -213,25 +161,6 @@ def test_moments_are_compared(rig: Rig, real: Snapshot) -> None:
     rig.click(rig.row(0))
     row = compare((real, trace, 3000), (real, trace, MOMENT))[0]
     assert lit(rig) == np.union1d(*row.allocations).tolist()
-
-
-def test_another_open_snapshot_is_compared(rig: Rig, real: Snapshot, full: Snapshot) -> None:
-    other = Content(full)
-    try:
-        pane = rig.show(ComparePane(), real)
-        assert other in rig.content.others()
-        pane.other = other
-        rig.look.go(MOMENT)
-        rig.settle()
-        assert rig.found.before == live_bytes(full.traces[0]).max()
-        assert rig.found.after == live_bytes(real.traces[0])[MOMENT]
-        pane.when = "end"
-        rig.settle()
-        assert rig.found.before == live_bytes(full.traces[0])[-1]
-    finally:
-        other.close()
-    rig.settle()
-    assert pane.other is None  # it was closed
 
 
 def test_leaks_light_what_was_left_behind(rig: Rig, real: Snapshot) -> None:

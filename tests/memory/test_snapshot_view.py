@@ -13,7 +13,7 @@ from support.wait import PATIENCE, clock
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview.viewer_app.memory.timeline import Addresses, Bands
 from splatview.viewer_app.state import SnapshotSettings
 from splatview.viewer_app.views._snapshot import world
@@ -108,17 +108,6 @@ def test_columns_that_are_taken_over_are_as_if_painted_anew(screen: OffscreenScr
     view.close()
 
 
-def test_a_coarse_picture_has_the_same_place(view: SnapshotView) -> None:
-    rect = Rect(0, 0, 91, 47)
-    coarse = painting(view, grain=2, rect=rect)
-    assert coarse.rows.shape == (rect.height, rect.width)
-    whole = coarse.rows[::-1]
-    pixels = coarse.canvas.rgba.view(np.uint32)[..., 0]  # type: ignore[union-attr]
-    for x in (0, 1, 40, rect.width - 1):
-        for up in (0, 1, 2, rect.height - 1):
-            assert whole[rect.height - 1 - up, x] == pixels[x // 2, pixels.shape[1] - 1 - up // 2]
-
-
 def test_lanes_lie_one_above_the_other(screen: OffscreenScreen) -> None:
     screen.resize(RECT.width, RECT.height, 1.0)
     view = SnapshotView(screen.ctx, SnapshotSettings(lanes=True))
@@ -182,15 +171,6 @@ def test_nothing_is_painted_while_nothing_changes(view: SnapshotView, screen: Of
     assert len(made) == 1
 
 
-def test_another_snapshot_forgets_what_was_chosen_in_the_first(view: SnapshotView, screen: OffscreenScreen) -> None:
-    view.handle(Wheel(90, 60, 3), RECT)
-    view.look.select(5)
-    view.look.go(50)
-    view.update(small_snapshot(1, 300))
-    shown(view, screen)
-    assert (view.look.x, view.look.selected, view.look.moment) == (None, None, None)
-
-
 def test_a_snapshot_without_anything_is_refused(view: SnapshotView) -> None:
     before = view.details
     with pytest.raises(ViewerError, match="no events and no segments"):
@@ -211,16 +191,6 @@ def test_the_wheel_keeps_what_is_under_the_pointer(view: SnapshotView) -> None:
         before = window(view)
         view.handle(Wheel(100, 70, 1, mods=mods), RECT)
         assert (window(view).step != before.step, window(view).per_pixel != before.per_pixel) == (x, y)
-
-
-def test_zooming_out_ends_at_all_and_in_at_a_few_moments(view: SnapshotView) -> None:
-    for _ in range(200):
-        view.handle(Wheel(100, 70, 3), RECT)
-    w = window(view)
-    assert w.x1 - w.x0 == pytest.approx(6)
-    for _ in range(200):
-        view.handle(Wheel(100, 70, -3), RECT)
-    assert (view.look.x, view.look.y) == (None, None)
 
 
 def test_a_drag_takes_the_picture_along_and_is_no_click(view: SnapshotView) -> None:
@@ -253,17 +223,6 @@ def test_a_click_selects_what_lies_there(view: SnapshotView, screen: OffscreenSc
     assert view.readout == ""
 
 
-def test_a_double_click_shows_all_and_chooses_nothing(view: SnapshotView) -> None:
-    view.handle(Wheel(100, 100, 4), RECT)
-    view.look.select(3)
-    for clicks in (1, 2):
-        view.handle(PointerPress(100.5, 100.5, clicks=clicks), RECT)
-        assert (view.look.x is None) == (clicks == 2)
-        view.handle(PointerRelease(100.5, 100.5), RECT)
-        assert (view.look.selected == 3) == (clicks == 2)
-    assert (view.look.x, view.look.y, view.look.moment) == (None, None, None)
-
-
 def test_keys(view: SnapshotView) -> None:
     def press(name: str) -> None:
         assert view.handle(Key(name), RECT)
@@ -290,29 +249,3 @@ def test_keys(view: SnapshotView) -> None:
     assert not view.handle(Key("x"), RECT)
     assert not view.handle(Key("f", mods=frozenset({"ctrl"})), RECT)
     assert not view.handle(Key("e", pressed=False), RECT)
-
-
-def test_escape_takes_back_one_thing_at_a_time(view: SnapshotView) -> None:
-    look = view.look
-    mask = np.ones(len(small_snapshot(0).traces[0].allocations), bool)
-    look.select(3)
-    look.light(mask, "a test")
-    look.search = "x"
-    look.find(mask)
-    look.mark(5)
-    look.go(7)
-    left = []
-    for _ in range(5):
-        view.handle(Key("escape"), RECT)
-        left.append((look.selected, look.lit is None, look.hits is None, look.moment_a, look.moment))
-    assert left == [(None, False, False, 5, 7), (None, True, False, 5, 7), (None, True, True, 5, 7),
-                    (None, True, True, None, 7), (None, True, True, None, None)]
-
-
-def test_two_fingers_zoom_and_move(view: SnapshotView) -> None:
-    before = window(view)
-    at = before.x_at(90), before.y_at(60)
-    assert view.handle(Pinch(96, 57, 2.0, 6, -3), RECT)
-    after = window(view)
-    assert after.step == pytest.approx(before.step / 2)
-    assert (after.x_at(96), after.y_at(57)) == pytest.approx(at, rel=1e-3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -18,14 +17,12 @@ from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
 from splatview.viewer_app.interface.panel import Panel
 from splatview.viewer_app.memory.analysis import search
-from splatview.viewer_app.memory.model import Annotation
 from splatview.viewer_app.shown import Shown
 from splatview.viewer_app.state import State
 from splatview.viewer_app.views._snapshot import ticks
-from splatview.viewer_app.views._snapshot.annotations import ranges_of
 from splatview.viewer_app.views._snapshot.content import Content
-from splatview.viewer_app.views._snapshot.layout import Layout, held, lay_out
-from splatview.viewer_app.views._snapshot.state import TABS, Look
+from splatview.viewer_app.views._snapshot.layout import Layout, lay_out
+from splatview.viewer_app.views._snapshot.state import TABS
 from splatview.viewer_app.views.snapshot import SnapshotView
 
 if TYPE_CHECKING:
@@ -133,16 +130,6 @@ def test_nothing_overlaps() -> None:
                 assert found.plot is not None or tab == "about" or details
 
 
-def test_ranges_are_held_within_what_there_is() -> None:
-    full = (0.0, 100.0)
-    assert held((-5.0, 200.0), full, 4) is None
-    assert held((90.0, 120.0), full, 4) == pytest.approx((70.0, 100.0))
-    assert held((50.0, 51.0), full, 4) == pytest.approx((48.5, 52.5))
-    first = held((20.123456789, 61.7), full, 4)
-    assert first is not None
-    assert held(first, full, 4) == first
-
-
 @pytest.mark.parametrize(("low", "high", "want"), [
     (0, 12 << 30, ["0", "2 GiB", "4 GiB", "6 GiB", "8 GiB", "10 GiB", "12 GiB"]),
     (6 << 30, 7 << 30, ["6.00 GiB", "6.25 GiB", "6.50 GiB", "6.75 GiB", "7.00 GiB"]),
@@ -166,22 +153,6 @@ def test_ticks_of_time_are_round_on_the_clock(span: float, most: int) -> None:
         digits = f".{micros:06d}"
         assert text in (f"{when:%H:%M:%S}" + digits[:k] for k in (0, 2, 3, 4, 5, 6, 7)) or text == f"{when:%H:%M}"
     assert len({text for _, text in found}) == len(found) or span > 86400e6
-
-
-@pytest.mark.parametrize("unit", ["events", "time"])
-def test_annotations_lie_where_they_were_said(unit: str) -> None:
-    base = small_snapshot(0, 400)
-    times = base.traces[0].events.time_us
-    said = (Annotation("step", "START", 0, int(times[100])), Annotation("step", "END", 0, int(times[200])))
-    content, look = Content(replace(base, annotations=said)), Look()
-    look.settings.unit = unit  # type: ignore[assignment]
-    found = wait_until(lambda: ranges_of(content, look))
-    axis = content.axis(0, unit)  # type: ignore[arg-type]
-    assert axis is not None
-    assert found.names == ["step"]
-    assert abs(found.begin[0] - axis.x_of(101)) <= (2 if unit == "events" else 2000)
-    assert abs(found.end[0] - axis.x_of(201)) <= (2 if unit == "events" else 2000)
-    content.close()
 
 
 # -- the whole
@@ -242,19 +213,6 @@ def user(screen: OffscreenScreen) -> Iterator[User]:
     made.close()
 
 
-def test_words_stand_around_the_plot(user: User) -> None:
-    pixels, layout = user.settle(), user.layout()
-    assert layout.plot is not None
-    assert layout.minimap is not None
-    assert layout.bar is not None
-    p, m, b = layout.plot, layout.minimap, layout.bar
-    beside = {"bytes": pixels[p.y: p.y + p.height, :p.x - 4], "events": pixels[p.y + p.height + 3: m.y - 3, p.x:],
-              "bar": pixels[b.y: b.y + b.height]}
-    for name, part in beside.items():
-        assert (part.max(axis=-1) > 120).sum() > 50, name
-    assert pixels[m.y: m.y + m.height, m.x: m.x + m.width].std() > 10
-
-
 def test_search_lights_what_it_finds(user: User) -> None:
     user.do(Key("slash"))
     user.draw()
@@ -272,78 +230,14 @@ def test_search_lights_what_it_finds(user: User) -> None:
     assert look.hits is None
 
 
-def test_an_error_that_was_recorded_is_shown_at_once(screen: OffscreenScreen) -> None:
-    made = User(screen, small_snapshot(1, 200, oom=True))
-    assert made.view.look.tab == "oom"
-    made.view.look.tab = "timeline"
-    made.settle()
-    assert made.view.look.tab == "timeline"
-    made.close()
-
-
-def test_a_click_opens_details_beside_the_plot(user: User) -> None:
-    plot = user.layout().plot
-    assert plot is not None
-    before = user.settle()
-    user.click(plot.x + plot.width / 2, plot.y + plot.height - 10)
-    place = user.layout(details=True).details
-    assert place is not None
-    assert (user.settle() != before)[place.y + 60:, place.x + 10: place.x + place.width].any()
-    chosen = user.view.look.selected
-    user.click(place.x + place.width / 2, place.y + place.height - 20)
-    assert user.view.look.selected == chosen is not None
-    user.do(Key("escape"))
-    assert user.view.look.selected is None
-
-
-def test_two_devices_have_a_look_of_their_own(screen: OffscreenScreen) -> None:
-    made = User(screen, small_snapshot(2, 300, devices=2))
-    first = made.settle()
-    made.view.look.select(3)
-    made.view.look.show_device(1)
-    assert made.view.look.selected is None
-    assert (made.settle() != first).any()
-    assert made.view.details[0] == "2 devices"
-    made.close()
-
-
 def test_the_size_of_a_screen_may_be_anything(screen: OffscreenScreen) -> None:
     made = User(screen, small_snapshot(0, 200), (390, 600))
     for tab in TABS:
         made.view.look.tab = tab
         made.view.look.select(2)
         made.settle()
-    for size in ((200, 150), (64, 48), (700, 300)):
+    for size in ((64, 48), (700, 300)):
         screen.resize(*size, 1.0)
         made.rect = Rect(0, 0, *size)
         made.settle()
     made.close()
-
-
-def test_two_beside_each_other_have_their_own_words(user: User) -> None:
-    """In one panel: the windows of one are not those of the other."""
-    other = user.view.beside(user.view.settings)
-    width, height = user.screen.size
-    places = Rect(0, 0, width // 2, height), Rect(width // 2, 0, width // 2, height)
-    try:
-        for view in (user.view, other):
-            view.look.tab = "events"
-
-        def over(_: Rect, scale: float) -> bool:
-            return any([view.over(rect, scale) for view, rect in zip((user.view, other), places, strict=True)])
-
-        again = 6
-        for _ in turns("both are complete", rest=False):
-            for view, rect in zip((user.view, other), places, strict=True):
-                view.draw(user.screen.framebuffer, rect)
-                view.wait(0.2)
-            user.panel.draw_over(user.screen.framebuffer, over, 1.0)
-            again = again - 1 if user.view.complete and other.complete else 6
-            if not again:
-                break
-        pixels = user.screen.pixels()[..., :3].astype(int)
-        left, right = (pixels[:, r.x:r.x + r.width] for r in places)
-        assert (left[:44].max(-1) > 120).sum() > 50
-        np.testing.assert_array_equal(left, right)
-    finally:
-        other.close()
