@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
 # Threads of torch that spin while they wait for one another get in each other's way beside other programs: one test
 # takes 80 s instead of 2. Read when torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -34,6 +36,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", ROOT.parent / "shared" / "data"))
+W, H = 64, 48
 _numbers = itertools.count()
 
 
@@ -78,6 +81,32 @@ def ctx() -> Iterator[moderngl.Context]:
     context = create_context()
     yield context
     context.release()
+
+
+@pytest.fixture(scope="module")
+def module_screen() -> Iterator[OffscreenScreen]:
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+    screen = OffscreenScreen(W, H)
+    yield screen
+    screen.close()
+
+
+@pytest.fixture
+def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
+    """A screen in memory, W by H pixels; a test that leaves an error of OpenGL behind fails."""
+    module_screen.resize(W, H, 1.0)
+    module_screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
+    yield module_screen
+    assert module_screen.ctx.error == "GL_NO_ERROR"
+
+
+@pytest.fixture
+def rest() -> Iterator[Callable[[], None]]:
+    """Users of Gaussian views keep moving, however slow the machine is, until `rest()` is called."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("splatview.viewer_app.views.gaussians._REST", 1e6)
+        yield patch.undo
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +193,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
     reasons = Counter(place[2].removeprefix("Skipped: ") for place in skipped if isinstance(place, tuple))
     left_out = [f"{count} ({reason})" for reason, count in reasons.most_common()]
-    if "not soak" in config.getoption("markexpr"):
+    if "not soak" in str(config.getoption("markexpr")):
         left_out.append("tests/soak, tests/fuzz and long journeys in a browser (make soak)")
     if left_out:
         terminalreporter.write_line("left out: " + ", ".join(left_out))

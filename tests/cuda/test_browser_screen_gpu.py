@@ -16,7 +16,6 @@ from support.browser_rig import (
     draw,
     poll,
     restful,
-    rig_fixture,  # noqa: F401
     settle,
     spend,
     until_ready,

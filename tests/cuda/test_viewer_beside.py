@@ -19,9 +19,7 @@ from support.viewer_cases import (
     about,
     expected_image,
     keep,
-    open_viewer_fixture,  # noqa: F401
     select,
-    trainers_fixture,  # noqa: F401
     wait_for,
 )
 

@@ -19,10 +19,8 @@ from support.viewer_cases import (
     about,
     expected_image,
     expected_scene,
-    open_viewer_fixture,  # noqa: F401
     psnr,
     select,
-    trainers_fixture,  # noqa: F401
     wait_for,
     wait_for_scene,
 )

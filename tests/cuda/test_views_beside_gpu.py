@@ -17,7 +17,6 @@ from support.viewer_cases import (
     Trainer,
     W,
     expected_image,
-    trainers_fixture,  # noqa: F401
 )
 from support.wait import PATIENCE, clock, turns
 

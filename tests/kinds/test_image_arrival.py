@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from support.view_cases import H, W, module_screen, screen_fixture, shown  # noqa: F401
+from support.view_cases import H, W, shown
 from support.wait import clock
 
 from splatview.ipc.frames import DeviceTensor, Frame, Piece

@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.frames import image_frame
 from support.overlay_cases import frame_with, overlay_frame, random_frame, seen
-from support.view_cases import module_screen, screen_fixture, shown  # noqa: F401
+from support.view_cases import shown
 from support.wait import clock
 
 from splatview.viewer_app.controls import Rect
@@ -45,7 +45,7 @@ def view(screen: OffscreenScreen) -> Iterator[ImageView]:
 
 
 @pytest.fixture(scope="module")
-def panel(module_screen: OffscreenScreen) -> Iterator[Panel]:  # noqa: F811
+def panel(module_screen: OffscreenScreen) -> Iterator[Panel]:
     p = Panel()
     yield p
     p.close()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.device_frames import Reader, Shared
 from support.frames import cloud
-from support.view_cases import RECT, module_screen, screen_fixture, shown  # noqa: F401
+from support.view_cases import RECT, shown
 from support.wait import PATIENCE
 
 from splatview.viewer_app.events import PointerMove, PointerPress

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support.frames import cloud, gaussian_frame
-from support.view_cases import RECT, H, W, module_screen, rest_fixture, screen_fixture, shown  # noqa: F401
+from support.view_cases import RECT, H, W, shown
 
 from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
 from splatview.viewer_app.errors import ViewerError

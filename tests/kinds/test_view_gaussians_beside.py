@@ -14,7 +14,7 @@ import torch
 from support.beside_cases import LOOKS, VALUES, counted, opened
 from support.device_frames import Reader, Shared
 from support.frames import cloud
-from support.view_cases import RECT, module_screen, rest_fixture, screen_fixture, shown  # noqa: F401
+from support.view_cases import RECT, shown
 
 from splatview.viewer_app.events import Wheel
 from splatview.viewer_app.state import GaussianSettings

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from support.frames import image_frame
-from support.view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
+from support.view_cases import RECT, H, W, shown
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.events import PointerLeave, PointerMove

@@ -11,7 +11,7 @@ import torch
 from support.beside_cases import opened
 from support.device_frames import Shared
 from support.frames import image_frame
-from support.view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
+from support.view_cases import RECT, H, W, shown
 from support.wait import PATIENCE, clock
 
 from splatview.ipc.interop.host import HostBridge

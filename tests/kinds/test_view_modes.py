@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pytest
 from support.renderer_cases import Chance, looking_at_origin, random_scene
-from support.view_cases import module_screen, screen_fixture, shown  # noqa: F401
+from support.view_cases import shown
 
 from splatview.viewer_app import color_maps
 from splatview.viewer_app.controls import Rect

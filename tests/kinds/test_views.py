@@ -11,7 +11,7 @@ import torch
 from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples, scalar_rows, scalars_frame
 from support.memory_data import small_snapshot
 from support.training_camera_cases import cameras_frame
-from support.view_cases import RECT, H, W, module_screen, screen_fixture, shown  # noqa: F401
+from support.view_cases import H, W, shown
 from support.wait import clock
 
 import splatview.viewer_app.views

@@ -12,7 +12,7 @@ import torch
 from support.beside_cases import LOOKS, VALUES, Look, alone, counted, opened, part, settings
 from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
 from support.training_camera_cases import cameras_frame
-from support.view_cases import RECT, WRITTEN, H, W, module_screen, screen_fixture, shown  # noqa: F401
+from support.view_cases import RECT, WRITTEN, H, W, shown
 from support.wait import clock
 
 from splatview.ipc.interop.glapi import GL

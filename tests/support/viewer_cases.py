@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
-from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.pictures import save_png
@@ -18,14 +16,12 @@ from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views.gaussians import GaussianView
 from support.programs import Programs
-from support.viewer import Viewer
 from support.viewer_programs import PATTERN, TRAINER
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-    from splatview.viewer_app.screens.base import Screen
+    from support.viewer import Viewer
 
 NAMES: dict[str, Any] = {}
 exec(PATTERN, NAMES)  # the trainer's own words
@@ -41,8 +37,8 @@ class Trainer:
         (folder / "runtime").mkdir(mode=0o700)
         self.runtime = folder / "runtime"
         self.k = 0
-        self._processes = Programs(folder)
-        self.process = self._processes.code(TRAINER, PYTORCH_CUDA_ALLOC_CONF=allocator, SPLATVIEW_STRICT="1",
+        self._programs = Programs(folder)
+        self.process = self._programs.code(TRAINER, PYTORCH_CUDA_ALLOC_CONF=allocator, SPLATVIEW_STRICT="1",
                                             SPLATVIEW_RUNTIME_DIR=str(self.runtime))
         assert self.process.stdout is not None
         line = self.process.stdout.readline()  # ends when the program does
@@ -62,49 +58,7 @@ class Trainer:
         assert self.process.poll() is None, f"the trainer ended: {self.last_words()}"
 
     def close(self) -> None:
-        self._processes.close()
-
-
-@pytest.fixture(scope="module", name="trainers")
-def trainers_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Trainer]]:
-    """One with torch's ordinary memory, one with expandable segments, started when they are needed."""
-    class Made(dict[str, Trainer]):
-        def __missing__(self, allocator: str) -> Trainer:
-            folder = Path("/tmp") / f"sv-gpu-{os.getpid()}-{len(self)}"
-            folder.mkdir(mode=0o700)
-            self[allocator] = Trainer(folder, f"expandable_segments:{allocator == 'expandable'}")
-            return self[allocator]
-
-    made = Made()
-    yield made
-    import shutil
-
-    for trainer in made.values():
-        trainer.close()
-        shutil.rmtree(trainer.runtime.parent, ignore_errors=True)
-
-
-@pytest.fixture(name="open_viewer")
-def open_viewer_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`open_viewer(trainer, screen, bridge, renderer, **options)`: an App that follows this trainer alone."""
-    opened: list[Viewer] = []
-
-    def start(trainer: Trainer, screen: Screen, bridge: str = "", renderer: str = "", **options: Any) -> Viewer:
-        monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trainer.runtime))
-        for name, value in (("SPLATVIEW_INTEROP", bridge), ("SPLATVIEW_RENDERER", renderer)):
-            if value:
-                monkeypatch.setenv(name, value)
-            else:
-                monkeypatch.delenv(name, raising=False)
-        opened.append(Viewer(screen, AppOptions(**{"max_fps": 500.0, "panel": False, "gpu_budget": 1.0, **options})))
-        return opened[-1]
-
-    yield start
-    errors = []
-    for viewer in opened:
-        errors.append(viewer.screen.ctx.error)
-        viewer.close()
-    assert errors == ["GL_NO_ERROR"] * len(errors)
+        self._programs.close()
 
 
 def about(viewer: Viewer) -> str:
