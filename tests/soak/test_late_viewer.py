@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from support.frames import host_array
-from support.soak import Stopwatch, rest
+from support.soak import Stopwatch, next_line, rest
 from support.wait import wait_until
 
 from splatview.ipc import Subscriber
@@ -64,7 +64,7 @@ NEWEST = {"render": 7, "scene": 7}
 def start(programs: Programs, how: str, folder: Path) -> Program:
     os.mkfifo(folder / "gate")
     trainer = programs.code(TRAINER, how, folder / "gate")
-    assert trainer.line() == "published"
+    assert next_line(trainer) == "published"
     return trainer
 
 
@@ -104,7 +104,7 @@ def test_nothing_comes_while_no_thread_may_run_and_all_afterwards(programs: Prog
         assert run.alive
         with open(tmp_path / "gate", "wb", buffering=0) as gate:
             gate.write(b"x")
-        assert trainer.line() == "on"
+        assert next_line(trainer) == "on"
         wait_until(lambda: shown(viewer) == NEWEST, what="the newest of both streams")
 
 
@@ -114,7 +114,7 @@ def test_who_was_there_before_sees_the_last_value_meanwhile(programs: Programs, 
     with Subscriber() as viewer, open(tmp_path / "gate", "r+b", buffering=0) as gate:
         wait_until(lambda: shown(viewer) == NEWEST, what="the newest of both streams")
         gate.write(b"x")
-        assert trainer.line() == "held"
+        assert next_line(trainer) == "held"
         wait_until(lambda: shown(viewer) == {"render": 8, "scene": 8}, what="what was published since then")
         for _ in range(100):
             assert shown(viewer) == {"render": 8, "scene": 8}

@@ -1,5 +1,5 @@
-"""Many viewers come and go; eight watch one run, one watches eight; some are killed: the others see nothing of it, and
-none reads memory that has come to hold something else."""
+"""Many viewers come and go; several watch one run, one watches several; some are killed: the others see nothing of it,
+and none reads memory that has come to hold something else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.wait import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-VIEWERS = RUNS = 8
+VIEWERS = RUNS = 6
 
 TRAINER = """
 import sys, time, torch, splatview
@@ -126,7 +126,7 @@ def watch(programs: Programs) -> Iterator[Callable[[int], Watcher]]:
 
 def start(programs: Programs, *args: Any) -> Program:
     trainer = programs.code(TRAINER, *args)
-    assert trainer.line() == "ready"
+    assert next_line(trainer) == "ready"
     return trainer
 
 
@@ -143,10 +143,10 @@ def test_hundreds_come_and_go(programs: Programs) -> None:
     settled(mine, wait_until, viewer.pid, **room)
 
 
-def test_eight_on_one_run_while_others_are_killed(programs: Programs, watch: Callable[[int], Watcher]) -> None:
+def test_several_on_one_run_while_others_are_killed(programs: Programs, watch: Callable[[int], Watcher]) -> None:
     trainer = start(programs, "one", 200, 0.001, 1)
     watchers = [watch(i) for i in range(VIEWERS)]
-    wait_until(lambda: all(w.said["seen"] > 20 for w in watchers), what="eight see it")
+    wait_until(lambda: all(w.said["seen"] > 20 for w in watchers), what="all see it")
     chance = random.Random(8)
     for i in range(12):
         other = programs.code(WATCH, 100 + i)  # it gets the place of one that was there before, with its leases
@@ -160,10 +160,10 @@ def test_eight_on_one_run_while_others_are_killed(programs: Programs, watch: Cal
     assert trainer.poll() is None
 
 
-def test_one_on_eight_runs_one_of_which_is_killed(programs: Programs, watch: Callable[[int], Watcher]) -> None:
+def test_one_on_several_runs_one_of_which_is_killed(programs: Programs, watch: Callable[[int], Watcher]) -> None:
     trainers = [programs.code(TRAINER, f"run{i}", 100, 0.01, i * 1000) for i in range(RUNS)]
     for trainer in trainers:
-        assert trainer.line() == "ready"
+        assert next_line(trainer) == "ready"
     watcher = watch(1)
 
     def all_move(living: list[Program]) -> None:

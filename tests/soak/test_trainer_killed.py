@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.frames import host_array
-from support.soak import Stopwatch, at_random
+from support.soak import Stopwatch, at_random, next_line
 from support.wait import wait_until
 
 from splatview.ipc import Frame, RemoteStream, Subscriber, taken
@@ -185,7 +185,7 @@ def trainers(programs: Programs) -> Program:
 
 def start(trainers: Program, at: str, nth: int, told: Path) -> Watched:
     trainers.say(json.dumps([at, nth, str(told)]))
-    return Watched(int(trainers.line()), at, told)
+    return Watched(int(next_line(trainers)), at, told)
 
 
 def test_the_last_whole_frame_stays(trainers: Program, tmp_path: Path, runtime_dir: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_snapshot_half_written_goes_with_its_writer(programs: Programs, tmp_pa
     """Not before: a snapshot of many gigabytes' entries takes its time."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     writer = programs.code(WRITER)
-    assert writer.line() == "within"
+    assert next_line(writer) == "within"
     (part,) = taken.folder().iterdir()
     assert part.name.endswith(".part")
     os.utime(part, (1e9, 1e9))

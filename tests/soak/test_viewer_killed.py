@@ -115,7 +115,7 @@ class Trainer:
 
     def tell(self) -> dict[str, Any]:
         self.program.send_signal(signal.SIGUSR1)
-        return json.loads(self.program.line())
+        return json.loads(next_line(self.program))
 
     def quiet(self) -> dict[str, Any]:
         """Wait until it has forgotten all viewers; how it stands then."""
@@ -129,7 +129,7 @@ class Trainer:
 @pytest.fixture
 def trainer(programs: Programs) -> Trainer:
     program = programs.code(TRAINER)
-    assert program.line() == "ready"
+    assert next_line(program) == "ready"
     return Trainer(program)
 
 
