@@ -7,17 +7,18 @@ import json
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from support.programs import ROOT
-from support.wait import PATIENCE
+from support.reading import newest
+from support.soak import next_line
+from support.wait import wait_until
 
 from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from support.programs import Programs
@@ -31,11 +32,9 @@ def needs(*libraries: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
 
 
-@pytest.mark.parametrize("example", [
-    pytest.param(name, marks=[needs(*libraries), pytest.mark.exhaustive])  # they import for seconds
-    for name, libraries in TRAINERS.items()])
-def test_a_callback_shows_each_step_of_the_real_trainer(
-        example: str, programs: Programs, wait_until: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("example", [pytest.param(name, marks=needs(*libraries))
+                                     for name, libraries in TRAINERS.items()])
+def test_a_callback_shows_each_step_of_the_real_trainer(example: str, programs: Programs) -> None:
     process = programs.python(str(EXAMPLES / f"{example}.py"), "--steps", "1000000", SPLATVIEW_STRICT="1")
     pictures: dict[int, np.ndarray] = {}
     with Subscriber() as subscriber:
@@ -57,10 +56,10 @@ def test_a_callback_shows_each_step_of_the_real_trainer(
         first, last = pictures[min(pictures)], pictures[max(pictures)]
         assert first.shape == (128, 128, 3)
         assert np.abs(last - first).mean() > 0.01, "it learns"
-        _pauses(subscriber, process, wait_until)
+        _pauses(subscriber)
 
 
-def _pauses(subscriber: Subscriber, process: subprocess.Popen[str], wait_until: Callable[..., Any]) -> None:
+def _pauses(subscriber: Subscriber) -> None:
     """The viewer's pause button holds the training up, and lets it go on."""
     (run,) = {s.run.id: s.run for s in subscriber.streams}.values()
     (stream,) = (s for s in subscriber.streams if s.name == "learned")
@@ -98,8 +97,7 @@ def hunks() -> list[list[str]]:
 def applied(folder: Path) -> str:
     """The file, once the patch has been applied to what lies in this folder."""
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    result = subprocess.run(["git", "apply", "--verbose", str(PATCH)], cwd=folder, capture_output=True, text=True,
-                            timeout=PATIENCE)
+    result = subprocess.run(["git", "apply", "--verbose", str(PATCH)], cwd=folder, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return (folder / PATCHED).read_text()
 
@@ -145,40 +143,19 @@ sys.stdin.readline()
 """
 
 
-def test_what_the_patch_adds_shows_gaussians_and_renders(
-        programs: Programs, wait_until: Callable[..., Any]) -> None:
+def test_what_the_patch_adds_shows_gaussians_and_renders(programs: Programs) -> None:
     """Its very lines, with the names that the trainer has there."""
     _, loop = hunks()
     process = programs.code(TRAINER, SPLATVIEW_STRICT="1")
-    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    process.stdin.write(json.dumps("\n".join(line[1:] for line in loop if line[0] == "+")) + "\n")
-    process.stdin.flush()
-    line = process.stdout.readline()
-    assert line == "done\n", process.stderr.read()
+    process.say(json.dumps("\n".join(line[1:] for line in loop if line[0] == "+")))
+    assert next_line(process) == "done", process.end()[1]
     with Subscriber() as subscriber:
-        meta, tensors = newest(subscriber, "gaussians", 2500, wait_until)
+        _, meta, tensors = newest(subscriber, "gaussians", 2499)
         assert (meta["step"], meta["sh_degree"], meta["antialiased"]) == (2499, 2, True)
         assert tensors["shN"].shape == (50, 15, 3)
-        meta, tensors = newest(subscriber, "render", 2500, wait_until)
+        _, meta, tensors = newest(subscriber, "render", 2499)
         assert tensors["image"].shape == (6, 8, 3)
         assert tensors["image"].min() == 0 and tensors["image"].max() == 1  # within what an image may have
-
-
-def newest(subscriber: Subscriber, name: str, version: int, wait_until: Callable[..., Any]
-           ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Metadata and tensors of a version of a stream, or of a newer one."""
-    def read() -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-        subscriber.poll()
-        for stream in (s for s in subscriber.streams if s.name == name):
-            stream.open()
-            frame = stream.read(version - 1)
-            if frame is not None:
-                with frame:
-                    found = dict(frame.meta), {field: t.to_float32() for field, t in frame.tensors.items()}
-                    return found if frame.intact() else None
-        return None
-
-    return wait_until(read, what=f"version {version} of {name}")
 
 
 # nerfstudio
@@ -215,13 +192,11 @@ sys.stdin.readline()
 
 @needs("nerfstudio")
 @pytest.mark.parametrize("degree", [0, 3])
-def test_nerfstudio_calls_the_hook(degree: int, programs: Programs, wait_until: Callable[..., Any]) -> None:
+def test_nerfstudio_calls_the_hook(degree: int, programs: Programs) -> None:
     process = programs.code(NERFSTUDIO, str(EXAMPLES), str(degree), SPLATVIEW_STRICT="1")
-    assert process.stdout is not None and process.stderr is not None
-    lines = iter(process.stdout.readline, "")
-    assert "done\n" in lines, process.stderr.read()
+    assert "done" in iter(lambda: next_line(process), ""), process.end()[1]
     with Subscriber() as subscriber:
-        meta, tensors = newest(subscriber, "gaussians", 2001, wait_until)
+        _, meta, tensors = newest(subscriber, "gaussians", 2000)
     assert (meta["step"], meta["sh_degree"], meta["antialiased"]) == (2000, min(degree, 2), True)
     assert meta["color"] == ("sh" if degree else "rgb_logit")
     assert ("shN" in tensors) == (degree > 0)

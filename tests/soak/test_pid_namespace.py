@@ -6,9 +6,7 @@ trainer itself, and the trainer finds out by asking whether the viewer is still 
 
 from __future__ import annotations
 
-import collections
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +14,10 @@ import pytest
 import torch
 from support.gpu_memory import MB, used
 from support.trainers import ALLOCATORS, Trainer
-from support.wait import PATIENCE
+from support.wait import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from support.programs import Programs
 
@@ -97,18 +95,18 @@ class Apart:
     """Starts programs in PID namespaces of their own."""
 
     def __init__(self, programs: Programs):
-        self._processes = processes
+        self._programs = programs
 
     def code(self, source: str, *args: str, **env: str) -> subprocess.Popen[str]:
         begin = f"import os, sys; os.execvp('unshare', [*{UNSHARE}, sys.executable, '-c', *sys.argv[1:]])"
-        return self._processes.code(begin, source, *args, **env)
+        return self._programs.code(begin, source, *args, **env)
 
 
 @pytest.fixture
 def pair(programs: Programs, request: pytest.FixtureRequest) -> Iterator[tuple[Trainer, Trainer, str]]:
     """A trainer here, a viewer in another PID namespace, both told on which device the tensors lie."""
     try:
-        tried = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, timeout=10)
+        tried = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True)
     except FileNotFoundError:
         pytest.skip("needs the program unshare: apt-get install util-linux")
     if tried.returncode != 0:
@@ -123,11 +121,10 @@ def pair(programs: Programs, request: pytest.FixtureRequest) -> Iterator[tuple[T
 
 
 @pytest.mark.parametrize("pair", [
-    pytest.param(("cpu", ""), id="cpu", marks=pytest.mark.exhaustive),
+    pytest.param(("cpu", ""), id="cpu"),
     *(pytest.param(("cuda", setting), id=name, marks=pytest.mark.cuda) for name, setting in ALLOCATORS.items()),
 ], indirect=True)
-def test_a_viewer_in_another_pid_namespace(
-        pair: tuple[Trainer, Trainer, str], wait_until: Callable[..., Any]) -> None:
+def test_a_viewer_in_another_pid_namespace(pair: tuple[Trainer, Trainer, str]) -> None:
     trainer, viewer, device = pair
     assert viewer.do("answer = os.getpid()") == 1, "a process id of its own"
     before, allocated, attached = trainer.do("answer = left()"), 0, 0
@@ -155,28 +152,23 @@ def test_a_viewer_in_another_pid_namespace(
     if device == "cuda":
         trainer.do("memory()")  # and torch's cache is empty
         attached = used(trainer.process.pid)
-    viewer.process.kill()
-    viewer.process.wait(PATIENCE)
-    begin = time.monotonic()
+    viewer.process.killed()
 
     def is_left() -> dict[str, Any]:
         return trainer.do("answer = left()")
 
-    wait_until(lambda: is_left()["readers"] == [0, 0], 10, what="the trainer notices the viewer's end")
-    print(f"noticed after {time.monotonic() - begin:.1f} s")
+    wait_until(lambda: is_left()["readers"] == [0, 0], what="the trainer notices the viewer's end")
     for value in (11, 12):
         trainer.do(f"publish({value})")  # it goes on without
-    end = time.monotonic() + PATIENCE
-    while True:
+
+    def given_back() -> bool:
         now = is_left()
-        more = collections.Counter(now["files"]) - collections.Counter(before["files"])
-        if now["ways"] == [[], []] and now["offers"] <= before["offers"] and len(now["files"]) <= len(before["files"]):
-            break
-        assert time.monotonic() < end, f"not all was given back: before there was {before}, now {now}; {more}"
-        time.sleep(0.05)
+        return (now["ways"] == [[], []] and now["offers"] <= before["offers"]
+                and len(now["files"]) <= len(before["files"]))
+
+    wait_until(given_back, what=f"all is given back; before there was {before}")
     if device == "cuda":
-        wait_until(lambda: trainer.do("answer = memory()") <= allocated, 10,
+        wait_until(lambda: trainer.do("answer = memory()") <= allocated,
                    what=f"tensors let go of: torch had {allocated} bytes allocated")
-        wait_until(lambda: used(trainer.process.pid) <= attached - 24 * MB, 10,
+        wait_until(lambda: used(trainer.process.pid) <= attached - 24 * MB,
                    what=f"the ring given back, 4 slots of 8 MiB: there were {attached >> 20} MiB in use")
-        print(f"GPU memory of the trainer: {attached >> 20} MiB before, {used(trainer.process.pid) >> 20} after")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from PIL import Image
 from support.meters import MB, footprint
-from support.repetitions import exhaustive
+from support.wait import wait_until
 from support.web_clients import Page, address
 
 from splatview.viewer_app.web.budget import MOST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from support.programs import Programs
@@ -61,11 +61,8 @@ def viewer(programs: Programs, tmp_path: Path) -> Iterator[Viewer]:
     made.leave()
 
 
-@pytest.mark.exhaustive  # quick: test_web_budget.py
-@pytest.mark.parametrize("acks", [
-    exhaustive(False, id="pages that acknowledge nothing"),
-    pytest.param(True, id="pages that show pictures")])
-def test_many_large_pages_stay_within_one_budget(viewer: Viewer, acks: bool, wait_until: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("acks", [False, True], ids=["pages that acknowledge nothing", "pages that show pictures"])
+def test_many_large_pages_stay_within_one_budget(viewer: Viewer, acks: bool) -> None:
     viewer.page((640, 360), acks=True).picture()  # whatever is loaded with the first page
     base = most = viewer.memory
     pages = [viewer.page(SIZE, acks=acks) for _ in range(PAGES)]
@@ -86,8 +83,7 @@ def test_many_large_pages_stay_within_one_budget(viewer: Viewer, acks: bool, wai
     wait_until(lambda: viewer.memory < base + MARGIN, what="the memory returned to the system")
 
 
-@pytest.mark.exhaustive
-def test_hidden_pages_cost_no_pictures(viewer: Viewer, wait_until: Callable[..., Any]) -> None:
+def test_hidden_pages_cost_no_pictures(viewer: Viewer) -> None:
     viewer.page((640, 360), acks=True).picture()
     base = viewer.memory
     for _ in range(PAGES):
