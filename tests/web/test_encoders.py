@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import pkgutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -81,17 +79,11 @@ def test_no_encoder_was_missed() -> None:
     assert set(encoders.CHOICES) == set(MAKERS) - {"lossless"}
 
 
-def test_what_it_says_about_itself(encoder: Encoder) -> None:
-    assert encoder.name
-    assert encoder.reason == ""
-    assert encoder.format in ("jpeg", "png", "webp")
-    assert encoder.lossless == (encoder.format != "jpeg")
-
-
 @pytest.mark.parametrize("bottom_up", [False, True])
 def test_the_pixels_come_back(encoder: Encoder, bottom_up: bool) -> None:
     pixels = photo()
     data = encoder.encode(given(encoder, pixels[::-1] if bottom_up else pixels), 90, bottom_up=bottom_up)
+    assert encoder.lossless == (encoder.format != "jpeg")
     got = decoded(encoder, data)
     assert got.shape == (H, W, 3)
     if encoder.lossless:
@@ -101,7 +93,7 @@ def test_the_pixels_come_back(encoder: Encoder, bottom_up: bool) -> None:
     assert encoder.gpu_ms is None or encoder.gpu_ms > 0
 
 
-@pytest.mark.parametrize("size", [(1, 1), (16, 16), (17, 31), (1, 40), (333, 7), (8192, 16)])
+@pytest.mark.parametrize("size", [(1, 1), (17, 31), (8192, 16)])
 def test_any_size(encoder: Encoder, size: tuple[int, int]) -> None:
     pixels = np.empty((size[1], size[0], 4), np.uint8)
     pixels[:] = (200, 40, 90, 0)
@@ -117,8 +109,7 @@ def test_less_quality_is_less_to_send(encoder: Encoder) -> None:
     assert encoder.lossless or sizes[-1] < 0.6 * sizes[0]
 
 
-@pytest.mark.parametrize("size", [(160, 100), (240, 150), (107, 67), (100, 190), (1, 1)])
-@pytest.mark.parametrize("bottom_up", [False, True])
+@pytest.mark.parametrize(("size", "bottom_up"), [((160, 100), False), ((107, 67), True), ((1, 1), True)])
 def test_it_shrinks(encoder: Encoder, size: tuple[int, int], bottom_up: bool) -> None:
     pixels = photo()
     data = encoder.encode(given(encoder, pixels[::-1] if bottom_up else pixels), 95, bottom_up=bottom_up, size=size)
@@ -126,22 +117,6 @@ def test_it_shrinks(encoder: Encoder, size: tuple[int, int], bottom_up: bool) ->
     assert got.shape == (size[1], size[0], 3)
     expected = Image.fromarray(pixels[..., :3]).resize(size, Image.Resampling.BOX)
     assert distance(got, np.asarray(expected)) < 6
-
-
-def test_odd_sides_shrink_to_either_half(encoder: Encoder) -> None:
-    pixels = photo(101, 67)
-    for size in ((50, 33), (51, 34), (33, 22), (34, 23)):
-        got = decoded(encoder, encoder.encode(given(encoder, pixels), 95, size=size))
-        expected = Image.fromarray(pixels[..., :3]).resize(size, Image.Resampling.BOX)
-        assert got.shape == (size[1], size[0], 3)
-        assert distance(got, np.asarray(expected)) < 12
-
-
-def test_one_after_the_other_in_changing_sizes(encoder: Encoder) -> None:
-    for k in range(12):
-        pixels = photo(64 + 16 * (k % 3), 48 + 8 * (k % 2))
-        got = decoded(encoder, encoder.encode(given(encoder, pixels), 80 + k))
-        assert distance(got, pixels[..., :3]) < 8
 
 
 def test_threads_do_not_mix_pictures(encoder: Encoder) -> None:
@@ -172,12 +147,6 @@ def test_what_it_does_not_take(encoder: Encoder) -> None:
         with pytest.raises(ValueError, match=rf"size: {size[0]} x {size[1]}; a picture of {W} x {H}"):
             encoder.encode(good, 80, size=size)
     assert len(encoder.encode(good, 80)) > 100  # it still works
-
-
-def test_close_is_idempotent(encoder: Encoder) -> None:
-    encoder.encode(given(encoder, photo()), 80)
-    encoder.close()
-    encoder.close()
 
 
 # -- the choice ----------------------------------------------------------------------------------------------
@@ -213,24 +182,3 @@ def test_without_the_library_the_message_names_the_package(monkeypatch: pytest.M
     nvjpeg.library.cache_clear()
     with pytest.raises(ViewerError, match=r"libnvjpeg is not found; .*pip install nvidia-nvjpeg "):
         nvjpeg.library()
-
-
-def test_packages_come_before_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    from splatview.viewer_app.web.encoders import nvjpeg
-
-    for folder in ("cu13", "nvjpeg"):
-        (tmp_path / "nvidia" / folder / "lib").mkdir(parents=True)
-        (tmp_path / "nvidia" / folder / "lib" / "libnvjpeg.so.13").touch()
-    spec = type("Spec", (), {"submodule_search_locations": [str(tmp_path / "nvidia")]})
-    monkeypatch.setattr(nvjpeg.importlib.util, "find_spec", lambda name: spec)
-    names = list(nvjpeg.candidates())
-    assert sorted(names[:2]) == [str(tmp_path / "nvidia" / f / "lib" / "libnvjpeg.so.13") for f in ("cu13", "nvjpeg")]
-    assert names[2] == "libnvjpeg.so.13"
-
-
-def test_choosing_from_what_is_there_loads_no_torch() -> None:
-    program = ("import sys; import splatview.viewer_app.web.encoders, splatview.viewer_app.web.encoders.nvjpeg, "
-               "splatview.viewer_app.web.encoders.turbo, splatview.viewer_app.web.encoders.lossless; "
-               "print([m for m in ('torch', 'PIL', 'simplejpeg', 'moderngl', 'aiohttp') if m in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -22,10 +22,6 @@ from splatview.viewer_app.web.budget import LEAST, LOSSLESS_BYTES, MOST, PER_PIX
 from splatview.viewer_app.web.pacing import RESTING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from support.web_visitors import Visitor
-
     from splatview.viewer_app.screens.browser import BrowserScreen
 
 
@@ -228,17 +224,6 @@ def test_a_closed_page_leaves_the_budget(rig: Rig, monkeypatch: pytest.MonkeyPat
 
 
 # -- what waits to be sent --------------------------------------------------------------------------------------------
-
-
-def test_connection_bounds_the_bytes_of_pictures_that_wait(join: Callable[..., Visitor]) -> None:
-    """A page that acknowledges pictures without reading them cannot have the viewer queue them."""
-    connection = join(reading=False).connection
-    stalled, number = bytes(1_900_000), 0
-    while not connection.closed:
-        number += 1
-        assert number < 200, "nothing stopped it"
-        connection.send_picture(m.Picture(number, "jpeg", (100, 100), (100, 100), 0.0, 0, 80, False, stalled))
-    assert connection.farewell[1]
 
 
 def test_pictures_to_be_kept_are_bounded(rig: Rig) -> None:

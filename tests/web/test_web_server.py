@@ -1,8 +1,7 @@
-"""The web server over real sockets: what it gives out, whom it refuses, and what a bad client cannot do."""
+"""The web server over real sockets: what it gives out, which requests it refuses, and where it listens."""
 
 from __future__ import annotations
 
-import http.client
 import re
 import socket
 from typing import TYPE_CHECKING
@@ -11,44 +10,26 @@ import aiohttp
 import pytest
 from support.wait import PATIENCE
 from support.web_clients import Page
+from support.web_visitors import ask, raw
 
 from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.web import guests
 from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import http.client
+
+HOME = "/?token=secret"
 
 
-@pytest.fixture
-def server() -> Iterator[WebServer]:
-    made = WebServer(port=0, wake=lambda: None)
-    yield made
-    made.close()
+def get(port: int, path: str = HOME, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+    return ask(port, method, path, None, headers)[2:]
 
 
-def get(port: int, path: str = "/", method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    try:
-        client.request(method, path, headers=headers)
-        answer = client.getresponse()
-        return answer, answer.read()
-    finally:
-        client.close()
+# -- what it gives out ------------------------------------------------------------------------------------------------
 
 
-def raw(port: int, request: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
-        client.sendall(request)
-        received = b""
-        while chunk := client.recv(65536):
-            received += chunk
-        return received
-
-
-# -- what it gives out -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("path", "kind"), [("/", "text/html"), ("/viewer.js", "text/javascript"),
+@pytest.mark.parametrize(("path", "kind"), [(HOME, "text/html"), ("/viewer.js", "text/javascript"),
                                             ("/viewer.css", "text/css"), ("/favicon.svg", "image/svg+xml")])
 def test_the_page(server: WebServer, path: str, kind: str) -> None:
     answer, body = get(server.port, path)
@@ -62,124 +43,114 @@ def test_the_page(server: WebServer, path: str, kind: str) -> None:
     assert get(server.port, path, **{"If-None-Match": '"other"'})[0].status == 200
 
 
-def rules_of(answer: http.client.HTTPResponse) -> dict[str, str]:
-    policy = answer.headers["Content-Security-Policy"]
-    return {name: value for name, _, value in (part.strip().partition(" ") for part in policy.split(";"))}
-
-
 def test_the_policy(server: WebServer) -> None:
-    rules = rules_of(get(server.port, f"/?token={server.token}")[0])
+    policy = get(server.port)[0].headers["Content-Security-Policy"]
+    rules = {name: value for name, _, value in (part.strip().partition(" ") for part in policy.split(";"))}
     assert rules["default-src"] == "'none'"
     assert rules["script-src"] == rules["style-src"] == "'self'"
     assert rules["connect-src"] == f"'self' ws://127.0.0.1:{server.port} wss://127.0.0.1:{server.port}"
     assert "http://localhost:*" in rules["frame-ancestors"]
-    assert "http:" not in rules["frame-ancestors"].split()
-    assert "*" not in rules["frame-ancestors"].split()
+    assert not {"http:", "*"} & set(rules["frame-ancestors"].split())
+    assert "::1" not in get(server.port, Host="[::1]:7007")[0].headers["Content-Security-Policy"], "no room for it"
 
 
-def test_without_the_token_no_server_of_this_machine_shows_the_page_in_a_frame(server: WebServer) -> None:
-    """It can be another user's, and have the user click on what is not seen."""
-    for query in ("", "?token=wrong"):
-        answer, _ = get(server.port, f"/{query}")
-        assert answer.status == 200
-        assert rules_of(answer)["frame-ancestors"] == "'self' vscode-webview: vscode-file:"
+def test_without_the_token_no_server_of_this_machine_shows_the_page_in_a_frame() -> None:
+    """It can be another user's, and lead clicks to what is not seen."""
+    server = WebServer(port=0, wake=lambda: None)
+    try:
+        for path in ("/", "/?token=wrong"):
+            answer, _ = get(server.port, path)
+            assert answer.status == 403 or "localhost" not in answer.headers["Content-Security-Policy"]
+    finally:
+        server.close()
 
 
-@pytest.mark.parametrize("path", ["/", "/viewer.js", "/ws", "/nothing", "/download?key=x"])
-def test_no_other_origin_embeds_an_answer(server: WebServer, path: str) -> None:
-    answer, _ = get(server.port, path)
-    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
-    assert answer.headers["Referrer-Policy"] == "no-referrer"
-
-
-def test_the_policy_has_no_room_for_other_names(server: WebServer) -> None:
-    answer, _ = get(server.port, Host="[::1]:7007")
-    assert answer.status == 200
-    assert "::1" not in answer.headers["Content-Security-Policy"]
+def test_no_other_origin_embeds_an_answer(server: WebServer) -> None:
+    for path in (HOME, "/viewer.js", "/ws", "/nothing", "/download?key=x"):
+        answer, _ = get(server.port, path)
+        assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
 
 
 def test_nothing_is_asked_of_the_internet(server: WebServer) -> None:
     """The page works where there is no network."""
-    for path in ("/", "/viewer.js", "/viewer.css"):
+    for path in (HOME, "/viewer.js", "/viewer.css"):
         text = get(server.port, path)[1].decode()
         foreign = [u for u in re.findall(r"(?:https?:)?//[a-z0-9][\w.-]*\.[a-z]{2,}", text) if "w3.org" not in u]
         assert foreign == [], path
 
 
-@pytest.mark.parametrize("path", [
-    "/index.html", "/favicon.ico", "/server.py", "/page/viewer.js", "/../../etc/passwd", "/..%2f..%2fetc%2fpasswd",
-    "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/viewer.js/", "/viewer.js/../server.py", "/%76iewer.js%00",
-    "/viewer.js%00.css", "/.", "/..", "/C:\\", "/page/../viewer.js", "/VIEWER.JS", "/viewer.js;x",
-])
-def test_no_path_leads_anywhere_else(server: WebServer, path: str) -> None:
-    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-    answer = raw(server.port, request.encode())
-    assert re.match(rb"HTTP/1.1 40[04] ", answer), answer[:200]
-    assert b"root:" not in answer and b"import" not in answer
+NOWHERE = [
+    "/index.html", "/server.py", "/page/viewer.js", "/../../etc/passwd", "/..%2f..%2fetc%2fpasswd",
+    "/%2e%2e/%2e%2e/etc/passwd", "/..%5c..%5cetc/passwd", "//127.0.0.1/etc/passwd", "/%c0%ae%c0%ae/etc/passwd",
+    "/viewer.js/", "/viewer.js/../server.py", "/viewer.js%00.css", "/%00", "/%", "/%zz", "/..", "/C:\\",
+    "/page/../viewer.js", "/VIEWER.JS", "/viewer.js;x", "/" + "../" * 2000 + "etc/passwd", "/proc/self/environ",
+    "/./././viewer.js", "/download?key=../../etc/passwd&token=secret", "/ws/../etc/passwd", "/upload/../viewer.py",
+    "*", "etc/passwd", "file:///etc/passwd", "http://evil.example/../../etc/passwd", "http://[", "\x00",
+]
 
 
-@pytest.mark.parametrize("target", ["*", "etc/passwd", "file:///etc/passwd", "http://evil.example/../../etc/passwd",
-                                    "http://[", "/" + "a" * 100_000, "\x00", "/?token=%ff%fe%zz"])
-def test_odd_targets(server: WebServer, target: str) -> None:
-    answer = raw(server.port, f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-    assert b"root:" not in answer
-    assert re.match(rb"HTTP/1.[01] (400|403|404|200) |$", answer), answer[:200]  # or dropped, by older aiohttp
-    assert (b" 200 " in answer[:20]) == target.startswith("/?")
+def test_no_path_leads_anywhere_else(server: WebServer) -> None:
+    for path in NOWHERE:
+        answer = raw(server.port, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        assert re.match(rb"HTTP/1.[01] 40[034] |$", answer), (path, answer[:200])  # or dropped, by older aiohttp
+        assert b"root:" not in answer and b"PATH=" not in answer and b"import" not in answer, path
     assert get(server.port)[0].status == 200
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "PATCH"])
-def test_only_get(server: WebServer, method: str) -> None:
-    answer, _ = get(server.port, method=method)
-    assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+def test_only_get(server: WebServer) -> None:
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "PATCH"):
+        answer, _ = get(server.port, method=method)
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET")
 
 
-@pytest.mark.parametrize("garbage", [
-    b"\x00" * 100, b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n",
-])
-def test_what_is_no_http(server: WebServer, garbage: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
-        client.sendall(garbage)
-        client.shutdown(socket.SHUT_WR)
-        assert re.match(rb"HTTP/1.[01] 40[03] |$", client.recv(1000))
+def test_what_is_no_http(server: WebServer) -> None:
+    for garbage in (b"\x00" * 100, b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+                    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+                    b"GET / HTTP/1.1\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
+            client.sendall(garbage)
+            client.shutdown(socket.SHUT_WR)
+            assert re.match(rb"HTTP/1.[01] 40[03] |$", client.recv(1000))
     assert get(server.port)[0].status == 200
 
 
-# -- whom it refuses ---------------------------------------------------------------------------------------------------
+# -- which requests it refuses ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/viewer.js", "/ws", "/nothing"])
-def test_a_name_that_points_here(server: WebServer, path: str) -> None:
+def test_a_name_that_points_here(server: WebServer) -> None:
     """DNS rebinding: the browser believes that the page of evil.example comes from here."""
-    answer, body = get(server.port, path, Host=f"evil.example:{server.port}", Origin="http://evil.example")
-    assert answer.status == 403
-    assert b"127.0.0.1" in body and answer.headers.get_content_type() == "text/plain"
+    for path in (HOME, "/viewer.js", "/ws", "/nothing"):
+        answer, body = get(server.port, path, Host=f"evil.example:{server.port}", Origin="http://evil.example")
+        assert answer.status == 403
+        assert b"127.0.0.1" in body and answer.headers.get_content_type() == "text/plain"
 
 
 def test_a_tunnel_may_begin_at_another_port(server: WebServer) -> None:
     assert get(server.port, Host="localhost:9999")[0].status == 200
     with Page(server.port) as page:
-        page.connect(headers={"Host": "localhost:9999", "Origin": "http://localhost:9999"})
+        page.connect(token="secret", headers={"Host": "localhost:9999", "Origin": "http://localhost:9999"})
         page.greet()
 
 
-@pytest.mark.parametrize("origin", ["", "null", "http://evil.example", "http://127.0.0.1:1", "http://localhost:{port}"])
-def test_a_foreign_page(server: WebServer, origin: str) -> None:
-    with Page(server.port) as page, pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-        page.connect(headers={"Origin": origin.format(port=server.port)})
+def test_a_foreign_page(server: WebServer) -> None:
+    for origin in ("", "null", "http://evil.example", "http://127.0.0.1:1", f"http://localhost:{server.port}"):
+        with Page(server.port) as page, pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            page.connect(token="secret", headers={"Origin": origin})
     assert server.arrivals() == []
 
 
 def test_a_socket_that_is_none(server: WebServer) -> None:
-    assert get(server.port, "/ws", Origin=f"http://127.0.0.1:{server.port}")[0].status == 400
+    assert get(server.port, "/ws?token=secret", Origin=f"http://127.0.0.1:{server.port}")[0].status == 400
+    with Page(server.port) as page, pytest.raises(aiohttp.WSServerHandshakeError, match="400"):
+        page.connect(token="secret", headers={"Sec-WebSocket-Protocol": "token.abc"})
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_the_token(host: str) -> None:
     server = WebServer(host, 0, token="right_-1", wake=lambda: None)
     try:
-        assert get(server.port)[0].status == 403
+        assert get(server.port, "/")[0].status == 403
         answer, body = get(server.port, "/?token=wrong")
         assert answer.status == 403 and b"?token=" in body and b"right" not in body
         answer, body = get(server.port, "/?token=%3Cb%3E", Accept="text/html,*/*")
@@ -198,41 +169,18 @@ def test_the_token(host: str) -> None:
         server.close()
 
 
-def test_own_user_needs_no_token(server: WebServer) -> None:
-    assert get(server.port)[0].status == 200
-    assert get(server.port, "/?token=of-a-viewer-before")[0].status == 200
-    for headers in ({}, {"Sec-WebSocket-Protocol": "splatview, token.of-a-viewer-before"}):
-        with Page(server.port) as page:
-            page.connect(headers=headers).greet()
-
-
-def test_own_user_needs_the_token_where_all_do() -> None:
-    server = WebServer(port=0, own_user=False, wake=lambda: None)
-    try:
-        assert get(server.port)[0].status == 403
-        assert get(server.port, f"/?token={server.token}")[0].status == 200
-    finally:
-        server.close()
-
-
-def test_a_socket_of_unknown_protocols(server: WebServer) -> None:
-    with Page(server.port) as page, pytest.raises(aiohttp.WSServerHandshakeError, match="400"):
-        page.connect(headers={"Sec-WebSocket-Protocol": "token.abc"})
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_there_is_always_a_token(host: str) -> None:
-    server, other = (WebServer(host, 0, wake=lambda: None) for _ in range(2))
+def test_each_server_has_its_own_token() -> None:
+    server, other = (WebServer(port=0, wake=lambda: None) for _ in range(2))
     try:
         assert len(server.token) >= 22, "128 bits"
         assert server.token != other.token
-        assert get(server.port)[0].status == (200 if host == "127.0.0.1" else 403)
+        assert get(server.port, f"/?token={server.token}")[0].status == 200
     finally:
         server.close()
         other.close()
 
 
-# -- where it listens --------------------------------------------------------------------------------------------------
+# -- where it listens -------------------------------------------------------------------------------------------------
 
 
 def test_a_taken_port() -> None:
@@ -243,7 +191,6 @@ def test_a_taken_port() -> None:
         assert first.moved_from is None
         assert second.moved_from == first.port
         assert first.port < second.port <= first.port + 20
-        assert get(second.port)[0].status == 200
     finally:
         first.close()
         if second is not None:
@@ -252,51 +199,28 @@ def test_a_taken_port() -> None:
 
 def test_a_token_of_before_stays_with_its_port(server: WebServer) -> None:
     """A viewer that starts anew: another program at the port is sent the token by pages that come back."""
-    from splatview.viewer_app.web.guests import _serve
-
-    moved = _serve(None, server.port, "of-before", lambda: None)
-    try:
-        assert moved.moved_from == server.port != moved.port
-        assert moved.token != "of-before" and len(moved.token) >= 22
-        assert get(moved.port)[0].status == 200
-    finally:
-        moved.close()
-    again = _serve(None, moved.port, "of-before", lambda: None)
-    try:
-        assert (again.port, again.token, again.moved_from) == (moved.port, "of-before", None)
-        assert get(again.port)[0].status == 200, "it knows its own user as before"
-    finally:
-        again.close()
-    strict = _serve("127.0.0.1", 0, None, lambda: None)
-    try:
-        assert get(strict.port)[0].status == 403
-    finally:
-        strict.close()
+    moved = guests._serve(None, server.port, "of-before", lambda: None)
+    moved.close()
+    assert moved.moved_from == server.port != moved.port
+    assert moved.token != "of-before" and len(moved.token) >= 22
+    again = guests._serve(None, moved.port, "of-before", lambda: None)
+    again.close()
+    assert (again.port, again.token, again.moved_from) == (moved.port, "of-before", None)
 
 
 def test_the_port_is_free_again_at_once(server: WebServer) -> None:
     with Page(server.port) as page:
-        page.connect().greet()
+        page.connect(token="secret").greet()
         server.close()
         again = WebServer(port=server.port, wake=lambda: None)
-        try:
-            assert again.moved_from is None
-            assert again.viewer != server.viewer
-        finally:
-            again.close()
-
-
-def test_every_port_taken(monkeypatch: pytest.MonkeyPatch, server: WebServer) -> None:
-    from splatview.viewer_app.web import _listen
-
-    monkeypatch.setattr(_listen, "TRIED", 0)
-    with pytest.raises(ViewerError, match=rf"port: {server.port} .*taken.*choose another"):
-        WebServer(port=server.port, wake=lambda: None)
+        again.close()
+        assert again.moved_from is None
+        assert again.viewer != server.viewer
 
 
 @pytest.mark.parametrize(("host", "port", "message"), [
     ("192.0.2.77", 0, r"host: '192\.0\.2\.77' is no address of this machine; choose 127\.0\.0\.1"),
-    ("no such host", 0, "host: 'no such host'"), ("a" * 300, 0, "host: 'aaa"), ("127.0.0.1", 65536, "port: 65536"),
+    ("no such host", 0, "host: 'no such host'"), ("127.0.0.1", 65536, "port: 65536"),
     ("127.0.0.1", -1, "port: -1 is none; it must be 1024 to 65535"),
 ])
 def test_where_it_cannot_listen(host: str, port: int, message: str) -> None:
@@ -313,7 +237,7 @@ def test_a_port_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
         WebServer(port=80, wake=lambda: None)
 
 
-@pytest.mark.parametrize("token", ["", "a b", "a&b", "a" * 200, "ä"])
+@pytest.mark.parametrize("token", ["", "a b", "a&b", "a" * 200, "\xe4"])
 def test_a_token_that_is_none(token: str) -> None:
     with pytest.raises(ViewerError, match="token: it must be"):
         WebServer(port=0, token=token, wake=lambda: None)
