@@ -45,10 +45,11 @@ class Visitor:
         """`options` as in Page."""
         self.server, self.port = server, server.port
         self.page = Page(server.port, **options).connect(token=server.token)
-        self.key = ""
-        """Of its welcome, where it reads."""
+        self.key, self.most = "", 0
+        """What its welcome says, where it reads: its key, and the bytes of the largest file."""
         if options.get("reading", True):
-            self.key = self.page.greet().key
+            welcome = self.page.greet()
+            self.key, self.most = welcome.key, welcome.most
         else:
             self.page.send(m.Hello(protocol=m.PROTOCOL, id="deaf", width=320, height=240))
         self.connection: Connection

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import http.client
+import fcntl
 import os
+import socket
 import stat
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from support.open_files import open_files
 from support.wait import PATIENCE
-from support.web_clients import Page
-from support.web_visitors import Visitor, ask, folder_fixture, server_fixture, visitor_fixture  # noqa: F401
+from support.web_visitors import Visitor, ask, kept
 
+from splatview.viewer_app.web import connection as bounds
+from splatview.viewer_app.web import files as web_files
+from splatview.viewer_app.web import messages as m
 from splatview.viewer_app.web import uploads
-from splatview.viewer_app.web.server import WebServer
 from splatview.viewer_app.web.uploads import safe_name
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
-    from support.programs import Programs
-
-
-def kept(folder: Path) -> list[Path]:
-    """Files that were sent and are there."""
-    return sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names
-                  if Path(parent).parent.name.startswith("splatview-files-"))
 
 
 def status_of(client: socket.socket) -> int:
@@ -40,9 +34,9 @@ def status_of(client: socket.socket) -> int:
 
 
 def test_a_file_comes(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
-    """Into a folder that nobody else may look into, until it is not needed any more."""
+    """Into a folder that no other user can open, until it is not needed any more."""
     content = os.urandom(3_500_000)
-    assert visitor.welcome.most == uploads.MAX_FILE
+    assert visitor.most == uploads.MAX_FILE
     assert visitor.post(content, "a scene.ply")[0] == 200
     (upload,) = wait_until(lambda: visitor.receiver.uploads)
     assert upload.path.name == "a scene.ply" and upload.path.read_bytes() == content
@@ -57,18 +51,11 @@ def test_a_file_comes(visitor: Visitor, folder: Path, wait_until: Callable[..., 
     assert len(kept(folder)) == 1
 
 
-def test_nothing_is_a_file_as_well(visitor: Visitor, wait_until: Callable[..., Any]) -> None:
-    assert visitor.post(b"", "empty.json")[0] == 200
-    (upload,) = wait_until(lambda: visitor.receiver.uploads)
-    assert upload.path.read_bytes() == b""
-
-
 @pytest.mark.parametrize(("given", "name"), [
     ("scene.ply", "scene.ply"), ("../../etc/passwd", "passwd"), ("C:\\Users\\me\\point cloud.ply", "point cloud.ply"),
-    ("", "file"), ("..", "file"), ("/", "file"), (".bashrc", "bashrc"), ("a\0b\nc\x1b[31m.png", "abc[31m.png"),
-    ("gnp.\u202eylp.exe", "gnp.ylp.exe"), ("Fu\u0308ße 狐.ply", "Füße 狐.ply"), ("\ud800.ply", "ply"),
-    ("x" * 500 + ".json", "x" * 195 + ".json"), ("狐" * 100 + ".ply", "狐" * 65 + ".ply"),
-    ("name." + "y" * 300, "name." + "y" * 195),
+    ("", "file"), ("..", "file"), (".bashrc", "bashrc"), ("a\0b\nc\x1b[31m.png", "abc[31m.png"),
+    ("gnp.\u202eylp.exe", "gnp.ylp.exe"), ("Fu\u0308\u00dfe \u72d0.ply", "F\u00fc\u00dfe \u72d0.ply"),
+    ("x" * 500 + ".json", "x" * 195 + ".json"), ("\u72d0" * 100 + ".ply", "\u72d0" * 65 + ".ply"),
 ])
 def test_names(given: str, name: str) -> None:
     assert safe_name(given) == name
@@ -85,31 +72,27 @@ def test_a_name_leads_nowhere_else(visitor: Visitor, folder: Path, wait_until: C
 # -- who may send ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"Origin": "http://evil.example"}, "not 'http://evil.example'"), ({"Origin": ""}, "one Origin header"),
-    ({"Origin": "null"}, "not 'null'"), ({"X-Splatview-Page": ""}, "a page that is connected"),
-    ({"X-Splatview-Page": "x" * 22}, "a page that is connected"), ({"X-Splatview-Page": "\xe4"}, "a page"),
-    ({"token": "wrong"}, "token"), ({"Host": "evil.example"}, "does not go by the name"),
-])
-def test_hostile_pages(visitor: Visitor, folder: Path, change: dict[str, Any], said: str) -> None:
-    """A form of a foreign page, a name that points here, somebody who guesses."""
-    status, words = visitor.post(**change)
-    assert status == 403 and said in words
+def test_hostile_pages(visitor: Visitor, folder: Path) -> None:
+    """A form of a foreign page, a name that points here, a guess."""
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"Origin": "http://evil.example"}, "not 'http://evil.example'"), ({"Origin": ""}, "one Origin header"),
+        ({"Origin": "null"}, "not 'null'"), ({"X-Splatview-Page": ""}, "a page that is connected"),
+        ({"X-Splatview-Page": "x" * 22}, "a page that is connected"), ({"X-Splatview-Page": "\xe4"}, "a page"),
+        ({"token": "wrong"}, "token"), ({"Host": "evil.example"}, "does not go by the name")]
+    for change, said in changes:
+        status, words = visitor.post(**change)
+        assert status == 403 and said in words
+    visitor.page.drop()
+    assert visitor.receiver.over.wait(PATIENCE)
+    assert visitor.post()[0] == 403, "of a page that is gone"
     assert not kept(folder) and not visitor.receiver.uploads
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "OPTIONS", "HEAD", "DELETE"])
-def test_only_post(visitor: Visitor, method: str) -> None:
-    status, _, answer, _ = ask(visitor.port, method, "/upload?token=secret", headers=visitor.headers())
-    assert status == 405 and answer.headers["Allow"] == "POST"
-    assert answer.headers.get("Access-Control-Allow-Origin") is None
-
-
-def test_who_has_left_sends_nothing(visitor: Visitor, folder: Path) -> None:
-    visitor.page.drop()
-    assert visitor.receiver.over.wait(PATIENCE)
-    assert visitor.post()[0] == 403
-    assert not kept(folder)
+def test_only_post(visitor: Visitor) -> None:
+    for method in ("GET", "PUT", "OPTIONS", "HEAD", "DELETE"):
+        status, _, answer, _ = ask(visitor.port, method, "/upload?token=secret", headers=visitor.headers())
+        assert status == 405 and answer.headers["Allow"] == "POST"
+        assert answer.headers.get("Access-Control-Allow-Origin") is None
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------
@@ -125,16 +108,6 @@ def test_a_file_that_is_too_large(visitor: Visitor, folder: Path, monkeypatch: p
     assert len(kept(folder)) == 1
 
 
-def test_a_file_without_a_size(visitor: Visitor, folder: Path) -> None:
-    client = http.client.HTTPConnection("127.0.0.1", visitor.port, timeout=PATIENCE)
-    try:
-        client.request("POST", "/upload?token=secret&name=a", iter([b"x"] * 3), visitor.headers(), encode_chunked=True)
-        assert client.getresponse().status == 411
-    finally:
-        client.close()
-    assert not kept(folder)
-
-
 def test_all_that_is_kept_has_a_bound(visitor: Visitor, wait_until: Callable[..., Any],
                                       monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MAX_KEPT", 1000)
@@ -148,20 +121,15 @@ def test_all_that_is_kept_has_a_bound(visitor: Visitor, wait_until: Callable[...
     assert visitor.post(b"")[0] == 507
 
 
-def test_two_at_a_time(visitor: Visitor, wait_until: Callable[..., Any]) -> None:
-    with visitor.begin(2_000_000) as first, visitor.begin(2_000_000):
-        wait_until(lambda: len(coming(visitor)) == 2)
+def test_two_at_a_time(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
+    with visitor.begin(2_000_000, b"x") as first, visitor.begin(2_000_000, b"x"):
+        wait_until(lambda: len(kept(folder)) == 2)
         status, words = visitor.post()
         assert status == 503 and "2 files are being sent to this viewer already" in words
-        first.sendall(b"x" * 2_000_000)
+        first.sendall(b"x" * 1_999_999)
         assert status_of(first) == 200
         assert visitor.post()[0] == 200
-    wait_until(lambda: not coming(visitor))
-
-
-def coming(visitor: Visitor) -> dict[Path, int]:
-    """Files that are on their way."""
-    return visitor.server._files.uploads._coming
+    wait_until(lambda: len(kept(folder)) == 2)  # the one that was sent in part is gone
 
 
 def test_a_full_disk(visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch,
@@ -177,7 +145,6 @@ def test_a_full_disk(visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyP
                         open(limited, "wb") if self.name == "full.ply" else original(self, *args, **options))
     status, words = visitor.post(b"x" * 3_000_000, "full.ply")
     assert status == 507 and "no room for full.ply on the disk" in words
-    wait_until(lambda: not list(folder.glob("splatview-files-*/1")))
     assert visitor.post(b"small")[0] == 200
     wait_until(lambda: len(kept(folder)) == 1)
 
@@ -187,14 +154,10 @@ def test_a_full_disk(visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyP
 
 def test_half_a_file(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
     """The browser is gone in the middle of it: nothing stays."""
-    assert visitor.post()[0] == 200  # the folder's lock is held from now on
-    before = open_files()
-    client = visitor.begin(10_000_000, b"x" * 4_000_000)
-    wait_until(lambda: len(kept(folder)) == 2 and kept(folder)[1].stat().st_size >= 1_000_000)
-    client.close()
-    wait_until(lambda: len(kept(folder)) == 1 and not coming(visitor))
-    assert len(visitor.receiver.uploads) == 1
-    wait_until(lambda: open_files() <= before)
+    with visitor.begin(10_000_000, b"x" * 4_000_000):
+        wait_until(lambda: kept(folder) and kept(folder)[0].stat().st_size >= 1_000_000)
+    wait_until(lambda: not kept(folder))
+    assert not visitor.receiver.uploads
 
 
 def test_a_file_that_does_not_go_on(visitor: Visitor, folder: Path, wait_until: Callable[..., Any],
@@ -202,7 +165,19 @@ def test_a_file_that_does_not_go_on(visitor: Visitor, folder: Path, wait_until: 
     monkeypatch.setattr(uploads, "STALL", 0.2)
     with visitor.begin(1000, b"some") as client:
         assert status_of(client) == 408
-    wait_until(lambda: not kept(folder) and not coming(visitor))
+    wait_until(lambda: not kept(folder))
+
+
+def test_more_than_its_size_is_not_part_of_a_file(visitor: Visitor, folder: Path) -> None:
+    """No more is written, and the connection is dropped."""
+    with visitor.begin(1000, bytes(100_000)) as one:
+        try:
+            while one.recv(4096):
+                one.sendall(bytes(100_000))
+        except ConnectionError:
+            pass
+    assert all(file.stat().st_size <= 1000 for file in kept(folder))
+    assert visitor.post(b"another")[0] == 200
 
 
 def test_the_page_leaves_meanwhile(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
@@ -215,32 +190,12 @@ def test_the_page_leaves_meanwhile(visitor: Visitor, folder: Path, wait_until: C
     wait_until(lambda: not kept(folder))
 
 
-def test_nobody_takes_the_file(server: WebServer, folder: Path, wait_until: Callable[..., Any]) -> None:
-    """The page leaves before anybody was there for it."""
-    with Page(server.port) as page:
-        page.connect(token="secret")
-        welcome = page.greet()
-        (connection,) = wait_until(server.arrivals)
-        headers = {"Origin": f"http://127.0.0.1:{server.port}", "X-Splatview-Page": welcome.key}
-        assert ask(server.port, "POST", "/upload?token=secret&name=a", b"x", headers)[0] == 200
-        assert len(kept(folder)) == 1
-        page.drop()
-        wait_until(lambda: connection.closed and not kept(folder))
-
-
-def test_the_viewer_ends_meanwhile(folder: Path, wait_until: Callable[..., Any]) -> None:
-    server = WebServer(port=0, token="secret", wake=lambda: None)
-    visitor = Visitor(server, wait_until)
-    try:
-        assert visitor.post()[0] == 200
-        with visitor.begin(4_000_000, b"x" * 1_500_000):
-            wait_until(lambda: len(kept(folder)) == 2)
-            server.close()
-        assert not list(folder.iterdir())
-        server.close()
-    finally:
-        server.close()
-        visitor.page.end()
+def test_the_viewer_ends_meanwhile(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
+    assert visitor.post()[0] == 200
+    with visitor.begin(4_000_000, b"x" * 1_500_000):
+        wait_until(lambda: len(kept(folder)) == 2)
+        visitor.server.close()
+    assert not list(folder.iterdir())
 
 
 def test_what_a_killed_viewer_has_left_is_removed(visitor: Visitor, folder: Path) -> None:
@@ -252,41 +207,13 @@ def test_what_a_killed_viewer_has_left_is_removed(visitor: Visitor, folder: Path
         if path is not foreign:
             (path / "lock").touch()
         if path is not young:
-            os.utime(path, (time.time() - 3600, time.time() - 3600))
-    import fcntl
-
+            os.utime(path, (0, 0))
     with (used / "lock").open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert visitor.post()[0] == 200
     assert not left.exists() and used.exists() and young.exists() and foreign.exists()
     for path in (used, young, foreign):
         os.rename(path, folder / path.name.replace("splatview", "other"))
-
-
-def test_uploads_of_a_killed_viewer_go_when_the_next_one_begins(
-        folder: Path, programs: Programs, wait_until: Callable[..., Any]) -> None:
-    process = programs.code("""
-import sys, tempfile
-from pathlib import Path
-from splatview.viewer_app.web import uploads
-folder, held = uploads._make_folder(Path(sys.argv[1]))
-(folder / "1").mkdir()
-(folder / "1" / "scene.ply").write_bytes(bytes(1000))
-print(folder, flush=True)
-sys.stdin.read()
-""", str(folder))
-    assert process.stdout is not None
-    left = Path(process.stdout.readline().strip())
-    assert left.is_dir()
-    uploads._sweep(folder)
-    assert left.is_dir(), "its viewer lives"
-    process.kill()
-    process.wait()
-    server = WebServer(port=0, token="secret", wake=lambda: None)
-    try:
-        wait_until(lambda: not left.exists(), what="it is removed although no file comes")
-    finally:
-        server.close()
 
 
 def test_uploads_of_many_killed_viewers_are_removed_without_links(folder: Path, tmp_path_factory: Any) -> None:
@@ -297,7 +224,7 @@ def test_uploads_of_many_killed_viewers_are_removed_without_links(folder: Path, 
     empty, begun = folder / ".splatview-files-empty", folder / ".splatview-files-begun"
     empty.mkdir()
     begun.mkdir()
-    os.utime(empty, (time.time() - 3600, time.time() - 3600))
+    os.utime(empty, (0, 0))
     for number in range(uploads._MOST_LEFT + 5):
         path = folder / f"splatview-files-{number}"
         path.mkdir()
@@ -308,3 +235,75 @@ def test_uploads_of_many_killed_viewers_are_removed_without_links(folder: Path, 
     assert {path.name for path in folder.iterdir()} == {"splatview-files-link", begun.name}
     assert (other / "lock").exists()
     (folder / "splatview-files-link").unlink()
+
+
+# -- what is fetched ---------------------------------------------------------------------------------------------------
+
+
+def fetch(visitor: Visitor, key: str, token: str = "secret", **headers: str) -> Any:
+    return ask(visitor.port, "GET", f"/download?token={token}&key={key}", headers=headers)
+
+
+def test_a_file_is_offered_once(visitor: Visitor, tmp_path: Path) -> None:
+    content = os.urandom(2_000_000)
+    path = tmp_path / "Füchse <1>.ply"
+    path.write_bytes(content)
+    visitor.connection.offer(path, len(content))
+    offer = visitor.page.receive()
+    assert isinstance(offer, m.Offer) and (offer.name, offer.size) == (path.name, len(content))
+    assert fetch(visitor, offer.key, "wrong")[0] == 403
+    assert fetch(visitor, offer.key, Host="evil.example")[0] == 403
+    assert ask(visitor.port, "POST", f"/download?token=secret&key={offer.key}", b"")[0] == 405
+    status, _, answer, got = fetch(visitor, offer.key)
+    assert status == 200 and got == content
+    assert answer.headers["Content-Disposition"].startswith("attachment")
+    assert answer.headers.get_content_type() == "application/octet-stream"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff" and answer.headers["Cache-Control"] == "no-store"
+    assert fetch(visitor, offer.key)[0] == 404
+    assert path.exists()
+
+
+def test_what_is_not_offered(visitor: Visitor, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    visitor.connection.offer(tmp_path / "a", 1)
+    for key in ("", "x", "../../etc/passwd", "a" * 5000):
+        status, words, *_ = fetch(visitor, quote(key))
+        assert status == 404 and "not offered" in words
+
+
+def test_offers_have_an_end(visitor: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    for number in range(bounds.MAX_OFFERS + 1):
+        (tmp_path / f"{number}.json").write_text("{}")
+        visitor.connection.offer(tmp_path / f"{number}.json", 2)
+        offer = visitor.page.receive()
+        assert isinstance(offer, m.Offer)
+        keys.append(offer.key)
+    assert fetch(visitor, keys[0])[0] == 404, "one too many waited"
+    assert fetch(visitor, keys[1])[0] == 200
+    (tmp_path / "2.json").unlink()
+    assert fetch(visitor, keys[2])[0] == 404
+    monkeypatch.setattr(bounds, "OFFERED_FOR", -1.0)
+    assert fetch(visitor, keys[3])[0] == 404
+    monkeypatch.undo()
+    visitor.page.drop()
+    assert visitor.receiver.over.wait(PATIENCE)
+    assert fetch(visitor, keys[4])[0] == 404, "of a page that is gone"
+    visitor.connection.offer(tmp_path / "4.json", 2)
+
+
+def test_a_download_that_is_not_read_on_holds_no_file_for_good(
+        visitor: Visitor, tmp_path: Path, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_files, "STALL", 0.3)
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(200_000_000)
+    visitor.connection.offer(path, 200_000_000)
+    offer = visitor.page.receive()
+    assert isinstance(offer, m.Offer)
+    with socket.create_connection(("127.0.0.1", visitor.port), timeout=PATIENCE) as client:
+        client.sendall(f"GET /download?token=secret&key={offer.key} HTTP/1.1\r\n"
+                       f"Host: 127.0.0.1:{visitor.port}\r\n\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+        wait_until(lambda: path.stat().st_ino not in {number for *_, number in open_files()})
+    assert not visitor.connection.closed
