@@ -121,8 +121,8 @@ def test_status_lists_viewers_in_browsers(status: Callable[..., str]) -> None:
 
 
 def test_status_of_a_stopped_trainer(programs: Programs, status: Callable[..., str]) -> None:
-    trainer = programs.code("import torch, splatview; splatview.publish(torch.zeros(4, 4)); print('ready', flush=True)\n"
-                            "input()")
+    trainer = programs.code("import torch, splatview; splatview.publish(torch.zeros(4, 4))\n"
+                            "print('ready', flush=True); input()")
     assert trainer.line() == "ready"
     trainer.send_signal(signal.SIGSTOP)
     (found,) = json.loads(status("--json"))["runs"]

@@ -8,7 +8,6 @@ import torch
 
 from splatview.demo import compositing
 from splatview.demo.capture import View
-from splatview.demo.compositing import composite, tile
 from splatview.demo.rasterizer import colors, draw, project
 
 WIDTH, HEIGHT = 21, 14  # neither is a multiple of the tile, so tiles reach over both edges
@@ -91,11 +90,6 @@ def test_picture_equals_the_per_pixel_reference(sh_degree):
     np.testing.assert_allclose(stacked(draw(gaussians, view, sh_degree)), naive(gaussians, view, sh_degree), atol=1e-9)
 
 
-def test_float32_stays_near_the_reference():
-    gaussians, view = make_gaussians(60, dtype=torch.float32), make_view(dtype=torch.float32)
-    np.testing.assert_allclose(stacked(draw(gaussians, view, 1)), naive(gaussians, view, 1), atol=2e-4)
-
-
 def test_opaque_and_huge_and_hidden_and_absent_gaussians():
     """Clamped alpha, the end of the list at low transmittance, splats wider than the picture, behind or beside it."""
     gaussians, view = make_gaussians(40, seed=3, size=-1.5), make_view()
@@ -109,50 +103,6 @@ def test_opaque_and_huge_and_hidden_and_absent_gaussians():
     assert expected[..., 3].max() > 0.9985  # the rule that ends the list is reached
     np.testing.assert_allclose(stacked(drawn), expected, atol=1e-9)
     assert not drawn.visible[0] and not drawn.visible[2] and not drawn.visible[3] and drawn.visible[1]
-
-
-def test_background_shows_where_nothing_covers():
-    gaussians, view = make_gaussians(5), make_view()
-    background = torch.tensor([0.2, 0.4, 0.6], dtype=torch.float64)
-    plain, over = draw(gaussians, view), draw(gaussians, view, 0, background)
-    torch.testing.assert_close(over.image, plain.image + (1 - plain.alpha)[..., None] * background)
-
-
-def test_no_gaussian_in_sight_draws_black_and_trains_on():
-    gaussians = make_gaussians(4)
-    gaussians["means"][:, 2] = -20
-    gaussians["means"].requires_grad_()
-    drawn = draw(gaussians, make_view())
-    drawn.image.sum().backward()
-    assert not drawn.image.any() and not drawn.visible.any()
-    grad = gaussians["means"].grad
-    assert grad is not None and not grad.any()
-
-
-def projected(n, seed):
-    """What `composite` takes, well away from the thresholds at which the picture is not differentiable."""
-    g = torch.Generator().manual_seed(seed)
-    means2d = torch.rand(n, 2, generator=g, dtype=torch.float64) * torch.tensor([WIDTH, HEIGHT], dtype=torch.float64)
-    conics = torch.tensor([0.02, 0.005, 0.03], dtype=torch.float64) * (1 + torch.rand(n, 1, generator=g))
-    opacities = 0.2 + 0.6 * torch.rand(n, generator=g, dtype=torch.float64)
-    features = torch.rand(n, 4, generator=g, dtype=torch.float64)
-    return [t.requires_grad_() for t in (means2d, conics.double(), opacities, features)]
-
-
-@pytest.mark.exhaustive
-def test_gradients_match_finite_differences():
-    inputs = projected(6, seed=1)
-    depths = torch.arange(6, dtype=torch.float64)
-    tiling = tile(inputs[0], torch.full((6, 2), 40.0), depths, WIDTH, HEIGHT)
-    assert len(tiling.gaussians) == 6 * 6  # every Gaussian in every tile: no edge of a footprint inside the picture
-
-    def both(*values):
-        image, alpha = composite(*values, tiling=tiling)
-        return image, alpha
-
-    # At 1/255 the footprint ends with a small step, which finite differences would meet: move it out of the way.
-    assert (composite(*inputs, tiling=tiling)[1] > 0.05).all()
-    assert torch.autograd.gradcheck(both, inputs, eps=1e-6, atol=1e-6)
 
 
 def dense(gaussians, view, sh_degree):
@@ -198,8 +148,3 @@ def test_tiles_and_blocks_do_not_change_the_picture(monkeypatch):
         monkeypatch.setattr(compositing, "TILE", side)
         monkeypatch.setattr(compositing, "BLOCK_ELEMENTS", elements)
         np.testing.assert_allclose(stacked(draw(gaussians, view, 1)), expected, atol=1e-12)
-
-
-def test_a_degree_it_does_not_know_is_named():
-    with pytest.raises(ValueError, match="sh_degree: 3 is not 0 or 1"):
-        draw(make_gaussians(2), make_view(), 3)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.output_cases import COMMANDS, NUMBERED, OTHER_USER, REASONS, REPLACING, listing, make_target
+from support.output_cases import COMMANDS, NUMBERED, REASONS, REPLACING, listing, make_target
 from support.programs import ROOT
 from support.recordings import scene
 
-from splatview.ipc.output_file import OutputError, OutputFile, make_output_folder, write_output
+from splatview.ipc.output_file import OutputError, OutputFile, write_output
 from splatview.viewer_app.__main__ import main
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.paths.writers import PngFolder
@@ -83,16 +83,8 @@ def test_a_replaced_file_keeps_its_permissions_and_group(tmp_path: Path) -> None
     os.chown(target, -1, groups[0])
     write_output(target, b"new")
     assert (stat.S_IMODE(target.stat().st_mode), target.stat().st_gid) == (0o640, groups[0])
-
-
-def test_a_new_file_has_the_permissions_of_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        write_output(tmp_path / "shared", b"content")
-        write_output(tmp_path / "private", b"content", private=True)
-    finally:
-        os.umask(before)
-    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("shared", "private")] == [0o640, 0o600]
+    write_output(tmp_path / "private", b"content", private=True)
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("what", NUMBERED)
@@ -136,15 +128,6 @@ def test_films_as_folders_follow_links_and_leave_nothing_without_pictures(tmp_pa
     with pytest.raises(ViewerError, match="it exists already"):
         folder.add(np.zeros((4, 4, 3), np.uint8))
     assert not (tmp_path / "outside").exists() and (tmp_path / "real" / "000000.png").is_file()
-
-
-def test_a_folder_of_another_user_in_a_shared_folder_is_used(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root makes folders of other users")
-    (tmp_path / "shared" / "theirs").mkdir(parents=True)
-    (tmp_path / "shared").chmod(0o1777)
-    os.chown(tmp_path / "shared" / "theirs", OTHER_USER, OTHER_USER)
-    assert make_output_folder(tmp_path / "shared" / "theirs") == []
 
 
 def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
@@ -335,8 +318,3 @@ def test_no_other_code_writes_files() -> None:
                     found.setdefault(name, []).append(ast.unparse(node))
     assert {name: calls for name, calls in found.items() if name not in ELSEWHERE} == {}
     assert set(ELSEWHERE) == set(found), "no exception without a need"
-
-
-def test_scripts_make_no_file_of_a_predictable_name_in_a_shared_folder() -> None:
-    for script in (ROOT / ".ci" / "setup", ROOT / ".ci" / "run", ROOT / "Makefile"):
-        assert not [line for line in script.read_text().splitlines() if "/tmp/" in line], script

@@ -16,8 +16,6 @@ from support.scene_files import ply_columns, truth, write_ply
 
 import splatview
 from splatview.viewer_app.__main__ import main
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.shot import parse_background
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,12 +61,6 @@ def test_a_picture_is_fitted(picture: Path, tmp_path: Path) -> None:
     assert np.abs(pixels[:, 164:] - (255, 0, 127.5)).max() <= 1
 
 
-def test_alpha_shows_the_background(tmp_path: Path) -> None:
-    Image.new("RGBA", (20, 20), (200, 100, 0, 128)).save(tmp_path / "in.png")
-    assert shot(tmp_path / "out.png", tmp_path / "in.png", "--background", "0,0,1") == 0
-    assert np.abs(read(tmp_path / "out.png") - (100.4, 50.2, 127)).max() <= 1
-
-
 def test_a_scene_looks_as_gsplat_draws_it(data_dir: Path, tmp_path: Path) -> None:
     """Held against what gsplat 1.5.3 drew on a GPU, from the same camera."""
     name, reference = "playbot_0", data_dir / "gsplat_reference"
@@ -104,23 +96,6 @@ def test_what_is_left_out_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[
     err = capsys.readouterr().err
     assert f"{count} of 40 left out" in err if count else not err
     assert bool(read(tmp_path / "out.png").any()) is (count < 40)
-
-
-def test_a_failed_write_leaves_the_old_picture(picture: Path, tmp_path: Path,
-                                               capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "taken.png").mkdir()
-    assert shot(tmp_path / "taken.png", picture) == 2
-    assert "cannot write to" in capsys.readouterr().err
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.png", "taken.png"]
-
-
-def test_backgrounds() -> None:
-    assert parse_background("0.1,0.2,1") == (0.1, 0.2, 1.0)
-    assert parse_background("255, 0, 51") == (1.0, 0.0, 0.2)
-    assert parse_background("1,1,1") == (1.0, 1.0, 1.0)
-    for bad in ("", "red", "1,2,3,4", "300,0,0", "inf,0,0"):
-        with pytest.raises(ViewerError, match="background"):
-            parse_background(bad)
 
 
 # -- streams -------------------------------------------------------------------------------------------------

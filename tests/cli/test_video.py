@@ -17,13 +17,12 @@ from splatview.viewer_app.__main__ import main
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.paths.film import Camerawork, Filming, see_through
+from splatview.viewer_app.paths.film import Camerawork, Filming
 from splatview.viewer_app.paths.nerfstudio import Film, write_path
 from splatview.viewer_app.paths.path import CameraPath, Key
 from splatview.viewer_app.paths.writers import make_writer
 from splatview.viewer_app.renderers.gl import GlRenderer
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.video import VideoOptions, film
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
@@ -124,17 +123,6 @@ def test_transparent_pictures_lie_over_anything(view: GaussianView, screen: Offs
         np.testing.assert_allclose(over, true_picture(view, screen, 3, background), atol=2.1)
 
 
-def test_seen_through_are_only_places_where_nothing_is(screen: OffscreenScreen) -> None:
-    def draw(framebuffer: Any, background: Any) -> None:
-        framebuffer.clear(*background, 1.0)
-        framebuffer.clear(0.25, 0.5, 0.75, 1.0, viewport=(0, 0, 4, 2))
-
-    made = see_through(screen.ctx, (8, 4), draw)
-    assert (made[2:, :4] == (64, 128, 191, 255)).all()
-    assert not made[:2].any()
-    assert not made[:, 4:].any()
-
-
 def test_what_is_given_up_leaves_no_mp4(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
     out = tmp_path / "film.mp4"
     filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), make_writer(out, W, H, 10.0, False))
@@ -179,14 +167,6 @@ def test_where_films_cannot_go(tmp_path: Path, name: str, transparent: bool, wor
         make_writer(tmp_path / name, W, H, 10.0, transparent)
 
 
-def test_odd_sides_lose_a_row(tmp_path: Path) -> None:
-    writer = make_writer(tmp_path / "odd.mp4", 33, 17, 30.0, False)
-    writer.add(np.full((17, 33, 3), 90, np.uint8))
-    writer.close()
-    with av.open(str(tmp_path / "odd.mp4")) as file:
-        assert (file.streams.video[0].width, file.streams.video[0].height) == (32, 16)
-
-
 # -- splatview video ------------------------------------------------------------------------------------------
 
 
@@ -195,13 +175,6 @@ def scene(tmp_path: Path) -> Path:
     file = tmp_path / "scene.ply"
     write_ply(file, ply_columns(truth(200)))
     return file
-
-
-def test_once_around_a_file(scene: Path, tmp_path: Path) -> None:
-    assert film(VideoOptions(tmp_path / "around", scene, size=(W, H), fps=4.0, seconds=2.0)) == 8
-    pictures = [np.asarray(Image.open(f)) for f in sorted((tmp_path / "around").iterdir())]
-    assert len(pictures) == 8
-    assert all(p.shape == (H, W, 3) and p.any() for p in pictures)
 
 
 def test_the_command(scene: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
