@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,7 @@ import torch
 from support.gpu_memory import MB, used
 from support.meters import footprint, settled
 from support.programs import Program, Programs, Watcher
-from support.repetitions import exhaustive
+from support.soak import at_random, next_line, rest
 from support.trainers import ALLOCATORS, Trainer
 
 from splatview.ipc import Subscriber
@@ -27,12 +26,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cuda
 
-KILLS = pytest.param(20, id="20"), exhaustive(100, id="100")
+KILLS = 20
 """Viewers that are killed for each way and allocator."""
 AT_ONCE = 10
 TRAINERS_KILLED = 16
-STOPPED = 10.0
-"""Seconds."""
+SCENES = 200
+"""That come while a viewer is stopped."""
 WAYS = ("in-place", "device-ring")
 
 VIEWER = """
@@ -167,21 +166,19 @@ def back_to(base: int, pid: int | None, wait_until: Callable[..., Any]) -> None:
 class Heard(Watcher):
     """Likewise, and all that it said."""
 
-    def __init__(self, child: Program):
+    def __init__(self, program: Program):
         self.all: list[dict[str, Any]] = []
-        super().__init__(child, seen=0, wrong=0, step=0, right=None)
+        super().__init__(program, seen=0, wrong=0, step=0, right=None)
 
     def _listen(self) -> None:
-        for line in iter(self.child.line, ""):
+        for line in iter(lambda: next_line(self.program), ""):
             self.all.append(json.loads(line))
 
 
-@pytest.mark.parametrize("kills", KILLS)
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 @pytest.mark.parametrize("way", WAYS)
 def test_killed_viewers_leave_nothing(
-        programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, allocator: str,
-        way: str, kills: int) -> None:
+        programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, allocator: str, way: str) -> None:
     trainer = Trainer(programs, ALLOCATORS[allocator])
     quiet = ("until(lambda: not any(s.readers for s in publishing._publisher.streams.values())); "
              "from splatview.ipc import descriptors; "
@@ -192,29 +189,29 @@ def test_killed_viewers_leave_nothing(
         gate = tmp_path / name
         trainer.start(f"gate = {str(gate)!r}\n{FLAT_OUT}")
         for start in range(0, viewers, AT_ONCE):
-            children = [programs.start(VIEWER, way, i) for i in range(start, min(start + AT_ONCE, viewers))]
+            children = [programs.code(VIEWER, way, i) for i in range(start, min(start + AT_ONCE, viewers))]
             killing(children)
         gate.touch()
         assert trainer.finish() > 10
 
     def when_they_read(children: list[Program]) -> None:
         for child in children:
-            assert json.loads(child.line())["sharing"] == way
-            child.kill()
+            assert json.loads(next_line(child))["sharing"] == way
+            child.killed()
 
     def any_time(children: list[Program]) -> None:
         chance = random.Random(8)
         for number, child in enumerate(children):
             if number % 2:
-                child.line()
-            time.sleep(chance.uniform(0, 0.2))
-            child.kill()
+                next_line(child)
+            at_random(chance, 0.2)
+            child.killed()
 
     trainer.do("scene = make(20_000, 1); splatview.publish(scene, step=0)")
     live("first", 2, when_they_read)
     allocated, base = trainer.do(quiet), footprint(trainer.process.pid)
     gpu = used(trainer.process.pid)
-    live("second", kills, any_time)
+    live("second", KILLS, any_time)
     assert trainer.do(quiet) <= allocated
     settled(base, wait_until, trainer.process.pid, rss=64 * MB)
     back_to(gpu, trainer.process.pid, wait_until)
@@ -226,26 +223,26 @@ def test_killed_trainers_leave_the_last_frame(
         programs: Programs, wait_until: Callable[..., Any], way: str) -> None:
     """Also while the GPU is at it, whose work ends with them: what waits for that work waits for ever, or is told."""
     chance, base = random.Random(8), 0
-    viewer = Heard(programs.start(MOURNER, way))
+    viewer = Heard(programs.code(MOURNER, way))
     try:
         for start in range(0, TRAINERS_KILLED, 4):
-            children = [programs.start(DOOMED, way) for _ in range(4)]
+            children = [programs.code(DOOMED, way) for _ in range(4)]
             for child in children:
-                assert child.line() == "ready"
+                assert next_line(child) == "ready"
             pids = {child.pid for child in children}
             wait_until(lambda pids=pids: pids <= {e["pid"] for e in viewer.all if "sharing" in e}, what="all are read")
             for child in children:
-                time.sleep(chance.uniform(0, 0.02))
-                child.kill()
+                at_random(chance, 0.02)
+                child.killed()
             wait_until(lambda pids=pids: pids <= {e["pid"] for e in viewer.all if "ended" in e}, what="all ends told")
             if not start:
-                base = used(viewer.child.pid)
+                base = used(viewer.program.pid)
         assert all(e["sharing"] == way for e in viewer.all if "sharing" in e)
         ends = [e for e in viewer.all if "ended" in e]
         assert len(ends) == TRAINERS_KILLED
         assert all(e["ended"] >= e["held"] for e in ends), "an older frame than the one that was seen"
         assert all(e["good"] for e in ends)
-        back_to(base, viewer.child.pid, wait_until)
+        back_to(base, viewer.program.pid, wait_until)
     finally:
         viewer.close()
 
@@ -298,18 +295,18 @@ with Subscriber(ways=(sys.argv[1],)) as subscriber:
 def test_no_viewer_waits_for_what_a_killed_trainer_s_gpu_had_still_to_do(
         programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, way: str) -> None:
     """It never comes: a viewer whose GPU waited for it would stand still for ever."""
-    witness, gate = Heard(programs.start(WITNESS, way)), tmp_path / "gate"
+    witness, gate = Heard(programs.code(WITNESS, way)), tmp_path / "gate"
     try:
         for _ in range(3):
             gate.unlink(missing_ok=True)
-            trainer = programs.start(AHEAD, way, gate)
-            assert trainer.line() == "ready"
+            trainer = programs.code(AHEAD, way, gate)
+            assert next_line(trainer) == "ready"
             wait_until(lambda pid=trainer.pid: {name for e in witness.all for p, name in [e["read"]] if p == pid} == {
                 "image", "gaussians"}, what="both are read")
             gate.touch()
-            assert trainer.line() == "ahead"
-            time.sleep(0.2)  # the viewer meets it
-            trainer.kill()
+            assert next_line(trainer) == "ahead"
+            rest(0.2)  # the viewer meets it
+            trainer.killed()
         assert {step for e in witness.all for step in e["steps"]} == {0.0}, "the GPU never came to more"
     finally:
         witness.close()
@@ -321,20 +318,19 @@ def test_a_stopped_viewer_keeps_no_memory_and_then_has_the_newest(
     """While it is stopped the scene grows and moves again and again: old ones are let go of, and not read any more."""
     trainer = Trainer(programs, ALLOCATORS[allocator])
     trainer.do("scene = make(50_000, 1); splatview.publish(scene, step=1)")
-    watcher = Watcher(programs.start(VIEWER, "in-place", 1), seen=0, wrong=0, step=0, right=None)
+    watcher = Watcher(programs.code(VIEWER, "in-place", 1), seen=0, wrong=0, step=0, right=None)
     try:
         wait_until(lambda: watcher.said["seen"] > 0)
         one = trainer.do("answer = memory()")
-        watcher.child.signal(signal.SIGSTOP)
-        end, step = time.monotonic() + STOPPED, 1
-        while time.monotonic() < end:
-            step += 1
+        watcher.program.send_signal(signal.SIGSTOP)
+        step = 1
+        for step in range(2, SCENES):
             trainer.do(f"scene = make(50_000 + {step}, {step}); splatview.publish(scene, step={step})")
-            time.sleep(0.02)
+            rest(0.02)
         trainer.do(f"time.sleep(6)\nfor i in range(40): splatview.publish(scene, step={step}); time.sleep(0.05)")
         assert trainer.do("answer = memory()") < 2.5 * one, "a stopped viewer keeps what was replaced long ago"
-        watcher.child.signal(signal.SIGCONT)
+        watcher.program.send_signal(signal.SIGCONT)
         wait_until(lambda: watcher.said["step"] == step and watcher.said["right"], what="it sees the newest scene")
     finally:
-        watcher.child.signal(signal.SIGCONT)
+        watcher.program.send_signal(signal.SIGCONT)
         watcher.close()

@@ -3,12 +3,11 @@ exports stay what they were, and no frame mixes two versions."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.load_programs import SHADES, count, extent, shade
+from support.load_programs import SHADES, count, shade
+from support.soak import rest
 from support.trainers import Trainer, next_frame, stream_of, values
 
 from splatview.ipc import Subscriber
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.cuda
 
 MB = 1 << 20
 _BEGIN = """
-import ctypes, gpu_memory
+from support import gpu_memory
 from support.load_programs import count, extent, shade
 def sized(n, value):
     shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (3, 3)}
@@ -41,7 +40,7 @@ def taken():
 @pytest.fixture
 def trainer(programs: Programs) -> Trainer:
     found = Trainer(programs)
-    found.do(f"sys.path.append({str(Path(__file__).resolve().parent.parent)!r})\n" + _BEGIN)
+    found.do(_BEGIN)
     return found
 
 
@@ -62,10 +61,10 @@ for i in range(1000):
 """)
     before = trainer.do("answer = taken()")
     trainer.do("""
-for i in range(500_000):
+for i in range(200_000):
     splatview.publish(one, "image", step=i)
     splatview.publish(still, "scene", step=i)
-""", timeout=300)
+""")
     after = trainer.do("answer = taken()")
     steady(before, after)
     assert after[3]["copies"] == 0
@@ -78,7 +77,7 @@ def looks(subscriber: Subscriber, stream: RemoteStream, trainer: Trainer, check:
         subscriber.poll()
         frame = stream.read(version)
         if frame is None:
-            time.sleep(0.0005)
+            rest(0.0005)
             continue
         with frame:
             version = frame.version
@@ -108,13 +107,13 @@ def test_a_hundred_thousand_publishes_beside_a_viewer(trainer: Trainer, wait_unt
                     assert {float(f(t)) for t in got.values() for f in (lambda t: t.min(), lambda t: t.max())} == {
                         float(frame.meta["step"] % SHADES)}
 
-        trainer.start("for i in range(5000, 105_000):\n    " + publish +
+        trainer.start("for i in range(5000, 55_000):\n    " + publish +
                       "\n    if not i % 256: torch.cuda.synchronize()")
         assert looks(subscriber, stream, trainer, check) > 0
         trainer.finish()
         steady(before, trainer.do("answer = taken()"))
         assert stream.sharing == way
-        wait_until(lambda: (subscriber.poll(), stream.read(104_998))[-1], what="the last version").close()
+        wait_until(lambda: (subscriber.poll(), stream.read(54_998))[-1], what="the last version").close()
 
 
 def test_ten_thousand_new_scenes_of_new_sizes(trainer: Trainer, wait_until: Callable[..., Any]) -> None:
@@ -134,30 +133,10 @@ def test_ten_thousand_new_scenes_of_new_sizes(trainer: Trainer, wait_until: Call
             if frame.intact():
                 assert all(t.size == 0 or t.min() == t.max() == shade(version) for t in got.values())
 
-        trainer.start("for v in range(2200, 12_200):\n"
+        trainer.start("for v in range(2200, 7_200):\n"
                       '    splatview.publish(sized(count(v), shade(v)), "scene", step=v)')
         assert looks(subscriber, stream, trainer, check) > 0
         trainer.finish()
-        wait_until(lambda: (subscriber.poll(), stream.read(12_198))[-1], what="the last version").close()
-        time.sleep(4.0)  # generations in place are kept for seconds, until viewers have changed over
+        wait_until(lambda: (subscriber.poll(), stream.read(7_198))[-1], what="the last version").close()
+        rest(4.0)  # generations in place are kept for seconds, until viewers have changed over
         steady(before, trainer.do("answer = taken()"))
-
-
-def test_every_version_comes_with_its_own_size(trainer: Trainer, wait_until: Callable[..., Any]) -> None:
-    do = ('splatview.publish(sized(count({v}), shade({v})), "scene", step={v})\n'
-          'splatview.publish(picture(extent({v}), shade({v})), "picture", step={v})')
-    trainer.do(do.format(v=1))
-    with Subscriber() as subscriber:
-        streams = {name: stream_of(subscriber, wait_until, name) for name in ("scene", "picture")}
-        for version in range(2, 221):
-            trainer.do(do.format(v=version))
-            for name, stream in streams.items():
-                with next_frame(subscriber, stream, version - 1) as frame:
-                    assert (frame.version, frame.meta["step"]) == (version, version)
-                    got = values(frame)
-                    assert frame.intact()
-                    if name == "scene":
-                        assert got["means"].shape == (count(version), 3)
-                    else:
-                        assert got["image"].shape == (*extent(version), 3)
-                    assert all(t.size == 0 or t.min() == t.max() == shade(version) for t in got.values())

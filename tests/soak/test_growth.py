@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
 from support.load_programs import GROWING, READER, SMALL, count, extent, shade
 from support.soak import next_line
 from support.viewer import Viewer
 from support.wait import wait_until
 
-import splatview
-from splatview import publishing
 from splatview.ipc import Subscriber
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
@@ -52,38 +49,12 @@ def whole(frame: Frame, name: str) -> None:
         assert values.size == 0 or values.min() == values.max() == shade(version)
 
 
-def publish(version: int) -> None:
-    scene = {k: torch.full((count(version), *shape), float(shade(version))) for k, shape in SHAPES.items()}
-    splatview.publish(scene, "scene", step=version)
-    splatview.publish(torch.full((*extent(version), 3), shade(version), dtype=torch.uint8), "picture", step=version)
-
-
 def opened(subscriber: Subscriber) -> dict[str, RemoteStream]:
     subscriber.poll()
     streams = {s.name: s for s in subscriber.streams}
     for stream in streams.values():
         stream.open()
     return streams
-
-
-def test_every_version_comes_with_its_own_size() -> None:
-    publish(1)
-    with Subscriber() as subscriber:
-        wait_until(lambda: len(opened(subscriber)) == 2)
-        streams = opened(subscriber)
-        for version in range(2, 221):  # over both sizes and back, and 22 times none at all
-            publish(version)
-            for name, stream in streams.items():
-                def seen(stream: RemoteStream = stream) -> Frame | None:
-                    subscriber.poll()
-                    return stream.read(version - 1)  # noqa: B023
-
-                with wait_until(seen, what=f"version {version} of {name}") as frame:
-                    whole(frame, name)
-                    assert frame.intact()
-            assert streams["scene"].shape in ((count(version), 3), streams["scene"].shape)
-        said = {"scene": (0, 3), "picture": (*extent(220), 3)}  # of 220, what people are told
-        wait_until(lambda: (subscriber.poll(), {name: s.shape for name, s in streams.items()} == said)[-1])
 
 
 def test_what_changes_flat_out_is_never_mixed(programs: Programs) -> None:
@@ -114,30 +85,6 @@ def test_what_changes_flat_out_is_never_mixed(programs: Programs) -> None:
         wait_until(read)
     while int(next_line(second).split()[0]) < 150:
         pass
-
-
-def test_memory_follows_the_largest_value_and_no_further() -> None:
-    """A scene that grows makes room for itself a few times, not at every version; what shrinks makes none."""
-    publish(1)
-    with Subscriber() as subscriber:
-        wait_until(lambda: len(opened(subscriber)) == 2)
-        assert publishing._publisher is not None
-        stream = publishing._publisher.streams["scene"]
-        refs = []
-        for n in [*range(1000, 5000, 10), *range(4990, -1, -10), *range(0, 5000, 10)]:
-            scene = {k: torch.full((n, *shape), float(n)) for k, shape in SHAPES.items()}
-            splatview.publish(scene, "scene", step=n)
-            opened(subscriber)["scene"].read()
-            ref = stream.ref("ring")
-            if ref is not None and (not refs or refs[-1] is not ref):
-                refs.append(ref)
-        wait_until(lambda: not stream.behind())
-        assert len(refs) <= 10  # of 1400 versions; 5 times as much at half as much again makes four
-        largest = sum(4 * n for n in (3, 4, 3, 1, 3, 9)) * 4990
-        assert all(ref.segment.size <= (1.5 * largest + 200_000) * 16 for ref in refs)
-        with wait_until(lambda: (subscriber.poll(), opened(subscriber)["scene"].read())[-1]) as frame:
-            assert frame.meta["step"] == 4990
-            assert frame.tensors["means"].shape == (4990, 3)
 
 
 PICTURES = """

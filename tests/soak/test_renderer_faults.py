@@ -21,7 +21,7 @@ from support.web_clients import Page, address
 from splatview.ipc import Subscriber
 from splatview.viewer_app.errors import GraphicsError, RendererError
 from splatview.viewer_app.recovering import restart as restart_module
-from splatview.viewer_app.recovering.restart import MOST, VARIABLE, WITHIN, Restart, Resumed
+from splatview.viewer_app.recovering.restart import MOST, WITHIN, Restart, Resumed
 from splatview.viewer_app.renderers import gl as gl_module
 from splatview.viewer_app.renderers import gl_compositor
 from splatview.viewer_app.renderers.choose import renderer_note
@@ -153,17 +153,6 @@ def test_opengl_s_memory_is_full(programs: Programs) -> None:
 # -- what is lost for the whole process ------------------------------------------------------------------------------
 
 
-def test_what_was_before_is_read_with_care(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in ("", "{", "[]", "7", '{"at": 5}', '{"at": [null]}', "[" * 100_000, '{"at": ["x"]}'):
-        monkeypatch.setenv(VARIABLE, text)
-        assert Resumed.take() == Resumed() and VARIABLE not in os.environ
-    monkeypatch.setenv(VARIABLE, '{"why": 3, "at": [1, 2, 3, 4, 5], "port": 70000, "token": 8}')
-    assert Resumed.take() == Resumed("3", (3.0, 4.0, 5.0))
-    monkeypatch.setenv(VARIABLE, '{"why": "it fell", "at": [1], "port": 7007, "token": "x"}')
-    assert (held := Resumed.take()) == Resumed("it fell", (1.0,), 7007, "x")
-    assert held.notice == "The viewer started anew: it fell" and Resumed().notice == ""
-
-
 def test_it_happens_so_often_and_no_oftener(monkeypatch: pytest.MonkeyPatch) -> None:
     now, held = 5000.0, Resumed()
     monkeypatch.setattr(restart_module, "time", SimpleNamespace(monotonic=lambda: now))
@@ -251,31 +240,3 @@ def test_the_display_goes_away_under_a_window(programs: Programs, trainer: Progr
     assert viewer.returncode == 2 and said.splitlines()[-1].startswith("splatview: the display has gone away"), said
     assert "Traceback" not in said and trainer.poll() is None
     settled(base, wait_until, trainer.pid, descriptors=2, threads=2)
-
-
-WINDOW = """
-import logging, sys, time, torch, splatview
-logging.basicConfig(level=logging.WARNING, format="%(message)s")
-window = splatview.Window(128, 96)
-window.start()
-picture = torch.zeros(96, 128, 3)
-while not window.fps():
-    window.set_image(picture)
-    time.sleep(0.01)
-print("open", flush=True)
-while window.is_running():
-    window.set_image(picture)
-    time.sleep(0.01)
-window.set_image(picture)
-print("goes on", flush=True)
-"""
-
-
-@pytest.mark.display
-def test_the_display_goes_away_under_a_trainer_s_own_window(programs: Programs, doomed: Any) -> None:
-    server, display = doomed
-    program = programs.code(WINDOW, DISPLAY=display, WAYLAND_DISPLAY="")
-    assert next_line(program) == "open", program.end()[1]
-    server.kill()
-    out, err = program.communicate(timeout=PATIENCE)
-    assert (program.returncode, out) == (0, "goes on\n") and "the display has gone away" in err, err

@@ -18,7 +18,7 @@ from support.wait import wait_until
 import splatview
 from splatview import publishing
 from splatview.ipc import Publisher, Subscriber, door
-from splatview.ipc.runs import SOCKET_PATH_MAX, list_runs
+from splatview.ipc.runs import list_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,25 +100,20 @@ said("begun")
     assert len(told) == 1, told
 
 
-@pytest.mark.parametrize(("limit", "reason"), [
-    ("resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))", "no shared memory for"),
-    ("resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')) - 1, hard))", "no shared memory"),
-], ids=["no room in shared memory", "no more open files"])
-def test_a_ring_for_which_there_is_no_room(limit: str, reason: str, programs: Programs) -> None:
+def test_a_ring_for_which_there_is_no_room(programs: Programs) -> None:
     """Pictures become too large to be shared: the training goes on, and they are seen when there is room."""
-    name = "RLIMIT_FSIZE" if "FSIZE" in limit else "RLIMIT_NOFILE"
-    process = programs.code(TRAINING + f"""
-hard = resource.getrlimit(resource.{name})[1]
+    process = programs.code(TRAINING + """
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 train(10)
 said("small")
 train(10)
 begin = len(os.listdir("/proc/self/fd"))
-{limit}
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
 train(200, side=1000)
 while not publishing.begun().board.counters()["faults"]:  # the helper thread makes the memory
     train(1, side=1000)
     time.sleep(0.005)
-resource.setrlimit(resource.{name}, (hard, hard))
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 print(len(os.listdir("/proc/self/fd")) <= begin, flush=True)
 while True:
     train(1, side=1000)
@@ -135,14 +130,14 @@ sys.stdin.readline()
         assert sees(subscriber, max(before, 220)) > 220
     told = faults(process)
     assert len(told) == 1, told
-    assert reason in told[0]
+    assert "no shared memory for" in told[0]
 
 
 def train(step: int) -> None:
     splatview.publish(torch.full((8, 8), step % 256, dtype=torch.uint8), step=step)
 
 
-@pytest.mark.parametrize("how", ["removed", "emptied", "replaced"])
+@pytest.mark.parametrize("how", ["removed", "replaced"])
 def test_a_runtime_folder_that_goes_away_while_running(how: str, runtime_dir: Path,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
     """As a cleaner of temporary files does. Who looks on notices nothing; who comes later finds the run again."""
@@ -157,9 +152,6 @@ def test_a_runtime_folder_that_goes_away_while_running(how: str, runtime_dir: Pa
             lock = (publisher.folder.path / "lock").stat()
             if how == "removed":
                 shutil.rmtree(runtime_dir)
-            elif how == "emptied":
-                for path in publisher.folder.path.iterdir():
-                    path.unlink()
             else:
                 shutil.rmtree(publisher.folder.path)
                 publisher.folder.path.mkdir(mode=0o700)
@@ -188,23 +180,6 @@ def test_a_folder_that_cannot_be_made_again_is_named_once(runtime_dir: Path, mon
     assert len([r for r in caplog.records if str(runtime_dir) in r.getMessage()]) == 1
     runtime_dir.unlink()
     wait_until(lambda: publisher.folder.in_place, what="it is made when nothing is in the way")
-
-
-def test_a_long_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Longer than the address of a socket may be; also when the folder is made again."""
-    long = tmp_path / ("x" * 100) / ("y" * 100)
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(long))
-    monkeypatch.setattr(door, "PERIOD", 0.1)
-    train(1)
-    publisher = publishing.begun()
-    assert publisher is not None
-    assert len(str(publisher.folder.path / "socket")) > SOCKET_PATH_MAX
-    with Subscriber() as subscriber:
-        assert sees(subscriber) == 1
-    shutil.rmtree(long.parent)
-    wait_until(lambda: publisher.folder.in_place)
-    with Subscriber() as subscriber:
-        assert sees(subscriber) == 1
 
 
 def test_a_viewer_at_its_limit_of_open_files(programs: Programs) -> None:

@@ -241,34 +241,3 @@ def test_a_snapshot_half_written_goes_with_its_writer(programs: Programs, tmp_pa
     writer.killed()
     taken.tidy()
     assert not part.exists()
-
-
-def test_the_viewer_says_so(trainers: Program, tmp_path: Path) -> None:
-    """The last picture, and words over it; a page has the same words around it."""
-    from splatview.viewer_app.app import App, AppOptions
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
-    from splatview.viewer_app.state import ENDED
-
-    app = App(OffscreenScreen(900, 520), AppOptions(max_fps=500))
-    around: list[str] = []
-    app.screen.caption = lambda caption: around.append(caption.trouble)  # type: ignore[method-assign]
-    trainer = start(trainers, "", 0, tmp_path / "told")
-
-    def shown() -> bool:
-        app.turn()
-        slot = app.seat.shown
-        return slot is not None and slot.view is not None and not slot.view.empty
-
-    wait_until(shown, what="a picture")
-    assert ENDED not in around
-    os.kill(trainer.pid, signal.SIGKILL)
-    wait_until(lambda: (app.turn(), ENDED in around)[-1], what="the words around it")
-    for _ in range(20):
-        app.turn()
-    pixels, rect = app.screen.pixels()[..., :3].astype(int), app.seat.layout()
-    middle = pixels[rect.y + rect.height // 2, rect.x + rect.width // 2].tolist()
-    assert middle[0] == middle[1] == middle[2] > 0
-    assert app.seat.shown is not None and not app.seat.shown.entry.fault
-    top = pixels[rect.y + 8:rect.y + 40, rect.x + rect.width // 2 - 60:rect.x + rect.width // 2 + 60]
-    assert top.max() - top.min() > 100, "letters over the picture's one grey"
-    app.close()
