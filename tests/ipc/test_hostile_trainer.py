@@ -6,7 +6,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
@@ -22,12 +22,15 @@ from splatview.ipc import Subscriber, limits, messages
 from splatview.ipc.mail import Mailroom
 from splatview.ipc.runs import list_runs
 from splatview.ipc.segments import Segment
+from splatview.ipc.ways.layout import FIRST_SLOT, HEADER, WORDS_PER_SLOT
+from splatview.ipc.ways.ring import RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from splatview.ipc import RemoteRun
+    from splatview.ipc.ways.ring import RingReader
 
 ODD: list[Any] = [2**63, 2**64 - 1, -(2**63), -1, 2**31, 1.5, float("nan"), None, True, "", "x" * 5000, "\x00", b"\x80",
                   [], [[[[]]]], {}, {"a": {}}, "ring"]
@@ -102,7 +105,7 @@ def test_anything_in_any_field(impostor: Impostor, viewer: Subscriber) -> None:
 
 def test_nothing_of_a_run_is_executed(impostor: Impostor, viewer: Subscriber, tmp_path: Path,
                                       runtime_dir: Path) -> None:
-    """Pickles as messages, by either way, and within them; as run.json
+    """Pickles as messages, by either way, and within them; as frames' headers, and within their metadata; as run.json
     and within it."""
     canary = tmp_path / "canary"
     forms = pickles(canary)
@@ -126,6 +129,10 @@ def test_nothing_of_a_run_is_executed(impostor: Impostor, viewer: Subscriber, tm
     wait_until(lambda: (viewer.poll(), liar(viewer).dropped >= before + len(forms))[-1], what="so are these")
     box.close()
 
+    read, garbled = read_forged(impostor, viewer, forms, values)
+    assert read >= len(forms), "within metadata they are text like any other"
+    assert garbled >= len(values), "elsewhere they make no sense"
+
     description = msgspec.to_builtins(impostor.folder.description)
     texts = [*forms, *(msgspec.json.encode({**description, name: p.decode("latin-1")}) for p in forms
                        for name in description)]
@@ -134,6 +141,39 @@ def test_nothing_of_a_run_is_executed(impostor: Impostor, viewer: Subscriber, tm
         list_runs(runtime_dir)
     assert sees_the_honest(viewer)
     assert not canary.exists()
+
+
+def read_forged(impostor: Impostor, viewer: Subscriber, forms: list[bytes], values: list[Any]) -> tuple[int, int]:
+    """Have the viewer read frames whose headers are pickles, or have these values in them: how many it took, and how
+    many it found to make no sense."""
+    writer = RingWriter(1 << 20)
+    image = messages.TensorHeader("image", "uint8", (4, 6, 3), 0)
+    headers = [*forms, *map(messages.encode, values)]
+    headers += [messages.encode(["image", [image], meta]) for v in values for meta in (v, {"layout": v},
+                {"layout": "HWC", "note": v}, {"layout": "HWC", "a": {"b": v}})]
+    headers += [messages.encode([v, [image], {}]) for v in values]
+    through(impostor, viewer, [impostor.welcome(), messages.Manifest((info(0),), ())])
+    (stream,) = liar(viewer).streams.values()
+    stream.open()
+    wait_until(lambda: (viewer.poll(), impostor.hear(), any(isinstance(h, messages.Open) for h in impostor.heard))[-1])
+    through(impostor, viewer, [messages.Offer(0, "ring", messages.RingRef(writer.segment.ref))])
+    wait_until(lambda: (viewer.poll(), stream.opened)[-1], what="the ring is open")
+    read = 0
+    for version, header in enumerate(headers, 1):
+        assert writer.write("image", {"image": torch.zeros(4, 6, 3, dtype=torch.uint8)}, {"layout": "HWC"}, version)
+        at = writer._last
+        start = writer.header_offset(at)
+        writer._bytes[start:start + len(header)] = header
+        writer._words[FIRST_SLOT + at * WORDS_PER_SLOT + HEADER] = len(header)
+        impostor.board.words[impostor.board.version_word(0)] = version
+        viewer.poll()
+        if (frame := stream.read(version - 1)) is not None:
+            with frame:
+                assert frame.version == version
+                assert repr(frame.meta)
+                read += 1
+    writer.close()
+    return read, cast("RingReader", stream._reader).garbled
 
 
 def test_a_flood_of_offers_for_what_was_not_opened(impostor: Impostor, viewer: Subscriber) -> None:
