@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -118,16 +117,6 @@ def test_status_lists_viewers_in_browsers(status: Callable[..., str]) -> None:
             "pid": os.getpid(), "url": url, "host": "0.0.0.0", "port": 7013, "run": "train"}
         assert f"viewer at {url}  pid {os.getpid()}  shows run train" in status()
     assert "viewer at" not in status()
-
-
-def test_status_of_a_stopped_trainer(programs: Programs, status: Callable[..., str]) -> None:
-    trainer = programs.code("import torch, splatview; splatview.publish(torch.zeros(4, 4))\n"
-                            "print('ready', flush=True); input()")
-    assert trainer.line() == "ready"
-    trainer.send_signal(signal.SIGSTOP)
-    (found,) = json.loads(status("--json"))["runs"]
-    assert "does not answer" in found["note"]
-    trainer.send_signal(signal.SIGCONT)
 
 
 # ---- doctor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -168,18 +169,20 @@ def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(programs: Pro
     assert list(kept.glob("*splatview-*")) == [] and list(runtime_dir.iterdir()) == []
 
 
-LEFT = """
-import os, torch, splatview
+TRAINER = """
+import torch, splatview
 from splatview.ipc.viewers import announce
 splatview.publish(torch.zeros(4, 4))
-announce("http://127.0.0.1:7010/", host="127.0.0.1", port=7010)
-os._exit(0)
+announced = announce("http://127.0.0.1:7010/", host="127.0.0.1", port=7010)
+print("ready", flush=True)
+input()
 """
 
 
 def test_what_dead_programs_have_left_goes_with_the_next_that_looks(programs: Programs, tmp_path: Path,
                                                                     runtime_dir: Path,
                                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    """Stopped ones stay, and `status` says that they do not answer."""
     def status() -> None:
         assert main(["status"]) == 0
 
@@ -191,7 +194,12 @@ def test_what_dead_programs_have_left_goes_with_the_next_that_looks(programs: Pr
         with splatview.frames("image") as frames, pytest.raises(TimeoutError):
             frames.latest(0)
 
-    programs.code(LEFT).end()
+    trainer = programs.code(TRAINER)
+    assert trainer.line() == "ready"
+    trainer.send_signal(signal.SIGSTOP)
+    assert main(["status", "--json"]) == 0
+    assert "does not answer" in json.loads(capsys.readouterr().out)["runs"][0]["note"]
+    trainer.killed()
     subprocess.run(["cp", "-a", runtime_dir, tmp_path / "left"], check=True)  # sockets, too
     assert len(list(runtime_dir.iterdir())) == 2
     for look in (status, publish, frames):
