@@ -22,7 +22,6 @@ from splatview.commands import doctor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.camera.sources import Buffers
     from splatview.frame import Frame
     from splatview.reading import Frames
 
@@ -105,50 +104,6 @@ def test_trouble_before_the_first_picture_is_published_over_a_dark_one(capture: 
             assert frame.numpy().shape == (32, 64, 3) and frame.numpy().max() < 60
 
         capture(watch, f"http://127.0.0.1:{server.port}/a", patience=1, width=64, height=32)
-
-
-class Stuck:
-    """A source that comes back from no call until the end of its test."""
-
-    words, rate, recorded = "a stuck driver", 0.0, False
-
-    def __init__(self) -> None:
-        self.over = threading.Event()
-
-    def open(self) -> None:
-        pass
-
-    def grab(self) -> None:
-        self.over.wait(PATIENCE)
-        raise SystemExit  # the thread ends
-
-    def retrieve(self, buffers: Buffers) -> Any:
-        raise AssertionError
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_source_that_never_comes_back_costs_the_process(monkeypatch: pytest.MonkeyPatch,
-                                                          capsys: pytest.CaptureFixture[str]) -> None:
-    """A thread inside a driver cannot be ended: the parent starts another process."""
-    source = Stuck()
-
-    def leave(code: int) -> None:
-        source.over.set()
-        raise SystemExit(code)
-
-    monkeypatch.setattr("splatview.camera.capture._HANGS_AFTER", 0.1)
-    monkeypatch.setattr("splatview.camera.capture._leave", leave)
-    monkeypatch.setattr("splatview.camera.capture.source_for", lambda settings: source)
-    with pytest.raises(SystemExit) as ended:
-        main(["capture", '{"source": "test", "patience": 0.1}'])
-    assert ended.value.code == 75
-    said = capsys.readouterr()
-    assert "a stuck driver: it does not come back from a call" in said.err
-    events = [json.loads(line) for line in said.out.splitlines()]
-    assert [event["event"] for event in events] == ["open", "trouble"]
 
 
 def test_what_it_cannot_use(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.stream_servers import av, pattern
+from support.stream_servers import av
 
 from splatview.camera.sources import Buffers, Reader, SourceSettings, source_for
 
@@ -58,23 +58,3 @@ def test_colours_are_what_the_file_says_they_are(tmp_path: Path, matrix: str, fu
         container.mux(stream.encode(frame))
         container.mux(stream.encode())
     assert np.abs(only_picture(path, reader)[16::32, 16::32].reshape(-1, 3).astype(int) - PATCHES).max() <= 4
-
-
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("layout", ["gray", "yuv444p", "yuv420p10le", "bgr0"])
-def test_any_format_and_odd_sizes(tmp_path: Path, layout: str, reader: Reader) -> None:
-    """Without loss in the file, at a size of which no rows end where memory is aligned."""
-    image = pattern(5, 101, 67)
-    path = tmp_path / "a.mkv"
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("ffv1", rate=30)
-        stream.width, stream.height, stream.pix_fmt = 101, 67, layout
-        frame = av.VideoFrame.from_ndarray(image, format="rgb24").reformat(format=layout)
-        container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-    got = only_picture(path, reader).astype(int)
-    assert got.shape == image.shape
-    if layout == "gray":
-        assert (got == got[..., :1]).all()
-        image = (image @ [0.299, 0.587, 0.114])[..., None].repeat(3, 2)
-    assert np.abs(got - image).mean() < 3

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.stream_servers import StreamServer, mjpeg
 from support.wait import PATIENCE, turns
 
 from splatview.camera import reading as reading_module
 from splatview.camera.capture import CaptureSettings
 from splatview.camera.reading import Reading
-from splatview.camera.sources import CameraError, DamagedError, HopelessError, SourceSettings, source_for
+from splatview.camera.sources import CameraError, DamagedError, HopelessError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -251,22 +250,3 @@ def test_a_recording_that_is_paused_waits_before_its_next_picture(monkeypatch: p
     reading._open()
     reading._play()
     assert events == ["picture 0", "paused", "paused", "paused", "picture 100", "picture 200"]
-
-
-def test_a_server_that_is_lost_is_opened_again(start: Callable[..., Reading], quick: None,
-                                               wait_until: Callable[..., Any]) -> None:
-    def next_picture() -> Any:
-        return wait_until(lambda: reading.take(PATIENCE) is not None, "a picture")
-
-    with StreamServer(mjpeg(100)) as server:
-        port = server.port
-        reading = start(source_for(SourceSettings(source=f"http://127.0.0.1:{port}/a", patience=PATIENCE)))
-        next_picture()
-        assert reading.trouble == "" and not reading.source.recorded
-    wait_until(lambda: "refused; trying again" in reading.trouble)
-    reading.take(0)  # the last of the old server
-    with StreamServer(mjpeg(100), port):
-        next_picture()
-        wait_until(lambda: reading.trouble == "")
-        reading.stop()
-        assert reading.ends_within(PATIENCE)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from support import camera_cases
-from support.stream_servers import H, StreamServer, W, mjpeg, video
+from support.stream_servers import StreamServer, W, mjpeg, video
 from support.wait import PATIENCE, turns
 
 from splatview.camera.pattern import PatternSource, number_of, square
 from splatview.camera.sources import (
     Buffers,
     CameraError,
-    DamagedError,
     HopelessError,
     SourceSettings,
     check,
@@ -166,29 +164,6 @@ def test_a_server_that_falls_silent_is_not_waited_for_for_ever(reader: sources.R
             for _ in range(100):
                 source.grab()
         source.close()
-
-
-@pytest.mark.parametrize("reader", ["pyav", "opencv"])
-def test_a_damaged_file_gives_what_is_whole(tmp_path: Path, reader: sources.Reader) -> None:
-    path = video(tmp_path / "a.mp4", 40)
-    data = bytearray(path.read_bytes())
-    rng = np.random.default_rng(0)
-    for at in rng.integers(data.index(b"mdat") + 1000, len(data) - 3000, 60):
-        data[at] ^= 0xFF
-    path.write_bytes(data)
-    source = source_for(SourceSettings(source=str(path), reader=reader))
-    source.open()
-    came = 0
-    try:
-        while source.grab() is not None:
-            try:
-                came += source.retrieve(Buffers()).shape == (H, W, 3)
-            except DamagedError:
-                pass
-    except CameraError:
-        pass  # as far as it can be read
-    source.close()
-    assert came > 3
 
 
 def test_the_size_of_what_comes_in_its_own() -> None:

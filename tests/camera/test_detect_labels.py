@@ -35,14 +35,6 @@ def test_files(tmp_path: Path) -> None:
         assert len(names) == 3
 
 
-def test_cocos_names() -> None:
-    names, gaps = labels.coco(), labels.coco(gaps=True)
-    assert (len(names), len(gaps)) == (80, 80)
-    assert [names.text(i) for i in (0, 15, 79, 80)] == ["person", "cat", "toothbrush", "class 80"]
-    assert [gaps.text(i, 1) for i in (1, 12, 13, 17, 90)] == ["person", "class 12", "stop sign", "cat", "toothbrush"]
-    assert names.text(80, 1) == "toothbrush"
-
-
 def test_metadata() -> None:
     for text in ("{0: 'person', 1: 'cat'}", '{"0": "person", "1": "cat"}', "['person', 'cat']"):
         names = labels.from_metadata(text)

@@ -18,7 +18,6 @@ import tyro
 
 from splatview.demo import trainer
 from splatview.demo.command import Demo, run
-from splatview.demo.progress import Progress
 from splatview.demo.trainer import TrainerOptions
 from splatview.ipc import entry
 from splatview.viewer_app.commands import parse
@@ -112,21 +111,6 @@ def test_the_trainer_holds_until_its_input_ends(train: Callable[..., tuple[int, 
         monkeypatch.setattr(sys, "stdin", stdin)
         code, events = train("--steps", "2", "--hold", words='"done"', act=lambda: os.close(write))
     assert code == 0 and events[-1]["event"] == "done"
-
-
-def test_progress_as_bar_lines_and_json() -> None:
-    values = {"step": 10, "of": 10, "loss": 0.5, "psnr": 20.0, "gaussians": 1234}
-    shown = {}
-    for style in ("bar", "lines", "json"):
-        stream = io.StringIO()
-        tell = Progress(style, stream)
-        tell("note", text="hello")
-        tell("train", **values)
-        tell("done", steps=10, of=10, seconds=3.0, psnr=None, gaussians=1234)
-        shown[style] = stream.getvalue()
-    assert "\r" in shown["bar"] and "PSNR 20.00 dB" in shown["bar"]
-    assert len(shown["lines"].splitlines()) == 3
-    assert json.loads(shown["json"].splitlines()[1]) == {"event": "train", **values}
 
 
 # ---- the command

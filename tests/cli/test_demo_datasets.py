@@ -184,16 +184,6 @@ def npz(path, **changes):
     np.savez(path, **{key: value for key, value in data.items() if value is not None})
 
 
-def test_npz_without_images_draws_its_points_and_says_so(tmp_path):
-    npz(tmp_path / "a.npz")
-    capture = load(tmp_path / "a.npz")
-    assert "has no images: 30 views were drawn" in capture.notes[0]
-    views = all_views(capture)
-    np.testing.assert_allclose(views[10].viewmat[0, 3], 0, atol=1e-6)  # the file's second camera
-    np.testing.assert_allclose(views[5].viewmat[:3, 3], (-0.5, 0, 4), atol=1e-6)  # half way to it
-    assert all(v.image is not None and float(v.image.max()) > 0.2 for v in views)
-
-
 def test_npz_that_makes_no_sense_is_named(tmp_path):
     for changes in ({"Ks": None}, {"viewmats": np.zeros((3, 3, 4))}, {"Ks": np.zeros((2, 3, 3))},
                     {"images": np.zeros((3, 5, 5, 3), np.uint8)}, {"means3d": np.array([object()])}):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from splatview.demo import compositing
 from splatview.demo.capture import View
 from splatview.demo.rasterizer import colors, draw, project
 
@@ -139,12 +138,3 @@ def test_gradients_of_every_parameter_equal_autograd_through_a_dense_picture(opa
     for key in grads[0]:
         assert grads[1][key].abs().max() > 1e-4, key
         torch.testing.assert_close(grads[0][key], grads[1][key], atol=1e-9, rtol=1e-7)
-
-
-def test_tiles_and_blocks_do_not_change_the_picture(monkeypatch):
-    gaussians, view = make_gaussians(80, seed=4), make_view(50, 37)
-    expected = stacked(draw(gaussians, view, 1))
-    for side, elements in ((4, 1 << 8), (16, 1 << 22)):
-        monkeypatch.setattr(compositing, "TILE", side)
-        monkeypatch.setattr(compositing, "BLOCK_ELEMENTS", elements)
-        np.testing.assert_allclose(stacked(draw(gaussians, view, 1)), expected, atol=1e-12)

@@ -2,13 +2,12 @@
 
 import pytest
 import torch
-from torch.nn import functional
 
 from splatview.demo import backends, scene
 from splatview.demo.capture import Capture
 from splatview.demo.density import DensityControl, DensityOptions
 from splatview.demo.errors import DemoError
-from splatview.demo.training import Training, TrainingOptions, initial_gaussians, nearest_distances, psnr, ssim
+from splatview.demo.training import Training, TrainingOptions, initial_gaussians
 
 
 @pytest.fixture(scope="module")
@@ -85,35 +84,6 @@ def test_no_refinement_between_before_and_after():
     for step in (5, 205, 1100):
         assert control.refine(gaussians, optimizer, step) == (0, 0)
     assert len(gaussians["means"]) == 40
-
-
-def test_ssim_equals_a_sliding_window():
-    a, b = torch.rand(2, 20, 26, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    window = torch.exp(-0.5 * ((torch.arange(11, dtype=torch.float64) - 5) / 1.5) ** 2)
-    kernel = torch.outer(window, window) / window.sum() ** 2
-
-    def blur(x):
-        return functional.conv2d(x.permute(2, 0, 1)[:, None], kernel[None, None], padding=5)[:, 0]
-
-    ma, mb = blur(a), blur(b)
-    va, vb, cov = blur(a * a) - ma * ma, blur(b * b) - mb * mb, blur(a * b) - ma * mb
-    expected = ((2 * ma * mb + 1e-4) * (2 * cov + 9e-4) / ((ma * ma + mb * mb + 1e-4) * (va + vb + 9e-4))).mean()
-    torch.testing.assert_close(ssim(a, b), expected)
-    torch.testing.assert_close(ssim(a, a), torch.ones((), dtype=torch.float64))
-    assert psnr(torch.full((4, 4, 3), 0.6), torch.full((4, 4, 3), 0.5)) == pytest.approx(20.0, abs=1e-4)
-
-
-def test_nearest_distances_and_first_gaussians():
-    points = torch.tensor([[0.0, 0, 0], [1, 0, 0], [3, 0, 0], [6, 0, 0]])
-    torch.testing.assert_close(nearest_distances(points, 1), torch.tensor([1.0, 1.0, 2.0, 3.0]))
-    gaussians = initial_gaussians(points, torch.tensor([[0.5, 0.25, 1.0]]).repeat(4, 1))
-    assert {name: tuple(p.shape) for name, p in gaussians.items()} == {
-        "means": (4, 3), "scales": (4, 3), "quats": (4, 4), "opacities": (4,), "sh0": (4, 1, 3), "shN": (4, 3, 3)}
-    torch.testing.assert_close(gaussians["sh0"][0, 0] * 0.28209479 + 0.5, torch.tensor([0.5, 0.25, 1.0]))
-    plane = torch.rand(4000, 3, generator=torch.Generator().manual_seed(2)) * torch.tensor([1.0, 1.0, 0.0])
-    ratio = nearest_distances(plane, exact_up_to=1000).mean() / nearest_distances(plane).mean()
-    assert float(ratio) == pytest.approx(1.0, abs=0.1)  # an estimate from a quarter of the points
-    assert len(initial_gaussians(points[:1], torch.zeros(1, 3))["means"]) == 1
 
 
 def test_devices_that_cannot_be_had_are_named(monkeypatch):

@@ -66,20 +66,6 @@ def test_ctrl_c_during_imports_prints_nothing(name: str, where: str, command: st
     assert not runtime_dir.exists() or not list(runtime_dir.iterdir())
 
 
-def test_ctrl_c_that_came_before_a_program_was_replaced_is_taken_by_the_next(programs: Programs) -> None:
-    """Between the two, Python itself would tell of it."""
-    program = programs.code("""
-import os, signal, sys
-from splatview.ipc.entry import hold_interrupt
-signal.signal(signal.SIGINT, signal.default_int_handler)
-hold_interrupt()
-os.kill(os.getpid(), signal.SIGINT)
-os.execv(sys.executable, [sys.executable, "-m", "splatview.viewer_app", "serve", "--offscreen"])
-""")
-    assert program.end() == ("", "")
-    assert program.returncode == 130
-
-
 def test_a_signal_whose_exception_python_ignores_ends_the_program(programs: Programs) -> None:
     """The exception is ignored in a `__del__`: the signal is sent again."""
     program = programs.code("""

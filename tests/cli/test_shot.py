@@ -20,8 +20,6 @@ from splatview.viewer_app.__main__ import main
 if TYPE_CHECKING:
     from pathlib import Path
 
-CAMERA = '{"position": [0, 0, -4], "look_at": [0, 0, 0]}'
-
 
 def shot(*args: object) -> int:
     return main(["shot", *map(str, args)])
@@ -76,13 +74,6 @@ def test_a_scene_looks_as_gsplat_draws_it(data_dir: Path, tmp_path: Path) -> Non
     expected = (drawn[..., :3] + (1 - drawn[..., 3:4]) * background).clip(0, 1)
     error = read(tmp_path / "out.png") / 255 - expected
     assert -10 * np.log10((error**2).mean()) > 45, "dB"
-
-
-def test_a_camera_may_be_of_another_size(data_dir: Path, tmp_path: Path) -> None:
-    for size in ("320x240", "160x120"):
-        assert shot(tmp_path / f"{size}.png", data_dir / "playbot", "--camera", CAMERA, "--size", size) == 0
-    large = read(tmp_path / "320x240.png").reshape(120, 2, 160, 2, 3).mean(axis=(1, 3))
-    assert np.abs(large - read(tmp_path / "160x120.png")).mean() < 6
 
 
 @pytest.mark.parametrize(("spoilt", "count"), [({}, 0), ({"x": 3}, 3), ({"x": 2, "scale_1": 5}, 5), ({"x": 40}, 40)])

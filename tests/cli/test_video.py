@@ -134,29 +134,6 @@ def test_what_is_given_up_leaves_no_mp4(view: GaussianView, screen: OffscreenScr
     assert len(view.content.views) == 1
 
 
-def test_a_writer_that_fails_ends_it(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
-    class Full:
-        out = tmp_path
-
-        def add(self, picture: np.ndarray) -> None:
-            raise FileError("film: no space left")
-
-        def close(self) -> None:
-            raise AssertionError("it was not whole")
-
-        def abort(self) -> None:
-            aborted.append(True)
-
-    aborted: list[bool] = []
-    filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), Full())
-    try:
-        wait_until(lambda: (filming.turn(), filming.ended)[-1])
-    finally:
-        filming.close()
-    assert filming.fault == "film: no space left"
-    assert aborted
-
-
 @pytest.mark.parametrize(("name", "transparent", "words"), [
     ("a.mp4", True, "cannot be transparent"), ("a.gif", False, "neither"), ("full", False, "pictures already"),
     ("none/a.mp4", False, "there is no folder")])
