@@ -17,6 +17,7 @@ from support.web_clients import Page
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import Self
 
     from splatview.viewer_app.seat import Seat
     from splatview.viewer_app.web.messages import Picture
@@ -31,14 +32,17 @@ class House:
         options = {"watched": False, "max_fps": 200, **options}
         self.app = App(screen, AppOptions(files=files, **options), guests=self.browsers)
         self.seats: dict[Page, Seat] = {}
+        self.keys: dict[Page, str] = {}
+        """What each page may send files with."""
         self._newest: dict[Page, Picture] = {}
 
     def page(self, width: int = 900, height: int = 520, scale: float = 1.0, *, id: str = "") -> Page:
         """Connect one more page, and wait until it has a seat."""
         page = Page(self.browsers.server.port, acks=True)
         self.seats[page] = None  # type: ignore[assignment]  # to be closed with the others, whatever happens
-        page.connect(token=self.browsers.server.token).greet(width, height, scale, id=id or f"page{len(self.seats)}")
+        page.connect(token=self.browsers.server.token)
         count = len(self.app.seats)
+        self.keys[page] = page.greet(width, height, scale, id=id or f"page{len(self.seats)}").key
         self.until(lambda: len(self.app.seats) > count)
         self.seats[page] = self.app.seats[-1]
         return page
@@ -74,7 +78,7 @@ class House:
             page.end()
         self.app.close()
 
-    def __enter__(self) -> House:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,22 +1,26 @@
-"""Files of somebody at a browser, the whole way: what they drop is opened, what is written is theirs."""
+"""Files from and for a page, the whole way: shown, decoded by another program, and what is written is downloaded."""
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
 import pytest
+from PIL import Image
+from support.house import House
+from support.programs import children
 from support.scene_files import ply_columns, truth, write_ply
-from support.web_visitors import ask, folder_fixture  # noqa: F401
-from test_seats import House, shown
+from support.web_visitors import ask, kept
 
-from splatview.viewer_app.files import load_scene
-from splatview.viewer_app.paths.nerfstudio import read_path
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app import files
+from splatview.viewer_app.files import apart, load_scene
+from splatview.viewer_app.files.program import ReadingProgram
+from splatview.viewer_app.paths import nerfstudio
 from splatview.viewer_app.views._gaussians.filter import Filter
 from splatview.viewer_app.views._gaussians.path import PathTool
 from splatview.viewer_app.views.gaussians import GaussianView
@@ -24,10 +28,10 @@ from splatview.viewer_app.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from support.web_clients import Page
 
-    from splatview.viewer_app.app import App
     from splatview.viewer_app.seat import Seat
 
 
@@ -37,155 +41,187 @@ class FilePages(House):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folder = folder
-        self.keys: dict[Page, str] = {}
-
-    def page(self, *args: Any, **options: Any) -> Page:
-        page = super().page(*args, **options)
-        self.keys[page] = self.app.seats[-1].screen._connection.key  # type: ignore[attr-defined]
-        return page
-
-    def seat(self, page: Page) -> Seat:
-        return next(seat for seat in self.app.seats if seat.screen._connection.key == self.keys[page])  # type: ignore[attr-defined]
 
     def send(self, page: Page, path: Path) -> None:
         """As the page's script does."""
-        headers = {"Origin": f"http://127.0.0.1:{page.port}", "X-Splatview-Page": self.keys[page]}
+        headers = {"Origin": f"http://127.0.0.1:{page.port}", "X-Splatview-Page": self.keys[page],
+                   "X-Splatview-Token": self.browsers.server.token}
         status, words, *_ = ask(page.port, "POST", f"/upload?name={quote(path.name)}", path.read_bytes(), headers)
         assert status == 200, words
 
     def kept(self) -> list[str]:
         """Names of the files that were sent and are there."""
-        return sorted(name for parent, _, names in os.walk(self.folder) for name in names
-                      if Path(parent).parent.name.startswith("splatview-files-"))
-
-    def offer(self, page: Page) -> m.Offer:
-        """What the page is offered next."""
-        found: list[m.Offer] = []
-
-        def come() -> bool:
-            while not page._messages.empty():
-                message = page.receive()
-                if isinstance(message, m.Offer):
-                    found.append(message)
-            return bool(found)
-
-        self.until(come)
-        (offer,) = found
-        return offer
+        return [path.name for path in kept(self.folder)]
 
     def fetch(self, page: Page, to: Path) -> Path:
         """Download what is offered next into a folder."""
-        offer = self.offer(page)
-        status, _, _, body = ask(page.port, "GET", f"/download?key={offer.key}")
+        found: list[m.Offer] = []
+        self.until(lambda: found.extend(o for o in page.messages() if isinstance(o, m.Offer)) or found)
+        (offer,) = found
+        status, _, _, body = ask(page.port, "GET", f"/download?key={offer.key}&token={self.browsers.server.token}")
         assert status == 200 and len(body) == offer.size
         (to / offer.name).write_bytes(body)
         return to / offer.name
 
+    def show(self, page: Page, scene: Path) -> GaussianView:
+        """Have a page show a file of this machine."""
+        seat = self.seats[page]
+        self.app.catalogue.open_file(scene, seat.panes.active)
+        self.until(lambda: isinstance(seat.view, GaussianView) and seat.view.content.facts is not None)
+        assert isinstance(seat.view, GaussianView)
+        return seat.view
+
+    def forget_all(self) -> None:
+        for entry in list(self.app.catalogue.entries):
+            self.app.catalogue.forget(entry.key)
+
 
 @pytest.fixture
 def pages(folder: Path) -> Iterator[FilePages]:
-    made = FilePages(folder)
-    yield made
-    made.close()
+    with FilePages(folder) as made:
+        yield made
     assert not made.kept()
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Path:
-    path = tmp_path / "fox.ply"
-    write_ply(path, ply_columns(truth(200)))
-    return path
+    return write_ply(tmp_path / "fox.ply", ply_columns(truth(200)))
 
 
-def view_of(app: App, seat: Seat) -> GaussianView:
-    view = seat.view
-    assert isinstance(view, GaussianView)
-    return view
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that decode files do nothing: they wait for their input."""
+    class Waiting(ReadingProgram):
+        def __init__(self, module: str, *args: Any, **options: Any) -> None:
+            super().__init__("asyncio", *args, **options)
+
+    monkeypatch.setattr(apart, "ReadingProgram", Waiting)
 
 
-def opened(pages: FilePages, page: Page, scene: Path) -> GaussianView:
-    """Send a scene; what shows it."""
-    pages.send(page, scene)
-    seat = pages.seat(page)
-    pages.until(lambda: isinstance(seat.view, GaussianView) and seat.view.content.facts is not None)
-    pages.at_rest(page)
-    return view_of(pages.app, seat)
+def readers() -> list[int]:
+    """Programs that decode files for this one."""
+    return [pid for pid, line in children(os.getpid()).items() if "files.reading" in line or "asyncio" in line]
 
 
-def path_of(view: GaussianView) -> PathTool:
+def shown(seat: Seat) -> str:
+    entry = seat.state.shown
+    return "" if entry is None else entry.name
+
+
+def path_tool(view: GaussianView) -> PathTool:
     tool = view.tools["path"]
     assert isinstance(tool, PathTool)
     return tool
 
 
-def test_a_scene_is_opened_for_who_sent_it(pages: FilePages, scene: Path) -> None:
-    """Others find it in the list. It goes from the disk when it is closed there."""
-    page, other = pages.page(), pages.page()
-    pages.seat(other).select(None)
-    view = opened(pages, page, scene)
-    assert view.content.facts is not None and view.content.facts.count == 200
-    assert shown(pages.seat(page)) == "fox.ply"
-    assert [entry.name for entry in pages.seat(other).state.entries] == ["fox.ply"]
-    assert pages.kept() == ["fox.ply"]
-    pages.send(page, scene)
-    pages.until(lambda: len(pages.app.catalogue.entries) == 2)
-    for entry in list(pages.app.catalogue.entries):
-        pages.app.catalogue.forget(entry.key)
-    pages.until(lambda: not pages.kept())
+# -- from pages -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.exhaustive
-def test_a_camera_path_is_for_the_scene_that_is_shown(pages: FilePages, scene: Path, tmp_path: Path,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is read at once, and not kept."""
-    page = pages.page()
-    tool = path_of(opened(pages, page, scene))
-    tool.around()
-    before = len(tool.path.keys)
-    monkeypatch.chdir(tmp_path)
-    tool.save()
-    saved = pages.fetch(page, tmp_path)
-    tool.path.keys.clear()
-    pages.send(page, saved)
-    pages.until(lambda: len(tool.path.keys) == before)
-    pages.until(lambda: pages.kept() == ["fox.ply"])
-    assert shown(pages.seat(page)) == "fox.ply" and len(pages.app.catalogue.entries) == 1
+@pytest.mark.programs
+def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene: Path, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is opened for the page that sent it, found in the list by others, and gone from the disk once closed."""
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("decoded in the viewer")
 
-
-def test_what_is_no_file_of_ours_is_said_and_can_be_closed(pages: FilePages, tmp_path: Path) -> None:
-    page = pages.page()
+    Image.new("RGB", (40, 30), (200, 10, 30)).save(tmp_path / "picture.png")
     (tmp_path / "evil.pt").write_bytes(f"cposix\nsystem\n(S'touch {tmp_path}/done'\ntR.".encode())
-    pages.send(page, tmp_path / "evil.pt")
-    pages.until(lambda: any(entry.fault_of_source for entry in pages.app.catalogue.entries))
-    (entry,) = pages.app.catalogue.entries
+    page, other = pages.page(), pages.page()
+    with monkeypatch.context() as patch:
+        for module, name in ((files, "open_file"), (files, "recognise"), (json, "loads"), (np, "load")):
+            patch.setattr(module, name, refuse)
+        for name, kind in (("fox.ply", "gaussians"), ("picture.png", "image")):
+            pages.send(page, tmp_path / name)
+            pages.until(lambda name=name, kind=kind: any(
+                entry.name == name and entry.kind == kind for entry in pages.app.catalogue.entries))
+            pages.until(lambda name=name: shown(pages.seats[page]) == name)
+        pages.send(page, tmp_path / "evil.pt")
+        pages.until(lambda: pages.app.catalogue.entries[-1].fault_of_source)
     assert not (tmp_path / "done").exists()
-    pages.app.catalogue.forget(entry.key)
-    pages.until(lambda: not pages.kept())
+    assert [entry.name for entry in pages.seats[other].state.entries] == ["fox.ply", "picture.png", "evil.pt"]
+    assert set(pages.kept()) == {"fox.ply", "picture.png", "evil.pt"}
+    pages.forget_all()
+    pages.until(lambda: not pages.kept() and not readers())
+
+
+@pytest.mark.programs
+def test_camera_paths_of_pages_are_not_decoded_in_the_viewer(pages: FilePages, scene: Path, tmp_path: Path,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path is for the scene that is shown, read at once, and not kept."""
+    page = pages.page()
+    tool = path_tool(pages.show(page, scene))
+    tool.around()
+    (tmp_path / "path.json").write_text(nerfstudio.write_path(tool.film))
+    before = len(tool.path.keys)
+    tool.path.keys.clear()
+    monkeypatch.setattr("splatview.viewer_app.views._gaussians.path.read_path", None)
+    monkeypatch.setattr(nerfstudio, "parse_path", None)
+    pages.send(page, tmp_path / "path.json")
+    pages.until(lambda: len(tool.path.keys) == before and not pages.kept())
+    assert len(pages.app.catalogue.entries) == 1
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("waiting")
+def test_the_loop_goes_on_while_a_file_is_decoded_and_a_crash_is_the_fault_of_one_entry(
+        pages: FilePages, scene: Path) -> None:
+    page = pages.page()
+    pages.send(page, scene)
+    pages.until(readers)
+    (pid,) = readers()
+    for _ in range(5):
+        draws = pages.app.draws
+        pages.seats[page].mark()
+        pages.until(lambda draws=draws: pages.app.draws > draws)
+    assert readers() == [pid]
+    os.kill(pid, signal.SIGSEGV)
+    pages.until(lambda: any("crashed (SIGSEGV)" in entry.fault_of_source for entry in pages.app.catalogue.entries))
+    pages.forget_all()
+    pages.until(lambda: not pages.kept() and not readers())
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("waiting")
+def test_decoding_ends_with_its_page_or_its_entry(pages: FilePages, scene: Path, tmp_path: Path) -> None:
+    page = pages.page()
+    pages.send(page, scene)
+    pages.until(readers)
+    pages.forget_all()
+    pages.until(lambda: not readers() and not pages.kept())
+    pages.show(page, scene)
+    (tmp_path / "path.json").write_text("{}")
+    pages.send(page, tmp_path / "path.json")
+    pages.until(readers)
+    page.drop()
+    pages.until(lambda: not readers() and not pages.kept())
 
 
 def test_a_page_that_leaves_at_once_leaves_nothing(pages: FilePages, scene: Path) -> None:
-    """The file has come, and nobody has looked at the screen's events since."""
+    """The file has come, and the screen's events were not looked at since."""
     page = pages.page()
     pages.send(page, scene)
     page.drop()
-    pages.seat(page).screen.close()
+    pages.seats[page].screen.close()
     pages.until(lambda: not pages.kept())
 
 
-def test_what_is_written_is_downloaded_by_who_asked(pages: FilePages, scene: Path, tmp_path: Path,
-                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+# -- for pages --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, scene: Path, tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """A path, the scene, a film. A folder of pictures stays where it is, and the words say where."""
     there, here = tmp_path / "viewer", tmp_path / "user"
     there.mkdir()
     here.mkdir()
     monkeypatch.chdir(there)
     page, other = pages.page(), pages.page()
-    view = opened(pages, page, scene)
-    tool, filters = path_of(view), view.tools["filter"]
+    view = pages.show(page, scene)
+    tool, filters = path_tool(view), view.tools["filter"]
     assert isinstance(filters, Filter)
     tool.around()
     tool.save()
-    assert len(read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
+    assert len(nerfstudio.read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
     filters.export.begin(False)
     back = load_scene(pages.fetch(page, here))
     np.testing.assert_allclose(np.sort(back.means[:, 0]), np.sort(load_scene(scene).means[:, 0]), rtol=1e-6)
@@ -198,25 +234,16 @@ def test_what_is_written_is_downloaded_by_who_asked(pages: FilePages, scene: Pat
     tool.record()
     film = pages.fetch(page, here)
     assert film.suffix == ".mp4" and film.read_bytes() == (there / film.name).read_bytes()
-    while not other._messages.empty():
-        assert not isinstance(other.receive(), m.Offer)
-
-
-def test_where_nobody_is_far_nothing_is_handed_over(tmp_path: Path) -> None:
-    screen = OffscreenScreen(64, 64)
-    try:
-        (tmp_path / "file").write_text("x")
-        screen.hand_over(tmp_path / "file")
-        assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    finally:
-        screen.close()
+    assert not any(isinstance(message, m.Offer) for message in other.messages())
 
 
 def test_offers_of_what_is_not_there(pages: FilePages, tmp_path: Path) -> None:
     page = pages.page()
-    screen = pages.seat(page).screen
+    screen = pages.seats[page].screen
     screen.hand_over(tmp_path / "nothing")
     screen.hand_over(tmp_path)
     (tmp_path / "file").write_text("x")
     screen.hand_over(tmp_path / "file")
-    assert pages.offer(page).name == "file"
+    here = tmp_path / "user"
+    here.mkdir()
+    assert pages.fetch(page, here).name == "file"

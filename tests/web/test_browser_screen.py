@@ -53,14 +53,6 @@ def test_the_page_sees_what_was_drawn(rig: Rig, software: bool, monkeypatch: pyt
         assert exact.number > picture.number
 
 
-def test_the_first_picture_is_small_and_soon_sharp(screen: BrowserScreen, page: Page) -> None:
-    drawn = draw(screen, RED)
-    first = page.picture()
-    assert first.size == (54, 40)
-    assert first.full == (160, 120)
-    np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
-
-
 def test_what_the_page_shows_already_is_not_sent(screen: BrowserScreen, page: Page) -> None:
     number = settle(screen, page)
     for _ in range(5):
@@ -101,13 +93,6 @@ def test_every_level_is_the_whole_picture(rig: Rig, level: Level, monkeypatch: p
     assert (picture.size, picture.quality) == (sender.scaled((211, 133), level.scale), level.quality)
     expected = Image.fromarray(drawn).resize(picture.size, Image.Resampling.BOX)
     assert np.abs(decoded(picture).astype(int) - np.asarray(expected)).mean() < 8
-
-
-def test_sizes_of_smaller_pictures() -> None:
-    assert sender.scaled((1920, 1080), 0.75) == (1440, 810)
-    assert sender.scaled((1921, 1081), 0.5) == (961, 541)
-    assert sender.scaled((100, 101), 1 / 3) == (34, 34)
-    assert sender.scaled((1, 1), 0.25) == (1, 1)
 
 
 # -- flow -------------------------------------------------------------------------------------------------------------
@@ -208,11 +193,6 @@ def test_a_window_that_is_dragged_while_pictures_are_under_way(
     while picture.full != screen.size:  # of a size before
         picture = restful(screen, page)
     np.testing.assert_array_equal(decoded(picture), drawn)
-
-
-def test_no_page_asks_for_too_many_pixels(rig: Rig) -> None:
-    screen = rig.open(8192, 8192)
-    assert screen.size == screen.framebuffer.size == (8192, 2048)
 
 
 def test_no_memory_for_a_size_ends_one_page_and_not_the_viewer(

@@ -18,8 +18,7 @@ from splatview.viewer_app.screens import browser
 from splatview.viewer_app.screens.base import Caption
 from splatview.viewer_app.web import messages as m
 from splatview.viewer_app.web import sender
-from splatview.viewer_app.web.budget import LEAST, LOSSLESS_BYTES, MOST, PER_PIXEL, PageBudget
-from splatview.viewer_app.web.pacing import RESTING
+from splatview.viewer_app.web.budget import LEAST, MOST, PER_PIXEL, PageBudget
 
 if TYPE_CHECKING:
     from splatview.viewer_app.screens.browser import BrowserScreen
@@ -48,17 +47,6 @@ def test_budget_gives_small_pages_all_and_the_others_equal_parts(asked: list[int
         budget.leave(page)
         budget.leave(page)
     assert budget.reserved == 0
-
-
-def test_budget_version_changes_with_the_shares() -> None:
-    budget = budget_for(900)
-    budget.ask("a", 500)
-    version = budget.version
-    budget.ask("a", 500)
-    budget.leave("b")
-    assert budget.version == version
-    budget.ask("b", 100)
-    assert budget.version > version
 
 
 def test_budget_follows_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,17 +131,6 @@ def test_the_largest_page_is_legal_and_bounded(rig: Rig) -> None:
     width, height = screen.size
     assert width * height * PER_PIXEL <= budget.total and width >= 2048
     assert budget.reserved <= budget.total
-
-
-def test_a_picture_too_large_to_encode_without_loss_rests_as_a_good_jpeg(rig: Rig) -> None:
-    screen = rig.open(320, 240, budget=PageBudget(320 * 240 * (PER_PIXEL + 10)))
-    assert 10 < LOSSLESS_BYTES and screen.size == (320, 240)
-    draw(screen, RED)
-    page = rig.pages[screen]
-    picture = page.picture()
-    while picture.quality != RESTING:
-        picture = poll(screen, page.next_picture)
-    assert not picture.lossless and picture.size == (320, 240)
 
 
 # -- what is given back -----------------------------------------------------------------------------------------------

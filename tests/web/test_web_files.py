@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-
 def status_of(client: socket.socket) -> int:
     return int(client.recv(4096).split()[1])
 
@@ -60,13 +59,6 @@ def test_a_file_comes(visitor: Visitor, folder: Path, wait_until: Callable[..., 
 def test_names(given: str, name: str) -> None:
     assert safe_name(given) == name
     assert len(name.encode()) <= 200
-
-
-def test_a_name_leads_nowhere_else(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
-    assert visitor.post(b"evil", "../../../evil.ply")[0] == 200
-    wait_until(lambda: visitor.receiver.uploads)
-    assert [path.name for path in kept(folder)] == ["evil.ply"]
-    assert not (folder / "evil.ply").exists()
 
 
 # -- who may send ------------------------------------------------------------------------------------------------------
@@ -214,27 +206,6 @@ def test_what_a_killed_viewer_has_left_is_removed(visitor: Visitor, folder: Path
     assert not left.exists() and used.exists() and young.exists() and foreign.exists()
     for path in (used, young, foreign):
         os.rename(path, folder / path.name.replace("splatview", "other"))
-
-
-def test_uploads_of_many_killed_viewers_are_removed_without_links(folder: Path, tmp_path_factory: Any) -> None:
-    """What a hostile user could put there is not followed, and what has been begun lately stays."""
-    other = tmp_path_factory.mktemp("other")
-    (other / "lock").touch()
-    (folder / "splatview-files-link").symlink_to(other)
-    empty, begun = folder / ".splatview-files-empty", folder / ".splatview-files-begun"
-    empty.mkdir()
-    begun.mkdir()
-    os.utime(empty, (0, 0))
-    for number in range(uploads._MOST_LEFT + 5):
-        path = folder / f"splatview-files-{number}"
-        path.mkdir()
-        (path / "lock").touch()
-    uploads._sweep(folder)
-    assert len(list(folder.glob("splatview-files-[0-9]*"))) == 5, "in steps"
-    uploads._sweep(folder)
-    assert {path.name for path in folder.iterdir()} == {"splatview-files-link", begun.name}
-    assert (other / "lock").exists()
-    (folder / "splatview-files-link").unlink()
 
 
 # -- what is fetched ---------------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 import socket
 from dataclasses import dataclass
@@ -161,15 +159,6 @@ def test_the_tunnel(server: Server, ssh: str, command: str, url: str) -> None:
     said = lines(server, SSH_CONNECTION=ssh, USER="ada")
     assert said[-2:] == [f"    {command}", f"  and open {url} there"]
     assert "SSH" in said[-3]
-
-
-def test_whose_it_is() -> None:
-    assert "bob@198" in lines(Server(), SSH_CONNECTION=SSH, LOGNAME="bob")[-2]
-    assert f"{pwd.getpwuid(os.getuid()).pw_name}@198" in lines(Server(), SSH_CONNECTION=SSH)[-2]
-
-
-def test_what_is_printed_can_be_typed() -> None:
-    assert "'a b;c@198.51.100.4'" in lines(Server(), SSH_CONNECTION=SSH, USER="a b;c")[-2]
 
 
 @pytest.mark.parametrize("ssh", ["", "UNKNOWN", "1 2 3"])

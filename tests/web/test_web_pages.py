@@ -190,8 +190,10 @@ def test_a_page_that_does_not_read_is_closed_and_slows_no_other(join: Callable[.
         number += 1
         assert number < 2000, "nothing stopped it"
         sent = message(number)
-        send = stuck.connection.send_picture if isinstance(sent, m.Picture) else stuck.connection.send
-        send(sent)
+        if isinstance(sent, m.Picture):
+            stuck.connection.send_picture(sent)
+        else:
+            stuck.connection.send(sent)
         if number % 10 == 0:
             other.goes_on(number)
     assert stuck.attach().over.wait(PATIENCE)

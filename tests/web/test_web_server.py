@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from support.wait import PATIENCE
 from support.web_clients import Page
 from support.web_visitors import ask, raw
 
+from benchmarks.browser import hostile
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.web import guests
 from splatview.viewer_app.web.server import WebServer
@@ -178,6 +180,30 @@ def test_each_server_has_its_own_token() -> None:
     finally:
         server.close()
         other.close()
+
+
+def test_nothing_that_is_logged_holds_the_token(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = "a-long-token-of-its-own"
+    server = WebServer(port=0, token=token, wake=lambda: None)
+    try:
+        port = server.port
+        close = {"Connection": "close"}
+        asked = [(hostile.head(port, f"/?token={token}", **close), 200),
+                 (hostile.upgrade(port, f"/ws?token={token}"), 101),
+                 (hostile.upgrade(port, **{"Sec-WebSocket-Protocol": f"token.{token}"}), 400),
+                 (hostile.upgrade(port, **{"Sec-WebSocket-Protocol": f"splatview, token.{token}"}), 101),
+                 (hostile.head(port, f"/nothing?token={token}", **close), 404)]
+        for request, status in asked:
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
+                client.sendall(request)
+                answer = client.recv(4096)
+            assert int(answer.split()[1]) == status
+            assert token.encode() not in answer
+            assert status == 101 or b"Referrer-Policy: no-referrer" in answer
+    finally:
+        server.close()
+    assert token not in caplog.text
 
 
 # -- where it listens -------------------------------------------------------------------------------------------------
