@@ -82,18 +82,6 @@ def test_the_difference_to_itself_is_nothing(house: Callable[..., House], tmp_pa
     assert any(line.startswith("PSNR") for line in other.details)
 
 
-def test_the_same_two_are_one_entry_and_it_goes_with_either(house: Callable[..., House]) -> None:
-    h = house("a", "b")
-    h.pair("a", "b")
-    key = h.pane.key
-    h.pair("b", "a")
-    assert h.pane.key == key
-    assert [e.group for e in h.app.state.entries].count("Compare") == 1
-    h.app.catalogue.forget(h.keys["b"])
-    h.app.until(lambda: len(h.app.state.entries) == 1)
-    assert h.show("a").details
-
-
 def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monkeypatch: pytest.MonkeyPatch) -> None:
     h = house("a", "b")
     view = h.pair("a", "b")

@@ -11,20 +11,6 @@ from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerP
 RECT = Rect(100, 50, 400, 300)
 
 
-def test_it_is_dragged_without_a_jump() -> None:
-    line = Divider()
-    assert line.x(RECT) == 300
-    assert line.handle(PointerPress(304, 100), RECT)
-    assert line.dragging
-    assert line.handle(PointerMove(304, 120), RECT) is False
-    assert line.handle(PointerMove(384, 120), RECT)
-    assert line.x(RECT) == 380
-    assert line.handle(PointerRelease(384, 120), RECT)
-    assert not line.dragging
-    assert line.handle(PointerMove(200, 120), RECT)  # no longer on it
-    assert line.at == pytest.approx(0.7)
-
-
 @pytest.mark.parametrize("event", [PointerPress(250, 100), PointerPress(300, 100, "right"),
                                    PointerMove(200, 100), PointerRelease(300, 100), Wheel(300, 100, 1.0),
                                    Key("f", True), PointerLeave()])

@@ -11,7 +11,7 @@ from support.viewer import Viewer
 
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import FileDrop, Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview.viewer_app.memo import Memo
 from splatview.viewer_app.panes import HEADER, grid
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
@@ -135,21 +135,6 @@ def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
     viewer.do()
     assert seen(viewer) == [COLORS["blue"]]
     assert viewer.seat.layout() == Rect(280, 0, 620, 494)
-
-
-def test_a_file_that_is_closed_leaves_its_pane_empty(make: Callable[..., Viewer]) -> None:
-    viewer = make()
-    viewer.seat.panes.add(key(viewer, "green"))
-    viewer.seat.panes.arrange("tabs")
-    viewer.seat.panes.step(1)
-    viewer.do()
-    viewer.catalogue.forget(key(viewer, "green"))  # which is not seen just now
-    viewer.seat.panes.arrange("grid")
-    viewer.do()
-    assert seen(viewer)[0] == COLORS["red"]
-    viewer.do(FileDrop((str(viewer.options.files[2]),)))
-    viewer.until(viewer.loaded)
-    assert COLORS["blue"] in seen(viewer)
 
 
 def test_panes_lie_the_next_time_as_they_lay(make: Callable[..., Viewer], tmp_path: Path) -> None:

@@ -102,17 +102,6 @@ def snapshot(number: int, nbytes: int = 10, made: Packed | None = None) -> Snaps
     return Snapshot(number, number * 5, number, 0, 1, nbytes, packed=made)
 
 
-def test_every_second_one_goes_when_there_is_no_more_room() -> None:
-    recording = Recording(100.0, limit=105)
-    for number in range(1, 11):
-        assert recording.add(snapshot(number)) == []
-    assert recording.every == 100
-    dropped = recording.add(snapshot(11))
-    assert [s.number for s in dropped] == [2, 4, 6, 8, 10]
-    assert [s.number for s in recording.snapshots] == [1, 3, 5, 7, 9, 11]
-    assert (recording.every, recording.nbytes) == (200, 60)
-
-
 def test_it_is_bounded_and_covers_everything_however_many_come() -> None:
     recording, taken = Recording(1.0, limit=1000), 0
     for version in range(1, 5001):

@@ -59,7 +59,6 @@ def test_the_panel_can_be_hidden(viewer: Viewer, picture_file: Path, key: str) -
     viewer.do(Key(key), Key(key, pressed=False))
     assert viewer.seat.layout() == Rect(0, 0, *SIZE)
     assert (viewer.pixels()[:, :260] != before[:, :260]).any()
-    assert viewer.image._rect.width == SIZE[0]
     viewer.do(Key(key), Key(key, pressed=False))
     viewer.do(PointerMove(600, 200), PointerLeave())
     np.testing.assert_array_equal(viewer.picture(), before[:494, 280:])
@@ -115,17 +114,6 @@ def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture
     viewer.catalogue.open_file(picture_file, viewer.seat.panes.active)
     viewer.until(viewer.loaded)
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
-
-
-def test_a_resize_is_followed(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    viewer.do(Resize(1200, 700))
-    assert viewer.pixels().shape == (700, 1200, 3)
-    assert viewer.seat.layout() == Rect(280, 0, 920, 674)
-    viewer.do(Resize(40, 30))  # absurdly small: nothing breaks
-    viewer.do(Resize(1600, 1000, 2.0))
-    assert viewer.seat.layout() == Rect(560, 0, 1040, 948)  # twice the pixels per point
 
 
 def test_the_panel_follows_the_scale(viewer: Viewer, picture_file: Path) -> None:

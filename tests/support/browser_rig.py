@@ -6,7 +6,6 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from splatview.viewer_app.screens.browser import BrowserScreen
@@ -16,7 +15,7 @@ from support.wait import clock, turns, wait_until
 from support.web_clients import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import moderngl
 
@@ -123,12 +122,6 @@ def restful(screen: BrowserScreen, page: Page) -> Picture:
 
     poll(screen, rests)
     return found[0]
-
-
-@pytest.fixture(name="rig")
-def rig_fixture() -> Iterator[Rig]:
-    with Rig() as made:
-        yield made
 
 
 def settle(screen: BrowserScreen, page: Page) -> int:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from splatview.viewer_app.app import AppOptions
@@ -124,9 +123,3 @@ def houses(folder: Path) -> Iterator[Callable[..., House]]:
         error = one.app.screen.ctx.error
         one.app.close()
         assert error == "GL_NO_ERROR"
-
-
-@pytest.fixture(name="house")
-def house_fixture(tmp_path: Path) -> Iterator[Callable[..., House]]:
-    with houses(tmp_path) as build:
-        yield build

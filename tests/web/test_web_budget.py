@@ -153,18 +153,6 @@ def test_a_hidden_page_holds_no_pictures(rig: Rig) -> None:
     np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
 
 
-def test_a_page_that_connects_hidden_holds_nothing(rig: Rig) -> None:
-    budget = PageBudget(1 << 28)
-    screen = rig.open(300, 200, visible=False, budget=budget)
-    assert budget.reserved == 0 and not screen.visible and not screen.closed
-    rig.pages[screen].send(m.Resize(500, 200, 1.0))
-    heard(screen, Resize)
-    assert budget.reserved == 0
-    rig.pages[screen].send(m.Visible(True))
-    heard(screen, Expose)
-    assert screen.size == screen.framebuffer.size == (500, 200)
-
-
 def test_a_page_that_acknowledges_nothing_holds_no_pictures(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "UNREAD", 0.2)
     budget = PageBudget(1 << 28)

@@ -64,24 +64,6 @@ def test_what_the_page_says_is_taken_in_order(join: Callable[..., Visitor]) -> N
     assert visitor.connection.closed
 
 
-def test_an_error_of_the_receiver_ends_nothing(join: Callable[..., Visitor], caplog: pytest.LogCaptureFixture) -> None:
-    visitor = join()
-
-    class Bad(Receiver):
-        def take(self, message: Any, now: float) -> None:
-            super().take(message, now)
-            raise KeyError("a bug")
-
-    receiver = Bad()
-    visitor.connection.attach(receiver)
-    visitor.page.send(m.Leave())
-    visitor.page.send(m.Ack(2))
-    wait_until(lambda: len(receiver.taken) == 2)
-    assert "a bug" in caplog.text
-    visitor.connection.send(m.Caption("still here"))
-    assert visitor.page.receive() == m.Caption("still here")
-
-
 def test_pictures_files_and_words(visitor: Visitor) -> None:
     page, connection = visitor.page, visitor.connection
     pictures = [picture(1), picture(2, 3_000_000), picture(3, 0)]
@@ -258,12 +240,3 @@ def test_the_end_of_the_server_is_the_end_of_all_pages(server: WebServer, join: 
     assert late.over.is_set()
     page.connection.send(m.Caption())
     page.connection.close()
-
-
-def test_it_may_be_closed_in_its_own_thread() -> None:
-    """As a receiver does that ends the viewer."""
-    server = WebServer(port=0, token="secret", wake=lambda: server.close())
-    with Page(server.port) as page:
-        page.connect(token="secret").send(m.Hello(protocol=1, id="a", width=100, height=100))
-        assert page.ended()
-    server.close()
