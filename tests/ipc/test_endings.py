@@ -102,16 +102,6 @@ last = Last(splatview.publish)
 threading.Thread(target=loop).start()
 atexit.register(publish)
 """, 0),
-    "while the helper thread is stuck": ("""
-publisher = splatview.publishing.begun()
-began = threading.Event()
-def stuck():
-    began.set()
-    threading.Event().wait()
-publisher._helper._tell_changes = stuck
-publisher.announce()
-began.wait()
-""", 0),
 }
 SAID = {"an exception": "ValueError", "Ctrl-C": "KeyboardInterrupt"}
 SUDDEN = {"os._exit", "SIGTERM", "exec"}
@@ -144,7 +134,8 @@ CHILDREN = {
     "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
     "closes": "splatview.close(); os._exit(0)",
     "is another program": "os.execv('/bin/true', ['true'])",
-    "publishes a run of its own": "publish(); assert splatview.publishing.begun().run_id != parent; sys.exit(0)",
+    "publishes a run of its own": "publish(); splatview.publishing.begun().run_id != parent or os._exit(1); "
+                                  "splatview.close(); os._exit(0)",
     "forks again": "os.fork() or publish(); os._exit(0)",
 }
 FORKING = """
@@ -153,9 +144,9 @@ for line in iter(sys.stdin.readline, "\\n"):
     if os.fork() == 0:
         exec(line)
         os._exit(9)
-    os.wait()
+    status = os.wait()[1]
     publish()
-    print("forked", flush=True)
+    print("forked", os.waitstatus_to_exitcode(status), flush=True)
 """
 """Forks a child for each line, which runs it; an empty one is the end."""
 
@@ -167,7 +158,7 @@ def test_forked_children_do_no_harm(runtime_dir: Path, trainings: Trainings, sub
     trainings.program.say()
     for step, (name, child) in enumerate(CHILDREN.items(), 2):
         trainings.program.say(child)
-        assert trainings.program.line() == "forked", name
+        assert trainings.program.line() == f"forked {-signal.SIGKILL if name == 'is killed' else 0}", name
         version, meta, tensors = newest(subscriber, "image", step - 1, pid)
         assert (version, meta["step"]) == (step, step), name
         assert (tensors["image"] == step).all() and seen.run.alive, name

@@ -10,7 +10,7 @@ from support.slot_cases import Case
 
 CASES = {
     "ring: nothing is there at first": Case(filled=0, reads=(2,), dies="writer"),
-    "ring: as prepared": Case(reads=(2,), again=True, dies="writer"),
+    "ring: as prepared": Case(publishes=1, again=True, dies="writer"),
     "lease: two slots, the writer may die": Case(slots=2, filled=2, grows=True, bounded=True, cells=1, publishes=3,
                                                  stuck=1, dies="writer"),
     "lease: a reader is killed": Case(publishes=2, dies="reader", stuck=1),
