@@ -1,4 +1,4 @@
-"""Scenes that are moved, turned and scaled look the same to a camera that goes with them."""
+"""Scenes that are moved, turned and scaled look the same to a camera that goes with them; several scenes as one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.comparing.merging import merged as merged_as
 from splatview.viewer_app.comparing.turning import STAYS, Placement, basis, placed, turning_of_degree
 from splatview.viewer_app.renderers.base import RenderOptions
-from splatview.viewer_app.renderers.reference import ReferenceRenderer, colors, rotations
+from splatview.viewer_app.renderers.reference import ReferenceRenderer, rotations
 from splatview.viewer_app.rotations import quaternion
 from splatview.viewer_app.scene import FIELDS, GaussianScene
 
-TURNS = [(0, 0, 0), (90, 0, 0), (0, 180, 0), (0, 0, -90), (10, -20, 30), (179.9, 45, -170), (-123, 77, 15)]
+TURNS = [(0, 180, 0), (10, -20, 30), (-123, 77, 15)]
 
 
 def scene(n: int = 40, degree: int = 3, seed: int = 0, **more: Any) -> GaussianScene:
@@ -46,8 +46,7 @@ def camera(viewmat: np.ndarray | None = None) -> Camera:
     return Camera(viewmat, intrinsics(50, 48, 36), 48, 36)
 
 
-@pytest.mark.parametrize("turn", TURNS)
-@pytest.mark.parametrize("degree", [1, 2, 3])
+@pytest.mark.parametrize(("turn", "degree"), [*zip(TURNS, (1, 2, 3), strict=True)])
 def test_turned_coefficients_are_the_function_along_the_direction_turned_back(turn: Any, degree: int) -> None:
     rng = np.random.default_rng(1)
     rotation = Placement(turn=turn).rotation
@@ -57,17 +56,6 @@ def test_turned_coefficients_are_the_function_along_the_direction_turned_back(tu
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     np.testing.assert_allclose(basis(directions, degree) @ after, basis(directions @ rotation, degree) @ before,
                                atol=1e-12)
-
-
-@pytest.mark.parametrize("turn", TURNS)
-def test_colours_are_those_seen_from_the_direction_turned_back(turn: Any) -> None:
-    before, rotation = scene(), Placement(turn=turn).rotation
-    after = placed(before, Placement(turn=turn), np.zeros(3))
-    directions = np.random.default_rng(2).normal(size=(40, 3))
-    for degree in range(4):
-        np.testing.assert_allclose(colors(after.sh0, after.shN, directions @ rotation.T, degree),  # type: ignore[arg-type]
-                                   colors(before.sh0, before.shN, directions, degree),  # type: ignore[arg-type]
-                                   atol=2e-6)
 
 
 @pytest.mark.parametrize("turn", TURNS)
@@ -89,8 +77,7 @@ def test_turns_go_around_x_then_y_then_z() -> None:
     np.testing.assert_allclose(Placement(turn=(90, 0, 90)).rotation @ [0, 1, 0], [0, 0, 1], atol=1e-12)
 
 
-@pytest.mark.parametrize("activated", [False, True])
-@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+@pytest.mark.parametrize(("degree", "activated"), [(0, False), (2, True), (3, False)])
 def test_a_camera_that_goes_with_the_scene_sees_the_same(degree: int, activated: bool) -> None:
     before = scene(degree=degree)
     if activated:
@@ -114,26 +101,6 @@ def test_what_stays_is_itself() -> None:
     assert placed(before, Placement(move=(1, 0, 0)), np.ones(3)).shN is before.shN
 
 
-def test_tensors_are_placed_as_arrays_are() -> None:
-    import torch
-
-    before = scene()
-    as_tensors = replace(before, **{name: torch.from_numpy(getattr(before, name)) for name in FIELDS})
-    placement = Placement((1, 2, 3), (10, 20, 30), 0.5)
-    after, same = placed(as_tensors, placement, np.ones(3)), placed(before, placement, np.ones(3))
-    for name in FIELDS:
-        assert isinstance(getattr(after, name), torch.Tensor)
-        np.testing.assert_allclose(getattr(after, name).numpy(), getattr(same, name), atol=1e-5)
-
-
-# -- several as one ----------------------------------------------------------------------------------------------------
-
-
-def test_one_of_several_is_drawn_as_itself() -> None:
-    only = scene()
-    np.testing.assert_allclose(picture(merged([only]), camera()), picture(only, camera()), atol=1e-6)
-
-
 def test_two_halves_are_the_whole() -> None:
     whole = scene(60)
     halves = [replace(whole, **{name: getattr(whole, name)[part] for name in FIELDS}) for part in
@@ -151,14 +118,6 @@ def test_degrees_and_activations_differ() -> None:
     for shown, other in ((low, high), (high, low)):
         apart = replace(other, means=other.means + far)
         np.testing.assert_allclose(picture(merged([shown, apart]), camera()), picture(shown, camera()), atol=1e-6)
-
-
-def test_a_degree_that_is_not_in_use_is_not_shown() -> None:
-    early, late = scene(20, degree=3, seed=1, sh_degree=0), scene(20, degree=3, seed=2)
-    together = merged([early, late])
-    assert together.sh_degree == 3
-    assert not np.asarray(together.shN)[:20].any()
-    np.testing.assert_array_equal(np.asarray(together.shN)[20:], late.shN)
 
 
 def test_antialiased_if_all_are() -> None:

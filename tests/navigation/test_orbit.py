@@ -1,0 +1,437 @@
+"""The camera of a scene: orbiting, rolling, looking around, flights, and what is up; the maths alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from splatview.viewer_app.cameras import Camera, CameraModel, intrinsics, look_at
+from splatview.viewer_app.controls import Orbit, Rect
+from splatview.viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.navigation.flights import Flight
+from splatview.viewer_app.navigation.upright import snapped, up_of_cameras, up_of_scene
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECT = Rect(100, 20, 400, 300)
+CORNER = np.array([RECT.x, RECT.y])
+SHIFT, CTRL = frozenset({"shift"}), frozenset({"ctrl"})
+
+
+def made(**changes: object) -> Orbit:
+    o = Orbit()
+    o.take(Camera(look_at((1.0, -2.0, -4.0), (0.5, 0.2, 0.1)), intrinsics(50, 400, 300), 400, 300),
+           np.array([0.5, 0.2, 0.1]))
+    return replace(o, **changes)
+
+
+def project(o: Orbit, point: np.ndarray) -> np.ndarray:
+    """(2,) pixel of a world point in a picture of 400 by 300."""
+    camera = o.camera(400, 300)
+    p = camera.viewmat[:3, :3] @ point + camera.viewmat[:3, 3]
+    z = p[2] if camera.model == "pinhole" else 1.0
+    return np.array([camera.K[0, 0] * p[0] / z + camera.K[0, 2], camera.K[1, 1] * p[1] / z + camera.K[1, 2]])
+
+
+def drag(o: Orbit, button: str, points: list[tuple[float, float]],
+         mods: frozenset[str] = frozenset()) -> None:
+    o.handle(PointerPress(*points[0], button, mods), RECT)  # type: ignore[arg-type]
+    for point in points[1:]:
+        o.handle(PointerMove(*point, mods), RECT)
+    o.handle(PointerRelease(*points[-1], button, mods), RECT)  # type: ignore[arg-type]
+
+
+def test_taking_a_camera_changes_nothing_seen() -> None:
+    camera = Camera(look_at((1.0, -2.0, -4.0), (0.5, 0.2, 0.1)), intrinsics(37, 400, 300), 400, 300)
+    o = Orbit()
+    o.take(camera, np.array([0.5, 0.2, 0.1]))
+    again = o.camera(400, 300)
+    np.testing.assert_allclose(again.viewmat, camera.viewmat, atol=1e-12)
+    np.testing.assert_allclose(again.K, camera.K, rtol=1e-12)
+    np.testing.assert_allclose(o.target, (0.5, 0.2, 0.1), atol=1e-12)
+
+
+def test_orbiting_keeps_the_target_and_the_distance() -> None:
+    o = made()
+    target, distance = o.target.copy(), o.distance
+    drag(o, "left", [(200, 100), (260, 130), (320, 90), (90, 280)])
+    np.testing.assert_allclose(project(o, target), (200, 150), atol=1e-9)
+    assert np.linalg.norm(o.camera(400, 300).position - target) == pytest.approx(distance)
+    np.testing.assert_allclose(o.rotation @ o.rotation.T, np.eye(3), atol=1e-12)
+
+
+def test_orbiting_stops_at_the_poles_and_stays_upright() -> None:
+    o = made()
+    for dy in [40] * 30 + [-40] * 60:
+        drag(o, "left", [(200, 100), (203, 100 + dy)])
+        assert abs(o.rotation[2] @ o.up) < math.sin(math.radians(89.01))
+        assert o.rotation[1] @ o.up < 0  # up in the world is up in the picture
+        assert abs(o.rotation[0] @ o.up) < 1e-9  # no roll
+
+
+@pytest.mark.parametrize(("button", "mods", "model"), [
+    ("right", frozenset(), "pinhole"), ("right", frozenset(), "ortho"), ("middle", frozenset(), "pinhole"),
+    ("left", SHIFT, "pinhole"),
+])
+def test_panning_moves_the_scene_with_the_pointer(button: str, mods: frozenset[str], model: str) -> None:
+    o = made()
+    o.model = model  # type: ignore[assignment]
+    target, rotation = o.target.copy(), o.rotation.copy()
+    before = project(o, target)
+    drag(o, button, [(200, 100), (237, 81)], mods)
+    np.testing.assert_allclose(project(o, target) - before, (37, -19), atol=1e-6)
+    np.testing.assert_array_equal(o.rotation, rotation)
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho"])
+def test_wheel_moves_towards_the_point_under_the_pointer(model: str) -> None:
+    o = made()
+    o.model = model  # type: ignore[assignment]
+    x, y = 310.0, 60.0  # of the screen; the picture begins at (100, 20)
+    unit = 2 * math.tan(math.radians(o.fov) / 2) * o.distance / RECT.height
+    point = o.target + o.rotation.T @ np.array([(x - 100 - 200) * unit, (y - 20 - 150) * unit, 0])
+    np.testing.assert_allclose(project(o, point), (210, 40), atol=1e-9)
+    distance = o.distance
+    assert o.handle(Wheel(x, y, 2.0), RECT)
+    assert o.distance == pytest.approx(distance * 0.88**2)
+    np.testing.assert_allclose(project(o, point), (210, 40), atol=1e-9)
+
+
+def test_orthographic_shows_the_target_at_the_same_size() -> None:
+    o = made()
+    side = o.target + o.rotation[0] * 0.3
+    before = project(o, side)
+    o.model = "ortho"
+    np.testing.assert_allclose(project(o, side), before, atol=1e-9)
+
+
+@pytest.mark.parametrize("up", [(0, 0, 1), (1, 0, 0)])
+def test_another_axis_upward(up: tuple[int, int, int]) -> None:
+    o = made()
+    target = o.target.copy()
+    o.set_up(np.array(up))
+    assert o.rotation[1] @ np.array(up) < 0
+    assert abs(o.rotation[0] @ np.array(up)) < 1e-9
+    np.testing.assert_allclose(np.linalg.det(o.rotation), 1.0)
+    np.testing.assert_allclose(project(o, target), (200, 150), atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho"])
+def test_two_fingers_pan_and_dolly(model: CameraModel) -> None:
+    o = made()
+    o.model = model
+    # A point at the target's depth, under the fingers' middle before they move.
+    point = o.target + o.rotation.T @ np.array([0.4, -0.3, 0.0])
+    before, distance = project(o, point), o.distance
+    moved = before + np.array([9.0, -14.0])
+    assert o.handle(Pinch(moved[0] + RECT.x, moved[1] + RECT.y, 1.25, 9.0, -14.0), RECT)
+    np.testing.assert_allclose(project(o, point), moved, atol=1e-6)
+    assert o.distance == pytest.approx(distance / 1.25)
+
+
+def test_two_fingers_end_the_drag_of_one() -> None:
+    o = made()
+    o.handle(PointerPress(200, 100), RECT)
+    rotation = o.rotation
+    assert not o.handle(Pinch(200, 100, 1.0), RECT)
+    o.handle(PointerMove(300, 200), RECT)
+    assert o.rotation is rotation
+    assert not o.dragging
+
+
+def test_one_orbit_looks_like_another_and_goes_its_own_way() -> None:
+    theirs, mine = made(), Orbit()
+    theirs.model, theirs.fov = "fisheye", 70.0
+    theirs.set_up(np.array([0.0, 0.0, 1.0]))
+    mine.look_like(theirs)
+    key = theirs.camera(400, 300).key
+    assert mine.camera(400, 300).key == key
+    drag(mine, "left", [(200, 100), (240, 130)])
+    drag(mine, "right", [(200, 100), (240, 130)])
+    mine.handle(Wheel(200, 100, 2), RECT)
+    mine.set_up(np.array([0.0, 1.0, 0.0]))
+    assert mine.camera(400, 300).key != key
+    assert theirs.camera(400, 300).key == key
+
+
+# -- rolling, looking around, moving along -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("angle", [0.4, 3.0])
+def test_a_roll_is_measured_stays_while_orbiting_and_goes(angle: float) -> None:
+    o = made()
+    assert o.tilt == pytest.approx(0, abs=1e-12)
+    target, position = o.target.copy(), o.position
+    o.roll(angle)
+    assert o.tilt == pytest.approx(angle)
+    np.testing.assert_allclose(o.position, position, atol=1e-12)
+    np.testing.assert_allclose(project(o, target), (200, 150), atol=1e-9)
+    drag(o, "left", [(200, 100), (260, 130), (180, 90)])
+    assert o.tilt == pytest.approx(angle)
+    np.testing.assert_allclose(o.target, target, atol=1e-12)
+    o.level()
+    assert o.tilt == pytest.approx(0, abs=1e-9)
+    np.testing.assert_allclose(o.rotation @ o.rotation.T, np.eye(3), atol=1e-12)
+    assert np.linalg.det(o.rotation) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("angle", [0.0, math.pi / 2, -2.5])
+def test_what_is_near_follows_an_orbiting_drag_however_it_is_rolled(angle: float) -> None:
+    for dx, dy in ((6, 0), (0, 6), (-4, 5)):
+        o = made()
+        o.roll(angle)
+        near = o.target - o.rotation[2] * 0.5
+        before = project(o, near)
+        drag(o, "left", [(300, 100), (300 + dx, 100 + dy)])
+        moved = project(o, near) - before
+        assert moved @ (dx, dy) > 0.9 * np.linalg.norm(moved) * math.hypot(dx, dy)
+
+
+def test_straight_along_up_nothing_is_undefined() -> None:
+    o = Orbit(up=np.array([0.0, 0.0, 1.0]))  # looks along +z
+    assert o.tilt == 0.0
+    for step in range(20):
+        o.orbit(0.1, 0.2 if step % 2 else -0.3)
+        o.roll(0.1)
+    assert np.isfinite(o.rotation).all()
+    np.testing.assert_allclose(o.rotation @ o.rotation.T, np.eye(3), atol=1e-12)
+
+
+def test_ctrl_drag_rolls_so_that_the_scene_follows_the_pointer() -> None:
+    o = made()
+    point = o.target + o.rotation.T @ np.array([0.9, 0.0, 0.0])  # to the right of the middle
+    x, y = project(o, point) + CORNER
+    middle = np.array([RECT.x + 200, RECT.y + 150])
+    reach = np.linalg.norm((x, y) - middle)
+    to = middle + reach * np.array([math.cos(0.8), math.sin(0.8)])
+    drag(o, "left", [(x, y), tuple(to)], CTRL)
+    np.testing.assert_allclose(project(o, point) + CORNER, to, atol=1e-9)
+
+
+def test_looking_around_keeps_the_place() -> None:
+    o = made(looks=True)
+    position, distance, ahead = o.position, o.distance, o.rotation[2].copy()
+    right = o.rotation[0].copy()
+    drag(o, "left", [(200, 100), (240, 100)])
+    np.testing.assert_allclose(o.position, position, atol=1e-12)
+    assert o.distance == distance
+    assert o.rotation[2] @ right > 0  # a drag to the right looks to the right
+    assert o.tilt == pytest.approx(0, abs=1e-12)
+    drag(o, "left", [(200, 100), (200, 60)])
+    assert o.rotation[2] @ o.up > ahead @ o.up  # and one up, up
+    for _ in range(40):
+        drag(o, "left", [(200, 100), (200, 20)])
+    assert math.degrees(math.asin(o.rotation[2] @ o.up)) == pytest.approx(89)
+    np.testing.assert_allclose(o.position, position, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["pinhole", "ortho"])
+def test_moving_takes_the_target_along(model: str) -> None:
+    o = made(model=model)
+    target, distance = o.target.copy(), o.distance
+    o.move(np.array([0.3, -0.2, 0.0]))
+    np.testing.assert_allclose(o.target, target + o.rotation.T @ (0.3, -0.2, 0.0))
+    assert o.distance == distance
+    before, side = o.target, o.target + o.rotation[0] * 0.1
+    size = project(o, side)[0] - 200
+    o.move(np.array([0.0, 0.0, 0.5]))
+    if model == "ortho":  # forward alone would change nothing that is seen
+        assert o.distance < distance
+        assert project(o, side)[0] - 200 > size
+    else:
+        np.testing.assert_allclose(o.target, before + o.rotation[2] * 0.5)
+    o.move(np.array([0.0, 0.0, 1e9]))
+    o.move(np.array([0.0, 0.0, -1e9]))
+    assert np.isfinite(o.target).all()
+    assert 0 < o.distance < math.inf
+
+
+@pytest.mark.parametrize(("mods", "dx", "dy", "moved"), [
+    (frozenset(), 0.3, 0.02, (-30, 0)), (SHIFT, 0.1, 0.25, (-10, 25)),
+])
+def test_two_fingers_on_a_trackpad_move_the_scene_sideways(mods: frozenset[str], dx: float, dy: float,
+                                                           moved: tuple[float, float]) -> None:
+    o = made()
+    target, distance = o.target.copy(), o.distance
+    assert o.handle(Wheel(220, 90, dy, dx, mods), RECT)
+    np.testing.assert_allclose(project(o, target) - (200, 150), moved, atol=1e-6)
+    assert o.distance == distance
+
+
+def test_two_fingers_that_turn_roll_around_their_middle() -> None:
+    o = made()
+    at = np.array([270.0, 90.0])
+    unit = 2 * math.tan(math.radians(o.fov) / 2) * o.distance / RECT.height
+    held = o.target + o.rotation.T @ np.array([(at[0] - 200) * unit, (at[1] - 150) * unit, 0])
+    beside = held + o.rotation.T @ np.array([30 * unit, 0, 0])
+    assert o.handle(Pinch(at[0] + RECT.x, at[1] + RECT.y, 1.0, turn=0.5), RECT)
+    np.testing.assert_allclose(project(o, held), at, atol=1e-9)
+    np.testing.assert_allclose(project(o, beside) - at, (30 * math.cos(0.5), 30 * math.sin(0.5)), atol=1e-9)
+
+
+def test_near_and_far_are_the_cameras() -> None:
+    o = made()
+    camera = Camera(look_at((1.0, -2.0, -4.0), (0.5, 0.2, 0.1)), intrinsics(50, 400, 300), 400, 300, "pinhole", 0.3, 9)
+    o.take(camera, np.array([0.5, 0.2, 0.1]))
+    assert (o.camera(400, 300).near, o.camera(400, 300).far) == (0.3, 9)
+    o.far = 7.0
+    assert o.camera(400, 300).far == 7.0
+    mine = Orbit()
+    mine.look_like(o)
+    assert mine.camera(400, 300).key == o.camera(400, 300).key
+
+
+# -- flights -----------------------------------------------------------------------------------------------------------
+
+
+def seen_from(position: tuple[float, float, float], target: tuple[float, float, float], fov: float = 50) -> Orbit:
+    o = Orbit()
+    o.take(Camera(look_at(position, target), intrinsics(fov, 400, 300), 400, 300), np.array(target))
+    return o
+
+
+def test_a_flight_begins_and_ends_where_it_should_and_is_smooth() -> None:
+    a, b = seen_from((0, 0, -5), (0, 0, 0)), seen_from((4, -2, 3), (1, 0, 1), 30)
+    flight = Flight(a, b, 0.5)
+    np.testing.assert_allclose(flight.between(0).camera(400, 300).viewmat, a.camera(400, 300).viewmat, atol=1e-12)
+    np.testing.assert_allclose(flight.between(1).camera(400, 300).viewmat, b.camera(400, 300).viewmat, atol=1e-12)
+    assert flight.at(10.0) is not None
+    places = np.array([flight.between(i / 100).position for i in range(101)])
+    steps = np.linalg.norm(np.diff(places, axis=0), axis=1)
+    assert steps.max() < 0.05 * steps.sum()
+    assert steps[0] < steps.max() / 5 and steps[-1] < steps.max() / 5
+    for i in range(0, 101, 10):
+        o = flight.between(i / 100)
+        np.testing.assert_allclose(o.rotation @ o.rotation.T, np.eye(3), atol=1e-9)
+    assert flight.at(10.49) is not None
+    assert flight.at(10.51) is None
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.5, math.pi])
+def test_any_turn_is_flown(angle: float) -> None:
+    a, b = seen_from((0, 0, -5), (0, 0, 0)), seen_from((0, 0, -5), (0, 0, 0))
+    b.orbit(angle, 0.0)
+    for i in range(11):
+        o = Flight(a, b, 1).between(i / 10)
+        assert np.isfinite(o.rotation).all()
+        np.testing.assert_allclose(o.rotation @ o.rotation.T, np.eye(3), atol=1e-6)
+    np.testing.assert_allclose(Flight(a, b, 1).between(1).rotation, b.rotation, atol=1e-5)
+
+
+# -- up ----------------------------------------------------------------------------------------------------------------
+
+
+UP = np.array([0.48, -0.6, 0.64])
+UP /= np.linalg.norm(UP)
+
+
+def ring(count: int, height: float, *, roll: float = 0.0, arc: float = 2 * np.pi) -> np.ndarray:
+    """(N, 4, 4) cameras on a circle around the origin, `height` above it, that look at it; rolled at random."""
+    random = np.random.default_rng(0)
+    side = np.cross(UP, [1.0, 0, 0])
+    side /= np.linalg.norm(side)
+    ahead = np.cross(side, UP)
+    out = []
+    for angle in np.linspace(0, arc, count, endpoint=False):
+        position = 3 * (np.cos(angle) * side + np.sin(angle) * ahead) + height * UP
+        viewmat, turn = look_at(position, (0, 0, 0), UP), random.normal() * roll
+        c, s = np.cos(turn), np.sin(turn)
+        spin = np.eye(4)
+        spin[:2, :2] = [[c, -s], [s, c]]
+        out.append(spin @ viewmat)
+    return np.stack(out)
+
+
+def known_up(viewmats: np.ndarray) -> np.ndarray:
+    """`up_of_cameras`, where there is one."""
+    found = up_of_cameras(viewmats)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("height", [0.0, 8.0])
+def test_cameras_around_something_say_what_is_up_however_much_they_look_down(height: float) -> None:
+    np.testing.assert_allclose(known_up(ring(30, height)), UP, atol=1e-6)
+    found = up_of_cameras(ring(30, height, roll=0.03))
+    assert found is not None
+    assert found @ UP > np.cos(np.radians(3))
+
+
+def test_cameras_that_look_one_way_say_it_by_their_pictures() -> None:
+    one = ring(1, 0.0)
+    np.testing.assert_allclose(known_up(np.repeat(one, 20, axis=0)), UP, atol=1e-6)
+    np.testing.assert_allclose(known_up(one[0]), UP, atol=1e-6)
+    found = up_of_cameras(ring(20, 0.3, arc=0.2))
+    assert found is not None
+    assert found @ UP > np.cos(np.radians(8))
+
+
+def test_cameras_that_say_nothing() -> None:
+    assert up_of_cameras(np.empty((0, 4, 4))) is None
+    assert up_of_cameras(np.full((3, 4, 4), np.nan)) is None
+    upside_down = np.diag([-1.0, -1, 1, 1])
+    assert up_of_cameras(np.stack([np.eye(4), upside_down])) is None
+    broken = ring(10, 1.0)
+    broken[3] = np.inf
+    np.testing.assert_allclose(known_up(broken), UP, atol=1e-6)
+
+
+def test_real_cameras_and_their_scene_agree(data_dir: Path) -> None:
+    with np.load(data_dir / "test_garden.npz") as garden:
+        by_cameras, by_ground = up_of_cameras(garden["viewmats"]), up_of_scene(garden["means3d"])
+    assert by_cameras is not None
+    assert by_ground is not None
+    for found in (by_cameras, by_ground):
+        assert found @ (0, 0, 1) > np.cos(np.radians(3))
+        np.testing.assert_array_equal(snapped(found), (0, 0, 1))
+
+
+def standing(share: float, seed: int = 0) -> np.ndarray:
+    """(6000, 3) a ball on a ground of which UP is the normal, with this share of the points."""
+    random = np.random.default_rng(seed)
+    count = round(6000 * share)
+    side = np.cross(UP, [1.0, 0, 0])
+    side /= np.linalg.norm(side)
+    flat = random.uniform(-2, 2, (count, 2)) @ np.stack([side, np.cross(UP, side)])
+    flat += random.normal(0, 0.004, (count, 1)) * UP
+    ball = random.normal(size=(6000 - count, 3))
+    ball *= 0.8 * random.uniform(0, 1, (len(ball), 1)) ** (1 / 3) / np.linalg.norm(ball, axis=1, keepdims=True)
+    return np.concatenate([flat, ball + 0.85 * UP]) * 7 + [100, -50, 3]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_a_ground_in_any_direction_is_found(share: float) -> None:
+    found = up_of_scene(standing(share))
+    assert found is not None
+    assert found @ UP > np.cos(np.radians(1))
+
+
+def test_what_cannot_be_seen_does_not_count() -> None:
+    points = standing(0.5)
+    weights = np.ones(len(points))
+    weights[:3000] = 0.0  # the ground
+    assert up_of_scene(points, weights) is None
+    points[3000:3100] = np.nan
+    points[3100:3200] = 1e30
+    assert up_of_scene(points) is not None
+
+
+@pytest.mark.parametrize("shape", ["ball", "cube", "none", "line"])
+def test_nothing_stands_on_these(shape: str) -> None:
+    random = np.random.default_rng(3)
+    points = {
+        "ball": random.normal(size=(5000, 3)), "cube": random.uniform(-1, 1, (5000, 3)),
+        "none": np.empty((0, 3)),
+        "line": np.linspace(0, 1, 5000)[:, None] * [[1.0, 2, 3]],
+    }[shape]
+    assert up_of_scene(points) is None
+
+
+def test_snapping_is_to_near_axes_only() -> None:
+    np.testing.assert_array_equal(snapped(np.array([0.02, -0.9998, 0.0])), (0, -1, 0))
+    np.testing.assert_array_equal(snapped(UP), UP)
