@@ -1,4 +1,4 @@
-"""Whatever numbers a scene holds, its picture is defined, what is left out is counted, and no picture is endless work."""
+"""Whatever numbers a scene holds, its picture is defined, what is left out is counted, and the work has an end."""
 
 from __future__ import annotations
 
