@@ -118,24 +118,6 @@ def test_what_another_one_shows_is_shown_in_any_rectangle(rect: Rect) -> None:
     assert mine.placed(rect) == pytest.approx((left + 3, top - 2, zoom))
 
 
-def test_another_size_keeps_what_is_looked_at() -> None:
-    p = PanZoom((100, 100))
-    p.set_zoom(8.0, RECT)
-    p.center = (25.0, 75.0)
-    p.resize_picture(200, 200)
-    assert p.center == (50.0, 150.0)
-    assert p.placed(RECT)[2] == pytest.approx(4.0)
-    fitted = PanZoom((100, 100))
-    fitted.resize_picture(200, 50)
-    assert fitted.fitted
-
-
-def test_rectangles() -> None:
-    assert Rect(10, 20, 30, 40).viewport(100) == (10, 40, 30, 40)
-    assert Rect(10, 20, 30, 40).contains(10, 20)
-    assert not Rect(10, 20, 30, 40).contains(40, 30)
-
-
 # -- keys that are held ------------------------------------------------------------------------------------------------
 
 
@@ -220,15 +202,6 @@ def test_pictures_that_take_seconds_each_do_not_stop_a_key_that_is_held() -> Non
         flying.key(Key("w", repeat=True))  # as long as a key is down, screens say so
         came += float(flying.step(i * 2.0)[2])  # type: ignore[index]
     assert came > 1
-
-
-def test_shortcuts_do_not_move() -> None:
-    flying = Flying()
-    for mod in ("ctrl", "super"):
-        assert not flying.key(Key("c", mods=frozenset({mod})))
-    assert not flying.key(Key("x"))
-    assert not flying.key(Key("w", False))
-    assert not flying.moving
 
 
 def test_the_wheel_changes_the_speed_within_limits() -> None:

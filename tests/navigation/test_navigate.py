@@ -1,48 +1,93 @@
-"""The tool that moves a scene's camera: flights, keys that are held, the pivot, what is up."""
+"""The tool that moves a scene's camera: flights, held keys, the pivot, what is up, bookmarks, the axes, the panel."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
+from imgui_bundle import imgui
 from support.frames import gaussian_frame
-from support.navigate_cases import (  # noqa: F401
-    CENTERS,
-    CTRL,
-    FRONT,
-    RECT,
-    SHIFT,
-    SIDE,
-    arrive,
-    balls,
-    module_screen,
-    navigate_fixture,
-    said,
-    screen_fixture,
-    view_fixture,
-    viewmat,
-)
 from support.view_cases import shown
+from support.wait import wait_until
 
-from splatview.viewer_app.cameras import look_at
-from splatview.viewer_app.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.cameras import Camera, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.desk import Desk
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from splatview.viewer_app.interface.panel import Panel
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
-    import torch
-
-    from splatview.viewer_app.controls import Rect
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
     from splatview.viewer_app.views._gaussians.navigate import Navigate
 
+RECT = Rect(20, 10, 400, 300)
+FRONT = Camera(look_at((0.0, 0.0, -5.0), (0, 0, 0)), intrinsics(50, 400, 300), 400, 300)
+SIDE = Camera(look_at((5.0, -1.0, 0.0), (0, 0, 0)), intrinsics(30, 400, 300), 400, 300)
+CTRL = frozenset({"ctrl"})
+CENTERS = [(0.0, 0.0, 0.0), (1.0, 0.5, 2.0)]
 
-# -- flights -------------------------------------------------------------------------------------------------
+
+def balls(centers: np.ndarray) -> dict[str, torch.Tensor]:
+    """Red, round, nearly opaque Gaussians (N, 3)."""
+    n = len(centers)
+    return {"means": torch.tensor(centers, dtype=torch.float32), "quats": torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1),
+            "scales": torch.full((n, 3), math.log(0.2)), "opacities": torch.full((n,), 8.0),
+            "rgb": torch.tensor([[1.0, 0, 0]]).repeat(n, 1)}
+
+
+@pytest.fixture(name="view")
+def view_fixture(screen: OffscreenScreen) -> Iterator[GaussianView]:
+    """Two balls, seen from the front."""
+    screen.resize(440, 330, 1.0)
+    made = GaussianView(screen.ctx)
+    made.said = []  # type: ignore[attr-defined]
+    made.desk = Desk(made.said.append, name="scene")  # type: ignore[attr-defined]
+    made.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
+    shown(made, screen, RECT)
+    made.use_camera(FRONT)
+    shown(made, screen, RECT)
+    yield made
+    made.close()
+
+
+@pytest.fixture(name="navigate")
+def navigate_fixture(view: GaussianView) -> Navigate:
+    return view.tools["navigate"]  # type: ignore[return-value]
+
+
+def camera_of(view: GaussianView) -> Camera:
+    camera = view.camera(RECT)
+    assert camera is not None
+    return camera
+
+
+def viewmat(view: GaussianView) -> np.ndarray:
+    return camera_of(view).viewmat
+
+
+def arrive(view: GaussianView, start: float = 50.0) -> int:
+    """Let time pass until the camera rests; the number of pictures on the way."""
+    pictures = 0
+    for i in range(200):
+        if not view.tick(start + i / 60):
+            return pictures
+        pictures += 1
+    raise AssertionError("it never rests")
+
+
+def said(view: GaussianView) -> str:
+    return " | ".join(view.said)  # type: ignore[attr-defined]
+
+
+# -- flights -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: GaussianView) -> None:
@@ -56,28 +101,12 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: GaussianView) 
     assert np.abs(between - before).max() > 0.1
     assert np.abs(between - off_center.viewmat).max() > 0.1
     arrive(view, 10.25)
-    camera = view.camera(RECT)
-    assert camera is not None
+    camera = camera_of(view)
     assert camera.key == off_center.key
     assert not view.tick(20.0)
 
 
-def test_no_seconds_are_at_once(view: GaussianView, screen: OffscreenScreen) -> None:
-    view.fly_to(SIDE, 0)
-    camera = view.camera(RECT)
-    assert camera is not None
-    assert camera.key == SIDE.key
-    fresh = GaussianView(screen.ctx)
-    fresh.fly_to(SIDE)  # there is nothing yet to fly over
-    fresh.update(gaussian_frame())
-    shown(fresh, screen, RECT)
-    camera = fresh.camera(RECT)
-    assert camera is not None
-    assert camera.key == SIDE.key
-    fresh.close()
-
-
-@pytest.mark.parametrize("event", [PointerPress(200, 100), Wheel(200, 100, 1.0), Pinch(200, 100, 1.1), Key("w")])
+@pytest.mark.parametrize("event", [PointerPress(200, 100), Wheel(200, 100, 1.0), Key("w")])
 def test_the_user_interrupts_a_flight(view: GaussianView, event: Any) -> None:
     view.fly_to(SIDE)
     view.tick(10.0)
@@ -109,8 +138,7 @@ def test_f_sees_the_whole_scene_in_the_same_direction(view: GaussianView) -> Non
     assert view.handle(Key("f"), RECT)
     assert arrive(view) > 10
     np.testing.assert_allclose(view.orbit.rotation, rotation, atol=1e-9)
-    camera = view.camera(RECT)
-    assert camera is not None
+    camera = camera_of(view)
     for center in CENTERS:
         p = camera.viewmat[:3, :3] @ center + camera.viewmat[:3, 3]
         x, y = camera.K[0, 0] * p[0] / p[2] + camera.K[0, 2], camera.K[1, 1] * p[1] / p[2] + camera.K[1, 2]
@@ -138,74 +166,23 @@ def test_r_levels_and_then_looks_as_at_first(view: GaussianView, screen: Offscre
     np.testing.assert_allclose(viewmat(view), first, atol=1e-9)
 
 
-# -- keys that are held ------------------------------------------------------------------------------------------
-
-
-def held(view: GaussianView, *names: str, seconds: float = 1.0, rate: float = 60.0) -> None:
-    """Hold keys for a while, and wait until the camera rests."""
-    view.tick(1000.0)
-    for name in names:
-        assert view.handle(Key(name), RECT)
-    view.tools["navigate"].flying._then = 1000.0  # type: ignore[attr-defined]
-    for i in range(1, round(seconds * rate) + 1):
-        assert view.tick(1000.0 + i / rate)
-    for name in names:
-        view.handle(Key(name, False), RECT)
-    arrive(view, 1000.0 + seconds)
+# -- keys that are held ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "way"), [
-    ("w", (0, 0, 1)), ("s", (0, 0, -1)), ("a", (-1, 0, 0)), ("d", (1, 0, 0)), ("e", (0, -1, 0)), ("q", (0, 1, 0)),
-    ("left", (-1, 0, 0)), ("right", (1, 0, 0)), ("up", (0, -1, 0)), ("down", (0, 1, 0)),
+    ("w", (0, 0, 1)), ("d", (1, 0, 0)), ("e", (0, -1, 0)),
 ])
 def test_keys_move_camera_and_pivot(view: GaussianView, name: str, way: tuple[int, int, int]) -> None:
     position, target = view.orbit.position, view.orbit.target.copy()
-    held(view, name)
+    view.handle(Key(name), RECT)
+    for i in range(61):
+        assert view.tick(1000.0 + i / 60)
+    view.handle(Key(name, False), RECT)
+    arrive(view, 1001.0)
     moved = view.orbit.position - position
     assert moved @ way > 1
     np.testing.assert_allclose(moved, np.array(way) * (moved @ way), atol=1e-9)
     np.testing.assert_allclose(view.orbit.target - target, moved, atol=1e-9)
-
-
-def test_the_rate_of_pictures_makes_no_difference(view: GaussianView) -> None:
-    places = []
-    for rate in (10.0, 60.0, 200.0):
-        view.use_camera(FRONT)
-        held(view, "w", "d", "z", rate=rate)
-        places.append(np.append(view.orbit.position, view.orbit.tilt))
-    assert places[0][2] == pytest.approx(places[2][2], abs=0.02)
-    assert places[0][3] == pytest.approx(places[2][3], abs=0.01)
-    # While it rolls, how it goes sideways depends a little on where each picture finds it.
-    np.testing.assert_allclose(places[1], places[2], atol=0.03)
-    np.testing.assert_allclose(places[0], places[2], atol=0.2)
-
-
-def test_keys_end_where_typing_begins_and_where_the_pointer_is_elsewhere(
-        view: GaussianView, navigate: Navigate, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    view.handle(Key("w"), RECT)
-    view.handle(PointerLeave(), RECT)
-    arrive(view)
-    view.handle(Key("w", repeat=True), RECT)  # it is held still: the screen says so again and again
-    view.handle(PointerLeave(), RECT)
-    assert navigate.flying.moving
-    panel = Panel()
-    try:
-        panel.draw_over(screen.framebuffer, view.over, 1.0)
-        assert navigate.flying.moving
-        from imgui_bundle import imgui
-
-        io = imgui.get_io()
-        over = view.over
-
-        def typed(rect: Rect, scale: float) -> bool:
-            io.want_text_input = True
-            return over(rect, scale)
-
-        panel.draw_over(screen.framebuffer, typed, 1.0)
-        arrive(view, 70.0)
-        assert not navigate.flying.moving
-    finally:
-        panel.close()
 
 
 def test_while_something_moves_the_next_turn_is_asked_for(view: GaussianView, screen: OffscreenScreen) -> None:
@@ -245,46 +222,41 @@ def test_flying_looks_around_and_the_wheel_sets_the_speed(view: GaussianView, na
     assert np.abs(viewmat(view) - before).max() > 0.1
 
 
-# -- the pivot ---------------------------------------------------------------------------------------------------
+# -- the pivot ---------------------------------------------------------------------------------------------------------
 
 
-def click_twice(view: GaussianView, x: float, y: float, wait_until: Callable[..., Any]) -> None:
-    navigate: Navigate = view.tools["navigate"]  # type: ignore[assignment]
-    for clicks in (1, 2):
-        view.handle(PointerPress(x, y, clicks=clicks), RECT)
-        view.handle(PointerRelease(x, y), RECT)
-
-    def answered() -> bool:
-        view.tick(50.0)
-        return not navigate._picker.busy
-
-    wait_until(answered)
-    arrive(view)
-
-
-def test_a_double_click_orbits_around_what_is_there(view: GaussianView, wait_until: Callable[..., Any]) -> None:
+def test_a_double_click_orbits_around_what_is_there(view: GaussianView) -> None:
     p = FRONT.viewmat[:3, :3] @ CENTERS[1] + FRONT.viewmat[:3, 3]
     x, y = FRONT.K[0, 0] * p[0] / p[2] + 200, FRONT.K[1, 1] * p[1] / p[2] + 150
-    click_twice(view, RECT.x + x, RECT.y + y, wait_until)
+    click_twice(view, RECT.x + x, RECT.y + y)
+    wait_until(lambda: view.tick(50.0))  # the flight begins when the point is found
+    arrive(view)
     np.testing.assert_allclose(view.orbit.target, CENTERS[1], atol=0.1)
     np.testing.assert_allclose(view.orbit.rotation, FRONT.viewmat[:3, :3], atol=1e-9)
     assert view.orbit.distance == pytest.approx(p[2], abs=0.1)
 
 
-def test_a_double_click_into_the_void_changes_nothing(view: GaussianView, wait_until: Callable[..., Any]) -> None:
+def test_a_double_click_into_the_void_changes_nothing(view: GaussianView) -> None:
     before = viewmat(view)
-    click_twice(view, RECT.x + 3, RECT.y + 3, wait_until)
+    click_twice(view, RECT.x + 3, RECT.y + 3)
+    wait_until(lambda: view.tick(50.0) or said(view))
     np.testing.assert_array_equal(viewmat(view), before)
     assert "nothing" in said(view)
 
 
-# -- up ------------------------------------------------------------------------------------------------------------
+def click_twice(view: GaussianView, x: float, y: float) -> None:
+    for clicks in (1, 2):
+        view.handle(PointerPress(x, y, clicks=clicks), RECT)
+        view.handle(PointerRelease(x, y), RECT)
 
 
-def ground(count: int = 3000) -> dict[str, torch.Tensor]:
+# -- up ----------------------------------------------------------------------------------------------------------------
+
+
+def ground() -> dict[str, torch.Tensor]:
     """A floor in a world where x points up, and a heap on it."""
     random = np.random.default_rng(0)
-    centers = random.uniform(-3, 3, (count, 3)) * [0.001, 1, 1]
+    centers = random.uniform(-3, 3, (3000, 3)) * [0.001, 1, 1]
     heap = random.normal(0, 0.4, (len(centers[::4]), 3))
     heap[:, 0] += 1.2
     centers[::4] = heap
@@ -320,20 +292,137 @@ def test_published_cameras_say_what_is_up_before_the_ground_does(screen: Offscre
     fresh.close()
 
 
-def test_cameras_that_come_later_turn_what_nobody_has_moved(screen: OffscreenScreen) -> None:
-    poses = np.stack([look_at((3 * math.cos(a), 3 * math.sin(a), 1.0), (0, 0, 0), (0, 0, 1)) for a in range(6)])
-    for moved in (False, True):
-        fresh = GaussianView(screen.ctx)
-        fresh.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
-        shown(fresh, screen, RECT)
-        if moved:
-            fresh.handle(Wheel(200, 100, 1), RECT)
-        before = viewmat(fresh)
-        fresh.tools["navigate"].cameras(poses)  # type: ignore[attr-defined]
-        fresh.tools["navigate"].cameras(poses)  # type: ignore[attr-defined]
-        np.testing.assert_allclose(fresh.orbit.up, (0, 0, 1), atol=1e-9)
-        if moved:
-            np.testing.assert_array_equal(viewmat(fresh), before)
-        else:
-            assert viewmat(fresh)[1, 2] < -0.5  # z is up in the picture
-        fresh.close()
+# -- bookmarks and the clipboard ---------------------------------------------------------------------------------------
+
+
+def test_bookmarks_by_keys(view: GaussianView) -> None:
+    assert view.handle(Key("3", mods=CTRL), RECT)
+    assert "bookmark 3" in said(view)
+    view.use_camera(SIDE)
+    assert view.handle(Key("4"), RECT) is False  # there is none
+    assert view.handle(Key("3"), RECT)
+    arrive(view)
+    np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
+    assert view.desk.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"] == FRONT.viewmat.tolist()
+
+
+def test_the_camera_goes_to_the_clipboard_and_back(view: GaussianView, screen: OffscreenScreen) -> None:
+    assert view.handle(Key("c", mods=CTRL), RECT)
+    view.handle(Key("c", False, CTRL), RECT)
+    panel = Panel()
+    try:
+        panel.draw_over(screen.framebuffer, lambda _, scale: view.over(RECT, scale), 1.0)
+        text = imgui.get_clipboard_text()
+    finally:
+        panel.close()
+    assert json.loads(text)["viewmat"] == FRONT.viewmat.tolist()
+    view.desk.pasted = lambda: text
+    view.use_camera(SIDE)
+    assert view.handle(Key("v", mods=CTRL), RECT)
+    arrive(view)
+    np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
+    view.use_camera(SIDE)
+    assert view.handle(Text(text), RECT)  # how a page pastes
+    arrive(view)
+    np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
+
+
+def test_what_cannot_be_pasted_is_said(view: GaussianView) -> None:
+    before = viewmat(view)
+    view.desk.pasted = lambda: "something else"
+    view.handle(Key("v", mods=CTRL), RECT)
+    view.handle(Text('{"camera": "none"}'), RECT)
+    for typed in ("w", "?", "{", "a text"):
+        view.handle(Text(typed), RECT)
+    assert "'something else'" in said(view)
+    assert "unknown key" in said(view)
+    assert len(view.said) == 2  # type: ignore[attr-defined]
+    assert not arrive(view)
+    np.testing.assert_array_equal(viewmat(view), before)
+
+
+# -- the axes in the corner --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("axis", [0, 3, 5])
+def test_a_click_on_an_axis_looks_along_it(view: GaussianView, axis: int) -> None:
+    view.use_camera(SIDE)
+    view.orbit.orbit(0.4, 0.3)
+    view.moved()
+    end = np.eye(3)[axis // 2] * (1 if axis % 2 == 0 else -1)
+    right, down, _ = 34 * (view.orbit.rotation @ end)  # around a middle 56.5 points off the lower left corner
+    x, y = RECT.x + 56.5 + right, RECT.y + RECT.height - 56.5 + down
+    distance, target = view.orbit.distance, view.orbit.target.copy()
+    assert view.handle(PointerMove(x, y), RECT)
+    assert view.handle(PointerPress(x, y), RECT)
+    view.handle(PointerRelease(x, y), RECT)
+    arrive(view)
+    np.testing.assert_allclose(view.orbit.position, target + distance * end, atol=1e-6)
+    assert not view.orbit.dragging
+
+
+def test_the_axes_are_seen_but_not_in_pictures_to_keep(view: GaussianView, navigate: Navigate,
+                                                             screen: OffscreenScreen) -> None:
+    panel = Panel()
+
+    def drawn() -> np.ndarray:
+        shown(view, screen, RECT)
+        panel.draw_over(screen.framebuffer, lambda _, scale: view.over(RECT, scale), 1.0)
+        return screen.pixels()[..., :3].astype(int)
+
+    try:
+        bare = shown(view, screen, RECT)
+        np.testing.assert_array_equal(drawn()[:180], bare[:180])
+        assert np.abs(drawn() - bare)[190:310, 20:140].max() > 100
+        navigate.gizmo.shown = False
+        np.testing.assert_array_equal(drawn(), bare)
+        navigate.gizmo.shown, view.desk.exact = True, True
+        np.testing.assert_array_equal(drawn(), bare)
+    finally:
+        panel.close()
+
+
+# -- the panel ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_panel(screen: OffscreenScreen, navigate: Navigate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`in_panel(choice={"Up": "+z"})`: draw the part "Camera" with all folds open while these widgets answer so."""
+    from splatview.viewer_app.views._gaussians import navigate_panel
+
+    panel, navigate.numbers = Panel(), True
+
+    def draw(**used: dict[str, Any]) -> bool:
+        with monkeypatch.context() as patch:
+            for name, answers in used.items():
+                patch.setattr(navigate_panel.ui, name,
+                              lambda label, value, *_, _answers=answers, **__: _answers.get(label, value))
+            changed: list[bool] = []
+            panel.draw_over(screen.framebuffer, lambda *_: bool(changed.append(navigate_panel.panel(navigate))), 1.0)
+        return changed[0]
+
+    yield draw
+    panel.close()
+
+
+def test_untouched_the_panel_changes_nothing(view: GaussianView, in_panel: Any) -> None:
+    camera = view.camera(RECT)
+    assert in_panel() is False
+    assert view.camera(RECT) is camera
+
+
+def test_the_lens_in_the_panel(view: GaussianView, in_panel: Any) -> None:
+    assert in_panel(choice={"Projection": "fisheye"}, slider={"Field of view": 120.0})
+    camera = camera_of(view)
+    assert camera.model == "fisheye"
+    assert camera.K[1, 1] == pytest.approx(150 / math.radians(60))
+    assert in_panel(slider={"Roll": 30.0})
+    assert math.degrees(view.orbit.tilt) == pytest.approx(30)
+
+
+def test_up_in_the_panel(view: GaussianView, in_panel: Any) -> None:
+    assert in_panel(choice={"Up": "+z"})
+    np.testing.assert_array_equal(view.orbit.up, (0, 0, 1))
+    assert viewmat(view)[1, 2] < -0.4  # z is up in the picture
+    assert not in_panel(choice={"Up": "detect"})
+    assert "what is up" in said(view)

@@ -1,4 +1,4 @@
-"""Camera paths: through every key, without a jolt, and in nerfstudio's format there and back."""
+"""Camera paths: through every key without a jolt, in nerfstudio's format and back, and the tool of a view for them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from support.frames import cloud, gaussian_frame
+from support.wait import clock, turns
 
-from splatview.viewer_app import rotations
 from splatview.viewer_app.cameras import Camera, field_of_view, intrinsics, look_at
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.desk import Desk
 from splatview.viewer_app.errors import CameraError
+from splatview.viewer_app.events import Key as KeyEvent
+from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.memo import Memo
 from splatview.viewer_app.paths.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
 from splatview.viewer_app.paths.path import CameraPath, Key, turntable
+from splatview.viewer_app.views._gaussians.path import PathTool
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+W, H = 640, 400
+RECT = Rect(0, 0, W, H)
+PLACES = [(0, -1, -4), (3, -1, -3), (4, -2, 1), (0, -1, 4)]
 
 
 def camera(position: Any, target: Any = (0, 0, 0), fov: float = 50.0) -> Camera:
     return Camera(look_at(position, target), intrinsics(fov, 640, 480), 640, 480)
-
-
-PLACES = [(0, -1, -4), (3, -1, -3), (4, -2, 1), (0, -1, 4)]
 
 
 def path(**more: Any) -> CameraPath:
@@ -33,8 +44,7 @@ def path(**more: Any) -> CameraPath:
     return CameraPath(keys, **more)
 
 
-@pytest.mark.parametrize("loop", [False, True])
-@pytest.mark.parametrize("smooth", [False, True])
+@pytest.mark.parametrize(("loop", "smooth"), [(False, True), (True, True), (False, False)])
 def test_it_leads_through_every_key(loop: bool, smooth: bool) -> None:
     way = path(loop=loop, smooth=smooth)
     assert len(way.times) == len(PLACES) + loop
@@ -67,21 +77,6 @@ def test_a_loop_ends_as_it_begins() -> None:
     np.testing.assert_allclose(start / h, end / h, atol=1e-3)
 
 
-def test_every_camera_of_it_is_one() -> None:
-    way = path(loop=True)
-    for time in np.linspace(-1, way.duration + 1, 200):
-        m = way.at(float(time), 320, 200).viewmat
-        np.testing.assert_allclose(m[:3, :3] @ m[:3, :3].T, np.eye(3), atol=1e-9)
-        assert np.linalg.det(m[:3, :3]) > 0
-    np.testing.assert_array_equal(way.at(-1, 320, 200).viewmat, way.at(0, 320, 200).viewmat)
-
-
-def test_a_straight_way_is_straight_and_even() -> None:
-    way = CameraPath([Key.of(camera((x, 0, -4), (x, 0, 0)), seconds=1.0) for x in range(4)])
-    for time in np.linspace(0, 3, 31):
-        np.testing.assert_allclose(way.at(float(time), 64, 48).position, (time, 0, -4), atol=1e-9)
-
-
 def test_few_keys() -> None:
     with pytest.raises(CameraError, match="no key frame"):
         CameraPath().at(0, 64, 48)
@@ -92,13 +87,6 @@ def test_few_keys() -> None:
     assert np.isfinite(same.at(1.3, 64, 48).viewmat).all()
     none = CameraPath([Key.of(camera(p), seconds=0.0) for p in PLACES])  # all at once
     assert np.isfinite(none.at(0, 64, 48).viewmat).all()
-
-
-def test_it_can_be_stretched() -> None:
-    way = path()
-    way.stretch(9.0)
-    assert way.duration == pytest.approx(9.0)
-    assert way.times[1] == pytest.approx(2.0)
 
 
 def test_once_around_a_point() -> None:
@@ -114,25 +102,10 @@ def test_once_around_a_point() -> None:
     np.testing.assert_allclose(way.at(0, 640, 480).viewmat, first.viewmat, atol=1e-9)
 
 
-@settings(deadline=None)
-@given(st.lists(st.floats(-3, 3), min_size=3, max_size=3))
-def test_quaternions_are_rotations(turn: list[float]) -> None:
-    q = rotations.exp(np.array(turn))
-    assert np.linalg.norm(q) == pytest.approx(1)
-    back = rotations.quaternion(rotations.matrix(q))
-    assert min(np.abs(back - q).max(), np.abs(back + q).max()) < 1e-9
-    if np.linalg.norm(turn) < math.pi - 1e-3:
-        np.testing.assert_allclose(rotations.log(q), turn, atol=1e-9)
-    other = rotations.exp(np.array([0.3, -0.2, 0.5]))
-    np.testing.assert_allclose(rotations.matrix(rotations.multiply(q, other)),
-                               rotations.matrix(q) @ rotations.matrix(other), atol=1e-9)
+# -- nerfstudio's format -----------------------------------------------------------------------------------------------
 
 
-# -- nerfstudio's format ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("loop", [False, True])
-@pytest.mark.parametrize("model", ["pinhole", "fisheye"])
+@pytest.mark.parametrize(("loop", "model"), [(False, "pinhole"), (True, "fisheye")])
 def test_there_and_back(tmp_path: Path, loop: bool, model: Any) -> None:
     file = tmp_path / "path.json"
     film = Film(path(loop=loop, model=model), 800, 600, 24.0)
@@ -161,16 +134,6 @@ def test_frames_are_as_ns_render_reads_them() -> None:
     assert (d["render_width"], d["render_height"], d["fps"], d["camera_type"]) == (640, 480, 10.0, "perspective")
 
 
-def test_frames_alone_are_a_path() -> None:
-    film = Film(path(), 640, 480, 10.0)
-    d = json.loads(write_path(film))
-    d["keyframes"] = []
-    back = parse_path(json.dumps(d))
-    for i in range(film.path.frames(10.0)):
-        np.testing.assert_allclose(back.path.at(i / 10, 640, 480).viewmat, film.path.at(i / 10, 640, 480).viewmat,
-                                   atol=1e-9)
-
-
 def test_the_older_viewers_key_frames() -> None:
     """Matrices as text, column by column, and the length of the whole alone."""
     d = json.loads(write_path(Film(path())))
@@ -187,14 +150,10 @@ def test_the_older_viewers_key_frames() -> None:
     ({"keyframes": 7, "camera_path": None}, "neither"),
     ({"keyframes": [7]}, "no key frame"),
     ({"keyframes": [{"matrix": [1, 2]}]}, "16 numbers"),
-    ({"keyframes": [{"matrix": "[1, 2"}]}, "16 numbers"),
-    ({"keyframes": [{"matrix": [2.0] * 16}]}, "no rotation"),
     ({"keyframes": [{"matrix": [float("nan")] * 16}]}, "no rotation"),
     ({"keyframes": [{"matrix": np.eye(4).ravel().tolist(), "fov": 0}]}, '"fov" is 0'),
     ({"keyframes": [{}] * 1001}, "1000 are the most"),
-    ({"keyframes": [], "camera_path": []}, "0 frames"),
     ({"camera_type": "equirectangular"}, "perspective, fisheye"),
-    ({"fps": True}, '"fps" is True'),
     ({"render_width": 1e9}, '"render_width"'),
 ])
 def test_what_is_no_path_is_told(change: dict[str, Any], words: str) -> None:
@@ -216,3 +175,194 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
         f.truncate(FILE_LIMIT + 1)
     with pytest.raises(CameraError, match="MB"):
         read_path(tmp_path / "large")
+
+
+# -- the tool of a view ------------------------------------------------------------------------------------------------
+
+
+class Rig:
+    """A view, and events for it."""
+
+    def __init__(self, screen: OffscreenScreen, memo: Memo | None = None) -> None:
+        screen.resize(W, H)
+        self.screen = screen
+        self.said: list[str] = []
+        self.view = GaussianView(screen.ctx)
+        self.view.desk = Desk(say=self.said.append, memo=memo or Memo(), name="scene.ply")
+        tool = self.view.tools["path"]
+        assert isinstance(tool, PathTool)
+        self.tool = tool
+        self.panel = Panel()
+        self.view.update(gaussian_frame(cloud(100, seed=5)))
+        self.view.draw(screen.framebuffer, RECT)
+
+    def key(self, x: float, seconds: float = 2.0) -> None:
+        self.view.use_camera(side(x))
+        assert self.view.handle(KeyEvent("k"), RECT)
+
+    def draw(self) -> None:
+        self.view.draw(self.screen.framebuffer, RECT)
+        self.panel.draw_over(self.screen.framebuffer, self.view.over, 1.0)
+
+    def point(self, *events: object) -> None:
+        """On the timeline, as the seat hands events to the panel; three pictures for each."""
+        for event in events:
+            self.panel.handle(event, RECT, boards=self.view.boards(RECT))  # type: ignore[arg-type]
+            self.draw()
+            self.draw()
+
+    def x(self, seconds: float) -> float:
+        """Where on the screen a time lies on the timeline: between its buttons and the right edge."""
+        begin, end = 146.0, 616.0
+        return begin + (end - begin) * seconds / self.tool.path.duration
+
+    def close(self) -> None:
+        self.view.close()
+        self.panel.close()
+
+
+def side(x: float) -> Camera:
+    return Camera(look_at((x, -0.5, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+
+
+@pytest.fixture
+def rig(screen: OffscreenScreen) -> Iterator[Rig]:
+    made = Rig(screen)
+    yield made
+    made.close()
+
+
+def test_k_sets_keys_where_the_camera_is(rig: Rig) -> None:
+    assert rig.tool.bar_height() == 0
+    for x in (-1.0, 0.0, 1.0):
+        rig.key(x)
+    assert [round(float(k.position[0]), 6) for k in rig.tool.path.keys] == [-1.0, 0.0, 1.0]
+    assert rig.tool.path.times == [0.0, 2.0, 4.0]
+    assert rig.tool.bar_height() > 0
+    rig.tool.choose(0)
+    rig.key(-0.5)  # behind the one that is chosen
+    assert [round(float(k.position[0]), 6) for k in rig.tool.path.keys] == [-1.0, -0.5, 0.0, 1.0]
+    rig.view.use_camera(side(0.25))
+    rig.tool.replace()
+    assert rig.tool.path.keys[1].position[0] == pytest.approx(0.25)
+    assert rig.view.handle(KeyEvent("delete"), RECT)
+    assert len(rig.tool.path.keys) == 3
+    assert rig.tool.path.times == [0.0, 4.0, 6.0]  # its time went to the one before
+
+
+def test_keys_are_moved_between_their_neighbours(rig: Rig) -> None:
+    for x in (-1.0, 0.0, 1.0):
+        rig.key(x)
+    rig.tool.move_key(1, 3.0)
+    assert rig.tool.path.times == pytest.approx([0.0, 3.0, 4.0])
+    rig.tool.move_key(1, 99.0)
+    assert rig.tool.path.times == pytest.approx([0.0, 3.95, 4.0])
+    rig.tool.move_key(2, 10.0)  # the last one makes it longer
+    assert rig.tool.path.times == pytest.approx([0.0, 3.95, 10.0])
+    rig.tool.move_key(0, 1.0)  # the first one stays
+    assert rig.tool.path.times == pytest.approx([0.0, 3.95, 10.0])
+
+
+def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
+    for x in (-1.0, 0.0, 1.0):
+        rig.key(x)
+    rig.tool.chosen = None
+    rig.draw()
+    rig.draw()
+    board = rig.view.boards(RECT)[-1]
+    y = board.y + 16.0
+    rig.point(PointerMove(rig.x(2.0), y), PointerPress(rig.x(2.0), y))
+    assert rig.tool.chosen == 1
+    rig.point(PointerMove(rig.x(2.5), y), PointerMove(rig.x(3.0), y), PointerRelease(rig.x(3.0), y))
+    assert rig.tool.path.times == pytest.approx([0.0, 3.0, 4.0], abs=0.05)
+    rig.tool.view.tools["navigate"].stop()  # type: ignore[attr-defined]
+    rig.point(PointerMove(rig.x(1.0), y), PointerPress(rig.x(1.0), y))
+    assert rig.tool.time == pytest.approx(1.0, abs=0.03)
+    seen = rig.view.camera(RECT)
+    assert seen is not None
+    np.testing.assert_allclose(seen.viewmat, rig.tool.path.at(rig.tool.time, W, H).viewmat, atol=1e-9)
+    rig.point(PointerMove(rig.x(3.5), y), PointerRelease(rig.x(3.5), y))
+    assert rig.tool.time == pytest.approx(3.5, abs=0.03)
+
+
+def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
+    assert rig.view.handle(KeyEvent("p"), RECT)
+    assert "two key frames" in rig.said[-1]
+    for x in (-1.0, 1.0):
+        rig.key(x)
+    rig.tool.play()
+    now = clock()
+    rig.tool.tick(now)
+    first = rig.tool.time
+    rig.tool.tick(now + 1.0)
+    assert rig.tool.time == pytest.approx(first + 1.0)
+    seen = rig.view.camera(RECT)
+    assert seen is not None
+    np.testing.assert_allclose(seen.viewmat, rig.tool.path.at(rig.tool.time, W, H).viewmat, atol=1e-9)
+    rig.tool.tick(now + 5.0)
+    assert not rig.tool.playing
+    assert rig.tool.time == rig.tool.path.duration
+    rig.tool.path.loop = True
+    rig.tool.seek(0.0)
+    rig.tool.play()
+    now = clock()
+    rig.tool.tick(now)
+    first = rig.tool.time
+    rig.tool.tick(now + rig.tool.path.duration)
+    assert rig.tool.playing
+    assert rig.tool.time == pytest.approx(first)
+    assert rig.view.handle(KeyEvent("p"), RECT)
+    assert not rig.tool.playing
+
+
+def test_it_is_saved_and_dropped(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for x in (-1.0, 0.0, 1.0):
+        rig.key(x)
+    rig.tool.save()
+    file = tmp_path / "scene-path.json"
+    assert len(read_path(file).path.keys) == 3
+    assert str(file) in rig.said[-1]
+    rig.tool.path.keys.clear()
+    assert rig.view.dropped(file)
+    assert len(rig.tool.path.keys) == 3
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"no": "path"}))
+    assert not rig.view.dropped(other)
+    assert "neither" in rig.said[-1]
+    assert not rig.view.dropped(tmp_path / "scene.ply")
+
+
+def test_it_is_filmed_while_the_loop_goes_on(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for x in (-1.0, 1.0):
+        rig.key(x)
+    rig.tool.path.stretch(0.4)
+    rig.tool.film = type(rig.tool.film)(rig.tool.path, 64, 48, 10.0)
+    rig.tool.as_frames = True
+    rig.tool.record()
+    assert rig.tool.filming is not None
+    for _ in turns("the film is made", rest=False):
+        if rig.tool.filming is None:
+            break
+        rig.view.tick(clock())
+        rig.draw()
+    assert len(list((tmp_path / "scene").iterdir())) == 4
+    assert "4 pictures" in rig.said[-1]
+    rig.tool.record()
+    rig.tool.cancel()
+    assert rig.tool.filming is None
+    assert "given up" in rig.said[-1]
+    assert len(rig.view.content.views) == 1
+
+
+def test_pictures_to_keep_have_no_path_in_them(rig: Rig) -> None:
+    rig.view.use_camera(side(0))
+    rig.view.draw(rig.screen.framebuffer, RECT)
+    before = rig.screen.pixels()
+    rig.tool.around()
+    rig.view.use_camera(side(0))
+    rig.view.draw(rig.screen.framebuffer, RECT)
+    np.testing.assert_array_equal(rig.screen.pixels(), before)
+    rig.draw()
+    assert (rig.screen.pixels() != before).any()  # it is seen on the screen

@@ -10,7 +10,7 @@ import pytest
 
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.comparing.merging import merged as merged_as
-from splatview.viewer_app.comparing.turning import STAYS, Placement, basis, placed, turning_of_degree
+from splatview.viewer_app.comparing.turning import Placement, basis, placed, turning_of_degree
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.reference import ReferenceRenderer, rotations
 from splatview.viewer_app.rotations import quaternion
@@ -95,12 +95,6 @@ def test_a_camera_that_goes_with_the_scene_sees_the_same(degree: int, activated:
     np.testing.assert_allclose(picture(after, camera(viewmat)), picture(before, here), atol=2e-5)
 
 
-def test_what_stays_is_itself() -> None:
-    before = scene()
-    assert placed(before, STAYS, np.ones(3)) is before
-    assert placed(before, Placement(move=(1, 0, 0)), np.ones(3)).shN is before.shN
-
-
 def test_two_halves_are_the_whole() -> None:
     whole = scene(60)
     halves = [replace(whole, **{name: getattr(whole, name)[part] for name in FIELDS}) for part in
@@ -118,14 +112,6 @@ def test_degrees_and_activations_differ() -> None:
     for shown, other in ((low, high), (high, low)):
         apart = replace(other, means=other.means + far)
         np.testing.assert_allclose(picture(merged([shown, apart]), camera()), picture(shown, camera()), atol=1e-6)
-
-
-def test_antialiased_if_all_are() -> None:
-    smooth, sharp = scene(antialiased=True), scene(seed=1)
-    assert merged([smooth, smooth]).antialiased
-    assert not merged([smooth, smooth]).notes
-    assert not merged([smooth, sharp]).antialiased
-    assert "antialiased" in merged([smooth, sharp]).notes[0]
 
 
 def test_nothing_and_next_to_nothing() -> None:
