@@ -131,11 +131,16 @@ def _go_on(stream: Stream, outlet: Outlet, made: FrameWriter) -> None:
         return
     with stream.lock:
         outlet.making = None
-        before = outlet.install(made)
-        stream.forget_leases()
-        _restore(stream, outlet)
+        before = made
+        ended = stream.tally.newest is None  # the run, while the memory was made
+        if not ended:
+            before = outlet.install(made)
+            stream.forget_leases()
+            _restore(stream, outlet)
     if before is not None:
         before.close()
+    if ended:
+        return
     stream.late = True  # no publish has brought the newest value there
 
 

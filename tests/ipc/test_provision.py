@@ -164,6 +164,22 @@ def test_publish_makes_no_memory_and_does_not_wait_for_it(gate: Gate, wait_until
     assert len(gate.makers) == 1 and threading.get_ident() not in gate.makers, "only the helper thread makes memory"
 
 
+def test_memory_that_is_made_while_the_run_ends_is_given_back(
+        gate: Gate, rings: Rings, wait_until: Callable[..., Any]) -> None:
+    publish(1, 300)
+    stream = published()
+    gate.open.clear()
+    with Subscriber() as subscriber:
+        opened(subscriber, wait_until)
+        assert gate.reached.wait(PATIENCE)
+        closing = threading.Thread(target=splatview.close)
+        closing.start()
+        wait_until(lambda: stream.tally.newest is None, "the run ends")
+        gate.open.set()
+        closing.join(PATIENCE)
+    wait_until(lambda: rings.size() == 0, "the memory is given back")
+
+
 @pytest.mark.parametrize("frame", [LARGE + 1, 100 * MB, 40 * 10**9])
 @pytest.mark.parametrize("growing", [False, True], ids=["of one size", "growing"])
 def test_slots_of_large_frames_take_less_than_2_2_frames(frame: int, growing: bool) -> None:
