@@ -10,11 +10,11 @@ demo:
 
 test:  # one worker a processor; what repeats for long is `make soak`
 	@bash .ci/setup test
-	@$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not soak"
+	@$(PYTEST) -n $(WORKERS) --dist loadfile -m "not soak"
 
 soak:  # kills, stops, floods, load, growth, every interleaving, fuzzing: at most 20 minutes, by hand and nightly
 	@bash .ci/setup test
-	@timeout --foreground 1200 $(PYTEST) -n $(WORKERS) --dist loadgroup -m soak
+	@timeout --foreground 1200 $(PYTEST) -n $(WORKERS) --dist loadfile -m soak
 
 check:  # lint, and the types of product, examples, benchmarks and tests
 	@bash .ci/setup dev

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -168,16 +170,32 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)  # the default in programs of the tests
 
 
-_PROGRAM_FIXTURES = {"programs", "lasting", "display", "browser", "stage"}
+_STARTS_PROGRAMS = re.compile(r"\b(programs|lasting|display|chromium|open_page|stage)\b: |mark\.programs|mark\.display")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each file to one worker, and all files that start programs, windows or a browser to the same one."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            alone = "/soak/" not in file and _STARTS_PROGRAMS.search(_text(config.rootpath / file))
+            return "programs" if alone else file
+
+    return Scheduling(config, log)
+
+
+@functools.cache
+def _text(path: Path) -> str:
+    return path.read_text()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that start programs, windows or a browser into one group of pytest-xdist, which one worker runs while
-    the other runs the rest, and skip those marked `cuda` where there is no GPU."""
-    for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        in_group = fixtures & _PROGRAM_FIXTURES or item.get_closest_marker("programs")
-        item.add_marker(pytest.mark.xdist_group("programs" if in_group else str(item.path)))
+    """Skip tests marked `cuda` where there is no GPU."""
     marked = [item for item in items if item.get_closest_marker("cuda")]
     if not marked:
         return

@@ -9,10 +9,8 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of this folder, and spread them over the workers by file, though they start programs."""
+    """Mark all tests of this folder."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.soak)
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -33,10 +32,16 @@ class Program(subprocess.Popen[str]):
 
     def line(self) -> str:
         """Return the next line of its output, without the end; "" when it has ended. AssertionError after a while."""
-        if not select.select([self.stdout], [], [], PATIENCE)[0]:
-            self.kill()
+        guard = threading.Timer(PATIENCE, self.kill)
+        guard.start()
+        try:
+            line = self.stdout.readline()
+        finally:
+            guard.cancel()
+            guard.join()
+        if not line and self.poll() == -signal.SIGKILL:
             raise AssertionError(f"process {self.pid} printed nothing for {PATIENCE} s: {self.stderr.read()[-3000:]}")
-        return self.stdout.readline().rstrip("\n")
+        return line.rstrip("\n")
 
     def say(self, line: str = "") -> None:
         """Send it a line."""
