@@ -117,87 +117,7 @@ def test_the_user_interrupts_a_flight(view: GaussianView, event: Any) -> None:
     assert np.abs(viewmat(view) - SIDE.viewmat).max() > 0.1
 
 
-def test_who_puts_the_camera_elsewhere_ends_a_flight(view: GaussianView) -> None:
-    for put in (lambda: view.use_camera(FRONT), lambda: view.look_with(FRONT), view.frame):
-        view.fly_to(SIDE)
-        view.tick(10.0)
-        view.tick(10.2)
-        put()
-        after = viewmat(view)
-        view.tick(10.3)
-        view.tick(12.0)
-        np.testing.assert_array_equal(viewmat(view), after)
-
-
-def test_f_sees_the_whole_scene_in_the_same_direction(view: GaussianView) -> None:
-    view.handle(PointerPress(200, 100), RECT)
-    view.handle(PointerMove(260, 130), RECT)
-    view.handle(PointerRelease(260, 130), RECT)
-    view.handle(Wheel(200, 100, 8), RECT)
-    rotation = view.orbit.rotation.copy()
-    assert view.handle(Key("f"), RECT)
-    assert arrive(view) > 10
-    np.testing.assert_allclose(view.orbit.rotation, rotation, atol=1e-9)
-    camera = camera_of(view)
-    for center in CENTERS:
-        p = camera.viewmat[:3, :3] @ center + camera.viewmat[:3, 3]
-        x, y = camera.K[0, 0] * p[0] / p[2] + camera.K[0, 2], camera.K[1, 1] * p[1] / p[2] + camera.K[1, 2]
-        assert 0 < x < 400 and 0 < y < 300
-
-
-def test_r_levels_and_then_looks_as_at_first(view: GaussianView, screen: OffscreenScreen) -> None:
-    view.frame()
-    shown(view, screen, RECT)
-    first = viewmat(view).copy()
-    view.handle(PointerPress(200, 100, "left", CTRL), RECT)
-    view.handle(PointerMove(100, 200, CTRL), RECT)
-    view.handle(PointerRelease(100, 200), RECT)
-    view.handle(PointerPress(200, 100), RECT)
-    view.handle(PointerMove(240, 90), RECT)
-    view.handle(PointerRelease(240, 90), RECT)
-    assert abs(view.orbit.tilt) > 0.5
-    position = view.orbit.position
-    view.handle(Key("r"), RECT)
-    arrive(view)
-    assert view.orbit.tilt == pytest.approx(0, abs=1e-9)
-    np.testing.assert_allclose(view.orbit.position, position, atol=1e-9)
-    view.handle(Key("r"), RECT)
-    arrive(view)
-    np.testing.assert_allclose(viewmat(view), first, atol=1e-9)
-
-
 # -- keys that are held ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "way"), [
-    ("w", (0, 0, 1)), ("d", (1, 0, 0)), ("e", (0, -1, 0)),
-])
-def test_keys_move_camera_and_pivot(view: GaussianView, name: str, way: tuple[int, int, int]) -> None:
-    position, target = view.orbit.position, view.orbit.target.copy()
-    view.handle(Key(name), RECT)
-    for i in range(61):
-        assert view.tick(1000.0 + i / 60)
-    view.handle(Key(name, False), RECT)
-    arrive(view, 1001.0)
-    moved = view.orbit.position - position
-    assert moved @ way > 1
-    np.testing.assert_allclose(moved, np.array(way) * (moved @ way), atol=1e-9)
-    np.testing.assert_allclose(view.orbit.target - target, moved, atol=1e-9)
-
-
-def test_while_something_moves_the_next_turn_is_asked_for(view: GaussianView, screen: OffscreenScreen) -> None:
-    woken: list[int] = []
-    view.desk.wake = lambda: woken.append(1)
-    shown(view, screen, RECT)
-    assert not woken
-    view.handle(Key("w"), RECT)
-    shown(view, screen, RECT)
-    assert woken
-    view.handle(Key("w", False), RECT)
-    arrive(view)
-    woken.clear()
-    shown(view, screen, RECT)
-    assert not woken
 
 
 def test_flying_looks_around_and_the_wheel_sets_the_speed(view: GaussianView, navigate: Navigate) -> None:
@@ -234,14 +154,6 @@ def test_a_double_click_orbits_around_what_is_there(view: GaussianView) -> None:
     np.testing.assert_allclose(view.orbit.target, CENTERS[1], atol=0.1)
     np.testing.assert_allclose(view.orbit.rotation, FRONT.viewmat[:3, :3], atol=1e-9)
     assert view.orbit.distance == pytest.approx(p[2], abs=0.1)
-
-
-def test_a_double_click_into_the_void_changes_nothing(view: GaussianView) -> None:
-    before = viewmat(view)
-    click_twice(view, RECT.x + 3, RECT.y + 3)
-    wait_until(lambda: view.tick(50.0) or said(view))
-    np.testing.assert_array_equal(viewmat(view), before)
-    assert "nothing" in said(view)
 
 
 def click_twice(view: GaussianView, x: float, y: float) -> None:
@@ -282,16 +194,6 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: GaussianView, s
     np.testing.assert_array_equal(view.orbit.up, (0, -1, 0))  # two balls stand on nothing
 
 
-def test_published_cameras_say_what_is_up_before_the_ground_does(screen: OffscreenScreen) -> None:
-    poses = np.stack([look_at((3 * math.cos(a), 3 * math.sin(a), 1.0), (0, 0, 0), (0, 0, 1)) for a in range(6)])
-    fresh = GaussianView(screen.ctx)
-    fresh.tools["navigate"].cameras(poses)  # type: ignore[attr-defined]
-    fresh.update(gaussian_frame(ground(), color="rgb"))
-    shown(fresh, screen, RECT)
-    np.testing.assert_allclose(fresh.orbit.up, (0, 0, 1), atol=1e-9)
-    fresh.close()
-
-
 # -- bookmarks and the clipboard ---------------------------------------------------------------------------------------
 
 
@@ -327,20 +229,6 @@ def test_the_camera_goes_to_the_clipboard_and_back(view: GaussianView, screen: O
     np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
 
 
-def test_what_cannot_be_pasted_is_said(view: GaussianView) -> None:
-    before = viewmat(view)
-    view.desk.pasted = lambda: "something else"
-    view.handle(Key("v", mods=CTRL), RECT)
-    view.handle(Text('{"camera": "none"}'), RECT)
-    for typed in ("w", "?", "{", "a text"):
-        view.handle(Text(typed), RECT)
-    assert "'something else'" in said(view)
-    assert "unknown key" in said(view)
-    assert len(view.said) == 2  # type: ignore[attr-defined]
-    assert not arrive(view)
-    np.testing.assert_array_equal(viewmat(view), before)
-
-
 # -- the axes in the corner --------------------------------------------------------------------------------------------
 
 
@@ -359,70 +247,3 @@ def test_a_click_on_an_axis_looks_along_it(view: GaussianView, axis: int) -> Non
     arrive(view)
     np.testing.assert_allclose(view.orbit.position, target + distance * end, atol=1e-6)
     assert not view.orbit.dragging
-
-
-def test_the_axes_are_seen_but_not_in_pictures_to_keep(view: GaussianView, navigate: Navigate,
-                                                             screen: OffscreenScreen) -> None:
-    panel = Panel()
-
-    def drawn() -> np.ndarray:
-        shown(view, screen, RECT)
-        panel.draw_over(screen.framebuffer, lambda _, scale: view.over(RECT, scale), 1.0)
-        return screen.pixels()[..., :3].astype(int)
-
-    try:
-        bare = shown(view, screen, RECT)
-        np.testing.assert_array_equal(drawn()[:180], bare[:180])
-        assert np.abs(drawn() - bare)[190:310, 20:140].max() > 100
-        navigate.gizmo.shown = False
-        np.testing.assert_array_equal(drawn(), bare)
-        navigate.gizmo.shown, view.desk.exact = True, True
-        np.testing.assert_array_equal(drawn(), bare)
-    finally:
-        panel.close()
-
-
-# -- the panel ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def in_panel(screen: OffscreenScreen, navigate: Navigate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`in_panel(choice={"Up": "+z"})`: draw the part "Camera" with all folds open while these widgets answer so."""
-    from splatview.viewer_app.views._gaussians import navigate_panel
-
-    panel, navigate.numbers = Panel(), True
-
-    def draw(**used: dict[str, Any]) -> bool:
-        with monkeypatch.context() as patch:
-            for name, answers in used.items():
-                patch.setattr(navigate_panel.ui, name,
-                              lambda label, value, *_, _answers=answers, **__: _answers.get(label, value))
-            changed: list[bool] = []
-            panel.draw_over(screen.framebuffer, lambda *_: bool(changed.append(navigate_panel.panel(navigate))), 1.0)
-        return changed[0]
-
-    yield draw
-    panel.close()
-
-
-def test_untouched_the_panel_changes_nothing(view: GaussianView, in_panel: Any) -> None:
-    camera = view.camera(RECT)
-    assert in_panel() is False
-    assert view.camera(RECT) is camera
-
-
-def test_the_lens_in_the_panel(view: GaussianView, in_panel: Any) -> None:
-    assert in_panel(choice={"Projection": "fisheye"}, slider={"Field of view": 120.0})
-    camera = camera_of(view)
-    assert camera.model == "fisheye"
-    assert camera.K[1, 1] == pytest.approx(150 / math.radians(60))
-    assert in_panel(slider={"Roll": 30.0})
-    assert math.degrees(view.orbit.tilt) == pytest.approx(30)
-
-
-def test_up_in_the_panel(view: GaussianView, in_panel: Any) -> None:
-    assert in_panel(choice={"Up": "+z"})
-    np.testing.assert_array_equal(view.orbit.up, (0, 0, 1))
-    assert viewmat(view)[1, 2] < -0.4  # z is up in the picture
-    assert not in_panel(choice={"Up": "detect"})
-    assert "what is up" in said(view)

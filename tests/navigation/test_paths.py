@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from splatview.viewer_app.events import PointerMove, PointerPress, PointerReleas
 from splatview.viewer_app.interface.panel import Panel
 from splatview.viewer_app.memo import Memo
 from splatview.viewer_app.paths.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
-from splatview.viewer_app.paths.path import CameraPath, Key, turntable
+from splatview.viewer_app.paths.path import CameraPath, Key
 from splatview.viewer_app.views._gaussians.path import PathTool
 from splatview.viewer_app.views.gaussians import GaussianView
 
@@ -70,38 +69,6 @@ def test_it_is_smooth_at_the_keys(loop: bool) -> None:
     assert jolts(path(loop=loop, smooth=False)) > 0.1
 
 
-def test_a_loop_ends_as_it_begins() -> None:
-    way, h = path(loop=True), 1e-5
-    start = way.at(h, 640, 480).viewmat - way.at(0, 640, 480).viewmat
-    end = way.at(way.duration, 640, 480).viewmat - way.at(way.duration - h, 640, 480).viewmat
-    np.testing.assert_allclose(start / h, end / h, atol=1e-3)
-
-
-def test_few_keys() -> None:
-    with pytest.raises(CameraError, match="no key frame"):
-        CameraPath().at(0, 64, 48)
-    alone = CameraPath([Key.of(camera(PLACES[0]))], loop=True)
-    assert (alone.duration, alone.frames(30), CameraPath().frames(30)) == (0.0, 1, 0)
-    np.testing.assert_allclose(alone.at(5, 640, 480).viewmat, camera(PLACES[0]).viewmat, atol=1e-12)
-    same = CameraPath([Key.of(camera(PLACES[0]))] * 3)
-    assert np.isfinite(same.at(1.3, 64, 48).viewmat).all()
-    none = CameraPath([Key.of(camera(p), seconds=0.0) for p in PLACES])  # all at once
-    assert np.isfinite(none.at(0, 64, 48).viewmat).all()
-
-
-def test_once_around_a_point() -> None:
-    first, up = camera((0, -1, -4)), np.array([0, -1.0, 0])
-    way = turntable(first, np.zeros(3), up, seconds=8.0)
-    assert way.duration == pytest.approx(8.0)
-    for time in np.linspace(0, 8, 50):
-        c = way.at(float(time), 640, 480)
-        assert np.linalg.norm(c.position) == pytest.approx(math.sqrt(17), rel=0.01)
-        assert c.position[1] == pytest.approx(-1, abs=0.01)
-        center = c.viewmat[:3, :3] @ np.zeros(3) + c.viewmat[:3, 3]
-        assert math.hypot(center[0], center[1]) < 0.05  # it goes on looking there
-    np.testing.assert_allclose(way.at(0, 640, 480).viewmat, first.viewmat, atol=1e-9)
-
-
 # -- nerfstudio's format -----------------------------------------------------------------------------------------------
 
 
@@ -132,18 +99,6 @@ def test_frames_are_as_ns_render_reads_them() -> None:
         np.testing.assert_allclose(pose[:3, :3], np.stack([right, -down, -forward], 1), atol=1e-9)
         assert frame["fov"] == pytest.approx(field_of_view(wanted.K[1, 1], 480))
     assert (d["render_width"], d["render_height"], d["fps"], d["camera_type"]) == (640, 480, 10.0, "perspective")
-
-
-def test_the_older_viewers_key_frames() -> None:
-    """Matrices as text, column by column, and the length of the whole alone."""
-    d = json.loads(write_path(Film(path())))
-    for key in d["keyframes"]:
-        key["matrix"] = json.dumps(np.array(key["matrix"]).reshape(4, 4).T.ravel().tolist())
-        del key["override_transition_enabled"], key["override_transition_sec"]
-    d["seconds"] = 7.5
-    back = parse_path(json.dumps(d)).path
-    assert back.duration == pytest.approx(7.5)
-    np.testing.assert_allclose(back.keys[2].position, PLACES[2], atol=1e-9)
 
 
 @pytest.mark.parametrize(("change", "words"), [
@@ -250,19 +205,6 @@ def test_k_sets_keys_where_the_camera_is(rig: Rig) -> None:
     assert rig.tool.path.times == [0.0, 4.0, 6.0]  # its time went to the one before
 
 
-def test_keys_are_moved_between_their_neighbours(rig: Rig) -> None:
-    for x in (-1.0, 0.0, 1.0):
-        rig.key(x)
-    rig.tool.move_key(1, 3.0)
-    assert rig.tool.path.times == pytest.approx([0.0, 3.0, 4.0])
-    rig.tool.move_key(1, 99.0)
-    assert rig.tool.path.times == pytest.approx([0.0, 3.95, 4.0])
-    rig.tool.move_key(2, 10.0)  # the last one makes it longer
-    assert rig.tool.path.times == pytest.approx([0.0, 3.95, 10.0])
-    rig.tool.move_key(0, 1.0)  # the first one stays
-    assert rig.tool.path.times == pytest.approx([0.0, 3.95, 10.0])
-
-
 def test_the_timeline_is_edited_with_the_pointer(rig: Rig) -> None:
     for x in (-1.0, 0.0, 1.0):
         rig.key(x)
@@ -315,24 +257,6 @@ def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
     assert not rig.tool.playing
 
 
-def test_it_is_saved_and_dropped(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for x in (-1.0, 0.0, 1.0):
-        rig.key(x)
-    rig.tool.save()
-    file = tmp_path / "scene-path.json"
-    assert len(read_path(file).path.keys) == 3
-    assert str(file) in rig.said[-1]
-    rig.tool.path.keys.clear()
-    assert rig.view.dropped(file)
-    assert len(rig.tool.path.keys) == 3
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps({"no": "path"}))
-    assert not rig.view.dropped(other)
-    assert "neither" in rig.said[-1]
-    assert not rig.view.dropped(tmp_path / "scene.ply")
-
-
 def test_it_is_filmed_while_the_loop_goes_on(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for x in (-1.0, 1.0):
@@ -354,15 +278,3 @@ def test_it_is_filmed_while_the_loop_goes_on(rig: Rig, tmp_path: Path, monkeypat
     assert rig.tool.filming is None
     assert "given up" in rig.said[-1]
     assert len(rig.view.content.views) == 1
-
-
-def test_pictures_to_keep_have_no_path_in_them(rig: Rig) -> None:
-    rig.view.use_camera(side(0))
-    rig.view.draw(rig.screen.framebuffer, RECT)
-    before = rig.screen.pixels()
-    rig.tool.around()
-    rig.view.use_camera(side(0))
-    rig.view.draw(rig.screen.framebuffer, RECT)
-    np.testing.assert_array_equal(rig.screen.pixels(), before)
-    rig.draw()
-    assert (rig.screen.pixels() != before).any()  # it is seen on the screen

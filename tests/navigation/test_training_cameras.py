@@ -1,37 +1,41 @@
-"""Cameras of a training and their photographs as plain data: checked, kept within bounds, found under a pixel."""
+"""Cameras of a training and their photographs: checked, kept within bounds, found under a pixel, seen by the viewer."""
 
 from __future__ import annotations
 
 import threading
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.frames import frame_of
+from support.frames import cloud, frame_of
 from support.training_camera_cases import SIZE, cameras_frame, photographs, photos_frame, ring
+from support.viewer import Viewer
+from support.wait import clock, wait_until
 
+import splatview
 from splatview.ipc.errors import SharingError
-from splatview.viewer_app.cameras import Camera, intrinsics, look_at, project
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.cameras import Camera, project
 from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.training_cameras import photos as photos_module
-from splatview.viewer_app.training_cameras.drawing import Grid, side_of
-from splatview.viewer_app.training_cameras.model import CameraSet, at_size, cameras_of
-from splatview.viewer_app.training_cameras.photos import PhotoStore, read_photo
-from splatview.viewer_app.training_cameras.picking import Outlines
+from splatview.viewer_app.training_cameras.model import CameraSet, cameras_of
+from splatview.viewer_app.training_cameras.photos import PhotoStore
+from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from splatview.viewer_app.training_cameras.content import CamerasContent
+    from splatview.viewer_app.views._gaussians.frustums import Frustums
 
 
 def cameras(count: int = 8, photos: int = 0, paths: list[str] | None = None) -> CameraSet:
     return cameras_of(cameras_frame(count, photos, paths))
-
-
-# -- the cameras ---------------------------------------------------------------------------------------------------
 
 
 def test_what_a_frame_says_is_read() -> None:
@@ -75,11 +79,6 @@ def test_what_is_no_camera_is_told_apart() -> None:
     assert found.spacing > 0
 
 
-@pytest.mark.parametrize("count", [0, 1])
-def test_few_cameras_have_a_size_as_well(count: int) -> None:
-    assert cameras(count).spacing == 1.0
-
-
 def test_frames_that_say_something_else_are_refused() -> None:
     with pytest.raises(ViewerError, match="part of cameras"):
         cameras_of(photos_frame(photographs(1), 0))
@@ -95,14 +94,7 @@ def test_frames_that_say_something_else_are_refused() -> None:
         cameras_of(frame)
 
 
-def test_a_camera_for_a_photograph_of_another_size_sees_the_same() -> None:
-    camera = camera_of(cameras(), 3)
-    other = at_size(camera, 24, 64)
-    points = np.random.default_rng(0).normal(size=(20, 3))
-    np.testing.assert_allclose(project(other, points), project(camera, points) * (0.5, 2.0))
-
-
-# -- photographs ---------------------------------------------------------------------------------------------------
+# -- photographs -------------------------------------------------------------------------------------------------------
 
 
 def store(found: CameraSet) -> PhotoStore:
@@ -127,49 +119,13 @@ def test_one_that_is_looked_at_is_asked_for_and_taken() -> None:
     held.close()
 
 
-def test_one_that_does_not_exist_is_said_to() -> None:
-    held = store(cameras(8, 1))
-    held.whole(2)
-    assert held.take(photos_frame(torch.zeros(1, 0, 0, 3, dtype=torch.uint8), 2))
-    assert "without a photograph" in held.trouble(2)
-    assert held.requests(5.0) == []
-    held.whole(3)
-    assert held.requests(5.0) == [(3, 0)]
-    nowhere = store(cameras(8))
-    assert nowhere.whole(0) is None
-    assert "without a photograph" in nowhere.trouble(0)
-
-
 def test_no_more_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     photos, held = photographs(8), store(cameras(8, 1))
     monkeypatch.setattr(photos_module, "KEPT", 3 * photos[0].nbytes)
     for i in range(8):
         held.whole(i)
         held.take(photos_frame(photos[i: i + 1], i))
-    assert [i for i in range(8) if i in held._whole] == [5, 6, 7]
-
-
-def test_other_photographs_take_their_place() -> None:
-    photos, held = photographs(8), store(cameras(8, 1))
-    held.take(photos_frame(photos[:1], 0))
-    assert not held.use(cameras(8, 1))  # other poses, the same photographs
-    assert held.whole(0) is not None
-    assert held.use(cameras(8, 2))
-    assert held.whole(0) is None
-
-
-def test_small_ones_come_one_after_the_other() -> None:
-    held = store(cameras(5, 1))
-    held.want_small(4)
-    small = torch.arange(5, dtype=torch.uint8)[:, None, None, None].expand(5, 4, 4, 3).contiguous()
-    assert held.requests(0.0) == [(0, 4)]
-    assert held.take(photos_frame(small[:3], 0, 4))
-    assert held.requests(0.0) == [(3, 4)]
-    assert held.take(photos_frame(small[:3], 0, 4))  # for somebody else, once more
-    assert held.take(photos_frame(small[3:], 3, 4))
-    assert held.requests(0.0) == []
-    assert [(n, int(p[0, 0, 0])) for n, p in held.take_small(9)] == [(n, n) for n in range(5)]
-    assert held.take_small(9) == []
+    assert [i for i in range(8) if held.whole(i) is not None] == [5, 6, 7]
 
 
 def picture(path: Path, color: tuple[int, int, int], size: tuple[int, int] = SIZE) -> str:
@@ -177,7 +133,7 @@ def picture(path: Path, color: tuple[int, int, int], size: tuple[int, int] = SIZ
     return str(path)
 
 
-def test_files_are_read_by_a_thread_that_ends(tmp_path: Path, wait_until: Callable[..., Any]) -> None:
+def test_files_are_read_by_a_thread_that_ends(tmp_path: Path) -> None:
     woken = threading.Event()
     held = PhotoStore(woken.set)
     (tmp_path / "damaged.png").write_bytes(b"\x89PNG\r\n nothing")
@@ -185,7 +141,7 @@ def test_files_are_read_by_a_thread_that_ends(tmp_path: Path, wait_until: Callab
                             str(tmp_path / "damaged.png"), str(tmp_path)]))
 
     def settled(number: int) -> bool:
-        held.tick(time.monotonic())
+        held.tick(clock())
         return held.whole(number) is not None or bool(held.trouble(number))
 
     for number in (0, 1, 3, 4):
@@ -196,93 +152,125 @@ def test_files_are_read_by_a_thread_that_ends(tmp_path: Path, wait_until: Callab
     assert held.trouble(3).startswith("damaged.png: ")
     assert "not a file" in held.trouble(4)
     held.whole(2)
-    assert held.requests(0.0) == [(2, 0)]  # which is in its publisher's memory
+    assert held.requests(0.0) == [(2, 0)]  # it is in the memory of its publisher
     held.want_small(8)
-    wait_until(lambda: held.tick(time.monotonic()) or held._small)
 
     def asked() -> bool:
-        held.tick(time.monotonic())
-        return (2, 8) in held.requests(time.monotonic())
+        held.tick(clock())
+        return (2, 8) in held.requests(clock())
 
     wait_until(asked)
     held.take(photos_frame(torch.full((3, 8, 8, 3), 77, dtype=torch.uint8), 2, 8))
     wait_until(lambda: not [t for t in threading.enumerate() if t.name == "read photographs"])
-    held.tick(time.monotonic())
+    held.tick(clock())
     found = dict(held.take_small(99))
     assert {n: int(p[0, 0, 0]) for n, p in found.items()} == {0: 10, 2: 77}
     held.close()
 
 
-def test_a_file_is_no_larger_than_its_camera(tmp_path: Path) -> None:
-    large = np.zeros((64, 96, 3), np.uint8)
-    large[:, ::2] = 200
-    Image.fromarray(large).save(tmp_path / "large.png")
-    read = read_photo(tmp_path / "large.png", SIZE)
-    assert read.shape == (32, 48, 3)
-    assert (read == 100).all()  # means over areas
-    assert read_photo(tmp_path / "large.png", (960, 640)).shape == (64, 96, 3)
-    assert read_photo(tmp_path / "large.png", SIZE, 16).shape == (16, 16, 3)
-    Image.fromarray((np.arange(16, dtype=np.uint16) << 12).reshape(4, 4)).save(tmp_path / "deep.png")
-    assert read_photo(tmp_path / "deep.png", SIZE)[3, 3].tolist() == [240, 240, 240]
+# -- in the viewer -----------------------------------------------------------------------------------------------------
 
 
-def test_too_large_a_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatview.viewer_app.files.image.PIXEL_LIMIT", 100)
-    with pytest.raises(ValueError, match="48x32 pixels; at most 100"):
-        read_photo(tmp_path / picture(tmp_path / "a.png", (1, 2, 3)), SIZE)
+COUNT = 6
+COLORS = [[200, 30 + 30 * i, 40] for i in range(COUNT)]
 
 
-# -- under a pixel -------------------------------------------------------------------------------------------------
+@pytest.fixture
+def viewer() -> Iterator[Viewer]:
+    app = Viewer(OffscreenScreen(680, 420), AppOptions(max_fps=15))
+    yield app
+    error = app.screen.ctx.error
+    app.close()
+    assert error == "GL_NO_ERROR"
 
 
-def eye(model: Any = "pinhole") -> Camera:
-    K = intrinsics(60, 200, 150, model)
-    if model == "ortho":
-        K[[0, 1], [0, 1]] /= 10
-    return Camera(look_at((0, -4, 9), (0, 0, 0)), K, 200, 150, model)
+def train(current: int, images: torch.Tensor | None = None, first: bool = True) -> None:
+    """Publish as a training does: the cameras once, and which of them is trained with."""
+    if first:
+        views, Ks = ring(COUNT)
+        splatview.publish_cameras(views, Ks, *SIZE, images, current=current)
+    else:
+        splatview.publish_cameras(current=current)
+    splatview.publish(cloud() | {"sh0": cloud()["sh0"][:, None]}, "splats")
 
 
-@pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
-def test_the_camera_under_a_pixel_is_the_nearest(model: str) -> None:
-    found, camera, outlines = cameras(8), eye(model), Outlines()
-    for number in range(8):
-        x, y = project(camera, found.outline(number, 0.8)[1:].mean(0))
-        hit = outlines.at(found, camera, 0.8, x, y, 3.0)
-        assert hit is not None
-        near, far = (np.linalg.norm(found.positions[n] - camera.position) for n in (hit, number))
-        assert hit == number or near < far
-        assert outlines.at(found, camera, 0.8, *project(camera, found.positions[number]), reach=3.0) is not None
-    assert outlines.at(found, camera, 0.8, 1.0, 1.0, 3.0) is None
-    assert outlines.at(found, camera, 0.8, float("nan"), 1.0, 3.0) is None
+def photos() -> torch.Tensor:
+    """One colour for each camera."""
+    return torch.tensor(COLORS, dtype=torch.uint8)[:, None, None].repeat(1, SIZE[1], SIZE[0], 1)
 
 
-def test_whoever_stands_in_a_camera_does_not_touch_it() -> None:
-    found = cameras(3)
-    inside = camera_of(found, 1)
-    assert Outlines().at(found, inside, 0.8, SIZE[0] / 2, SIZE[1] / 2, 3.0) != 1
+def tool(viewer: Viewer) -> Frustums:
+    view = viewer.seat.view
+    assert isinstance(view, GaussianView)
+    return view.tools["frustums"]  # type: ignore[return-value]
 
 
-def test_what_lies_behind_is_nowhere() -> None:
-    assert np.isnan(project(eye(), np.array([0.0, -8, 20]))).all()
+def content(viewer: Viewer) -> CamerasContent:
+    found = tool(viewer).content
+    assert found is not None
+    return found
 
 
-# -- rows ----------------------------------------------------------------------------------------------------------
+def come(viewer: Viewer, current: int) -> None:
+    """Wait for the cameras over the scene."""
+    viewer.until(lambda: isinstance(viewer.seat.view, GaussianView) and tool(viewer).content is not None
+                 and content(viewer).current == current)
 
 
-def test_rows_of_photographs() -> None:
-    grid = Grid(3, (30.0, 20.0), 4.0, scroll=25.0)
-    assert grid.height(7) == 64
-    for number in range(7):
-        x, y, width, height = grid.place(number)
-        assert (width, height) == (26, 16)
-        assert grid.at(x + 1, y + 1, 7) == number
-        assert grid.at(x - 1, y + 1, 7) is None
-    assert grid.at(*[v + 1 for v in grid.place(7)[:2]], count=7) is None
-    first, count = grid.seen(10, 7)
-    assert first == 3
-    assert first + count == 6
+def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) -> None:
+    train(2, photos())
+    come(viewer, 2)
+    assert sorted((e.name, e.kind) for e in viewer.state.entries) == [("cameras", "cameras"), ("splats", "gaussians")]
+    frustums = tool(viewer)
+    viewer.do()
+    with_frustums = viewer.picture()
+    frustums.shown = False
+    viewer.seat.mark()
+    viewer.do()
+    assert np.abs(with_frustums - viewer.picture()).sum(-1).astype(bool).sum() > 200
+    frustums.shown = True
+    # A click looks through the camera, a key through the next, Escape goes back.
+    view = viewer.seat.view
+    assert isinstance(view, GaussianView)
+    viewer.do()
+    before, rect = view.camera(), view.rect
+    assert before is not None
+    cameras = content(viewer).cameras
+    assert cameras is not None
+    middles = project(before, np.stack([cameras.outline(i, frustums.depth)[1:].mean(0) for i in range(COUNT)]))
+    seen = [i for i, (x, y) in enumerate(middles) if 0 < x < rect.width and 0 < y < rect.height]
+    assert seen
+    number = seen[0]
+    place = float(middles[number][0] + rect.x), float(middles[number][1] + rect.y)
+    viewer.do(PointerMove(*place))
+    assert frustums.hovered == number
+    viewer.do(PointerPress(*place), PointerRelease(*place))
+    viewer.until(lambda: frustums.through.there)
+    assert frustums.through.index == number
+    frustums.through.how = "photo"
+    viewer.until(lambda: frustums.through.photo(content(viewer)) is not None)
+    viewer.seat.mark()
+    viewer.do()
+    spot = frustums.through.place(view.rect)
+    middle = viewer.pixels()[spot.y + spot.height // 2, spot.x + spot.width // 2]
+    assert np.abs(middle - COLORS[number]).max() <= 1
+    viewer.until(lambda: frustums.through.psnr is not None)
+    viewer.do(Key("page_down"))
+    viewer.until(lambda: frustums.through.there)
+    assert frustums.through.index == (number + 1) % COUNT
+    viewer.do(Key("escape"))
+    assert frustums.through.index is None
+    viewer.until(lambda: (now := view.camera()) is not None and np.allclose(now.viewmat, before.viewmat))
 
 
-def test_all_small_photographs_fit() -> None:
-    for count in (1, 256, 257, 1024, 4096, 10_000):
-        assert (2048 // side_of(count)) ** 2 >= count
+def test_a_run_that_ends_leaves_its_cameras(viewer: Viewer) -> None:
+    train(2, photos())
+    come(viewer, 2)
+    splatview.close()
+    viewer.until(lambda: all(not e.alive for e in viewer.state.entries))
+    assert content(viewer).cameras is not None
+    viewer.do(PointerMove(500, 200))
+    train(3)
+    viewer.until(lambda: all(e.alive for e in viewer.state.entries))
+    come(viewer, 3)
+    assert len(viewer.state.entries) == 2

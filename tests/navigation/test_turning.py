@@ -12,9 +12,8 @@ from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.comparing.merging import merged as merged_as
 from splatview.viewer_app.comparing.turning import Placement, basis, placed, turning_of_degree
 from splatview.viewer_app.renderers.base import RenderOptions
-from splatview.viewer_app.renderers.reference import ReferenceRenderer, rotations
-from splatview.viewer_app.rotations import quaternion
-from splatview.viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview.viewer_app.scene import GaussianScene
 
 TURNS = [(0, 180, 0), (10, -20, 30), (-123, 77, 15)]
 
@@ -58,18 +57,6 @@ def test_turned_coefficients_are_the_function_along_the_direction_turned_back(tu
                                atol=1e-12)
 
 
-@pytest.mark.parametrize("turn", TURNS)
-def test_quaternions(turn: Any) -> None:
-    rotation = Placement(turn=turn).rotation
-    np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
-    assert np.linalg.det(rotation) == pytest.approx(1)
-    np.testing.assert_allclose(rotations(quaternion(rotation)[None])[0], rotation, atol=1e-12)
-    before = scene()
-    after = placed(before, Placement(turn=turn), np.zeros(3))
-    np.testing.assert_allclose(rotations(np.asarray(after.quats)), rotation @ rotations(np.asarray(before.quats)),
-                               atol=1e-5)
-
-
 def test_turns_go_around_x_then_y_then_z() -> None:
     np.testing.assert_allclose(Placement(turn=(90, 0, 0)).rotation @ [0, 1, 0], [0, 0, 1], atol=1e-12)
     np.testing.assert_allclose(Placement(turn=(0, 90, 0)).rotation @ [0, 0, 1], [1, 0, 0], atol=1e-12)
@@ -95,15 +82,6 @@ def test_a_camera_that_goes_with_the_scene_sees_the_same(degree: int, activated:
     np.testing.assert_allclose(picture(after, camera(viewmat)), picture(before, here), atol=2e-5)
 
 
-def test_two_halves_are_the_whole() -> None:
-    whole = scene(60)
-    halves = [replace(whole, **{name: getattr(whole, name)[part] for name in FIELDS}) for part in
-              (slice(0, 25), slice(25, None))]
-    together = merged(halves)
-    assert len(together) == 60
-    np.testing.assert_allclose(picture(together, camera()), picture(whole, camera()), atol=1e-6)
-
-
 def test_degrees_and_activations_differ() -> None:
     low, high = scene(20, degree=1, seed=1), scene(20, degree=3, seed=2, sh_degree=2)
     together = merged([merged([low]), high])
@@ -120,11 +98,3 @@ def test_nothing_and_next_to_nothing() -> None:
     empty = scene(0)
     assert len(merged([empty, empty])) == 0
     assert len(merged([empty, scene(5)])) == 5
-
-
-def test_it_is_a_copy() -> None:
-    only = merged([scene()])
-    again = merged([only])
-    for name in FIELDS:
-        assert not np.shares_memory(getattr(only, name), getattr(again, name))
-        assert getattr(again, name).dtype == np.float32

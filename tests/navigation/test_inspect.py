@@ -1,0 +1,282 @@
+"""Tools of a view of Gaussians: one conformance suite over all, and choosing, filtering, cropping and saving."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pkgutil
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pytest
+from imgui_bundle import imgui
+from support.frames import cloud, gaussian_frame
+from support.view_cases import RECT, shown
+from support.wait import clock, wait_until
+
+import splatview.viewer_app.views._gaussians
+from splatview.viewer_app.controls import Rect
+from splatview.viewer_app.events import (
+    Key,
+    Pinch,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Text,
+    Wheel,
+)
+from splatview.viewer_app.files import load_scene
+from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.selecting import Box, shapes
+from splatview.viewer_app.selecting.pick import pick
+from splatview.viewer_app.selecting.statistics import QUANTITIES
+from splatview.viewer_app.state import GaussianSettings
+from splatview.viewer_app.views._gaussians.crop import Crop
+from splatview.viewer_app.views._gaussians.filter import Filter
+from splatview.viewer_app.views._gaussians.inspect import Inspect
+from splatview.viewer_app.views._gaussians.tool import Tool
+from splatview.viewer_app.views.gaussians import GaussianView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+
+MIDDLE = RECT.width / 2, RECT.height / 2
+ALT = frozenset({"alt"})
+T = TypeVar("T", bound=Tool)
+
+
+EVENTS = (
+    PointerMove(40, 30), PointerPress(40, 30), PointerMove(44, 32), PointerRelease(44, 32), PointerLeave(),
+    PointerPress(40, 30, "right"), PointerRelease(40, 30, "right"), PointerPress(40, 30, clicks=2),
+    PointerRelease(40, 30), Wheel(40, 30, 1.0), Wheel(40, 30, 0.0, 1.0), Pinch(40, 30, 1.1, 2, 1), Text("x"), Text("?"),
+    *(Key(name, pressed) for name in ("w", "q", "f", "escape", "space", "shift", "1", "delete")
+      for pressed in (True, False)),
+)
+
+
+@pytest.fixture
+def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
+    made = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))
+    assert made.update(gaussian_frame())
+    shown(made, screen)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def panel(screen: OffscreenScreen) -> Iterator[Panel]:
+    made = Panel(screen.scale)
+    yield made
+    made.close()
+
+
+def tool_of(view: GaussianView, cls: type[T]) -> T:
+    found = view.tools[cls.name]
+    assert isinstance(found, cls)
+    return found
+
+
+def see(view: GaussianView, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
+    """A turn of the loop while these parts of the panel are open, in a window of their own."""
+    def over(_: Rect, scale: float) -> bool:
+        view.over(RECT, scale)
+        imgui.set_next_window_size(imgui.ImVec2(300, 2000))
+        imgui.begin("parts")
+        for section in view.sections:
+            if section.title in titles:
+                section.draw()
+        imgui.end()
+        return False
+
+    view.tick(clock())
+    panel.draw_over(screen.framebuffer, over, 1.0)
+
+
+def click(view: GaussianView, x: float, y: float, mods: frozenset[str] = frozenset()) -> None:
+    for event in (PointerMove(x, y, mods), PointerPress(x, y, mods=mods), PointerRelease(x, y, mods=mods)):
+        view.handle(event, RECT)
+
+
+def until(view: GaussianView, condition: Callable[[], object]) -> None:
+    """Take turns of the loop until it holds."""
+    wait_until(lambda: (view.tick(clock()), condition())[1])
+
+
+# -- all tools ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_module_with_a_tool_is_registered(view: GaussianView) -> None:
+    found = set()
+    for module in pkgutil.iter_modules(splatview.viewer_app.views._gaussians.__path__):
+        loaded = import_module(f"splatview.viewer_app.views._gaussians.{module.name}")
+        found |= {cls.name for _, cls in inspect.getmembers(loaded, inspect.isclass)
+                  if issubclass(cls, Tool) and cls is not Tool and cls.__module__ == loaded.__name__}
+    assert found == set(view.tools)
+    for tool in view.tools.values():
+        assert all(line.group and line.keys and line.does for line in tool.keys)
+    told = {line.group for line in view.keys}
+    assert "Camera" in told
+    assert not told & {"Training cameras", "History"}  # there are none
+
+
+@pytest.mark.parametrize("loaded", [False, True], ids=["empty", "loaded"])
+def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen, panel: Panel, loaded: bool) -> None:
+    view = GaussianView(screen.ctx)
+    if loaded:
+        assert view.update(gaussian_frame())
+        before = shown(view, screen)
+        for tool in view.tools.values():
+            tool.draw(screen.framebuffer, RECT)
+            np.testing.assert_array_equal(screen.pixels()[..., :3], before)
+    for tool in view.tools.values():
+        for event in EVENTS:
+            assert tool.handle(event, RECT) in (None, True, False)
+            assert tool.tick(0.0) in (True, False)
+        shown(view, screen)
+        for rect, scale in ((RECT, 1.0), (Rect(0, 0, 8, 8), 2.0)):
+            def over(_: Rect, s: float, rect: Rect = rect, tool: Tool = tool) -> bool:
+                changed = [tool.over(rect, s), tool.bar(rect, s), *(part.draw() for part in tool.sections())]
+                assert set(changed) <= {True, False}
+                return False
+
+            panel.draw_over(screen.framebuffer, over, scale)
+            assert all(isinstance(board, Rect) for board in tool.boards(rect))
+        assert 0 <= tool.bar_height() < math.inf
+    other = view.beside(view.settings)
+    for tool in view.tools.values():
+        tool.like(other.tools[tool.name])
+        tool.close()
+        tool.close()
+    other.close()
+    view.close()
+
+
+# -- a click -----------------------------------------------------------------------------------------------------------
+
+
+def test_alt_and_a_click_choose_what_is_seen(view: GaussianView) -> None:
+    tool, camera = tool_of(view, Inspect), view.camera(RECT)
+    assert camera is not None
+    wanted = pick(view.content.renderer.scene(), camera, *MIDDLE, view.options)
+    assert wanted is not None
+    click(view, *MIDDLE, ALT)
+    until(view, lambda: tool.values)
+    assert tool.index == wanted.index
+    assert tool.hit is not None and tool.hit.weight == pytest.approx(wanted.weight)
+    assert view.settings.selection.marked == (wanted.index,)
+    assert tool.values is not None
+    np.testing.assert_allclose(tool.values.mean, cloud()["means"][wanted.index].numpy(), rtol=1e-6)
+
+
+def test_escape_and_a_click_beside_choose_none(view: GaussianView) -> None:
+    tool = tool_of(view, Inspect)
+    tool.choose(5)
+    assert view.settings.selection.marked == (5,)
+    assert view.handle(Key("escape"), RECT)
+    assert tool.index is None and view.settings.selection.marked == ()
+    tool.choose(5)
+    click(view, 0.5, 0.5, ALT)  # a corner, where nothing is
+    until(view, lambda: tool.index is None)
+
+
+def test_a_choice_survives_versions_until_their_number_changes(view: GaussianView) -> None:
+    tool, said = tool_of(view, Inspect), []
+    view.desk = replace(view.desk, say=said.append)
+    tool.choose(7)
+    until(view, lambda: len(tool.history) == 1)
+    more = cloud()
+    more["opacities"] = more["opacities"] + 1
+    assert view.update(gaussian_frame(more, version=2))
+    until(view, lambda: len(tool.history) == 2)
+    assert tool.index == 7
+    assert tool.history[1].opacity > tool.history[0].opacity
+    assert not said
+    assert view.update(gaussian_frame(cloud(300), version=3))
+    view.tick(clock())
+    assert tool.index is None and view.settings.selection.marked == ()
+    assert len(said) == 1
+
+
+# -- histograms --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_filtered_is_counted_and_not_drawn(view: GaussianView, panel: Panel, screen: OffscreenScreen) -> None:
+    tool, before = tool_of(view, Filter), shown(view, screen)
+    assert not tool.details()
+
+    def counted() -> bool:
+        see(view, panel, screen, "Filter")
+        return tool.chosen_by == replace(view.settings.selection, marked=())
+
+    wait_until(counted)
+    assert tool.statistics is not None
+    assert (tool.statistics.total, tool.statistics.chosen) == (400, 400)
+    opacity = QUANTITIES[0]
+    tool.limit(opacity, 0.8, 0.85)
+    wait_until(counted)
+    wanted = int(((o := 1 / (1 + np.exp(-cloud()["opacities"].numpy()))) >= 0.8).sum() - (o > 0.85).sum())
+    assert 0 < wanted < 400
+    assert tool.statistics.chosen == wanted
+    assert tool.details() == [f"{wanted:,} of them shown"]
+    assert (shown(view, screen) != before).any()
+    tool.reset(opacity)
+    np.testing.assert_array_equal(shown(view, screen), before)
+    assert not tool.filters
+
+
+# -- boxes and spheres -------------------------------------------------------------------------------------------------
+
+
+def test_handles_are_dragged_only_while_the_part_is_open(view: GaussianView, panel: Panel,
+                                                         screen: OffscreenScreen) -> None:
+    tool, camera = tool_of(view, Crop), view.camera(RECT)
+    assert camera is not None
+    tool.set(Box(half=(0.6, 0.6, 0.6)))
+    at = dict(tool.handles(camera))[0, 1]
+    see(view, panel, screen)
+    view.handle(PointerPress(*at), RECT)
+    view.handle(PointerRelease(*at), RECT)
+    assert tool.grabbed is None
+    see(view, panel, screen, "Crop")
+    assert view.handle(PointerMove(*at), RECT)
+    assert tool.hovered == (0, 1)
+    orbit = view.orbit.rotation.copy()
+    view.handle(PointerPress(*at), RECT)
+    wanted = shapes.place(camera, [0.9, 0.0, 0.0])
+    assert wanted is not None
+    view.handle(PointerMove(*wanted), RECT)
+    view.handle(PointerRelease(*wanted), RECT)
+    box = tool.box
+    assert box is not None
+    assert box.center[0] + box.half[0] == pytest.approx(0.9, abs=1e-5)
+    assert box.center[0] - box.half[0] == pytest.approx(-0.6, abs=1e-5)
+    np.testing.assert_array_equal(view.orbit.rotation, orbit)  # the camera did not take it
+    assert tool.grabbed is None
+
+
+# -- saving ------------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_saved_where_it_is_said(view: GaussianView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tool, said = tool_of(view, Filter), []
+    view.desk = replace(view.desk, say=said.append, name="../my run: splats.ply")
+    assert view.update(gaussian_frame(step=1500, version=2))
+    tool.limit(QUANTITIES[0], 0.8, 1.0)
+    tool.export.begin(True)
+    until(view, lambda: said)
+    path, = tmp_path.iterdir()
+    assert str(path) in said[0]
+    assert path.name.endswith("-step1500.ply")
+    back = load_scene(path)
+    opacities = 1 / (1 + np.exp(-cloud()["opacities"].numpy()))
+    keep = opacities >= 0.8
+    # OpenGL has positions as float32 from the middle of the scene.
+    np.testing.assert_allclose(back.means, cloud()["means"].numpy()[keep], rtol=1e-6, atol=1e-7)
+    assert f"{keep.sum():,} Gaussians" in said[0]

@@ -1,0 +1,257 @@
+"""Curves of scalars: what a frame may say, smoothing, columns of pixels, limits, rates; and plots in the viewer."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.frames import cloud, frame_of, host_array, scalars_frame
+from support.viewer import Viewer
+
+import splatview
+from splatview.viewer_app.app import AppOptions
+from splatview.viewer_app.errors import ViewerError
+from splatview.viewer_app.events import Key, PointerMove, Wheel
+from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.strips import CurveStrip
+from splatview.viewer_app.scalars.columns import Axis, columns
+from splatview.viewer_app.scalars.curves import Curve, read_frame
+from splatview.viewer_app.scalars.smooth import smoothed
+from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview.viewer_app.views.scalars import ScalarsView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def made(value: Any, step: Any = None, count: Any = 1.0) -> Curve:
+    value = np.asarray(value, np.float64)
+    n = len(value)
+    rows = np.zeros((n, 7))
+    rows[:, 0] = np.arange(n) if step is None else step
+    rows[:, 1] = 1.7e9 + np.arange(n)
+    rows[:, 2] = value
+    rows[:, 3] = rows[:, 4] = np.where(np.isfinite(value), value, np.nan)
+    rows[:, 5], rows[:, 6] = count, ~np.isfinite(value)
+    return Curve.of("it", rows)
+
+
+def test_a_frame_is_read_and_copied() -> None:
+    frame = scalars_frame(step=399, trouble="2 values are missing", note="a")
+    curves = read_frame(frame.tensors, frame.meta)
+    assert [c.name for c in curves.all] == ["loss", "parts/count", "parts/rare"]
+    assert {title: [c.name for c in found] for title, found in curves.groups.items()} == {
+        "loss": ["loss"], "parts": ["parts/count", "parts/rare"]}
+    assert (curves.step, curves.trouble, curves.others) == (399, "2 values are missing", {"note": "a"})
+    assert curves.clock.name == "loss"
+    assert curves["parts/rare"]["value"].tolist() == [20 + 0.5 * i for i in range(8)]
+    host_array(frame.tensors["rows"])[...] = 0
+    assert curves["loss"].last != 0
+    with pytest.raises(ValueError, match="read-only"):
+        curves["loss"].rows[0, 0] = 1
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda t: t.pop("ends"), "'rows', 'ends' and 'names'"),
+    (lambda t: t.update(rows=t["rows"].float()), "float32"),
+    (lambda t: t.update(rows=t["rows"][:, :6]), r"\(1 to 65536, 7\)"),
+    (lambda t: t.update(ends=torch.zeros(65, dtype=torch.int32)), "1 to 64"),
+    (lambda t: t["ends"].__setitem__(0, 0), "series that end at"),
+    (lambda t: t["ends"].__setitem__(2, 3), "series that end at"),
+    (lambda t: t.update(names=t["names"][:3]), "0 names for 3"),
+    (lambda t: t.update(names=torch.tensor([*b"a\0a\0b\0"], dtype=torch.uint8)), "two series of one name"),
+    (lambda t: t["rows"][:, 0].fill_(float("nan")), "a step that is none"),
+    (lambda t: t["rows"][5, 0].fill_(1e300), "a step that is none"),
+    (lambda t: t["rows"][5, 1].fill_(float("inf")), "a time that is none"),
+])
+def test_frames_that_are_none_are_refused_by_name(change: Callable[[dict[str, torch.Tensor]], Any], words: str) -> None:
+    good = scalars_frame()
+    tensors = {name: torch.from_numpy(np.array(host_array(t))) for name, t in good.tensors.items()}
+    change(tensors)
+    frame = frame_of("scalars", tensors)
+    with pytest.raises(ViewerError, match=words):
+        read_frame(frame.tensors, frame.meta)
+
+
+def test_bytes_from_anybody_are_refused_or_read() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        frame = scalars_frame()
+        for tensor in frame.tensors.values():
+            flat = host_array(tensor).reshape(-1).view(np.uint8)
+            at = rng.integers(0, len(flat), 3)
+            flat[at] = rng.integers(0, 256, 3)
+        try:
+            curves = read_frame(frame.tensors, frame.meta)
+        except ViewerError:
+            continue
+        for curve in curves.all:
+            columns(curve, curve["step"], smoothed(curve, 0.5), Axis(0, 400, 50))
+
+
+# -- smoothing and columns ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [0.5, 0.999])
+def test_smoothing_is_a_debiased_average(weight: float) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=500)
+    values[[0, 70, 71]] = np.nan, np.inf, -np.inf
+    last = num = 0.0
+    want = []
+    for value in values:  # as TensorBoard does it
+        if np.isfinite(value):
+            last = last * weight + (1 - weight) * value
+            num += 1
+        want.append(last / (1 - weight**num) if num else np.nan)
+    np.testing.assert_allclose(smoothed(made(values), weight), want, rtol=1e-9)
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize(("begin", "end", "width"), [(-500, 2000, 300), (400.2, 400.7, 64), (500, 500.0001, 1)])
+def test_columns_tell_what_lies_in_them(begin: float, end: float, width: int, log: bool) -> None:
+    rng = np.random.default_rng(1)
+    curve = made(rng.normal(size=1000))
+    parts = columns(curve, curve["step"], curve["value"], Axis(begin, end, width, log))
+    steps, values = curve["step"], curve["value"]
+    seen = (steps >= begin) & (steps <= end) & ((steps > 0) | (not log))
+    if seen.any():
+        (part,) = parts
+        assert part.high.max() >= values[seen].max()
+        assert part.low.min() <= values[seen].min()
+        assert set(part.high) <= set(values)
+    for part in parts:
+        assert (part.x > 0).all() or not log
+        assert len(part.x) <= 2 * width + 2
+
+
+# -- in the viewer -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
+    monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
+    app = Viewer(OffscreenScreen(820, 640), AppOptions(max_fps=15))
+    yield app
+    error = app.screen.ctx.error
+    app.close()
+    assert error == "GL_NO_ERROR"
+
+
+def view_of(viewer: Viewer) -> ScalarsView:
+    view = viewer.seat.view
+    assert isinstance(view, ScalarsView)
+    return view
+
+
+def strip_of(viewer: Viewer) -> CurveStrip | None:
+    slot = viewer.seat.shown
+    strips = viewer.catalogue.companions.strip(slot) if slot is not None else None
+    return next((p for p in strips.parts if isinstance(p, CurveStrip)), None) if strips is not None else None
+
+
+def select(viewer: Viewer, name: str) -> None:
+    viewer.seat.select(next(e.key for e in viewer.state.entries if e.name == name))
+
+
+@pytest.fixture
+def plotted(viewer: Viewer) -> tuple[Viewer, ScalarsView]:
+    """A viewer that shows the plots of a thousand steps."""
+    for step in range(1000):
+        splatview.log(step, loss=math.exp(-step / 200) + 0.01, **{"parts/a": step, "parts/b": 2.0 * step})
+    splatview.log(1000, loss=0.01, rare=math.nan)
+    viewer.until(lambda: isinstance(viewer.seat.view, ScalarsView) and not view_of(viewer).empty
+                 and view_of(viewer).content.curves.step == 1000)
+    viewer.do()
+    return viewer, view_of(viewer)
+
+
+def colored(viewer: Viewer, number: int = 0) -> np.ndarray:
+    """Where the picture has the colour of a plot's curve of this number."""
+    from splatview.viewer_app.views._scalars_plots import color_of
+
+    color = color_of(number)
+    return np.all(abs(viewer.pixels() - 255 * np.array([color.x, color.y, color.z])) < 12, axis=-1)
+
+
+def inside(viewer: Viewer) -> tuple[float, float]:
+    """A place in the first plot."""
+    rect = viewer.seat.layout()
+    return rect.x + rect.width / 4, rect.y + 120
+
+
+def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
+    viewer, view = plotted
+    assert list(view.content.plots)[:3] == ["loss", "parts", "rare"]
+    assert {"step 1,000", "4 scalars", "3,002 values"} <= set(view.details)
+    blue, orange = colored(viewer), colored(viewer, 1)
+    left = viewer.seat.layout()
+    assert blue[:, left.x:].sum() > 300
+    assert orange[:, left.x:].sum() > 150  # two share a plot
+    faults = np.all(abs(viewer.pixels() - 255 * np.array([theme.FAULT.x, theme.FAULT.y, theme.FAULT.z])) < 12, axis=-1)
+    assert faults[:, left.x:].sum() > 20  # "1 not finite"
+
+
+def test_the_wheel_zooms_all_plots_along_the_axis(plotted: tuple[Viewer, ScalarsView]) -> None:
+    viewer, view = plotted
+    before = view.window()
+    x, y = inside(viewer)
+    viewer.do(PointerMove(x, y))
+    viewer.do(Wheel(x, y, 3.0))
+    after = view.window()
+    assert after[1] - after[0] < 0.8 * (before[1] - before[0])
+    assert view.up == {}  # heights go on following what is seen
+    splatview.log(2000, loss=0.02)
+    viewer.until(lambda: view.content.curves.step == 2000)
+    assert view.window() == after  # it stays where it was zoomed
+    viewer.do(Key("f"))
+    assert view.across is None
+    assert view.window()[1] >= 2000
+
+
+def test_axes_may_be_logarithmic(plotted: tuple[Viewer, ScalarsView]) -> None:
+    viewer, view = plotted
+    linear = viewer.picture()
+    viewer.do(Key("l"), Key("l", pressed=False))
+    assert view.settings.log_up
+    assert (viewer.picture() != linear).any()
+    view.settings.log_across = True
+    assert view.window()[0] > 0
+    viewer.seat.mark(3)
+    viewer.do()
+    assert colored(viewer).sum() > 200
+    for across in ("time", "clock", "step"):
+        view.settings.across = across  # type: ignore[assignment]
+        view.fit()
+        viewer.seat.mark(3)
+        viewer.do()
+        assert colored(viewer).sum() > 200
+
+
+def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
+    for step in range(100):
+        n = 50 + step // 20
+        splatview.publish(cloud(n) | {"sh0": cloud(n)["sh0"][:, None]}, step=step)
+        splatview.log(step, other=1.0, loss=1 / (step + 1))
+        viewer.turn()
+    viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.kind == "gaussians")
+    viewer.until(lambda: (strip := strip_of(viewer)) is not None and len(strip.curves) == 2)
+    strip = strip_of(viewer)
+    assert strip is not None
+    assert [c.name for c in strip.curves] == ["loss", "Gaussians"]  # losses before others
+    assert strip.head.startswith("Step ")
+    scalars = next(s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars")
+    assert strip.key == scalars.entry.key
+    viewer.do(Key("h"), Key("h", pressed=False))  # without the panel it is not needed
+    viewer.until(lambda: not viewer.catalogue.companions.slots)
+    viewer.do(Key("h"), Key("h", pressed=False))
+    viewer.until(lambda: scalars in viewer.catalogue.companions.slots)
+    select(viewer, "scalars")
+    viewer.until(lambda: isinstance(viewer.seat.view, ScalarsView))
+    viewer.until(lambda: "Gaussians" in view_of(viewer).content.plots)
+    (count,) = view_of(viewer).content.plots["Gaussians"]
+    assert 0 <= count["step"][0] <= count["step"][-1] < 100  # the script's steps, not the stream's versions
+    assert strip_of(viewer) is None
