@@ -96,29 +96,6 @@ def _read_version(stream: Any) -> int:
         return frame.meta["version"]
 
 
-def test_each_arrives_whole_from_a_stream_of_its_own(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    with torch.cuda.stream(torch.cuda.Stream()):
-        splatview.annotate("camera", boxes=torch.zeros(1, 4, device="cuda"), version=0)
-        stream = stream_of(subscriber, wait_until, "camera overlay")
-        version = 0
-        for n in range(1, 40):
-            count = 1 + n * 7 % 50
-            splatview.annotate("camera", boxes=torch.full((count, 4), float(n), device="cuda"), version=n,
-                               scores=torch.full((count,), float(n), device="cuda"), labels=[str(n)] * count)
-            frame = stream.read(version)
-            if frame is None:
-                continue
-            with frame:
-                version, got, of = frame.version, values(frame), frame.meta["version"]
-                if not frame.intact():
-                    continue
-            assert (got["boxes"] == of).all()
-            if of:
-                assert got["boxes"].shape == (1 + of * 7 % 50, 4)
-                assert texts(torch.from_numpy(got["labels"]).byte()) == [str(of)] * len(got["boxes"])
-        wait_until(lambda: (subscriber.poll(), _read_version(stream))[-1] == 39)
-
-
 def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     boxes = torch.ones(2, 4, device="cuda")
     splatview.annotate("camera", boxes=boxes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,31 +15,8 @@ from splatview.camera.inference import picture
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
-
-CAMERA = """
-import time, torch, splatview
-i = 0
-while True:
-    i += 1
-    image = torch.zeros(96, 128, 3, dtype=torch.uint8, device="cuda")
-    x = 4 * (i % 28)
-    image[40:56, x:x + 16] = 255
-    splatview.publish(image, "camera")
-    time.sleep(0.02)
-"""
-"""A bright square on the GPU that stands where the version says."""
-FUNCTIONS = """
-import torch
-
-def find(image):
-    assert image.shape == (96, 128, 3)
-    bright = (torch.from_numpy(image).cuda() > 192).all(dim=2).nonzero()
-    low, high = bright.amin(dim=0).flip(0), bright.amax(dim=0).flip(0) + 1
-    return torch.cat([low, high, low.new_tensor([1]), low.new_tensor([7])]).float()[None]
-"""
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float16, torch.bfloat16])
@@ -63,22 +39,6 @@ def results(count: int) -> Any:
             count -= 1
             if not count:
                 return
-
-
-def test_tensors_of_a_function_stay_on_the_gpu(programs: Programs, tmp_path: Path) -> None:
-    """From a camera's pictures on a GPU to boxes on a GPU, and they belong to the versions that they name."""
-    (tmp_path / "detect_functions.py").write_text(FUNCTIONS)
-    programs.code(CAMERA)
-    process = programs.python("-m", "splatview.camera", "infer", json.dumps({"detect": "detect_functions:find"}))
-    for tensors, meta in results(20):
-        x = 4 * (meta["version"] % 28)
-        assert meta.get("trouble", "") == ""
-        assert tensors["boxes"].tolist() == [[x, 40, x + 16, 56]]
-        assert tensors["scores"].tolist() == [1.0]
-        assert tensors["classes"].tolist() == [7]
-    process.terminate()
-    assert process.communicate(timeout=PATIENCE) is not None
-    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("provider", ["tensorrt", "cuda", ""])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -13,12 +13,10 @@ from support.wait import PATIENCE
 
 from splatview.ipc import limits
 from splatview.ipc.cuda import driver, memory
-from splatview.ipc.cuda.events import InterprocessEvent, OpenedEvent
 from splatview.ipc.errors import SharingError
 from splatview.ipc.messages import FdMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from support.programs import Programs
 
@@ -98,53 +96,3 @@ print(uuid, int(state[1]))
 """)
     out, err = child.communicate(timeout=PATIENCE)
     assert out.split() == [str(torch.cuda.get_device_properties(0).uuid).replace("-", ""), "0"], err
-
-
-def test_a_thread_without_a_context_gets_the_primary_one_for_as_long_as_it_needs() -> None:
-    import threading
-
-    t = torch.zeros(4, dtype=torch.int64, device="cuda")
-    torch.cuda.synchronize()
-    seen: list[Any] = []
-
-    def work() -> None:
-        seen.append(int(driver.call("cuCtxGetCurrent")))
-        driver.write_value(0, 0, t.data_ptr(), 77)
-        with driver.context(0):
-            seen.append(int(driver.call("cuCtxGetCurrent")) == int(driver.primary_context(0)))
-        event = InterprocessEvent(0)
-        event.record(0)
-        event.close()
-        seen.append(int(driver.call("cuCtxGetCurrent")))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join(30)
-    torch.cuda.synchronize()
-    assert seen == [0, True, 0]
-    assert t.tolist() == [77, 0, 0, 0]
-
-
-def test_an_event_of_this_very_process_is_opened(wait_until: Callable[..., Any]) -> None:
-    a = torch.rand(8192, 8192, device="cuda")
-    t = torch.zeros(1, device="cuda")
-    b = a @ a
-    first, second = torch.cuda.Stream(), torch.cuda.Stream()
-    event = InterprocessEvent(0)
-    opened = OpenedEvent(event.handle, 0)
-    torch.cuda.synchronize()
-    with torch.cuda.stream(first):
-        for _ in range(10):
-            torch.mm(a, a, out=b)
-        t.fill_(5)
-    event.record(first.cuda_stream)
-    assert not opened.done()
-    wait_until(opened.done)
-    with torch.cuda.stream(second):
-        assert t.item() == 5
-    opened.close()
-    event.record(first.cuda_stream)  # it was the other's to destroy
-    again = OpenedEvent(event.handle, 0)
-    event.close()
-    assert again.done()
-    again.close()

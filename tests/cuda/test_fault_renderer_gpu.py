@@ -12,7 +12,7 @@ import torch
 from support.meters import footprint, settled
 from support.odd_cases import SCENES, everywhere
 from support.programs import ROOT
-from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene
+from support.renderer_cases import camera, draw, looking_at_origin, psnr
 from support.wait import PATIENCE
 from support.web_clients import Page, address
 
@@ -70,23 +70,6 @@ def test_more_pairs_than_may_be_are_not_drawn(renderer: GsplatRenderer, monkeypa
     assert re.fullmatch(r"only the nearest are shown: all would take 8\.\d times as long", renderer.thinned)
     draw(renderer, everywhere(20), view)
     assert renderer.thinned == ""
-
-
-def test_full_memory_costs_the_farthest_and_not_the_picture(ctx: moderngl.Context) -> None:
-    renderer, view = GsplatRenderer(ctx), camera(1920, 1080, focal=900.0)
-    draw(renderer, random_scene(1, Chance(n=1000)), view)
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    total = torch.cuda.get_device_properties(0).total_memory
-    try:
-        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 700e6) / total)
-        p = draw(renderer, everywhere(30_000), view)
-        assert p.alpha.min() > 0 and renderer.thinned and renderer.name == "gsplat"
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-    draw(renderer, random_scene(1, Chance(n=1001)), view)
-    assert renderer.thinned == ""
-    renderer.close()
 
 
 FULL = """

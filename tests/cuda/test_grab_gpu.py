@@ -110,19 +110,6 @@ def test_ones_own_images(way: str) -> None:
         assert torch.equal(grab("render"), picture(77))
 
 
-def test_a_picture_is_the_callers_own_and_in_order() -> None:
-    splatview.publish(picture(0), "render")
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        drawn = []
-        for k in range(12):
-            splatview.publish(picture(k), "render")
-            torch.cuda._sleep(BUSY // 20)
-            drawn.append(grab("render"))
-        for k, one in enumerate(drawn):
-            assert torch.equal(one, picture(k))
-
-
 _TRAINER = """
 import time, torch, splatview
 g = torch.Generator().manual_seed(0)

@@ -19,7 +19,6 @@ from support.renderer_cases import (
 )
 
 from splatview.viewer_app.cameras import MODELS, Camera
-from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
@@ -88,17 +87,6 @@ def test_a_change_in_place_shows_with_the_next_version(renderer: GsplatRenderer)
     after = pixels(renderer, replace(s, version=2))
     assert psnr(before.color, after.color) < 40
     assert np.array_equal(after.color, pixels(renderer, s.to_host()).color)
-
-
-@pytest.mark.parametrize("size", [(1, 1), (7680, 4320), (16384, 16)])
-def test_large_and_small_pictures(renderer: GsplatRenderer, size: tuple[int, int]) -> None:
-    s = on_gpu(random_scene(7, Chance(n=2000)))
-    view = looking_at_origin(200, 150).resized(*size)
-    p = pixels(renderer, s, view)
-    assert p.color.shape == (size[1], size[0], 3) and np.isfinite(p.color).all() and p.depth is not None
-    assert renderer.render(view, CLASSIC).source().size == size
-    with pytest.raises(RendererError, match="16385x8"):
-        renderer.render(replace(view, width=16385, height=8), CLASSIC)
 
 
 def test_it_waits_for_the_data(renderer: GsplatRenderer) -> None:
@@ -219,28 +207,4 @@ def test_versions_generations_sizes_and_degrees(kept: GsplatRenderer) -> None:
         assert_fresh(kept, small, view)
         assert_fresh(kept, small, view, RenderOptions("antialiased"))
     assert kept.note == ""
-    kept.close()
-
-
-def state() -> tuple[int, int, bool]:
-    return torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream, torch.is_grad_enabled()
-
-
-def test_streams_are_left_as_they_were(kept: GsplatRenderer) -> None:
-    kept.load(on_gpu(random_scene(1, Chance(n=500))))
-    for outer in (torch.cuda.default_stream(), torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.default_stream()):
-        with torch.cuda.stream(outer):
-            before = state()
-            picture = kept.render(looking_at_origin(distance=3.5), SHOWN)
-            assert state() == before and before[2]
-            with picture.on_gpu():
-                assert state() == (before[0], kept._stream.cuda_stream, False)
-                with torch.cuda.stream(outer):
-                    picture.pixels()
-                    assert state()[1] == before[1]
-            assert state() == before
-            picture.source()
-            with pytest.raises(RendererError, match="on purpose"), kept._working(), kept._working():
-                raise RuntimeError("on purpose")
-            assert state() == before
     kept.close()

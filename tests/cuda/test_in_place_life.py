@@ -102,47 +102,6 @@ def test_a_viewer_takes_what_it_can(
             assert all((v == 5).all() for v in values(frame).values())
 
 
-def test_what_cannot_be_used_is_refused_and_the_next_way_taken(
-        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    one_trainer.do("scene = make(300, 4); splatview.publish(scene)")
-    stream = stream_of(subscriber, wait_until)
-    next_frame(subscriber, stream).close()
-    stream.refuse("the test does not like it")
-    wait_until(lambda: (subscriber.poll(), stream.sharing == "device-ring" and stream.read() is not None)[-1])
-    assert "in-place: the test does not like it" in stream.fallback
-    one_trainer.do("until(lambda: set(stream()._outlets) == {'device-ring'})")
-    assert one_trainer.do("fill(scene, 5); splatview.publish(scene); answer = stream().readers") == 1
-    with next_frame(subscriber, stream, 1) as frame:
-        assert all((v == 5).all() for v in values(frame).values())
-
-
-def test_the_way_follows_how_tensors_come(
-        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    one_trainer.do("""
-def new(value): splatview.publish(torch.full((64, 64, 3), float(value), device="cuda"), "image")
-new(0)
-""")
-    stream = stream_of(subscriber, wait_until, "image")
-    version = next_frame(subscriber, stream).version
-    assert stream.sharing == "device-ring"
-
-    def arrives(code: str, value: float, way: str) -> None:
-        nonlocal version
-        one_trainer.do(code)
-        wanted = stream.version
-        wait_until(lambda: (subscriber.poll(), stream.sharing == way)[-1], what=f"{way}, not {stream.sharing}")
-        with next_frame(subscriber, stream, wanted - 1) as frame:
-            assert (values(frame)["image"] == value).all()
-            version = frame.version
-
-    arrives("new(0.5)", 0.5, "device-ring")
-    arrives("same = torch.zeros(64, 64, 3, device='cuda')\n"
-            "for i in range(6): splatview.publish(same.fill_(i), 'image'); time.sleep(0.05)", 5, "in-place")
-    arrives("new(0.25)", 0.25, "in-place")
-    arrives("splatview.publish(same.fill_(6), 'image')", 6, "in-place")
-    arrives("for i in range(8): new(i); time.sleep(0.05)", 7, "device-ring")
-
-
 def test_a_graph_that_is_captured_is_left_alone(
         one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
     one_trainer.do("scene = make(300, 1); splatview.publish(scene); torch.cuda.synchronize()")

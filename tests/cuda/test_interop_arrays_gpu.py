@@ -109,32 +109,6 @@ cp.cuda.Device().synchronize()
     assert reader.stream.sharing in ("in-place", "device-ring")
 
 
-@needs("cupy")
-def test_a_capture_lives_on_when_an_array_is_published_within(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    trainer.do(f"""
-{CUPY}
-image = cp.full((40, 50), 7, cp.uint8)
-splatview.publish(image, "image", copy=True)
-""")
-    reader = Reader(subscriber, wait_until, "image")
-    reader.next()
-    answer = trainer.do("""
-x = torch.zeros(4, device="cuda")
-graph = torch.cuda.CUDAGraph()
-with torch.cuda.graph(graph):
-    x += 1
-    splatview.publish(image, "image", copy=True)
-graph.replay()
-torch.cuda.synchronize()
-answer = x.tolist()
-image.fill(9)
-splatview.publish(image, "image", copy=True)
-""")
-    assert answer == [1.0] * 4
-    assert (reader.next()["image"] == 9).all()
-
-
 INTERFACE = """
 class Interface:
     "An array of a library that works on a stream of its own, and has no DLPack."
@@ -173,24 +147,6 @@ splatview.publish(array, "image", copy=True)
         trainer.do(f"turn({i})")
         image = reader.next()["image"]
         assert image.min() == image.max() == i
-
-
-@needs("numba_cuda")
-def test_arrays_of_numba(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
-    trainer.do("""
-import warnings
-import numpy as np
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    from numba import cuda
-    picture = (np.arange(60) / 60).astype(np.float32).reshape(4, 5, 3)
-    side = cuda.stream()
-    image = cuda.to_device(picture, stream=side)
-    splatview.publish(image, "image", copy=True)
-    side.synchronize()
-""")
-    expected = (np.arange(60) / 60).astype(np.float32).reshape(4, 5, 3)
-    assert np.array_equal(Reader(subscriber, wait_until, "image").next()["image"], expected)
 
 
 JAX = "import jax, jax.numpy as jnp"

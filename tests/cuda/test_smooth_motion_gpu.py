@@ -18,9 +18,8 @@ from splatview.viewer_app.events import PointerMove, PointerPress
 from splatview.viewer_app.governor import Governor
 from splatview.viewer_app.gpu_work import GpuWork
 from splatview.viewer_app.renderers import gsplat_moving
-from splatview.viewer_app.renderers.base import FAINT, RenderOptions
+from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.gsplat import GsplatRenderer
-from splatview.viewer_app.renderers.gsplat_moving import Kept
 from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.state import GaussianSettings
@@ -65,35 +64,6 @@ def ball(n: int = 20_000) -> GaussianScene:
 
 def psnr(a: np.ndarray, b: np.ndarray) -> float:
     return 20 * math.log10(255 / max(float(np.sqrt(np.mean((a - b) ** 2.0))), 1e-9))
-
-
-def test_a_picture_is_brought_to_opengl_with_its_depth(screen: OffscreenScreen, wait_until: Callable[..., object],
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where OpenGL moves pictures."""
-    monkeypatch.setattr("splatview.viewer_app.renderers.gsplat_moving.WITH_CUDA", False)
-    renderer = GsplatRenderer(screen.ctx)
-    try:
-        renderer.load(ball())
-        for i in range(6):  # the last ones from a graph, in memory that was used before
-            camera = Camera(look_at((0.2 * i, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
-            picture = renderer.render(camera, RenderOptions(depth=True))
-            picture.bring()
-            wait_until(lambda picture=picture: picture.done)
-            brought = picture.brought()
-            if brought is None:  # it had too little room: that is said once
-                assert i == 0
-                continue
-            assert not isinstance(brought[1], Kept)
-            values, depth = read_source(screen.ctx, brought[0]), read_source(screen.ctx, brought[1])
-            p = picture.pixels()
-            assert p.depth is not None
-            np.testing.assert_allclose(values, np.dstack([p.color, p.alpha]), atol=2e-3)
-            there = p.alpha > 2 * FAINT
-            assert there.mean() > 0.1
-            np.testing.assert_allclose(depth[..., 0][there], (p.depth / np.maximum(p.alpha, 1e-6))[there], rtol=1e-4)
-            assert not depth[..., 0][p.alpha < FAINT / 2].any()
-    finally:
-        renderer.close()
 
 
 def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenScreen) -> None:

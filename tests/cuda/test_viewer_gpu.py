@@ -27,7 +27,6 @@ from support.viewer_cases import (
 from support.viewer_programs import VIEWER
 from support.wait import PATIENCE
 
-from splatview.viewer_app.events import PointerMove
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views.base import BRIDGE_WORDS, CANVAS_WORDS
 
@@ -65,19 +64,6 @@ def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: s
     trainer.next()
     wait_for(viewer, trainer, expected_image(trainer.k, *FORMS[-1]))
     viewer.until(lambda: f"step {trainer.k}" in slot.view.details)
-
-
-def test_values_and_broken_ones_of_an_image_in_place(trainers: dict[str, Trainer], open_viewer: Any) -> None:
-    trainer = trainers["expandable"]
-    viewer = open_viewer(trainer, OffscreenScreen(W, H), "direct")
-    select(viewer, trainer, "in-place float32 HWC")
-    wait_for(viewer, trainer, expected_image(trainer.k, "float32", "HWC"))
-    values = NAMES["pattern"](trainer.k, "float32", "HWC")
-    assert viewer.image.value_at(13, 29) == pytest.approx(values[29, 13].tolist(), abs=0)
-    viewer.do(PointerMove(13.5, 29.5))
-    assert viewer.image.readout.startswith("(13, 29)")
-    viewer.until(lambda: viewer.image.content._counted_at > 0 and viewer.image.content._counting is None)
-    assert not any("NaN" in d for d in viewer.image.details)
 
 
 def test_images_alone_need_no_cuda(trainers: dict[str, Trainer], tmp_path: Path) -> None:

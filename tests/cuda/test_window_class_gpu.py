@@ -162,18 +162,6 @@ def test_images_and_scenes_are_followed_where_they_lie(caller: Caller, show: Cal
     shown.until(grey(0.75))
 
 
-def test_addresses_of_a_gpu() -> None:
-    batch = torch.rand(3, 20, 30, 4, device="cuda")
-    picture = picture_at(batch[2].data_ptr(), 30, 20)
-    assert torch.equal(picture, batch[2])
-    batch[2] = 5
-    assert (picture == 5).all(), "the memory itself"
-    with pytest.raises(ValueError, match="channels=3 or 4"):
-        picture_at(batch.data_ptr(), 30, 20)
-    with pytest.raises(ValueError, match="lie at data_ptr"):
-        picture_at(batch[2].data_ptr(), 30, 21, 4)
-
-
 def test_gpu_memory_that_is_not_torchs() -> None:
     values = torch.rand(20, 30, 3, device="cuda")
     size = values.numel() * 4

@@ -12,9 +12,10 @@ import os
 import random
 import sys
 import tempfile
-import time
 import traceback
 from pathlib import Path
+
+from support.wait import clock
 
 from fuzz import CRAFTED, SEEDS, TARGETS, load
 from fuzz.damage import mutated
@@ -90,8 +91,8 @@ def _crafted(name: str) -> int:
 def _plain(name: str, seconds: float) -> int:
     if _crafted(name):
         return 1
-    seeds, luck, end, count = SEEDS[name](), random.Random(), time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    seeds, luck, end, count = SEEDS[name](), random.Random(), clock() + seconds, 0
+    while clock() < end:
         count += 1
         if not _passes(name, mutated(seeds, luck)):
             print(f"after {count} inputs", file=sys.stderr)

@@ -12,7 +12,7 @@ from splatview.viewer_app.interface.panel import Panel
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import numpy as np
 
@@ -38,14 +38,6 @@ def screen_fixture(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
     module_screen.framebuffer.clear(0.0, 1.0, 0.0, 1.0)
     yield module_screen
     assert module_screen.ctx.error == "GL_NO_ERROR"
-
-
-@pytest.fixture(name="rest")
-def rest_fixture() -> Iterator[Callable[[], None]]:
-    """Users of Gaussian views keep moving, however slow the machine is, until `rest()` is called."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("splatview.viewer_app.views.gaussians._REST", 1e6)
-        yield patch.undo
 
 
 def shown(view: View, screen: OffscreenScreen, rect: Rect | None = None) -> np.ndarray:

@@ -41,21 +41,6 @@ while True:
 """
 """Argument: a file with (H, W, 3) uint8. In between the picture rests, and comes without loss."""
 
-GAUSSIANS = """
-import time, torch, splatview
-g = torch.Generator().manual_seed(0)
-near, far, right = (torch.randn(150, 3, generator=g) * 0.12 + torch.tensor(at, dtype=torch.float32)
-                    for at in ((0, 0, -1), (0, 0, 1), (1, 0, 0)))
-color = torch.tensor([[1.0, 0.1, 0.1], [0.1, 0.2, 1.0], [0.1, 0.9, 0.2]]).repeat_interleave(150, 0)
-splats = {"means": torch.cat([near, far, right]), "quats": torch.randn(450, 4, generator=g),
-          "scales": torch.full((450, 3), -3.0), "opacities": torch.full((450,), 3.0),
-          "sh0": ((color - 0.5) / 0.28209479)[:, None], "shN": torch.zeros(450, 0, 3)}
-while True:
-    splatview.publish(splats, "splats")
-    time.sleep(1)
-"""
-"""Three balls: red on the side from which a scene is seen first, blue behind it, green on the right."""
-
 
 @dataclass
 class Program:
