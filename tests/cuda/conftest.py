@@ -6,14 +6,19 @@ import os
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.browser_rig import Rig
+from support.viewer import Viewer
 from support.viewer_cases import Trainer
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from splatview.viewer_app.app import AppOptions
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from splatview.viewer_app.screens.base import Screen
 
 
 @pytest.fixture(scope="module")
@@ -27,4 +32,34 @@ def trainers() -> Iterator[dict[str, Trainer]]:
             started.callback(shutil.rmtree, folder, ignore_errors=True)
             made[allocator] = Trainer(folder, f"expandable_segments:{allocator == 'expandable'}")
             started.callback(made[allocator].close)
+        yield made
+
+
+@pytest.fixture
+def open_viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Viewer]]:
+    """`open_viewer(trainer, screen, bridge, renderer, **options)`: an App that follows this trainer alone."""
+    opened: list[Viewer] = []
+
+    def start(trainer: Trainer, screen: Screen, bridge: str = "", renderer: str = "", **options: Any) -> Viewer:
+        monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trainer.runtime))
+        for name, value in (("SPLATVIEW_INTEROP", bridge), ("SPLATVIEW_RENDERER", renderer)):
+            if value:
+                monkeypatch.setenv(name, value)
+            else:
+                monkeypatch.delenv(name, raising=False)
+        opened.append(Viewer(screen, AppOptions(**{"max_fps": 500.0, "panel": False, "gpu_budget": 1.0, **options})))
+        return opened[-1]
+
+    yield start
+    errors = []
+    for viewer in opened:
+        errors.append(viewer.screen.ctx.error)
+        viewer.close()
+    assert errors == ["GL_NO_ERROR"] * len(errors)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    """Browser screens over a real server."""
+    with Rig() as made:
         yield made
