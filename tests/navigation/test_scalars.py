@@ -223,22 +223,27 @@ def test_axes_may_be_logarithmic(plotted: tuple[Viewer, ScalarsView]) -> None:
     viewer.seat.mark(3)
     viewer.do()
     assert colored(viewer).sum() > 200
-    for across in ("time", "clock", "step"):
-        view.settings.across = across  # type: ignore[assignment]
-        view.fit()
-        viewer.seat.mark(3)
-        viewer.do()
-        assert colored(viewer).sum() > 200
+    view.settings.across = "time"
+    view.fit()
+    viewer.seat.mark(3)
+    viewer.do()
+    assert colored(viewer).sum() > 200
 
 
 def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
-    for step in range(100):
-        n = 50 + step // 20
-        splatview.publish(cloud(n) | {"sh0": cloud(n)["sh0"][:, None]}, step=step)
+    step = -1
+
+    def both() -> bool:
+        """Train one step of a scene that grows; whether the strip has both curves."""
+        nonlocal step
+        step += 1
+        splatview.publish(cloud(50 + step) | {"sh0": cloud(50 + step)["sh0"][:, None]}, step=step)
         splatview.log(step, other=1.0, loss=1 / (step + 1))
-        viewer.turn()
-    viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.kind == "gaussians")
-    viewer.until(lambda: (strip := strip_of(viewer)) is not None and len(strip.curves) == 2)
+        strip = strip_of(viewer)
+        return strip is not None and len(strip.curves) == 2
+
+    viewer.until(both)
+    assert viewer.seat.shown is not None and viewer.seat.shown.entry.kind == "gaussians"
     strip = strip_of(viewer)
     assert strip is not None
     assert [c.name for c in strip.curves] == ["loss", "Gaussians"]  # losses before others
@@ -253,5 +258,5 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
     viewer.until(lambda: isinstance(viewer.seat.view, ScalarsView))
     viewer.until(lambda: "Gaussians" in view_of(viewer).content.plots)
     (count,) = view_of(viewer).content.plots["Gaussians"]
-    assert 0 <= count["step"][0] <= count["step"][-1] < 100  # the script's steps, not the stream's versions
+    assert 0 <= count["step"][0] <= count["step"][-1] <= step  # the script's steps, not the stream's versions
     assert strip_of(viewer) is None
