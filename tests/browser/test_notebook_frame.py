@@ -79,12 +79,13 @@ def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open
     assert shown(width=300).pid == page.pid, "both show the same viewer"
     with notebook(page._repr_html_()) as address:
         tab = open_page(address, (800, 500))
+        picture = picture_of(tab, "notebook")
         for _ in turns("the frame shows the image"):
-            picture = picture_of(tab, "notebook")
             top, bottom = share(picture, (250, 140, 20)), share(picture, (20, 60, 240))
             if top > 0.1 and bottom > 0.1:
                 break
             published()
+            picture = picture_of(tab, "notebook")
         orange = np.argwhere(np.abs(picture.astype(int) - (250, 140, 20)).max(-1) < 40)
         blue = np.argwhere(np.abs(picture.astype(int) - (20, 60, 240)).max(-1) < 40)
         assert orange[:, 0].mean() < blue[:, 0].mean()

@@ -68,10 +68,11 @@ def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., View
     first.close()
     until(page, "splatview.state().notice === 'The viewer is gone. Trying again…'")
     assert not state(page)["connected"]
+    seen = picture_of(page, "gone")
     for _ in turns("the picture dims"):
-        seen = picture_of(page, "gone")
         if seen[100:].mean() < 0.75 * drawn(1280, 800)[100:].mean():
             break
+        seen = picture_of(page, "gone")
     np.testing.assert_array_equal(on_canvas(page), drawn(1280, 800))  # the last picture is kept
     assert seen[100:].mean() > 20
     again = start(first.port)

@@ -1,4 +1,4 @@
-"""A GPU whose memory is the CPU's, for the trainer's side of publishing CUDA tensors: what is copied, when and where."""
+"""A GPU whose memory is the CPU's, for the trainer's side of publishing CUDA tensors: what is copied, and when."""
 
 from __future__ import annotations
 

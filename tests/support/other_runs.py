@@ -24,4 +24,6 @@ class OtherRun(Publisher):
         if form is None:
             form = self._forms[name] = recognise(value, None, meta)
             self.stream(name, form.kind).describe(form)
-        self.streams[name].publish((form.collect(value), meta))
+        tensors = form.collect(value)
+        assert tensors is not None
+        self.streams[name].publish((tensors, meta))

@@ -1,5 +1,5 @@
-"""What shows memory snapshots: panes drawn without a screen and used as a person would, and traces of timelines with the
-slow, obvious way to say what lies where."""
+"""Panes of memory snapshots drawn without a screen and used as a person would, and traces of timelines with the slow,
+obvious way to find blocks in them."""
 
 from __future__ import annotations
 
