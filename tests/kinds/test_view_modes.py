@@ -72,6 +72,11 @@ def test_paints_lie_over_the_background(view: GaussianView, screen: OffscreenScr
     alike(shown(view, screen), over_background(p.color, p.alpha))
 
 
+def test_alpha_is_grey(view: GaussianView, screen: OffscreenScreen) -> None:
+    view.settings.show = "alpha"
+    alike(shown(view, screen), np.repeat(reference().alpha[..., None] * 255, 3, axis=2))
+
+
 @pytest.mark.parametrize("name", list(color_maps.NAMES))
 def test_depth_by_every_map_over_a_range_by_hand(view: GaussianView, screen: OffscreenScreen, name: str) -> None:
     s = view.settings
@@ -112,18 +117,17 @@ def test_size_and_selection_reach_the_picture(view: GaussianView, screen: Offscr
     alike(shown(view, screen), over_background(p.color, p.alpha))
 
 
-@pytest.mark.parametrize("show", SHOWS)
-def test_there_is_a_legend_where_colours_mean_numbers(view: GaussianView, screen: OffscreenScreen, show: Show) -> None:
-    screen.resize(400, 300)
-    view.settings.show = show
-    before = shown(view, screen)
-    panel = Panel()
+def test_there_is_a_legend_where_colours_mean_numbers(view: GaussianView, screen: OffscreenScreen) -> None:
+    panel, tool = Panel(), view.tools["look"]
     try:
-        tool = view.tools["look"]
-        panel.draw_over(screen.framebuffer, tool.over, 1.0)
-        changed = (screen.pixels()[..., :3].astype(int) != before).any(axis=-1)
-        assert changed.any() == (show in MAPPED)
-        assert not changed[:150].any() and not changed[:, :150].any(), "it keeps to its corner"
+        screen.resize(400, 300)
+        for show in SHOWS:
+            view.settings.show = show
+            before = shown(view, screen)
+            panel.draw_over(screen.framebuffer, tool.over, 1.0)
+            changed = (screen.pixels()[..., :3].astype(int) != before).any(axis=-1)
+            assert changed.any() == (show in MAPPED), show
+            assert not changed[:150].any() and not changed[:, :150].any(), "it keeps to its corner"
         screen.resize(90, 300)
         before = shown(view, screen)
         panel.draw_over(screen.framebuffer, tool.over, 1.0)
@@ -132,18 +136,18 @@ def test_there_is_a_legend_where_colours_mean_numbers(view: GaussianView, screen
         panel.close()
 
 
-@pytest.mark.parametrize("show", SHOWS)
-def test_the_controls_change_nothing_unless_touched(view: GaussianView, screen: OffscreenScreen, show: Show) -> None:
+def test_the_controls_change_nothing_unless_touched(view: GaussianView, screen: OffscreenScreen) -> None:
     screen.resize(900, 700)
     panel, state = Panel(), State([Entry("k", "g", "n", kind="gaussians")], "k")
-    view.settings.show, view.settings.depth_range = show, (1.0, 2.0)
-    before = vars(view.settings).copy()
     try:
         shown(view, screen, Rect(300, 0, 600, 700))
-        for _ in range(3):
-            asked = panel.draw(screen.framebuffer, state, Shown(view.panel, empty=False), 1.0)
-            assert not asked.changed
-        assert vars(view.settings) == before
+        for show in SHOWS:
+            view.settings.show, view.settings.depth_range = show, (1.0, 2.0)
+            before = vars(view.settings).copy()
+            for _ in range(3):
+                asked = panel.draw(screen.framebuffer, state, Shown(view.panel, empty=False), 1.0)
+                assert not asked.changed
+            assert vars(view.settings) == before
     finally:
         panel.close()
 

@@ -1,73 +1,74 @@
-"""One conformance suite over all views, then what each shows: pixels compared, on a real OpenGL context."""
+"""One conformance suite over all views, each alone and several of the same data beside each other; on a real OpenGL
+context."""
 
 from __future__ import annotations
 
+import ctypes
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
-from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples, scalar_rows, scalars_frame
-from support.memory_data import small_snapshot
-from support.training_camera_cases import cameras_frame
-from support.view_cases import H, W, shown
+from support.beside_cases import LOOKS, alone, counted, opened, part, settings, value
+from support.view_cases import RECT, WRITTEN, H, W, shown
 from support.wait import clock
 
 import splatview.viewer_app.views
+from splatview.ipc.interop.glapi import GL
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.state import ViewSettings
-from splatview.viewer_app.views import KINDS, make_view
+from splatview.viewer_app.events import PointerPress, PointerRelease, Wheel
+from splatview.viewer_app.views import KINDS
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
     from splatview.viewer_app.views.base import View
 
-SAMPLES: dict[str, Callable[..., Any]] = {
-    "image": lambda **more: image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(1)), **more),
-    "gaussians": lambda **more: gaussian_frame(**more),
-    "memory": lambda **more: memory_frame(**more),
-    "scalars": lambda **more: scalars_frame(**more),
-    "snapshot": lambda: small_snapshot(0),
-    "cameras": lambda **more: cameras_frame(**more),
-}
-OTHERS: dict[str, Callable[..., Any]] = {
-    "image": lambda **more: image_frame(torch.zeros(7, 9, dtype=torch.uint8), **more),
-    "gaussians": lambda **more: gaussian_frame(cloud(50, seed=3), **more),
-    "memory": lambda **more: memory_frame(memory_samples(50, 1.0), **more),
-    "scalars": lambda **more: scalars_frame(scalar_rows(90, 1), **more),
-    "snapshot": lambda: small_snapshot(1),
-    "cameras": lambda **more: cameras_frame(3, distance=2.0, **more),
-}
 STREAMS = [kind for kind in KINDS if kind != "snapshot"]
 """The kinds of which trainers publish frames."""
 
 
-# -- every view ----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(params=KINDS)
 def view(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[View]:
-    v = make_view(request.param, screen.ctx, ViewSettings())
-    yield v
-    v.close()
+    with opened(request.param, screen, 1) as (made,):
+        yield made
 
 
-@pytest.fixture(params=STREAMS)
-def stream(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[View]:
-    """A view of what comes as frames."""
-    v = make_view(request.param, screen.ctx, ViewSettings())
-    yield v
-    v.close()
+@pytest.fixture(params=[kind for kind in KINDS if kind not in WRITTEN])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of views beside each other, Gaussians drawn by OpenGL: what gsplat does on a GPU is counted in its own tests."""
+    monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
+    return request.param
+
+
+@pytest.fixture
+def pair(kind: str, screen: OffscreenScreen) -> Iterator[list[View]]:
+    with opened(kind, screen) as views:
+        yield views
+
+
+def objects() -> set[tuple[str, int]]:
+    """The OpenGL objects that there are."""
+    gl = GL.current()
+    gl.glUseProgram(0)  # one in use is there until then, though it was deleted
+    found = set()
+    for sort in ("Texture", "Framebuffer", "Buffer", "Program", "VertexArray", "Renderbuffer"):
+        address = gl._address(f"glIs{sort}".encode())
+        assert address is not None
+        is_one = ctypes.CFUNCTYPE(ctypes.c_ubyte, ctypes.c_uint)(address)
+        found |= {(sort, name) for name in range(1, 4000) if is_one(name)}
+    return found
+
+
+# -- one view ------------------------------------------------------------------------------------------------
 
 
 def test_no_view_was_missed() -> None:
     modules = {m.name for m in pkgutil.iter_modules(splatview.viewer_app.views.__path__) if not m.name.startswith("_")}
-    assert modules - {"base"} == set(KINDS) == set(SAMPLES)
+    assert modules - {"base"} == set(KINDS)
 
 
 def test_it_is_empty_at_first(view: View, screen: OffscreenScreen) -> None:
@@ -80,7 +81,7 @@ def test_it_is_empty_at_first(view: View, screen: OffscreenScreen) -> None:
 
 
 def test_it_shows_a_frame(view: View, screen: OffscreenScreen) -> None:
-    assert view.update(SAMPLES[view.kind]())
+    assert view.update(value(view.kind))
     assert not view.empty
     pixels = shown(view, screen)
     assert pixels.std() > 10
@@ -91,7 +92,7 @@ def test_it_shows_a_frame(view: View, screen: OffscreenScreen) -> None:
 
 
 def test_it_draws_all_of_its_rectangle_and_nothing_else(view: View, screen: OffscreenScreen) -> None:
-    view.update(SAMPLES[view.kind]())
+    view.update(value(view.kind))
     rect = Rect(11, 5, 30, 21)
     marker = np.array([3, 250, 7])
     screen.framebuffer.clear(3 / 255, 250 / 255, 7 / 255, 1.0)
@@ -100,37 +101,16 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(view: View, screen: Offs
     inside[5:26, 11:41] = True
     assert (pixels[~inside] == marker).all()
     assert not (pixels[inside] == marker).all(axis=-1).any()
-
-
-def test_a_part_shows_what_the_whole_would(view: View, screen: OffscreenScreen) -> None:
-    view.update(SAMPLES[view.kind]())
-    part = shown(view, screen, Rect(11, 5, 30, 21))[5:26, 11:41]
+    screen.resize(30, 21)  # what the whole screen would show
     if isinstance(view, GaussianView):
         view.frame()
-    screen.resize(30, 21)
-    np.testing.assert_allclose(shown(view, screen), part, atol=1)
+    np.testing.assert_allclose(shown(view, screen), pixels[5:26, 11:41], atol=1)
 
 
-def test_a_torn_frame_changes_nothing(stream: View, screen: OffscreenScreen) -> None:
-    stream.update(SAMPLES[stream.kind]())
-    before = shown(stream, screen)
-    details = stream.details
-    assert not stream.update(OTHERS[stream.kind](intact=False))
-    np.testing.assert_array_equal(shown(stream, screen), before)
-    assert stream.details == details
-    assert stream.update(OTHERS[stream.kind]())
-    assert (shown(stream, screen) != before).any()
-
-
-def test_memory_may_change_after_an_update(stream: View, screen: OffscreenScreen) -> None:
-    frame = SAMPLES[stream.kind]()
-    stream.update(frame)
-    before = shown(stream, screen)
-    for tensor in frame.tensors.values():
-        tensor.array[...] = 0
-    if isinstance(stream, GaussianView):
-        stream.settings.sh_degree = 0  # so that it draws anew
-    np.testing.assert_array_equal(shown(stream, screen), before)
+def test_tiny_rectangles(view: View, screen: OffscreenScreen) -> None:
+    view.update(value(view.kind))
+    for rect in (Rect(0, 0, 1, 1), Rect(63, 47, 1, 1), Rect(0, 0, W, 1), Rect(5, 0, 1, H)):
+        shown(view, screen, rect)
 
 
 def test_it_refuses_what_it_cannot_show(view: View) -> None:
@@ -140,13 +120,166 @@ def test_it_refuses_what_it_cannot_show(view: View) -> None:
     assert view.empty
 
 
-def test_tiny_rectangles(view: View, screen: OffscreenScreen) -> None:
-    view.update(SAMPLES[view.kind]())
-    for rect in (Rect(0, 0, 1, 1), Rect(63, 47, 1, 1), Rect(0, 0, W, 1), Rect(5, 0, 1, H)):
-        shown(view, screen, rect)
+@pytest.mark.parametrize("kind", STREAMS)
+def test_memory_may_change_after_an_update(kind: str, screen: OffscreenScreen) -> None:
+    with opened(kind, screen, 1) as (view,):
+        frame = value(kind)
+        view.update(frame)
+        before = shown(view, screen)
+        for tensor in frame.tensors.values():
+            tensor.array[...] = 0
+        if isinstance(view, GaussianView):
+            view.settings.sh_degree = 0  # so that it draws anew
+        np.testing.assert_array_equal(shown(view, screen), before)
 
 
-def test_close_is_idempotent(view: View) -> None:
-    view.update(SAMPLES[view.kind]())
-    view.close()
-    view.close()
+@pytest.mark.parametrize("kind", STREAMS)
+def test_a_torn_frame_changes_nothing_in_any_view(kind: str, screen: OffscreenScreen) -> None:
+    with opened(kind, screen) as views:
+        views[0].update(value(kind))
+        before, details = [shown(view, screen) for view in views], views[0].details
+        for view in views:
+            assert not view.update(value(kind, 1, intact=False))
+            assert view.details == details
+            for v, pixels in zip(views, before, strict=True):
+                np.testing.assert_array_equal(shown(v, screen), pixels)
+        assert views[1].update(value(kind, 1))
+        assert (shown(views[0], screen) != before[0]).any()
+
+
+# -- views beside each other ---------------------------------------------------------------------------------
+
+
+def test_one_update_is_seen_in_all(pair: list[View], kind: str, screen: OffscreenScreen,
+                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch)
+    a, b = pair
+    for k, giver in enumerate((a, b, a)):
+        assert giver.update(value(kind, k))
+        assert calls["taken"] == 1
+        calls.clear()
+        np.testing.assert_array_equal(shown(a, screen), shown(b, screen))
+        assert shown(a, screen).std() > 5
+        assert a.details == b.details != []
+        assert not (a.empty or b.empty)
+        calls.clear()
+    late = a.beside(settings(kind))
+    assert shown(late, screen).std() > 5
+    late.like(a)  # a scene that it saw first has another camera
+    np.testing.assert_array_equal(shown(late, screen), shown(a, screen))
+    late.close()
+    assert not calls["taken"]
+    assert not calls["renderers"]
+
+
+@pytest.mark.parametrize("other", [1, 3])
+def test_each_draws_what_it_would_alone(pair: list[View], kind: str, screen: OffscreenScreen, other: int) -> None:
+    looks = LOOKS[0], LOOKS[other]
+    want = [alone(kind, screen, look) for look in looks]
+    after = [alone(kind, screen, look, value(kind, 1)) for look in looks]
+    pair[0].update(value(kind))
+    for view, look in zip(pair, looks, strict=True):
+        look.take(view, screen)
+    for _ in range(3):
+        for view, look, pixels in zip(pair, looks, want, strict=True):
+            np.testing.assert_array_equal(part(view, screen, look), pixels)
+    pair[1].update(value(kind, 1))
+    for view, look, pixels in zip(pair, looks, after, strict=True):
+        np.testing.assert_array_equal(part(view, screen, look), pixels)
+
+
+def test_closing_one_leaves_the_other(kind: str, screen: OffscreenScreen) -> None:
+    for gone in (0, 1):
+        with opened(kind, screen) as views:
+            views[0].update(value(kind))
+            for view, look in zip(views, LOOKS, strict=False):
+                look.take(view, screen)
+                shown(view, screen, look.rect)
+            left, look = views[1 - gone], LOOKS[1 - gone]
+            before = part(left, screen, look)
+            views[gone].close()
+            views[gone].close()
+            np.testing.assert_array_equal(part(left, screen, look), before)
+            assert left.update(value(kind, 1))
+            np.testing.assert_array_equal(part(left, screen, look), alone(kind, screen, look, value(kind, 1)))
+
+
+def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -> None:
+    def use() -> None:
+        with opened(kind, screen, 3) as views:
+            for k in range(3):
+                views[1].update(value(kind, k))
+                for view, look in zip(views, LOOKS, strict=False):
+                    look.take(view, screen)
+                    shown(view, screen, look.rect)
+                    view.tick(clock())
+            assert objects() - before
+
+    before: set[tuple[str, int]] = set()
+    use()  # what is made once for the context
+    before = objects()
+    use()
+    assert objects() == before
+
+
+def test_a_view_that_is_away_keeps_no_picture_and_loses_nothing(pair: list[View], kind: str, screen: OffscreenScreen
+                                                                ) -> None:
+    def textures() -> set[tuple[str, int]]:
+        return {name for name in objects() if name[0] == "Texture"}
+
+    a, b = pair
+    a.update(value(kind))
+    theirs, before = shown(a, screen), textures()
+    b.handle(Wheel(W / 2, H / 2, 3.0), RECT)
+    ours = shown(b, screen)
+    assert (ours != theirs).any()
+    if kind == "gaussians":
+        assert textures() > before  # the renderer drew for the other: its first picture is a copy now
+    a.drop()
+    a.drop()
+    assert len(textures()) <= len(before)
+    np.testing.assert_array_equal(shown(b, screen), ours)
+    np.testing.assert_array_equal(shown(a, screen), theirs)
+
+
+def test_following_in_the_same_place_shows_the_same(pair: list[View], kind: str, screen: OffscreenScreen) -> None:
+    (a, b), look = pair, LOOKS[1]
+    a.update(value(kind))
+    look.take(a, screen)
+    for _ in range(3):
+        want = part(a, screen, look)
+        b.like(a)
+        np.testing.assert_array_equal(part(b, screen, look), want)
+        a.handle(Wheel(20, 20, 1), look.rect)
+    own = part(b, screen, look)
+    b.handle(Wheel(20, 20, 1), look.rect)  # from there on by itself
+    assert (part(b, screen, look) != own).any()
+    want = part(a, screen, look)
+    b.handle(Wheel(20, 20, -3), look.rect)
+    np.testing.assert_array_equal(part(a, screen, look), want)
+
+
+@pytest.mark.parametrize(("rect", "model"), [(Rect(0, 0, 20, 48), "pinhole"), (Rect(4, 6, 60, 10), "ortho"),
+                                             (Rect(0, 0, 32, 24), "fisheye")])
+def test_all_of_a_scene_that_is_followed_is_seen(screen: OffscreenScreen, rect: Rect, model: Any) -> None:
+    with opened("gaussians", screen) as (a, b):
+        assert isinstance(a, GaussianView)
+        assert isinstance(b, GaussianView)
+        a.update(value("gaussians"))
+        a.orbit.model = model
+        LOOKS[0].take(a, screen)
+        shown(a, screen)
+        b.like(a)
+        shown(b, screen, rect)
+        theirs, mine = a._current_camera(RECT), b._current_camera(rect)
+        np.testing.assert_array_equal(mine.viewmat, theirs.viewmat)
+        assert (mine.width, mine.height) == (rect.width, rect.height)
+        corners = [np.linalg.solve(theirs.K, [x, y, 1.0]) for x in (0, W) for y in (0, H)]
+        seen = np.array([(mine.K @ corner)[:2] for corner in corners])
+        size = np.array([rect.width, rect.height])
+        np.testing.assert_allclose(seen[0], size - seen[3], atol=1e-6)
+        assert seen[0].min() == pytest.approx(0, abs=1e-6)
+        b.handle(PointerPress(20, 20), rect)  # the hand takes over what is there
+        b.handle(PointerRelease(20, 20), rect)
+        np.testing.assert_allclose(b._current_camera(rect).K, mine.K, rtol=1e-9)
+        np.testing.assert_allclose(b._current_camera(rect).viewmat, mine.viewmat, atol=1e-9)

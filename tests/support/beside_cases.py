@@ -17,7 +17,7 @@ from splatview.viewer_app.state import GaussianSettings, ViewSettings
 from splatview.viewer_app.training_cameras import content as cameras
 from splatview.viewer_app.views import make_view, memory
 from splatview.viewer_app.views.snapshot import Shared
-from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples
+from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples, scalar_rows, scalars_frame
 from support.memory_data import small_snapshot
 from support.training_camera_cases import cameras_frame
 from support.view_cases import RECT, W, shown
@@ -32,17 +32,28 @@ if TYPE_CHECKING:
     from splatview.viewer_app.views.base import View
 
 SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
-VALUES: dict[str, list[Any]] = {
-    "image": [image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(k))) for k in range(3)],
-    "gaussians": [gaussian_frame(cloud(300, seed=k)) for k in range(3)],
-    "memory": [memory_frame(memory_samples(100 + 50 * k)) for k in range(3)],
-    "snapshot": [small_snapshot(k) for k in range(3)],
-    "cameras": [cameras_frame(9 - 2 * k, distance=2.0 + k) for k in range(3)],
-}
+
+
+def value(kind: str, k: int = 0, **more: Any) -> Any:
+    """The `k`th of three frames, or of what three files hold, that look different."""
+    match kind:
+        case "image":
+            return image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(k)), **more)
+        case "gaussians":
+            return gaussian_frame(cloud(300, seed=k), **more)
+        case "memory":
+            return memory_frame(memory_samples(100 + 50 * k), **more)
+        case "scalars":
+            return scalars_frame(scalar_rows(400 - 150 * k, k), **more)
+        case "cameras":
+            return cameras_frame(9 - 2 * k, distance=2.0 + k, **more)
+        case "snapshot":
+            return small_snapshot(k)
+    raise AssertionError(kind)
 
 
 class Look:
-    """One user: a place on the screen, settings, and what the mouse did."""
+    """A user: a place on the screen, settings, and what the mouse did."""
 
     def __init__(self, rect: Rect, events: tuple[Any, ...] = (), **settings: Any) -> None:
         self.rect, self.events, self.settings = rect, events, settings
@@ -81,13 +92,13 @@ def opened(kind: str, screen: OffscreenScreen, count: int = 2) -> Iterator[list[
             view.close()
 
 
-def alone(kind: str, screen: OffscreenScreen, value: Any, look: Look, later: Any = None) -> np.ndarray:
-    """What a view without others draws in `look`, as far as that reaches; `later`: a value that comes afterwards."""
+def alone(kind: str, screen: OffscreenScreen, look: Look, *later: Any) -> np.ndarray:
+    """What a view without others draws in `look`, as far as that reaches; `later`: values after the first."""
     with opened(kind, screen, 1) as (view,):
-        view.update(value)
+        view.update(value(kind))
         look.take(view, screen)
-        if later is not None:
-            view.update(later)
+        for other in later:
+            view.update(other)
         return part(view, screen, look)
 
 

@@ -46,12 +46,14 @@ class Memory:
 class Shared:
     """A frame on a GPU and what became of it."""
 
-    def __init__(self, kind: str, tensors: dict[str, torch.Tensor], wait: Callable[[int], None] | None = None,
-                 **meta: Any):
+    def __init__(self, kind: str, tensors: dict[str, torch.Tensor] | dict[str, Memory],
+                 wait: Callable[[int], None] | None = None, **meta: Any):
+        """`tensors`: values, or memory that other frames lie in as well. With `wait`, they have not arrived yet."""
         self.whole, self.arrived = True, wait is None
         self.released = False
-        device = {name: DeviceTensor(str(t.dtype).removeprefix("torch."), tuple(t.shape), t.stride(), Memory(t), 0)
-                  for name, t in tensors.items()}
+        memories = {name: t if isinstance(t, Memory) else Memory(t) for name, t in tensors.items()}
+        device = {name: DeviceTensor(str(m.values.dtype).removeprefix("torch."), tuple(m.values.shape),
+                                     m.values.stride(), m, 0) for name, m in memories.items()}
         more = {} if wait is None else {"wait": wait}
         self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release,  # type: ignore[arg-type]
                            arrived=lambda: self.arrived, **more)

@@ -1,4 +1,4 @@
-"""The Gaussian view: orientation, framing, background, what a user can switch; on a real OpenGL context."""
+"""The Gaussian view: framing, background, forms of scenes, what a user can switch; on a real OpenGL context."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from imgui_bundle import imgui
+from support.beside_cases import counted, opened, value
 from support.frames import cloud, gaussian_frame
 from support.view_cases import RECT, H, W, shown
 
@@ -14,7 +16,6 @@ from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, l
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import Key, PointerMove, Wheel
 from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.shown import Shown
 from splatview.viewer_app.state import Entry, State
 from splatview.viewer_app.views.gaussians import GaussianView
@@ -25,34 +26,14 @@ if TYPE_CHECKING:
     from splatview.ipc import Frame
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
+FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+
 
 @pytest.fixture
 def gaussians(screen: OffscreenScreen) -> Iterator[GaussianView]:
     v = GaussianView(screen.ctx)
     yield v
     v.close()
-
-
-def ball(positions: list[tuple[float, float, float]], colors: list[tuple[float, float, float]],
-         size: float = 0.2) -> dict[str, torch.Tensor]:
-    n = len(positions)
-    return {"means": torch.tensor(positions), "quats": torch.tensor([[1.0, 0, 0, 0]]).repeat(n, 1),
-            "scales": torch.full((n, 3), float(np.log(size))), "opacities": torch.full((n,), 8.0),
-            "rgb": torch.tensor(colors)}
-
-
-FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
-
-
-def test_x_is_right_and_y_is_down(gaussians: GaussianView, screen: OffscreenScreen) -> None:
-    scene = ball([(0, -1, 0), (1, 0, 0), (-1, 0, 0)], [(1, 0, 0), (0, 1, 0), (0, 0, 1)])
-    gaussians.update(gaussian_frame(scene, color="rgb"))
-    gaussians.use_camera(FRONT)
-    pixels = shown(gaussians, screen)
-    middles = [np.argwhere(pixels[..., c] > 128).mean(axis=0) for c in range(3)]
-    assert middles[0][0] < H / 2 - 8  # red above
-    assert middles[1][1] > W / 2 + 8  # green on the right
-    assert middles[2][1] < W / 2 - 8
 
 
 def test_a_scene_is_seen_whole_at_first_sight(gaussians: GaussianView, screen: OffscreenScreen) -> None:
@@ -90,7 +71,7 @@ def test_updates_keep_the_camera_and_f_frames_again(gaussians: GaussianView, scr
 
 
 def as_frame(variant: str) -> Frame:
-    """The same scene in another dress."""
+    """The same scene in another form."""
     t = cloud()
     match variant:
         case "float16" | "bfloat16" | "float64":
@@ -129,9 +110,9 @@ def test_an_unknown_colour_space_is_refused(gaussians: GaussianView) -> None:
 
 
 def test_the_background_shines_through(gaussians: GaussianView, screen: OffscreenScreen) -> None:
-    tensors = ball([(0, 0, 0)], [(1, 1, 1)])
-    tensors["opacities"][:] = 0.0  # half transparent
-    tensors["background"] = torch.tensor([0.0, 0.0, 1.0])
+    tensors = {"means": torch.zeros(1, 3), "quats": torch.tensor([[1.0, 0, 0, 0]]), "scales": torch.full((1, 3), -1.6),
+               "opacities": torch.zeros(1), "rgb": torch.ones(1, 3),  # half transparent
+               "background": torch.tensor([0.0, 0.0, 1.0])}
     gaussians.update(gaussian_frame(tensors, color="rgb"))
     gaussians.use_camera(FRONT)
     pixels = shown(gaussians, screen)
@@ -141,22 +122,6 @@ def test_the_background_shines_through(gaussians: GaussianView, screen: Offscree
     pixels = shown(gaussians, screen)
     assert pixels[0, 0].tolist() == [255, 0, 0]
     assert pixels[H // 2, W // 2] == pytest.approx([255, 127, 127], abs=6)
-
-
-def test_depth_and_alpha(gaussians: GaussianView, screen: OffscreenScreen) -> None:
-    gaussians.update(gaussian_frame(ball([(-1, 0, -1), (1, 0, 1)], [(1, 1, 1), (0, 0, 0)], 0.3), color="rgb"))
-    gaussians.use_camera(FRONT)
-    gaussians.settings.show = "alpha"
-    alpha = shown(gaussians, screen)
-    near, far = (24, int(32 - 51.45 / 3)), (24, int(32 + 51.45 / 5))
-    assert alpha[near].min() > 240
-    assert alpha[far].min() > 240  # black, but there
-    assert alpha[0, 0].tolist() == [0, 0, 0]
-    gaussians.settings.show = "depth"
-    depth = shown(gaussians, screen)
-    assert depth[near].max() < 80  # dark is near
-    assert depth[far][0] > depth[far][2] + 60  # red is far
-    assert "depth 3 to 5" in gaussians.details
 
 
 def test_the_sh_degree_can_be_limited(gaussians: GaussianView, screen: OffscreenScreen) -> None:
@@ -183,25 +148,13 @@ def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, sc
     shown(gaussians, screen)
     assert gaussians.picture.source is first
     gaussians.handle(Wheel(5, 5, 1), RECT)
-    gaussians._moved_at = -1e9
     before = gaussians.picture.of
     shown(gaussians, screen)
     assert gaussians.picture.of != before
 
 
-def test_scenes_from_files_are_shown(gaussians: GaussianView, screen: OffscreenScreen) -> None:
-    t = {k: v.numpy() for k, v in cloud().items()}
-    scene = GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"],
-                          np.empty((400, 0, 3), np.float32), notes=("from a test",))
-    assert gaussians.update(scene)
-    assert shown(gaussians, screen).max() > 50
-    assert "from a test" in gaussians.details
-
-
 def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: OffscreenScreen,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
-    from imgui_bundle import imgui
-
     panel = Panel()
     pressed = {"Camera": 1}
     monkeypatch.setattr("splatview.viewer_app.interface.widgets.buttons", lambda label, names,
@@ -230,3 +183,26 @@ def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: Offs
         assert imgui.get_clipboard_text() == text
     finally:
         panel.close()
+
+
+def test_views_that_show_the_same_have_it_drawn_once(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
+    calls = counted(monkeypatch)
+    with opened("gaussians", screen, 3) as (a, b, c):
+        pictures: list[np.ndarray] = []
+        for k in range(3):
+            a.update(value("gaussians", k))
+            calls.clear()
+            pictures.clear()
+            for view in (a, b, c):
+                view.like(a)
+                pictures.append(shown(view, screen))
+            assert calls["drawn"] == 1
+            assert all(view.picture._copy is None for view in (a, b, c))  # type: ignore[attr-defined]
+            np.testing.assert_array_equal(pictures[1], pictures[0])
+            np.testing.assert_array_equal(pictures[2], pictures[0])
+        c.handle(Wheel(20, 20, 1), RECT)  # what the other two see is kept
+        shown(c, screen)
+        for view in (a, b):
+            np.testing.assert_array_equal(shown(view, screen), pictures[0])
+        assert calls["drawn"] == 2
