@@ -308,18 +308,6 @@ def test_a_scene_that_has_not_arrived_comes_again_and_holds_nothing_up(
     assert (shown(gaussians, screen) != before).any()
 
 
-def test_of_scenes_between_two_pictures_only_the_last_is_read(gaussians: GaussianView, reader: Reader,
-                                                              screen: OffscreenScreen) -> None:
-    first, second = scene(), scene(seed=5)
-    assert first.show(gaussians)
-    assert second.show(gaussians)
-    assert first.released
-    assert not second.released
-    shown(gaussians, screen)
-    assert reader.loads == 1
-    assert second.released
-
-
 def test_what_is_not_shown_any_more_holds_nothing(gaussians: GaussianView, reader: Reader,
                                                   screen: OffscreenScreen) -> None:
     gaussians.leave()

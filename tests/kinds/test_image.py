@@ -66,19 +66,6 @@ def test_pictures_from_files_are_exact(image: ImageView, screen: OffscreenScreen
     np.testing.assert_array_equal(shown(image, screen), np.repeat(grey_alpha[..., :1], 3, axis=2))
 
 
-def test_the_first_row_is_on_top_and_red_is_red(image: ImageView, screen: OffscreenScreen) -> None:
-    picture = np.zeros((H, W, 3), np.uint8)
-    picture[0, 0] = 255, 0, 0
-    picture[0, -1] = 0, 255, 0
-    picture[-1, 0] = 0, 0, 255
-    image.update(picture)
-    pixels = shown(image, screen)
-    assert pixels[0, 0].tolist() == [255, 0, 0]
-    assert pixels[0, -1].tolist() == [0, 255, 0]
-    assert pixels[-1, 0].tolist() == [0, 0, 255]
-    assert pixels[-1, -1].tolist() == [0, 0, 0]
-
-
 @pytest.mark.parametrize(("height", "width"), [(96, 128), (200, 300), (61, 77)])
 def test_minified_pixels_are_averages(image: ImageView, screen: OffscreenScreen, height: int, width: int) -> None:
     picture = np.random.default_rng(0).random((height, width, 3)).astype(np.float32)

@@ -216,13 +216,6 @@ def test_a_new_result_does_not_make_a_box_jump() -> None:
     assert not motion.settling(2.0)
 
 
-def test_what_was_followed_wrongly_jumps() -> None:
-    first, second, third = result((0, 0, 50, 50)), result((30, 0, 80, 50)), result((35, 0, 85, 50))
-    motion = followed(first, second, T, T + 0.01)
-    motion.take(second, third, (T + 0.01, T + 0.5), (T + 0.5, 1.0))
-    assert motion.shift(third, T + 0.5, 1.0).tolist() == [[0, 0]]  # it was drawn at 90
-
-
 def test_crowds_and_none() -> None:
     none = result()
     assert matched(none, none).tolist() == []

@@ -204,20 +204,3 @@ def test_the_psnr_is_that_of_the_same_pixels(view: GaussianView, screen: Offscre
     view.update(gaussian_frame(cloud(50, seed=9)))
     shown(view, screen)
     wait_until(lambda: measured() and tool.psnr != first)
-
-
-def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, content: CamerasContent) -> None:
-    view = GaussianView(screen.ctx)
-    try:
-        tool = frustums(view)
-        tool.use(content)
-        content.say_current(2)
-        tool.follow(True)
-        for now in (100.0, 101.0, 102.0):
-            view.tick(now)
-        assert tool.following
-        view.update(gaussian_frame())
-        view.tick(103.0)
-        assert (tool.following, tool.through.index) == (True, 2)
-    finally:
-        view.close()

@@ -174,17 +174,6 @@ def test_alt_and_a_click_choose_what_is_seen(view: GaussianView) -> None:
     np.testing.assert_allclose(tool.values.mean, cloud()["means"][wanted.index].numpy(), rtol=1e-6)
 
 
-def test_escape_and_a_click_beside_choose_none(view: GaussianView) -> None:
-    tool = tool_of(view, Inspect)
-    tool.choose(5)
-    assert view.settings.selection.marked == (5,)
-    assert view.handle(Key("escape"), RECT)
-    assert tool.index is None and view.settings.selection.marked == ()
-    tool.choose(5)
-    click(view, 0.5, 0.5, ALT)  # a corner, where nothing is
-    until(view, lambda: tool.index is None)
-
-
 def test_a_choice_survives_versions_until_their_number_changes(view: GaussianView) -> None:
     tool, said = tool_of(view, Inspect), []
     view.desk = replace(view.desk, say=said.append)

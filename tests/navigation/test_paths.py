@@ -244,17 +244,6 @@ def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
     rig.tool.tick(now + 5.0)
     assert not rig.tool.playing
     assert rig.tool.time == rig.tool.path.duration
-    rig.tool.path.loop = True
-    rig.tool.seek(0.0)
-    rig.tool.play()
-    now = clock()
-    rig.tool.tick(now)
-    first = rig.tool.time
-    rig.tool.tick(now + rig.tool.path.duration)
-    assert rig.tool.playing
-    assert rig.tool.time == pytest.approx(first)
-    assert rig.view.handle(KeyEvent("p"), RECT)
-    assert not rig.tool.playing
 
 
 def test_it_is_filmed_while_the_loop_goes_on(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_frames_that_are_none_are_refused_by_name(change: Callable[[dict[str, to
         read_frame(frame.tensors, frame.meta)
 
 
-def test_bytes_from_anybody_are_refused_or_read() -> None:
+def test_any_bytes_are_refused_or_read() -> None:
     rng = np.random.default_rng(0)
     for _ in range(100):
         frame = scalars_frame()

@@ -90,11 +90,3 @@ def test_degrees_and_activations_differ() -> None:
     for shown, other in ((low, high), (high, low)):
         apart = replace(other, means=other.means + far)
         np.testing.assert_allclose(picture(merged([shown, apart]), camera()), picture(shown, camera()), atol=1e-6)
-
-
-def test_nothing_and_next_to_nothing() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        merged([])
-    empty = scene(0)
-    assert len(merged([empty, empty])) == 0
-    assert len(merged([empty, scene(5)])) == 5
