@@ -85,6 +85,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Peer, Pa
     leases = folder / "leases"
     leases.write_bytes(bytes(4096))
     peer = Peer(started, folder, TRAINER, str(leases))
+    assert peer.socket  # connected
     yield peer, leases
     peer.close()
     started.close()

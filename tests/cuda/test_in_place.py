@@ -32,10 +32,11 @@ def subscriber() -> Iterator[Subscriber]:
 @pytest.fixture(scope="module")
 def trainers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Trainer]]:
     """One for each allocator: it takes seconds until one is there."""
-    programs, made = Programs(tmp_path_factory.mktemp("trainers")), {}
+    programs = Programs(tmp_path_factory.mktemp("trainers"))
+    made = {allocator: Trainer(programs, conf) for allocator, conf in ALLOCATORS.items()}
 
     def get(allocator: str) -> Trainer:
-        if allocator not in made or not made[allocator].begin_anew():
+        if not made[allocator].begin_anew():
             made[allocator] = Trainer(programs, ALLOCATORS[allocator])
         return made[allocator]
 

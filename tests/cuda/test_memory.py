@@ -51,6 +51,7 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Peer]]
     made = {name: start(conf, PIECES) for name, conf in ALLOCATORS.items()}
     made |= {f"victim {name}": start(conf, PIECES) for name, conf in ALLOCATORS.items()}
     made["async"] = start("backend:cudaMallocAsync", REFUSED)
+    assert all(peer.socket for peer in made.values())  # connected
     yield made
     for peer in made.values():
         peer.close()
