@@ -1,7 +1,7 @@
 """What everything between CUDA and OpenGL agrees on.
 
 A *bridge* takes one stream's pictures from where they are and makes them readable by a fragment shader. There are
-four, in the order in which they are tried; `tests/test_interop.py` runs one conformance suite over all of them.
+four, in the order in which they are tried; `tests/interop/test_interop.py` runs one conformance suite over all of them.
 
 | bridge   | for tensors in               | copies | how |
 |----------|------------------------------|--------|-----|

@@ -1,6 +1,6 @@
 """The ways in which the tensors of a stream reach a viewer, behind one protocol: what a way has to do.
 
-A way is a writer in the trainer and a reader in the viewer. `ipc.ways.WAYS` lists them; `tests/test_ways.py` runs one
+A way is a writer in the trainer and a reader in the viewer. `ipc.ways.WAYS` lists them; `tests/ipc/test_ways.py` runs one
 conformance suite over all of them.
 """
 

@@ -2,7 +2,7 @@
 
 A screen owns an OpenGL 3.3 core context, a framebuffer to draw in and a queue of events. Only the thread that
 made it uses it, except for `wake`. A turn of the viewer is: `poll`, draw into `framebuffer`, `present`.
-`tests/test_screens.py` runs one conformance suite over all implementations.
+`tests/app/test_screens.py` runs one conformance suite over all implementations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The protocol of an encoder: pixels in, the bytes of an image file out.
 
-`tests/test_encoders.py` runs one conformance suite over all implementations.
+`tests/web/test_encoders.py` runs one conformance suite over all implementations.
 """
 
 from __future__ import annotations
