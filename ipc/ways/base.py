@@ -1,7 +1,7 @@
 """The ways in which the tensors of a stream reach a viewer, behind one protocol: what a way has to do.
 
-A way is a writer in the trainer and a reader in the viewer. `ipc.ways.WAYS` lists them; `tests/ipc/test_ways.py` runs one
-conformance suite over all of them.
+A way is a writer in the trainer and a reader in the viewer. `ipc.ways.WAYS` lists them; `tests/ipc/test_ways.py` runs
+one conformance suite over all of them.
 """
 
 from __future__ import annotations
