@@ -1,5 +1,4 @@
-"""Memory of the frames that `splatview.frames` hands out: what is written stays here, what is held stays whole, and
-other libraries see it by DLPack."""
+"""Memory of the frames that `splatview.frames` hands out: what is written stays here, others see it by DLPack."""
 
 from __future__ import annotations
 
@@ -12,9 +11,7 @@ from support.trainers import Trainer
 from support.wait import PATIENCE
 
 import splatview
-from splatview.follower import Follower
 from splatview.ipc import Subscriber
-from splatview.ipc.messages import StreamInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,42 +128,6 @@ def test_frame_drawing_stays_while_it_is_held_and_is_gone_with_it() -> None:
             assert frame.intact()
 
 
-# ---- frames that are held
-
-
-def test_frames_that_are_held_outlive_the_ring_that_they_lie_in(wait_until: Callable[..., Any]) -> None:
-    number = 0
-
-    def publish() -> None:
-        nonlocal number
-        number += 1
-        splatview.publish(torch.full((9, 16, 3), number % 251, dtype=torch.uint8), "it", number=number)
-
-    def holds_its_number(frame: Frame) -> bool:
-        pixels = frame.numpy()
-        return bool(pixels.min() == pixels.max() == frame.meta["number"] % 251)
-
-    publish()
-    readers = [splatview.frames("it", timeout=PATIENCE) for _ in range(6)]  # more than a ring has slots
-    held = []
-    for frames in readers:
-        before = number
-        publish()
-        frame = next(frames)
-        while frame.meta["number"] <= before:  # from a ring that was replaced meanwhile
-            publish()
-            frame = next(frames)
-        held.append(frame)
-    for _ in range(50):
-        publish()
-    assert all(frame.intact() and holds_its_number(frame) for frame in held)
-    assert len({frame.version for frame in held}) == 6
-    for frames in readers:
-        wait_until(lambda frames=frames: next(frames).meta["number"] >= number)
-        assert holds_its_number(frames.latest())
-        frames.close()
-
-
 # ---- DLPack
 
 
@@ -202,22 +163,6 @@ def test_numpy_and_torch_see_the_same_memory(frame: Frame) -> None:
     assert torch.equal(tensor, PIXELS)
 
 
-@pytest.mark.parametrize("newest", [None, (0, 8), (1, 0)])
-def test_a_copy_is_made_where_it_is_asked_for_and_else_not(frame: Frame, newest: tuple[int, int] | None) -> None:
-    copied = torch.from_dlpack(Asks(frame, copy=True, max_version=newest))
-    copied.fill_(-1)
-    assert torch.equal(frame.tensor, PIXELS)
-    same = torch.from_dlpack(Asks(frame, copy=False, max_version=newest))
-    same[0, 0] = -1
-    assert float(frame.tensor[0, 0]) == -1
-
-
-@pytest.mark.parametrize("wishes", [{"dl_device": (2, 0)}, {"stream": 3}], ids=str)
-def test_what_cannot_be_given_is_refused(frame: Frame, wishes: dict[str, Any]) -> None:
-    with pytest.raises(BufferError):
-        frame.__dlpack__(max_version=(1, 0), **wishes)
-
-
 def test_bfloat16_travels_without_numpy() -> None:
     image = torch.arange(60).reshape(6, 10).to(torch.bfloat16)
     splatview.publish(image, "it")
@@ -225,23 +170,3 @@ def test_bfloat16_travels_without_numpy() -> None:
         tensor = torch.from_dlpack(Asks(next(frames), max_version=(1, 0)))
         assert tensor.dtype == torch.bfloat16
         assert torch.equal(tensor, image)
-
-
-# ---- GPU frames, as far as no GPU is needed
-
-
-STAYS, NEW = ("in-place", "device-ring", "host"), ("device-ring", "in-place", "host")
-COPIED, SHARED, CPU_WAYS = ("device-ring", "host"), ("in-place", "host"), ("ring",)
-
-
-@pytest.mark.parametrize(("kind", "offered", "in_place", "taken"), [
-    ("image", CPU_WAYS, None, CPU_WAYS), ("image", CPU_WAYS, False, CPU_WAYS),
-    ("image", STAYS, None, ("device-ring", "in-place", "host")), ("image", NEW, None, NEW),
-    ("image", COPIED, None, COPIED), ("image", SHARED, None, SHARED), ("gaussians", STAYS, None, STAYS),
-    ("gaussians", COPIED, None, COPIED), ("image", STAYS, True, ("in-place",)),
-    ("gaussians", STAYS, False, COPIED), ("image", NEW, False, COPIED), ("image", SHARED, False, ("host",)),
-])
-def test_the_way_that_is_taken(kind: Any, offered: Any, in_place: bool | None, taken: tuple[str, ...]) -> None:
-    follower = Follower("it", None, in_place)
-    assert follower._order(StreamInfo(0, "it", kind, (4, 4), "uint8", "cpu", offered)) == taken
-    follower.close()

@@ -1,5 +1,5 @@
 """Headers and control words in shared memory that make no sense, or change while they are read: a reader never follows
-them out of their slot, never gives up, and counts them; what viewers write into the lease table harms no trainer."""
+them out of their slot, never gives up, and counts them."""
 
 from __future__ import annotations
 
@@ -144,41 +144,6 @@ def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) 
     assert open_files() <= before
     words.release()
     segment.close()
-
-
-def test_a_lease_table_full_of_nonsense(wait_until: Callable[..., Any]) -> None:
-    """A viewer writes all over the table before each version: versions come, whole, and the trainer's memory is
-    bounded."""
-    frame = torch.zeros(64, 64, dtype=torch.uint8)
-    splatview.publish(frame, "frame")
-    run = publishing.begun()
-    assert run is not None
-    luck, table = random.Random(3), run.board.lease_segment.map
-    with Subscriber() as viewer:
-        wait_until(lambda: (viewer.poll(), viewer.streams)[-1])
-        viewer.streams[0].open()
-        wait_until(lambda: (viewer.poll(), viewer.streams[0].read())[-1])
-        base = footprint()
-        seen = number = 0
-
-        def look() -> bool:
-            nonlocal seen, number
-            number += 1
-            at = luck.randrange(len(table) - 4096)
-            table[at : at + 4096] = luck.choice([b"\xff" * 4096, b"\x01" * 4096, luck.randbytes(4096), bytes(4096)])
-            splatview.publish(frame.fill_(number % 251), "frame")
-            viewer.poll()
-            if (found := viewer.streams[0].read(seen)) is not None:
-                with found:
-                    pixels = found.tensors["image"].to_float32()
-                    if found.intact():
-                        assert (pixels == (found.version - 1) % 251).all()
-                        seen = found.version
-            return seen > 50
-
-        wait_until(look, what="50 versions")
-        assert not footprint().over(base, segments=2, segment_bytes=limits.MAX_SLOTS * 2 * PAGE + PAGE, descriptors=2)
-        assert run.board.counters()["faults"] == 0
 
 
 def test_a_viewer_cannot_write_what_the_trainer_alone_writes(wait_until: Callable[..., Any]) -> None:

@@ -1,17 +1,14 @@
-"""A stream and its outlets: several ways at once, ways that fail, versions that come later than their publish,
-and live streams."""
+"""A stream and its outlets: several ways at once, ways that fail, and live streams."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from support.reading import newest
-from support.wait import PATIENCE
 
 import splatview
 from splatview import publishing
@@ -19,8 +16,7 @@ from splatview.ipc import Subscriber
 from splatview.ipc.errors import SharingError
 from splatview.ipc.messages import RingRef
 from splatview.ipc.ways import WAYS
-from splatview.ipc.ways.base import NotYet, Way
-from splatview.ipc.ways.ring import RingWriter
+from splatview.ipc.ways.base import Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,62 +63,12 @@ def offer(monkeypatch: pytest.MonkeyPatch, **ways: Way) -> None:
         monkeypatch.setitem(WAYS, name, way)
 
 
-class Busy(RingWriter):
-    """Takes nothing until the helper thread has tried as well, and the test lets it."""
-
-    free = threading.Event()
-    tried = threading.Event()
-    """Set when the helper thread has tried."""
-
-    def write(self, *args: Any, **more: Any) -> bool:
-        return self._may() and super().write(*args, **more)
-
-    def again(self, *args: Any, **more: Any) -> bool:
-        return self._may() and super().again(*args, **more)
-
-    def _may(self) -> bool:
-        if not self.free.is_set() and threading.current_thread() is not threading.main_thread():
-            self.tried.set()
-        return self.free.is_set()
-
-
-def test_a_version_that_found_no_slot_comes_later(
-        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    offer(monkeypatch, ring=Way(Busy.make, RING.reader, "", aside=True))
-    Busy.free.set()
-    publish(1)
-    with Subscriber() as subscriber:
-        shown(subscriber, 1, wait_until)
-        Busy.free.clear()
-        Busy.tried.clear()
-        for value in range(2, 6):
-            publish(value)
-        assert Busy.tried.wait(PATIENCE)
-        assert shown(subscriber, 1, wait_until).version == 5
-        Busy.free.set()
-        shown(subscriber, 5, wait_until)
-        assert not published().behind()
-
-
-def test_a_version_published_while_the_helper_thread_is_at_it_comes_later(wait_until: Callable[..., Any]) -> None:
-    publish(1)
-    with Subscriber() as subscriber:
-        shown(subscriber, 1, wait_until)
-        with published().lock:
-            publish(2)  # if it waited, it would do so for ever
-        shown(subscriber, 2, wait_until)
-
-
 def _no_writer(*args: Any) -> Any:
     raise SharingError("this GPU has no memory to share")
 
 
 def _no_reader(*args: Any) -> Any:
     raise SharingError("permission denied")
-
-
-def _never(*args: Any) -> Any:
-    raise NotYet
 
 
 def test_a_way_that_fails_in_the_trainer_is_given_up_and_said_once(
@@ -186,29 +132,6 @@ def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_u
 
 
 # ---- live streams, whose tensors change without another publish
-
-
-def test_a_live_tensor_that_is_never_at_rest_is_followed(wait_until: Callable[..., Any]) -> None:
-    """As the loops of `Window`'s users: a write every few milliseconds, which is less than a copy at rest waits for."""
-    image, over = torch.zeros(64, 64, dtype=torch.uint8), threading.Event()
-    splatview.publish(image, "image", live=True)
-
-    def write() -> None:
-        while not over.wait(0.002):
-            image.copy_(image % 200 + 1)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        with Subscriber() as subscriber:
-            values: set[int] = set()
-            wait_until(lambda: values.add(newest(subscriber, "image")[2]["image"].max()) or len(values) >= 4)
-            over.set()
-            thread.join()
-            shown(subscriber, int(image.max()), wait_until)
-    finally:
-        over.set()
-        thread.join()
 
 
 @pytest.mark.parametrize("image", [np.full((9, 7), np.nan, np.float32), np.zeros((7, 9), np.float32).T],

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-LONG_AGO = 1e9
 URL = "http://127.0.0.1:7007/"
 HOLD = """
 import sys
