@@ -15,13 +15,12 @@ import pytest
 from fuzz.crafted import TOWERS, _compressed, _plane, _ply, _zip, sog
 from PIL import Image
 from support import scene_files as w
-from support.repetitions import exhaustive
 from support.wait import PATIENCE
 
 from splatview.viewer_app import files
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files import load_scene, open_file
-from splatview.viewer_app.files.bounds import BOMB_RATIO, check_memory, check_scene, scene_bytes, whole_number
+from splatview.viewer_app.files.bounds import whole_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,26 +33,15 @@ def put(path: Path, data: bytes) -> Path:
     return path
 
 
-def test_sog_of_some_hundred_bytes_is_not_a_scene_of_millions(tmp_path: Path):
+def test_sog_of_some_hundred_bytes_is_not_a_scene_of_millions(tmp_path: Path) -> None:
     path = put(tmp_path / "a.sog", sog(4096 * 4096, _plane(4096, 4096), _plane(960, 1024)))
     assert path.stat().st_size < 1000
     with w.little_memory(), pytest.raises(FileError, match=r"exhaust memory: the positions of 16,777,216 Gaussians"):
         load_scene(path)
 
 
-@pytest.mark.exhaustive
-def test_sog_counts_harmonics_against_its_size(tmp_path: Path):
-    """Positions are there, so their plane is plausible; what the harmonics of one palette entry become is not."""
-    side = 1200
-    noise = w.webp(np.random.default_rng(0).integers(0, 256, (side // 6, side * 6, 4), np.uint8) & 3)
-    path = put(tmp_path / "a.sog", sog(side * side, noise, _plane(960, 1)))
-    assert 4 * side * side < BOMB_RATIO * len(noise)
-    with w.little_memory(), pytest.raises(FileError, match=r"1,440,000 Gaussians take 339,840,000 bytes"):
-        load_scene(path)
-
-
 @pytest.mark.parametrize("case", ["ascii", "compressed", "binary", "before"])
-def test_ply_counts_that_nothing_can_hold_are_errors(case: str, tmp_path: Path):
+def test_ply_counts_that_nothing_can_hold_are_errors(case: str, tmp_path: Path) -> None:
     large = "9" * 4299
     data = {"ascii": _ply(large, form="ascii"), "compressed": _compressed(large, large), "binary": _ply(large),
             "before": _ply(before=f"element a {10**19}\nproperty float q\n")}[case]
@@ -61,16 +49,10 @@ def test_ply_counts_that_nothing_can_hold_are_errors(case: str, tmp_path: Path):
         open_file(put(tmp_path / "a.ply", data))
 
 
-def test_ply_elements_that_reach_beyond_the_file_are_errors(tmp_path: Path):
-    data = _ply(before=f"element a {10**17}\nproperty float q\n")
-    with pytest.raises(FileError, match=r"element 'vertex' starts at byte 400,000,"):
-        open_file(put(tmp_path / "a.ply", data))
-
-
-@pytest.mark.parametrize("text", ["1_000", "+5", " 5", "\u0663", "-1", "1e3", "", "5\n", "1" * 19, "0x5"])
-def test_whole_number_takes_digits_alone(text: str):
-    with pytest.raises(FileError, match="expected a number of at most 18 digits"):
-        whole_number(text, "a count")
+def test_whole_number_takes_digits_alone() -> None:
+    for text in ("1_000", "+5", " 5", "\u0663", "-1", "1e3", "", "5\n", "1" * 19, "0x5"):
+        with pytest.raises(FileError, match="expected a number of at most 18 digits"):
+            whole_number(text, "a count")
     assert whole_number("9" * 18, "a count") == 10**18 - 1
 
 
@@ -79,13 +61,13 @@ def test_whole_number_takes_digits_alone(text: str):
     ("comment\n" * 30_000, r"a header of 30,\d+ lines; at most 20,000"),
     ("".join(f"element e{i} 0\n" for i in range(200)), "more than 100 elements"),
     ("element vertex 1\n", "element 'vertex' twice")])
-def test_ply_headers_have_limits_that_their_errors_name(lines: str, message: str, tmp_path: Path):
+def test_ply_headers_have_limits_that_their_errors_name(lines: str, message: str, tmp_path: Path) -> None:
     data = _ply().replace(b"end_header", lines.encode() + b"end_header")
     with pytest.raises(FileError, match=message):
         open_file(put(tmp_path / "a.ply", data))
 
 
-def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path):
+def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path) -> None:
     """Sparse files, which are large on paper."""
     for name, head in (("a.splat", b""), ("a.spz", b"NGSP"), ("a.ply", _ply(str(10**10), body=b"")),
                        ("b.ply", _compressed(str(10**9), str(10**9)))):
@@ -95,7 +77,8 @@ def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path):
             open_file(path)
 
 
-def test_the_limit_follows_the_memory_that_a_process_may_take(tmp_path: Path):
+@pytest.mark.programs
+def test_the_limit_follows_the_memory_that_a_process_may_take(tmp_path: Path) -> None:
     """Under an address space limit, in a process of its own, which ends without having taken what it may not."""
     n = 1_000_000
     path = put(tmp_path / "a.splat", bytes(32 * n))
@@ -119,38 +102,15 @@ def test_the_limit_follows_the_memory_that_a_process_may_take(tmp_path: Path):
     assert " MB are free: end other programs" in done.stdout
 
 
-def test_small_needs_are_not_looked_up():
-    check_memory(1 << 20, "nothing")
-    with pytest.raises(FileError, match=r"dreams need 1,000,000\.0 GB of memory"):
-        check_memory(10**15, "dreams")
-
-
-@pytest.mark.parametrize("name", ["biker.compressed.ply", "playbot"])
-def test_bounds_leave_room_for_real_scenes(name: str, data_dir: Path):
-    path = data_dir / name
-    packed = sum(f.stat().st_size for f in path.iterdir()) if path.is_dir() else path.stat().st_size
-    scene = load_scene(path)
-    assert scene_bytes(len(scene), scene.shN.shape[1]) * 4 < BOMB_RATIO * packed
-    check_scene(len(scene), scene.shN.shape[1], packed // 4)
-
-
-def test_pictures_of_one_color_are_bounded_and_may_be_large(tmp_path: Path):
+def test_pictures_of_one_color_are_bounded_and_may_be_large(tmp_path: Path) -> None:
     with w.little_memory(), pytest.raises(FileError, match=r"11000x11000 pixels of the picture take 484,000,000 bytes"):
         open_file(put(tmp_path / "a.webp", _plane(11_000, 11_000)))
     value = open_file(put(tmp_path / "b.webp", _plane(3840, 2160)))
     assert isinstance(value, np.ndarray) and value.shape == (2160, 3840, 3)
 
 
-def test_planes_that_unpack_to_more_than_webp_can_hold_are_errors(tmp_path: Path):
-    with zipfile.ZipFile(put(tmp_path / "a.sog", sog(1, _plane(1, 1)))) as archive:
-        meta = archive.read("meta.json")
-    path = put(tmp_path / "b.sog", _zip({"meta.json": meta, "a": bytes(50 << 20)}, zipfile.ZIP_DEFLATED))
-    with pytest.raises(FileError, match=r"'a' unpacks to more than 1,048,576 bytes"):
-        open_file(path)
-
-
-@pytest.mark.parametrize("first", [exhaustive("meta.json"), "data.pkl"])
-def test_zips_of_many_entries_are_errors(first: str, tmp_path: Path):
+def test_zips_of_many_entries_are_errors(tmp_path: Path) -> None:
+    first = "data.pkl"
     path = put(tmp_path / "a.zip", _zip({first: b"{}", **{str(i): b"" for i in range(21_000)}}))
     with pytest.raises(FileError, match=r"a zip of 21,001 entries; at most 20,000"):
         open_file(path)
@@ -164,7 +124,7 @@ def test_zips_of_many_entries_are_errors(first: str, tmp_path: Path):
 
 @pytest.mark.parametrize("name", TOWERS)
 def test_checkpoints_whose_values_never_end_do_not_reach_torch(name: str, tmp_path: Path,
-                                                             monkeypatch: pytest.MonkeyPatch):
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     def load(*_args: object, **_keywords: object) -> None:
@@ -176,44 +136,21 @@ def test_checkpoints_whose_values_never_end_do_not_reach_torch(name: str, tmp_pa
         open_file(path)
 
 
-def test_ranks_are_not_counted_up_to_the_number_in_a_name(tmp_path: Path):
-    w.write_checkpoint(tmp_path / f"ckpt_10_rank{10**18 - 1}.pt", T)
-    scene = load_scene(tmp_path)
-    assert len(scene) == 20
-    assert any("rank 0, 1, 2, 3, 4, 5, 6, 7 of ckpt_10 is missing" in note for note in scene.notes)
-
-
 ODD = [ValueError("x" * 5000), KeyError("x"), IndexError(), OverflowError(), RecursionError(), struct.error("x"),
        zlib.error("x"), zipfile.BadZipFile("x"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "\ud800"), RuntimeError(),
        Image.DecompressionBombError("x"), Image.DecompressionBombWarning("x"), SyntaxError("x"), AssertionError(),
        TypeError(), MemoryError(), ZeroDivisionError(), NotImplementedError(), EOFError(), StopIteration()]
 
 
-@pytest.mark.parametrize("error", ODD, ids=lambda e: type(e).__name__)
-def test_no_exception_but_fileerror_leaves_a_reader(error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def read(*_args: object) -> None:
-        raise error
-
-    monkeypatch.setattr(files, "_read", read)
+def test_no_exception_but_fileerror_leaves_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = w.write_splat(tmp_path / "a.splat", T)
-    with pytest.raises(FileError) as caught:
-        open_file(path)
-    assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value)) < 1000
-    assert caught.value.__cause__ is error
-    str(caught.value).encode()
+    for error in ODD:
+        def read(*_args: object, error: Exception = error) -> None:
+            raise error
 
-
-@pytest.mark.parametrize("name", ["a.splat", "a.spz", "a.sog", "a.ply"])
-def test_what_a_progress_report_raises_ends_the_reading_as_it_is(name: str, tmp_path: Path):
-    path = {"a.splat": lambda p: w.write_splat(p, T), "a.spz": lambda p: w.write_spz(p, T),
-            "a.sog": lambda p: w.write_zip(p, w.sog_files(T)),
-            "a.ply": lambda p: w.write_ply(p, w.ply_columns(T))}[name](tmp_path / name)
-
-    class CancelledError(ValueError):
-        pass
-
-    def cancel(what: str, fraction: float) -> None:
-        raise CancelledError
-
-    with pytest.raises(CancelledError):
-        open_file(path, cancel)
+        monkeypatch.setattr(files, "_read", read)
+        with pytest.raises(FileError) as caught:
+            open_file(path)
+        assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value)) < 1000
+        assert caught.value.__cause__ is error
+        str(caught.value).encode()

@@ -303,13 +303,12 @@ def write_checkpoint(path: Path, t: Truth, kind: str = "gsplat") -> Path:
             "sh0": p(t.sh0[:, None]), "shN": p(t.shN)})
         value = {"step": 6999, "splats": splats.state_dict()}
     elif kind == "inria":
-        xyz = p(t.means)
-        optimizer = torch.optim.Adam([{"params": [xyz], "lr": 1e-4, "name": "xyz"}])
-        xyz.grad = torch.zeros_like(xyz)
-        optimizer.step()  # moves nothing, and leaves the averages of Adam in the file
+        xyz, zeros = p(t.means), torch.zeros(len(t.means), 3)
+        optimizer = {"state": {0: {"step": torch.tensor(1.0), "exp_avg": zeros, "exp_avg_sq": zeros}},
+                     "param_groups": [{"lr": 1e-4, "name": "xyz", "betas": (0.9, 0.999), "params": [0]}]}
         capture = (3, xyz, p(t.sh0[:, None]), p(t.shN), p(t.scales), p(t.quats), p(t.opacities[:, None]),
                    torch.zeros(len(t.means)), torch.zeros(len(t.means), 1), torch.zeros(len(t.means), 1),
-                   optimizer.state_dict(), np.float64(4.2))
+                   optimizer, np.float64(4.2))
         value = (capture, 30_000)
     elif kind == "nerfstudio":
         g = {"means": t.means, "scales": t.scales, "quats": t.quats, "features_dc": t.sh0, "features_rest": t.shN,
