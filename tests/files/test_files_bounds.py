@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from fuzz.crafted import TOWERS, _compressed, _plane, _ply, _zip, sog
+from fuzz.crafted import TOWERS, compressed, plane_of, ply, sog, zip_of
 from PIL import Image
 from support import scene_files as w
 from support.wait import PATIENCE
@@ -34,7 +34,7 @@ def put(path: Path, data: bytes) -> Path:
 
 
 def test_sog_of_some_hundred_bytes_is_not_a_scene_of_millions(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.sog", sog(4096 * 4096, _plane(4096, 4096), _plane(960, 1024)))
+    path = put(tmp_path / "a.sog", sog(4096 * 4096, plane_of(4096, 4096), plane_of(960, 1024)))
     assert path.stat().st_size < 1000
     with w.little_memory(), pytest.raises(FileError, match=r"exhaust memory: the positions of 16,777,216 Gaussians"):
         load_scene(path)
@@ -43,8 +43,8 @@ def test_sog_of_some_hundred_bytes_is_not_a_scene_of_millions(tmp_path: Path) ->
 @pytest.mark.parametrize("case", ["ascii", "compressed", "binary", "before"])
 def test_ply_counts_that_nothing_can_hold_are_errors(case: str, tmp_path: Path) -> None:
     large = "9" * 4299
-    data = {"ascii": _ply(large, form="ascii"), "compressed": _compressed(large, large), "binary": _ply(large),
-            "before": _ply(before=f"element a {10**19}\nproperty float q\n")}[case]
+    data = {"ascii": ply(large, form="ascii"), "compressed": compressed(large, large), "binary": ply(large),
+            "before": ply(before=f"element a {10**19}\nproperty float q\n")}[case]
     with pytest.raises(FileError, match=r"a count of \d{20,40}.*; expected a number of at most 18 digits"):
         open_file(put(tmp_path / "a.ply", data))
 
@@ -62,15 +62,15 @@ def test_whole_number_takes_digits_alone() -> None:
     ("".join(f"element e{i} 0\n" for i in range(200)), "more than 100 elements"),
     ("element vertex 1\n", "element 'vertex' twice")])
 def test_ply_headers_have_limits_that_their_errors_name(lines: str, message: str, tmp_path: Path) -> None:
-    data = _ply().replace(b"end_header", lines.encode() + b"end_header")
+    data = ply().replace(b"end_header", lines.encode() + b"end_header")
     with pytest.raises(FileError, match=message):
         open_file(put(tmp_path / "a.ply", data))
 
 
 def test_files_larger_than_the_free_memory_name_what_is_needed(tmp_path: Path) -> None:
     """Sparse files, which are large on paper."""
-    for name, head in (("a.splat", b""), ("a.spz", b"NGSP"), ("a.ply", _ply(str(10**10), body=b"")),
-                       ("b.ply", _compressed(str(10**9), str(10**9)))):
+    for name, head in (("a.splat", b""), ("a.spz", b"NGSP"), ("a.ply", ply(str(10**10), body=b"")),
+                       ("b.ply", compressed(str(10**9), str(10**9)))):
         path = put(tmp_path / name, head)
         os.truncate(path, 1 << 40)
         with pytest.raises(FileError, match=r"need [\d,.]+ GB of memory, [\d,.]+ [GM]B are free: end other programs"):
@@ -104,17 +104,17 @@ def test_the_limit_follows_the_memory_that_a_process_may_take(tmp_path: Path) ->
 
 def test_pictures_of_one_color_are_bounded_and_may_be_large(tmp_path: Path) -> None:
     with w.little_memory(), pytest.raises(FileError, match=r"11000x11000 pixels of the picture take 484,000,000 bytes"):
-        open_file(put(tmp_path / "a.webp", _plane(11_000, 11_000)))
-    value = open_file(put(tmp_path / "b.webp", _plane(3840, 2160)))
+        open_file(put(tmp_path / "a.webp", plane_of(11_000, 11_000)))
+    value = open_file(put(tmp_path / "b.webp", plane_of(3840, 2160)))
     assert isinstance(value, np.ndarray) and value.shape == (2160, 3840, 3)
 
 
 def test_zips_of_many_entries_are_errors(tmp_path: Path) -> None:
     first = "data.pkl"
-    path = put(tmp_path / "a.zip", _zip({first: b"{}", **{str(i): b"" for i in range(21_000)}}))
+    path = put(tmp_path / "a.zip", zip_of({first: b"{}", **{str(i): b"" for i in range(21_000)}}))
     with pytest.raises(FileError, match=r"a zip of 21,001 entries; at most 20,000"):
         open_file(path)
-    small = _zip({first: b"{}"})
+    small = zip_of({first: b"{}"})
     start, end = small.index(b"PK\1\2"), small.rindex(b"PK\5\6")
     entries = small[start:end] * 100_000
     put(path, small[:start] + entries + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 9, 9, len(entries), start, 0))
@@ -131,7 +131,7 @@ def test_checkpoints_whose_values_never_end_do_not_reach_torch(name: str, tmp_pa
         raise AssertionError("torch was asked")
 
     monkeypatch.setattr(torch, "load", load)
-    path = put(tmp_path / "a.pt", _zip({"a/data.pkl": TOWERS[name], "a/version": b"3\n"}))
+    path = put(tmp_path / "a.pt", zip_of({"a/data.pkl": TOWERS[name], "a/version": b"3\n"}))
     with pytest.raises(FileError, match=r"more than 4,000,000 parts|contains itself|numbers over 64 bits"):
         open_file(path)
 

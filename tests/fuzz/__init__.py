@@ -54,6 +54,6 @@ def crafted(name: str) -> Callable[[Callable[[], dict[str, bytes]]], Callable[[]
 def load() -> dict[str, Run]:
     """TARGETS, once every module of this folder has registered its own."""
     for module in pkgutil.iter_modules(__path__):
-        if module.name != "run":
+        if module.name not in ("run", "conftest") and not module.name.startswith("test_"):
             importlib.import_module(f"{__name__}.{module.name}")
     return TARGETS

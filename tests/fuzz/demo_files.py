@@ -1,4 +1,4 @@
-"""Data sets of `splatview demo --data`, and the names of classes that come with networks.
+"""Data sets of `splatview demo --data`.
 
 A data set is several files: a target takes one of them, beside well-formed others.
 """
@@ -9,16 +9,14 @@ import io
 import json
 import struct
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from support import scene_files as w
 
 from fuzz import target
 from fuzz.files import folder
-from splatview.camera.detectors import labels
-from splatview.camera.detectors.base import DetectorError
-from splatview.demo import datasets, ply
+from splatview.demo import datasets
 from splatview.demo.errors import DemoError
 
 if TYPE_CHECKING:
@@ -47,17 +45,14 @@ def _picture() -> bytes:
 
 
 def colmap_files() -> dict[str, bytes]:
-    """A binary and a text model of three pictures and two points, by file name."""
+    """A binary model of three pictures and two points, by file name."""
     pose = (1.0, 0.0, 0.0, 0.0, 0.5, 0.0, 3.0)
     images = struct.pack("<Q", VIEWS)
-    lines = []
     for i in range(VIEWS):
         images += struct.pack("<i7di", i + 1, *pose, 7) + f"{i}.png\0".encode() + struct.pack("<Q", 0)
-        lines += [f"{i + 1} {' '.join(map(str, pose))} 7 {i}.png", ""]
     points = struct.pack("<Q", 2) + b"".join(struct.pack("<Q3d3BdQ", i, i, 1, 2, 9, 8, 7, 0.5, 0) for i in range(2))
     return {"cameras.bin": struct.pack("<QiiQQ4d", 1, 7, 1, SIDE, SIDE, 9, 9, 4, 4), "images.bin": images,
-            "points3D.bin": points, "cameras.txt": f"7 PINHOLE {SIDE} {SIDE} 9 9 4 4\n".encode(),
-            "images.txt": "\n".join(lines).encode() + b"\n", "points3D.txt": b"1 0 1 2 9 8 7 0.5\n2 1 1 2 9 8 7 0.5\n"}
+            "points3D.bin": points}
 
 
 TRANSFORMS = {"fl_x": 9.0, "w": SIDE, "h": SIDE, "frames": [
@@ -85,8 +80,7 @@ def _colmap(name: str) -> None:
         sparse = root / "sparse" / "0"
         sparse.mkdir(parents=True, exist_ok=True)
         for other, content in colmap_files().items():
-            if other.endswith(name[-4:]):
-                (sparse / other).write_bytes(data if other == name else content)
+            (sparse / other).write_bytes(data if other == name else content)
         _load(root)
 
 
@@ -99,48 +93,3 @@ def _transforms(data: bytes) -> None:
     path = data_set("transforms") / "transforms.json"
     path.write_bytes(data)
     _load(path)
-
-
-def npz_arrays() -> dict[str, Any]:
-    return {"means3d": np.ones((12, 3), np.float32), "colors": np.ones((12, 3), np.uint8),
-            "viewmats": np.stack([np.eye(4)] * VIEWS), "Ks": np.stack([np.diag([9.0, 9.0, 1.0])] * VIEWS),
-            "width": np.array(SIDE), "height": np.array(SIDE),
-            "images": np.zeros((VIEWS, SIDE, SIDE, 3), np.uint8)}
-
-
-def _npz() -> bytes:
-    out = io.BytesIO()
-    np.savez_compressed(out, **npz_arrays())
-    return out.getvalue()
-
-
-@target("capture_npz", lambda: [_npz()])
-def _capture_npz(data: bytes) -> None:
-    path = folder() / "capture.npz"
-    path.write_bytes(data)
-    _load(path)
-
-
-POINTS_PLY = (b"ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\nproperty float y\nproperty float z\n"
-              b"end_header\n1 2 3\n4 5 6\n")
-
-
-@target("points_ply", lambda: [POINTS_PLY, POINTS_PLY.replace(b"ascii", b"binary_little_endian")[:-12] + bytes(24)])
-def _points(data: bytes) -> None:
-    path = folder() / "points.ply"
-    path.write_bytes(data)
-    with w.little_memory(), refused(DemoError), np.errstate(all="ignore"):
-        points, colors = ply.read_points(path)
-        assert points.shape == colors.shape == (len(points), 3)
-
-
-@target("class_names", lambda: [b"cat\ndog\n", b'["cat", "dog"]', b'{"0": "cat"}', b"names:\n  0: cat\n  1: dog\n",
-                                b"names: [cat, 'dog']\n"])
-def _labels(data: bytes) -> None:
-    path = folder() / "names.txt"
-    path.write_bytes(data)
-    with w.little_memory():
-        with refused(DetectorError):
-            labels.read(str(path)).text(1)
-        if (found := labels.from_metadata(data.decode(errors="replace"))) is not None:
-            found.text(1).encode()

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from support import scene_files as w
-from support.memory_data import block, event, segment, snapshot
+from support.memory_data import block, event, listing, segment, snapshot
 
 from fuzz import FORMAT_OF, target
-from fuzz.odd_json import odd
+from fuzz.damage import odd
 from splatview.viewer_app.cameras import camera_from_json
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.files import open_file
@@ -189,11 +189,13 @@ FORMAT_OF["memory_snapshot"] = "snapshot"
 @target("memory_snapshot", lambda: [pickle.dumps(_memory(), protocol) for protocol in (2, 4, 5)])
 def _snapshot(data: bytes) -> None:
     with w.little_memory():
+        here = there = None
         with contextlib.suppress(OddError), refused_in_words():
             found, tables = read_quickly(io.BytesIO(data).readinto)
-            convert(found, "", tables=tables)
+            here = convert(found, "", tables=tables)
         with open(put("memory.pickle", data), "rb", buffering=0) as f, refused_in_words():
-            convert(unpickle(Opened(f.fileno())), "")
+            there = convert(unpickle(Opened(f.fileno())), "")
+        assert here is None or there is None or listing(here) == listing(there)
 
 
 def _columns() -> list[bytes]:

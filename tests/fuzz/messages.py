@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +15,9 @@ from splatview.ipc.runs import Description
 from splatview.ipc.viewers import ViewerInfo
 from splatview.ipc.ways.in_place_reader import check_tensors
 from splatview.ipc.window_page import WindowSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GPU = "0123456789abcdef" * 2
 SEGMENT = messages.SegmentRef(5, 1 << 20, "ring-0123456789abcdef")
@@ -80,43 +83,19 @@ def _frame_header(data: bytes) -> None:
         check_frame(header.kind, {t.name: (t.dtype, t.shape) for t in header.tensors}, header.meta)
 
 
-@target("version_header", lambda: _encoded([messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})]))
-def _version_header(data: bytes) -> None:
-    with contextlib.suppress(*messages.DecodeError):
-        messages.decode_version_header(data)
+def _decoder(name: str, decode: Callable[[bytes], object], *seeds: bytes) -> None:
+    @target(name, lambda: list(seeds))
+    def run(data: bytes) -> None:
+        with contextlib.suppress(*messages.DecodeError, ValueError):
+            decode(data)
 
 
-def _described() -> list[bytes]:
-    return [msgspec.json.encode(Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9))]
-
-
-@target("run_json", _described)
-def _run_json(data: bytes) -> None:
-    with contextlib.suppress(msgspec.MsgspecError, ValueError):
-        msgspec.json.decode(data, type=Description)
-
-
-@target("viewer_json", lambda: [msgspec.json.encode(ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1",
-                                                               8080))])
-def _viewer_json(data: bytes) -> None:
-    with contextlib.suppress(msgspec.MsgspecError, ValueError):
-        msgspec.json.decode(data, type=ViewerInfo)
-
-
-@target("wish", lambda: [grabs.encode(grabs.Wish(1, 2.0, "run", "splats", camera="{}", size=(64, 48)))])
-def _wish(data: bytes) -> None:
-    with contextlib.suppress(*grabs.DecodeError):
-        grabs.decode_wish(data)
-
-
-@target("answer", lambda: [grabs.encode(a) for a in (grabs.Ready("run-1"), grabs.Drawn(1, "host", 2),
-                                                     grabs.Failed(1, "value", "no"))])
-def _answer(data: bytes) -> None:
-    with contextlib.suppress(*grabs.DecodeError):
-        grabs.decode_answer(data)
-
-
-@target("window_settings", lambda: [msgspec.json.encode(WindowSettings(640, 480, "title", 7, "image", "scene", 5))])
-def _window_settings(data: bytes) -> None:
-    with contextlib.suppress(*grabs.DecodeError):
-        msgspec.json.decode(data, type=WindowSettings)
+_decoder("version_header", messages.decode_version_header,
+         messages.encode(messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})))
+_decoder("wish", grabs.decode_wish, grabs.encode(grabs.Wish(1, 2.0, "run", "splats", camera="{}", size=(64, 48))))
+_decoder("answer", grabs.decode_answer, *(grabs.encode(a) for a in (
+    grabs.Ready("run-1"), grabs.Drawn(1, "host", 2), grabs.Failed(1, "value", "no"))))
+for _value in (Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9),
+               ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080),
+               WindowSettings(640, 480, "title", 7, "image", "scene", 5)):
+    _decoder(type(_value).__name__, msgspec.json.Decoder(type(_value)).decode, msgspec.json.encode(_value))
