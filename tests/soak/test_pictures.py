@@ -1,4 +1,4 @@
-"""The whole viewer in twenty states, held to reference pictures. `picture_cases` says how to make those anew."""
+"""The whole viewer in twelve states, held to reference pictures. `picture_cases` says how to make those anew."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ import pytest
 import torch
 from PIL import Image
 from support import picture_cases
-from support.frames import memory_samples, scalar_rows
+from support.frames import scalar_rows
 from support.memory_data import pickled
 from support.picture_cases import FOLDER, MADE_WITH, VARIABLE, Stage, stage
-from support.training_camera_cases import SIZE as PHOTO
-from support.training_camera_cases import ring
 
 import splatview
 from splatview import publishing
-from splatview.adapt.memory import MemoryForm
 from splatview.adapt.scalars import ScalarsForm
-from splatview.viewer_app.events import Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +50,6 @@ def way(name: str, model: str = "pinhole", **settings: Any) -> None:
 way("show-color", show="color")
 way("show-depth", show="depth")
 way("show-normals", show="normals")
-way("show-rings", show="rings")
 way("projection-fisheye", model="fisheye")
 
 
@@ -66,43 +61,12 @@ def _at_first(stage: Stage) -> None:
     stage.scene()
 
 
-@case("panel-filter-limited", 600, 700)
-def _limited(stage: Stage) -> None:
-    stage.scene()
-    stage.parts("Filter")
-    stage.settings.selection = replace(stage.settings.selection, opacity=(0.5, 0.95), scale=(0.0, 0.1))
-    stage.do()
-    stage.until(lambda: stage.tool("filter").chosen_by == replace(stage.settings.selection, marked=()))
-
-
 @case("panel-crop-box", 520, 520)
 def _box(stage: Stage) -> None:
     stage.scene()
     stage.parts("Crop")
     box, _ = stage.tool("crop").fitted()
     stage.tool("crop").set(replace(box, half=tuple(0.6 * h for h in box.half)))
-
-
-@case("panel-inspect", 600, 600)
-def _inspect(stage: Stage) -> None:
-    stage.scene()
-    stage.parts("Inspect")
-    stage.do()
-    stage.press(*stage.middle())
-    stage.until(lambda: stage.tool("inspect").values is not None)
-
-
-@case("panel-path", 640, 640)
-def _path(stage: Stage) -> None:
-    stage.scene()
-    stage.parts("Path")
-    for _ in range(4):
-        stage.do(Key("k"), Key("k", pressed=False))
-        stage.view.orbit.orbit(0.5, 0.1)
-        stage.view.moved()
-    stage.tool("path").choose(1)
-    stage.view.frame()
-    stage.from_afar()
 
 
 # -- kinds of streams --------------------------------------------------------------------------------------------------
@@ -132,29 +96,6 @@ def _image(stage: Stage) -> None:
     stage.parts("View")
 
 
-@case("kind-image-annotated", 760)
-def _annotated(stage: Stage) -> None:
-    splatview.publish(picture(), "render")
-    splatview.annotate("render", boxes=[(70, 14, 122, 66), (10, 30, 50, 90)], labels=["disc", "nothing"],
-                       classes=[0, 1],  # colours would go by which labels this process has said before
-                       scores=[0.97, 0.31], lines=[[(5, 5), (40, 20), (60, 8)]], notes="a note")
-    stage.select("render")
-    stage.parts("View")
-    layers = stage.view.content.layers
-    stage.until(lambda: any(layer.result is not None and not layer.result.empty for layer in layers.all))
-
-
-@case("kind-cameras")
-def _cameras(stage: Stage) -> None:
-    views, Ks = ring(8, 4.5)
-    photo = torch.from_numpy(picture())[None, ::3, ::3].repeat(8, 1, 1, 1).contiguous()
-    assert photo.shape[1:3] == PHOTO[::-1]
-    splatview.publish_cameras(views, Ks, *PHOTO, photo, current=2)
-    stage.select("cameras")
-    stage.parts("View")
-    stage.until(lambda: stage.view.content.drawing._flags[:, 0].all())
-
-
 @case("kind-scalars", 760, 520)
 def _scalars(stage: Stage) -> None:
     rows = scalar_rows()
@@ -163,16 +104,6 @@ def _scalars(stage: Stage) -> None:
     publish_as("scalars", ScalarsForm(), (torch.cat([*rows.values()]), ends, names), {"step": 399.0})
     stage.select("scalars")
     stage.parts("View")
-
-
-@case("kind-memory", 760)
-def _memory(stage: Stage) -> None:
-    publish_as("memory", MemoryForm(), (memory_samples(),), {
-        "device": "cuda:0", "gpu": "A GPU", "total": 24 << 30, "hz": 10.0, "snapshot": "", "snapshots": 0,
-        "trouble": ""})
-    stage.select("memory")
-    stage.parts("View")
-    stage.settings.host = True
 
 
 @case("kind-snapshot", 760, 520)
@@ -220,12 +151,6 @@ def _grid(stage: Stage) -> None:
 def _light(stage: Stage) -> None:
     stage.scene()
     stage.app.state.light = True
-
-
-@case("phone", 390, 700)
-def _phone(stage: Stage) -> None:
-    stage.scene()
-    assert not stage.app.state.panel_open
 
 
 @pytest.mark.parametrize("name", CASES)
