@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +12,7 @@ import torch
 from support.gpu_memory import MB, used
 from support.meters import footprint, settled
 from support.programs import Program, Programs, Watcher
-from support.soak import at_random, next_line, rest
+from support.soak import at_random, next_line
 from support.trainers import ALLOCATORS, Trainer
 
 from splatview.ipc import Subscriber
@@ -30,8 +29,6 @@ KILLS = 20
 """Viewers that are killed for each way and allocator."""
 AT_ONCE = 10
 TRAINERS_KILLED = 16
-SCENES = 200
-"""That come while a viewer is stopped."""
 WAYS = ("in-place", "device-ring")
 
 VIEWER = """
@@ -245,92 +242,3 @@ def test_killed_trainers_leave_the_last_frame(
         back_to(base, viewer.program.pid, wait_until)
     finally:
         viewer.close()
-
-
-AHEAD = """
-import os, sys, time, torch, splatview
-way, gate, image = sys.argv[1], sys.argv[2], torch.zeros(64, 64, device="cuda")
-scene = {name: torch.zeros(1000, *shape, device="cuda") for name, shape in
-         (("means", (3,)), ("quats", (4,)), ("scales", (3,)), ("opacities", ()), ("sh0", (1, 3)))}
-def publish(step):
-    for tensor in (image, *scene.values()):
-        tensor.fill_(step)
-    for value in (image, scene):
-        splatview.publish(value, step=step, copy=True if way == "device-ring" else None)
-publish(0)
-torch.cuda.synchronize()
-print("ready", flush=True)
-while not os.path.exists(gate):
-    time.sleep(0.001)
-torch.cuda._sleep(1 << 36)  # half a minute
-publish(7)
-print("ahead", flush=True)
-time.sleep(1000)
-"""
-"""Arguments: how its tensors are to travel, and a file. When that is there, it publishes what its GPU will not come to
-for long."""
-
-WITNESS = """
-import json, sys, time
-import torch
-from splatview.ipc import Subscriber
-newest = {}
-with Subscriber(ways=(sys.argv[1],)) as subscriber:
-    while True:
-        subscriber.poll()
-        for stream in subscriber.streams:
-            stream.open()
-            frame = stream.read(newest.get((stream.run.pid, stream.name), 0))
-            if frame is not None:
-                newest[stream.run.pid, stream.name] = frame.version
-                with frame:
-                    steps = {float(x) for t in frame.tensors.values() for x in t.to_float32().flat}
-                print(json.dumps({"read": [stream.run.pid, stream.name], "steps": sorted(steps)}), flush=True)
-        time.sleep(0.001)
-"""
-"""Argument: the way that it takes. It says what it reads."""
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_no_viewer_waits_for_what_a_killed_trainer_s_gpu_had_still_to_do(
-        programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, way: str) -> None:
-    """It never comes: a viewer whose GPU waited for it would stand still for ever."""
-    witness, gate = Heard(programs.code(WITNESS, way)), tmp_path / "gate"
-    try:
-        for _ in range(3):
-            gate.unlink(missing_ok=True)
-            trainer = programs.code(AHEAD, way, gate)
-            assert next_line(trainer) == "ready"
-            wait_until(lambda pid=trainer.pid: {name for e in witness.all for p, name in [e["read"]] if p == pid} == {
-                "image", "gaussians"}, what="both are read")
-            gate.touch()
-            assert next_line(trainer) == "ahead"
-            rest(0.2)  # the viewer meets it
-            trainer.killed()
-        assert {step for e in witness.all for step in e["steps"]} == {0.0}, "the GPU never came to more"
-    finally:
-        witness.close()
-
-
-@pytest.mark.parametrize("allocator", ALLOCATORS)
-def test_a_stopped_viewer_keeps_no_memory_and_then_has_the_newest(
-        programs: Programs, wait_until: Callable[..., Any], allocator: str) -> None:
-    """While it is stopped the scene grows and moves again and again: old ones are let go of, and not read any more."""
-    trainer = Trainer(programs, ALLOCATORS[allocator])
-    trainer.do("scene = make(50_000, 1); splatview.publish(scene, step=1)")
-    watcher = Watcher(programs.code(VIEWER, "in-place", 1), seen=0, wrong=0, step=0, right=None)
-    try:
-        wait_until(lambda: watcher.said["seen"] > 0)
-        one = trainer.do("answer = memory()")
-        watcher.program.send_signal(signal.SIGSTOP)
-        step = 1
-        for step in range(2, SCENES):
-            trainer.do(f"scene = make(50_000 + {step}, {step}); splatview.publish(scene, step={step})")
-            rest(0.02)
-        trainer.do(f"time.sleep(6)\nfor i in range(40): splatview.publish(scene, step={step}); time.sleep(0.05)")
-        assert trainer.do("answer = memory()") < 2.5 * one, "a stopped viewer keeps what was replaced long ago"
-        watcher.program.send_signal(signal.SIGCONT)
-        wait_until(lambda: watcher.said["step"] == step and watcher.said["right"], what="it sees the newest scene")
-    finally:
-        watcher.program.send_signal(signal.SIGCONT)
-        watcher.close()

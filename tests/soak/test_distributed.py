@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import json
 import select
-import signal
 import socket
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from support.soak import next_line
-from support.wait import PATIENCE, turns, wait_until
+from support.wait import turns, wait_until
 
 from splatview.ipc import Subscriber
 from splatview.viewer_app.shards.grouping import Shards
@@ -180,29 +178,6 @@ def test_no_collective_is_called_and_each_picture_is_of_whole_versions(programs:
     print(f"\n{looking.pictures} pictures of 121 versions of 4 ranks; at most {looking.most_apart} steps apart")
 
 
-def test_a_rank_that_stands_still_delays_no_other(programs: Programs, looking: Looking) -> None:
-    three, count = Ranks(programs, 3), 500
-    three.all("train(2, True)", looking.look)
-    wait_until(lambda: looking.look() or len(looking.last) == 3)
-    stopped = three.programs[1]
-    stopped.send_signal(signal.SIGSTOP)
-    for rank in (0, 2):
-        three.tell(rank, f"alone({count})")
-    for rank in (0, 2):
-        done = three.answer(rank, looking.look)
-        assert done["collectives"] == done["keys"] == 0  # nor does it speak by way of the store
-        assert done["step"] == count + 2
-        print(f"\nrank {rank} waited {done['waits']} times in {count} calls", end="")
-    newest = {0: count + 2, 1: 2, 2: count + 2}
-    wait_until(lambda: looking.look() or {r: s for r, (s, _) in looking.last.items()} == newest)
-    assert looking.trouble == ""  # it lives, and what it had is seen
-    stopped.send_signal(signal.SIGCONT)
-    three.tell(1, f"alone({count})")
-    three.answer(1, looking.look)
-    three.all("train(3, True)", looking.look)
-    wait_until(lambda: looking.look() or all(step == count + 5 for step, _ in looking.last.values()))
-
-
 def test_a_rank_that_is_killed_is_said_and_the_others_go_on(programs: Programs, looking: Looking) -> None:
     three, count = Ranks(programs, 3), 500
     three.all("train(2, True)", looking.look)
@@ -223,52 +198,3 @@ def test_a_rank_that_is_killed_is_said_and_the_others_go_on(programs: Programs, 
     assert looking.last[2] == before  # the last that it published whole
     assert looking.stream is not None
     assert looking.stream.run.alive
-
-
-SCRIPT = """
-import signal, torch, splatview
-import torch.distributed as dist
-dist.init_process_group("gloo")
-rank, world = dist.get_rank(), dist.get_world_size()
-n = 200 + 100 * rank
-splatview.publish({"means": torch.randn(n, 3), "quats": torch.randn(n, 4), "scales": torch.full((n, 3), -2.0),
-                   "opacities": torch.full((n,), 3.0), "sh0": torch.rand(n, 1, 3), "shN": torch.zeros(n, 0, 3)},
-                  shard=(rank, world))
-print("published", flush=True)
-signal.pause()
-"""
-
-
-def test_trainings_by_torchrun_are_found_as_one_scene_each(programs: Programs, tmp_path: Path) -> None:
-    """Two of one script and one name, at the same time: none of their parts is taken for the other's."""
-    (tmp_path / "train.py").write_text(SCRIPT)
-    started = [programs.python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-                               tmp_path / "train.py") for _ in range(2)]
-    for process in started:
-        assert [next_line(process), next_line(process)] == ["published"] * 2
-    with Subscriber() as subscriber:
-        shards = Shards()
-
-        def found() -> bool:
-            subscriber.poll()
-            shards.update(subscriber.streams)
-            assert all(process.poll() is None for process in started)
-            return sum(len(s.parts) for s in shards.streams) == 4
-
-        wait_until(found)
-        assert [sorted(part.rank for part in s.parts) for s in shards.streams] == [[0, 1], [0, 1]]
-        assert not shards.clashes
-        for stream in shards.streams:  # of each, both have one parent, and it is not the other's
-            assert len({_parent(run.pid) for run in stream.run.runs}) == 1
-    told = json.loads(programs.splatview("status", "--json").end()[0])
-    streams = [s for run in told["runs"] for s in run["streams"]]
-    assert sorted(s["shard"] for s in streams) == [[0, 2], [0, 2], [1, 2], [1, 2]]
-    assert len({s["group"] for s in streams}) == 2
-    for process in started:
-        process.send_signal(signal.SIGTERM)  # it ends its ranks
-    for process in started:
-        process.communicate(timeout=PATIENCE)
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

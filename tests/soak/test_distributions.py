@@ -90,15 +90,6 @@ def test_wheel_works_in_an_empty_environment(environment: Path, tmp_path: Path) 
     _shots(environment, tmp_path / "project")
 
 
-def test_source_distribution_needs_nothing_more(environment: Path, dist: Path, tmp_path: Path) -> None:
-    (file,) = dist.glob("*.tar.gz")
-    _pip(environment, "uninstall", "--yes", "splatview")
-    said = _pip(environment, "install", "--no-compile", "-c", ROOT / ".ci" / "constraints.txt", file)
-    assert f"Successfully installed splatview-{splatview.__version__}\n" in said
-    _pip(environment, "check")
-    _shots(environment, tmp_path / "project")
-
-
 def _shots(environment: Path, folder: Path) -> None:
     """Publish from a script in `folder`, and check the pictures that `splatview shot` writes there."""
     folder.mkdir()

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.load_programs import GROWING, READER, SMALL, count, extent, shade
-from support.soak import next_line
 from support.viewer import Viewer
-from support.wait import wait_until
 
-from splatview.ipc import Subscriber
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
@@ -25,66 +21,13 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-    from splatview.ipc import Frame, RemoteStream
 
-SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (3, 3)}
 SHADES = {"red": (1, 0, 0), "green": (0, 1, 0), "blue": (0, 0, 1), "yellow": (1, 1, 0), "cyan": (0, 1, 1),
           "magenta": (1, 0, 1)}
 CELLS = {"red": 64, "green": 16, "blue": 4, "yellow": 61, "cyan": 33, "magenta": 1}
 """How many cells of a grid of 8 by 8 a scene of this colour fills, from the top left."""
 PER_CELL = 80
 """Gaussians in one cell, all in one place: the memory of a small scene does not hold a large one."""
-def whole(frame: Frame, name: str) -> None:
-    """Assert that a frame's numbers, its sizes and its metadata are those of its version."""
-    version = frame.version
-    assert frame.meta["step"] == version
-    if name == "scene":
-        n = count(version)
-        assert {k: t.shape for k, t in frame.tensors.items()} == {
-            **{k: (n, *shape) for k, shape in SHAPES.items()}, "sh0": (n, 3)}
-    else:
-        assert frame.tensors["image"].shape == (*extent(version), 3)
-    for t in frame.tensors.values():
-        values = t.to_float32()
-        assert values.size == 0 or values.min() == values.max() == shade(version)
-
-
-def opened(subscriber: Subscriber) -> dict[str, RemoteStream]:
-    subscriber.poll()
-    streams = {s.name: s for s in subscriber.streams}
-    for stream in streams.values():
-        stream.open()
-    return streams
-
-
-def test_what_changes_flat_out_is_never_mixed(programs: Programs) -> None:
-    trainer, second = programs.code(GROWING, "cpu", "0"), programs.code(READER)
-    versions: dict[str, set[int]] = {"scene": set(), "picture": set()}
-    with Subscriber() as subscriber:
-        def read() -> bool:
-            for name, stream in opened(subscriber).items():
-                frame = stream.read(max(versions[name], default=0))
-                if frame is not None:
-                    with frame:
-                        fault = None
-                        try:
-                            whole(frame, name)
-                        except AssertionError as e:
-                            fault = e
-                        if not frame.intact():
-                            continue
-                        if fault is not None:
-                            raise fault
-                        versions[name].add(frame.version)
-            assert trainer.poll() is None
-            assert second.poll() is None
-            scenes = [count(v) for v in versions["scene"]]
-            return (len(scenes) >= 150 and len(versions["picture"]) >= 150 and 0 in scenes
-                    and 0 < min(filter(None, scenes)) < SMALL < max(scenes))
-
-        wait_until(read)
-    while int(next_line(second).split()[0]) < 150:
-        pass
 
 
 PICTURES = """

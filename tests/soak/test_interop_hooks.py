@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +16,6 @@ from support.wait import wait_until
 from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from support.programs import Programs
 
@@ -79,7 +76,6 @@ def _pauses(subscriber: Subscriber) -> None:
 # gsplat's simple_trainer.py
 
 PATCH = EXAMPLES / "gsplat_simple_trainer.patch"
-PATCHED = "examples/simple_trainer.py"
 
 
 def hunks() -> list[list[str]]:
@@ -91,28 +87,6 @@ def hunks() -> list[list[str]]:
         elif found:
             found[-1].append(line or " ")
     return found
-
-
-def applied(folder: Path) -> str:
-    """The file, once the patch has been applied to what lies in this folder."""
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    result = subprocess.run(["git", "apply", "--verbose", str(PATCH)], cwd=folder, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return (folder / PATCHED).read_text()
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_the_patch_applies_where_its_context_is(tmp_path: Path) -> None:
-    """Anywhere in a file: lines come and go between gsplat's versions."""
-    (tmp_path / "examples").mkdir()
-    imports, loop = ([line[1:] for line in hunk if line[0] != "+"] for hunk in hunks())
-    before = ["# a header"] * 20 + imports + ["import yaml"] + ["# the rest"] * 900 + loop + ["# the end"] * 50
-    (tmp_path / PATCHED).write_text("\n".join(before) + "\n")
-    after = applied(tmp_path).splitlines()
-    for hunk in hunks():
-        new = [line[1:] for line in hunk if line[0] != "-"]
-        assert any(after[i: i + len(new)] == new for i in range(len(after)))
-    assert len(after) == len(before) + sum(line[0] == "+" for hunk in hunks() for line in hunk)
 
 
 TRAINER = """

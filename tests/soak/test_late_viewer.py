@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from support.frames import host_array
-from support.soak import Stopwatch, next_line, rest
+from support.soak import Stopwatch, next_line
 from support.wait import wait_until
 
 from splatview.ipc import Subscriber
@@ -106,17 +106,3 @@ def test_nothing_comes_while_no_thread_may_run_and_all_afterwards(programs: Prog
             gate.write(b"x")
         assert next_line(trainer) == "on"
         wait_until(lambda: shown(viewer) == NEWEST, what="the newest of both streams")
-
-
-def test_who_was_there_before_sees_the_last_value_meanwhile(programs: Programs, tmp_path: Path) -> None:
-    """It lies in shared memory when `publish` returns."""
-    trainer = start(programs, "seen, held", tmp_path)
-    with Subscriber() as viewer, open(tmp_path / "gate", "r+b", buffering=0) as gate:
-        wait_until(lambda: shown(viewer) == NEWEST, what="the newest of both streams")
-        gate.write(b"x")
-        assert next_line(trainer) == "held"
-        wait_until(lambda: shown(viewer) == {"render": 8, "scene": 8}, what="what was published since then")
-        for _ in range(100):
-            assert shown(viewer) == {"render": 8, "scene": 8}
-            rest(0.005)
-        assert trainer.poll() is None

@@ -92,18 +92,3 @@ def test_what_is_broken_on_purpose_is_found() -> None:
     for name, case in BROKEN.items():
         found = explore(case)
         assert "was overwritten while it was held" in found.wrong and found.trace, f"{name}: {found}"
-
-
-LOST = {
-    "a leased slot without a frame counts as held": broken(
-        SLOTS, "            if not empty:\n", "            if True:\n", **{**TWO, "filled": 1}, dies="writer"),
-    "an unwanted copy counts as the newest": broken(
-        SLOTS, "        elif slot == self._last:", "        elif False:", **TWO, publishes=3, forged=(1, 0),
-        unwanted=3, dies="writer", stuck=0),
-}
-
-
-def test_two_slots_without_a_whole_frame_are_found() -> None:
-    for name, case in LOST.items():
-        found = explore(case)
-        assert "nothing can be read" in found.wrong and found.trace, f"{name}: {found}"

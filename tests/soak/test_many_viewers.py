@@ -158,21 +158,3 @@ def test_several_on_one_run_while_others_are_killed(programs: Programs, watch: C
                what="the others go on")
     assert [w.said["wrong"] for w in watchers] == [0] * len(watchers)
     assert trainer.poll() is None
-
-
-def test_one_on_several_runs_one_of_which_is_killed(programs: Programs, watch: Callable[[int], Watcher]) -> None:
-    trainers = [programs.code(TRAINER, f"run{i}", 100, 0.01, i * 1000) for i in range(RUNS)]
-    for trainer in trainers:
-        assert next_line(trainer) == "ready"
-    watcher = watch(1)
-
-    def all_move(living: list[Program]) -> None:
-        before = dict(watcher.said["runs"])
-        wait_until(lambda: all(watcher.said["runs"].get(str(t.pid), 0) > before.get(str(t.pid), 0) + 5
-                               for t in living), what="each run's frames come")
-
-    all_move(trainers)
-    trainers.pop(3).killed()
-    all_move(trainers)
-    all_move([*trainers, start(programs, "late", 100, 0.01, 9000)])
-    assert watcher.said["wrong"] == 0

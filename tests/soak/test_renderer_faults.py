@@ -4,7 +4,6 @@ viewer says so in words, draws by other means or starts itself anew, and the tra
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from support.wait import PATIENCE, wait_until
 from support.web_clients import Page, address
 
 from splatview.ipc import Subscriber
-from splatview.viewer_app.errors import GraphicsError, RendererError
+from splatview.viewer_app.errors import GraphicsError
 from splatview.viewer_app.recovering import restart as restart_module
 from splatview.viewer_app.recovering.restart import MOST, WITHIN, Restart, Resumed
 from splatview.viewer_app.renderers import gl as gl_module
@@ -106,48 +105,7 @@ def test_the_other_way_of_opengl_draws_where_one_shader_is_refused(ctx: moderngl
     renderer.close()
 
 
-@pytest.mark.parametrize("shader", ["project.frag", "fullscreen.vert"])
-def test_a_shader_that_all_need_is_said_in_words(ctx: moderngl.Context, shaders: Path, shader: str) -> None:
-    damage(shaders / shader)
-    with pytest.raises(RendererError, match=r"this driver refuses .*update the graphics driver") as refused:
-        draw(GlRenderer(ctx), random_scene(1, Chance(n=20)), VIEW)
-    assert "\n" not in str(refused.value)
-
-
 # -- memory that is full ---------------------------------------------------------------------------------------------
-
-FULL = """
-import resource, sys
-from support.renderer_cases import CLASSIC, Chance, draw, looking_at_origin, random_scene
-from splatview.viewer_app.errors import RendererError
-from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.screens.offscreen import create_context
-
-ctx = create_context()
-for compositor in ("quads", "tiles"):
-    renderer = GlRenderer(ctx, compositor=compositor)
-    scene = random_scene(1, Chance(n=200))
-    assert draw(renderer, scene, looking_at_origin(80, 60)).alpha.any()
-    pages = int(open("/proc/self/statm").read().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (150 << 20), resource.RLIM_INFINITY))
-    try:
-        renderer.render(looking_at_origin(8000, 8000), CLASSIC)  # a gigabyte
-        raise SystemExit("there was room")
-    except RendererError as e:
-        print(e, flush=True)
-    assert renderer.render(looking_at_origin(90, 60), CLASSIC).pixels().alpha.any(), "a small one can be drawn"
-    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert renderer.render(looking_at_origin(640, 480), CLASSIC).pixels().alpha.any()
-    renderer.close()
-    assert ctx.error == "GL_NO_ERROR"
-"""
-
-
-def test_opengl_s_memory_is_full(programs: Programs) -> None:
-    program = programs.code(FULL)
-    out, err = program.communicate()
-    assert program.returncode == 0, err
-    assert [bool(re.search("memory is full: .* A smaller picture", line)) for line in out.splitlines()] == [True] * 2
 
 
 # -- what is lost for the whole process ------------------------------------------------------------------------------

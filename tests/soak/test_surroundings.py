@@ -4,14 +4,12 @@ viewers see it again when the cause is gone."""
 from __future__ import annotations
 
 import os
-import select
 import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from support.reading import newest, stream, welcomed
+from support.reading import newest, stream
 from support.soak import next_line
 from support.wait import wait_until
 
@@ -100,39 +98,6 @@ said("begun")
     assert len(told) == 1, told
 
 
-def test_a_ring_for_which_there_is_no_room(programs: Programs) -> None:
-    """Pictures become too large to be shared: the training goes on, and they are seen when there is room."""
-    process = programs.code(TRAINING + """
-hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-train(10)
-said("small")
-train(10)
-begin = len(os.listdir("/proc/self/fd"))
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
-train(200, side=1000)
-while not publishing.begun().board.counters()["faults"]:  # the helper thread makes the memory
-    train(1, side=1000)
-    time.sleep(0.005)
-resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-print(len(os.listdir("/proc/self/fd")) <= begin, flush=True)
-while True:
-    train(1, side=1000)
-    time.sleep(0.005)
-    if select.select([sys.stdin], [], [], 0)[0]:
-        break
-sys.stdin.readline()
-""")
-    assert next_line(process) == "small"
-    with Subscriber() as subscriber:
-        before = sees(subscriber)
-        process.say()
-        assert next_line(process) == "True"
-        assert sees(subscriber, max(before, 220)) > 220
-    told = faults(process)
-    assert len(told) == 1, told
-    assert "no shared memory for" in told[0]
-
-
 def train(step: int) -> None:
     splatview.publish(torch.full((8, 8), step % 256, dtype=torch.uint8), step=step)
 
@@ -168,20 +133,6 @@ def test_a_runtime_folder_that_goes_away_while_running(how: str, runtime_dir: Pa
     assert list(runtime_dir.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_made_again_is_named_once(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch,
-                                                          caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(door, "PERIOD", 0.05)
-    train(1)
-    publisher = publishing.begun()
-    assert publisher is not None
-    shutil.rmtree(runtime_dir)
-    runtime_dir.write_text("in the way")
-    wait_until(lambda: publisher.board.counters()["faults"] >= 5)
-    assert len([r for r in caplog.records if str(runtime_dir) in r.getMessage()]) == 1
-    runtime_dir.unlink()
-    wait_until(lambda: publisher.folder.in_place, what="it is made when nothing is in the way")
-
-
 def test_a_viewer_at_its_limit_of_open_files(programs: Programs) -> None:
     """It shows what it has, ends nothing, and sees new runs when it may open files again."""
     first = Publisher("first")
@@ -213,83 +164,3 @@ with Subscriber() as s:
     assert first.folder.in_place and second.folder.in_place
     first.close()
     second.close()
-
-
-def test_a_trainer_that_may_open_no_files_when_viewers_come(programs: Programs) -> None:
-    """They wait; they are answered when it may."""
-    process = programs.code(TRAINING + """
-train(5)
-soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
-said("short")
-resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-said("long")
-""")
-    assert next_line(process) == "short"
-    with Subscriber() as subscriber:
-        wait_until(lambda: (subscriber.poll(), subscriber.runs)[-1])
-        wait_until(lambda: (subscriber.poll(), select.select([process.stderr], [], [], 0)[0])[-1], "a word in its log")
-        assert not subscriber.runs[0].welcomed
-        process.say()
-        assert next_line(process) == "long"
-        welcomed(subscriber)
-        assert sees(subscriber) == 5
-    process.say()
-    assert process.end()[1].count("no open file is left to answer a viewer with: raise the limit") == 1
-
-
-CLONE_NEWNS = 0x20000
-
-
-def can_mount() -> bool:
-    return subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
-
-
-@pytest.mark.skipif(shutil.which("unshare") is None or os.getuid() != 0 or not can_mount(),
-                    reason="mounting in a namespace of one's own needs root and `unshare`")
-@pytest.mark.parametrize("state", ["read-only", "full"])
-def test_a_runtime_folder_that_is_read_only_or_full(state: str, tmp_path: Path, programs: Programs) -> None:
-    """On a file system of its own, which is mended later."""
-    folder = tmp_path / "mounted"
-    folder.mkdir()
-    process = programs.code(TRAINING + f"""
-import ctypes, subprocess
-root = os.environ["SPLATVIEW_RUNTIME_DIR"]
-def mount(*options): subprocess.run(["mount", *options], check=True)
-assert ctypes.CDLL(None).unshare({CLONE_NEWNS}) == 0
-mount("--make-rprivate", "/")
-mount("-t", "tmpfs", "-o", "size=64k,nr_inodes=1k,mode=700", "tmpfs", root)
-if {state!r} == "full":
-    with open(root + "/filler", "wb", buffering=0) as f:
-        try:
-            while True: f.write(bytes(4096))
-        except OSError: pass
-else:
-    mount("-o", "remount,ro", root)
-for _ in range(20):
-    train(50)
-    time.sleep(0.02)
-assert publishing.begun() is None
-print(len([n for n in os.listdir(root) if n != "filler"]), flush=True)
-if {state!r} == "full": os.unlink(root + "/filler")
-else: mount("-o", "remount,rw", root)
-while publishing.begun() is None:
-    train()
-from splatview.ipc import Subscriber
-seen = 0
-with Subscriber() as s:
-    while not seen:
-        train()
-        s.poll()
-        for stream in s.streams:
-            stream.open()
-            frame = stream.read()
-            if frame is not None:
-                with frame: seen = frame.meta["step"]
-said("seen")
-""", SPLATVIEW_RUNTIME_DIR=str(folder))
-    assert next_line(process) == "0", "nothing is left of the tries"
-    assert next_line(process) == "seen"
-    told = faults(process)
-    assert len(told) == 1, told
-    assert str(folder) in told[0]

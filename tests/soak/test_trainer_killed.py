@@ -16,7 +16,7 @@ from support.frames import host_array
 from support.soak import Stopwatch, at_random, next_line
 from support.wait import wait_until
 
-from splatview.ipc import Frame, RemoteStream, Subscriber, taken
+from splatview.ipc import Frame, RemoteStream, Subscriber
 from splatview.ipc.ways.layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
 
 if TYPE_CHECKING:
@@ -84,18 +84,6 @@ for line in iter(sys.stdin.readline, ""):
 time, as soon as a viewer reads it ("none": it tells which lines there are; "": neither); n; the file for the newest
 version that is in shared memory. The count that viewers see may be ahead of that: a publish that finds the helper
 thread sharing the version before it is counted and not shared."""
-
-WRITER = """
-import sys
-from splatview.recording import Recording
-
-class Large:
-    def __reduce__(self):
-        print("within", flush=True)
-        sys.stdin.readline()
-
-Recording("run-1", None, print).write({"entries": [*range(100_000)], "more": Large()}, "asked")
-"""
 
 
 @dataclass
@@ -225,19 +213,3 @@ def test_the_last_whole_frame_stays(trainers: Program, tmp_path: Path, runtime_d
         wait_until(lambda: (viewer.poll(), list(runtime_dir.iterdir()) == [])[-1], what="all is cleared away")
     assert within >= kills // 20
     assert known >= kills // 2
-
-
-def test_a_snapshot_half_written_goes_with_its_writer(programs: Programs, tmp_path: Path,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before: a snapshot of many gigabytes' entries takes its time."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    writer = programs.code(WRITER)
-    assert next_line(writer) == "within"
-    (part,) = taken.folder().iterdir()
-    assert part.name.endswith(".part")
-    os.utime(part, (1e9, 1e9))
-    taken.tidy()
-    assert part.exists()
-    writer.killed()
-    taken.tidy()
-    assert not part.exists()
