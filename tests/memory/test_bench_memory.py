@@ -39,15 +39,6 @@ def test_traces_are_what_torchs_tools_and_a_replay_read(trace: Path) -> None:
         np.testing.assert_array_equal(Bands(t).live, live_bytes(snapshot, t.device))
 
 
-def test_a_replay_that_does_not_fit_is_refused(trace: Path) -> None:
-    snapshot = pickle.loads(trace.read_bytes())
-    entries = snapshot["device_traces"][0]
-    first = next(i for i, e in enumerate(entries) if e["action"] == "alloc")
-    entries[first]["size"] += 512
-    with pytest.raises(RuntimeError, match=rf"device_traces\[0\]\[{first}\]"):
-        live_bytes(snapshot, 0)
-
-
 def test_the_benchmark_checks_its_answers(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                           capsys: pytest.CaptureFixture[str]) -> None:
     live = tmp_path / "live.npz"

@@ -8,7 +8,7 @@ import io
 import pickle
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ from support.memory_data import block, event, segment, snapshot
 
 from splatview.viewer_app.__main__ import main
 from splatview.viewer_app.commands import Memory
-from splatview.viewer_app.memory.query import Database, Result
-from splatview.viewer_app.memory_command import answer, table
+from splatview.viewer_app.memory.query import Database
+from splatview.viewer_app.memory_command import answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,12 +130,3 @@ def test_the_help_teaches_queries_that_work(real: Snapshot) -> None:
     with Database(real) as db:
         for query in queries:
             assert db.run(query).rows, query
-
-
-def test_cells() -> None:
-    rows: list[tuple[Any, ...]] = [(1, "a\nb", None), (-20, "x" * 300, 2.5)]
-    lines = table(Result(("n", "text", "f"), ("INTEGER", "VARCHAR", "DOUBLE"), rows)).splitlines()
-    assert lines[0].split() == ["n", "text", "f"]
-    assert lines[2] == "  1  a \u2190 b"
-    assert lines[3] == "-20  " + "x" * 79 + "\u2026  2.5"
-    assert table(Result(("n",), ("INTEGER",), [])) == "n\n-\n"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +19,11 @@ from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
 from splatview.viewer_app.interface.panel import Panel
 from splatview.viewer_app.memory.analysis import search
+from splatview.viewer_app.memory.model import Annotation
 from splatview.viewer_app.shown import Shown
 from splatview.viewer_app.state import State
 from splatview.viewer_app.views._snapshot import ticks
+from splatview.viewer_app.views._snapshot.annotations import ranges_of
 from splatview.viewer_app.views._snapshot.content import Content
 from splatview.viewer_app.views._snapshot.layout import Layout, lay_out
 from splatview.viewer_app.views._snapshot.state import TABS
@@ -228,6 +232,26 @@ def test_search_lights_what_it_finds(user: User) -> None:
     look.search = ""
     assert (user.settle() != pixels).any()
     assert look.hits is None
+
+
+def test_annotations_marks_and_lanes_are_drawn(screen: OffscreenScreen) -> None:
+    base = small_snapshot(0, 200, pools=2)
+    times = base.traces[0].events.time_us
+    ends = tuple(Annotation("step", stage, 0, int(times[at])) for stage, at in (("START", 50), ("END", 150)))
+    made = User(screen, replace(base, annotations=ends))
+    found = ranges_of(made.view.shared.content, made.view.look)  # type: ignore[arg-type]
+    assert found is not None and found.names == ["step"]
+    assert (found.begin[0], found.end[0]) == pytest.approx((51, 151), abs=2)
+    pictures = [made.settle()]
+    for change in (lambda look: look.mark(90), lambda look: look.go(120),
+                   lambda look: setattr(look.settings, "lanes", True),
+                   lambda look: setattr(look.settings, "unit", "time")):
+        change(made.view.look)
+        pictures.append(made.settle())
+    assert all((one != other).any() for one, other in pairwise(pictures))
+    made.do(PointerMove(400, 300))
+    assert made.view.readout
+    made.close()
 
 
 def test_the_size_of_a_screen_may_be_anything(screen: OffscreenScreen) -> None:
