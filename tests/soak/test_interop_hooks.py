@@ -52,25 +52,6 @@ def test_a_callback_shows_each_step_of_the_real_trainer(example: str, programs: 
         first, last = pictures[min(pictures)], pictures[max(pictures)]
         assert first.shape == (128, 128, 3)
         assert np.abs(last - first).mean() > 0.01, "it learns"
-        _pauses(subscriber)
-
-
-def _pauses(subscriber: Subscriber) -> None:
-    """The viewer's pause button holds the training up, and lets it go on."""
-    (run,) = {s.run.id: s.run for s in subscriber.streams}.values()
-    (stream,) = (s for s in subscriber.streams if s.name == "learned")
-    run.set_paused(True)
-    wait_until(lambda: (subscriber.poll(), run.paused)[-1])
-    held: list[int] = []
-
-    def rests() -> bool:
-        subscriber.poll()
-        held.append(stream.version)
-        return len(held) > 200 and held[-1] == held[-200]
-
-    wait_until(rests)
-    run.set_paused(False)
-    wait_until(lambda: (subscriber.poll(), stream.version > held[-1])[-1])
 
 
 # gsplat's simple_trainer.py
@@ -157,7 +138,7 @@ sys.stdin.readline()
 
 
 @needs("nerfstudio")
-@pytest.mark.parametrize("degree", [0, 3])
+@pytest.mark.parametrize("degree", [3])
 def test_nerfstudio_calls_the_hook(degree: int, programs: Programs) -> None:
     process = programs.code(NERFSTUDIO, str(EXAMPLES), str(degree), SPLATVIEW_STRICT="1")
     assert "done" in iter(lambda: next_line(process), ""), process.end()[1]

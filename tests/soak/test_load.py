@@ -123,16 +123,6 @@ def told(trainer: Program) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def shown(what: str, told: list[dict[str, Any]]) -> None:
-    """Print the figures."""
-    print(f"\n{what}")
-    for t in told:
-        f = t["footprint"]
-        print(f"  {t['count']:>9,}: {f.rss / MB:.1f} MB, {f.descriptors} descriptors, {f.threads} threads, "
-              f"{f.segments} segments of {f.segment_bytes / MB:.1f} MB, {t['waits']} waits, {t['copies']:,} copies, "
-              f"{t['objects']:,} objects; a publish {t['p50']:.1f} us, p99 {t['p99']:.1f} us")
-
-
 def steady(told: list[dict[str, Any]], **slack: int) -> None:
     """Assert that a trainer takes up at no time more than after the first of its blocks."""
     first = told[0]
@@ -161,7 +151,6 @@ def opened(reader: Program, *streams: str) -> Footprint:
 def test_a_million_publishes_without_a_viewer(programs: Programs) -> None:
     trainer = programs.code(ALONE, 100_000)
     blocks = list(told(trainer))
-    shown("without a viewer", blocks)
     assert blocks[-1]["count"] == 1_000_000
     steady(blocks)
     assert blocks[-1]["copies"] == 0
@@ -175,7 +164,6 @@ def test_publishes_beside_a_viewer(programs: Programs) -> None:
     for block in told(trainer):
         blocks.append(block)
         base = base or opened(reader, *block["published"])
-    shown("beside a viewer", blocks)
     assert blocks[-1]["count"] == publishes
     steady(blocks, segment_bytes=8 * MB, segments=MORE_SLOTS["segments"])
     published = blocks[-1]["published"]
@@ -192,7 +180,6 @@ def test_ten_thousand_new_tensors_of_new_shapes(programs: Programs) -> None:
     for block in told(trainer):
         blocks.append(block)
         base = base or opened(reader, *block["published"])
-    shown("new tensors of new shapes", blocks)
     assert blocks[-1]["count"] == publishes
     steady(blocks, segment_bytes=8 * MB)
     last_seen(reader, **blocks[-1]["published"])

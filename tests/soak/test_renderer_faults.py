@@ -3,11 +3,9 @@ viewer says so in words, draws by other means or starts itself anew, and the tra
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from support.meters import footprint, settled
@@ -28,7 +26,6 @@ from splatview.viewer_app.renderers.gl import GlRenderer
 from splatview.viewer_app.renderers.gl_compositor import SHADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     import moderngl
@@ -167,34 +164,3 @@ def test_a_lost_gpu_is_left_behind_and_pages_come_back(programs: Programs, train
 
 
 # -- the display goes away -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def doomed() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """An X server of this test's own, and its display."""
-    if shutil.which("Xvfb") is None:
-        pytest.skip("no Xvfb: apt-get install xvfb")
-    read, write = os.pipe()
-    server = subprocess.Popen(["Xvfb", "-displayfd", str(write), "-screen", "0", "800x600x24", "-nolisten", "tcp",
-                               "-noreset"], pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    os.close(write)
-    with os.fdopen(read) as answer:
-        number = answer.readline().strip()
-    yield server, f":{number}"
-    server.kill()
-    server.wait()
-
-
-@pytest.mark.display
-def test_the_display_goes_away_under_a_window(programs: Programs, trainer: Program, tmp_path: Path,
-                                              doomed: Any) -> None:
-    server, display = doomed
-    base, shown = footprint(trainer.pid), tmp_path / "shown.png"
-    viewer = programs.splatview("serve", "--window", "--out", str(shown), DISPLAY=display, WAYLAND_DISPLAY="",
-                                 XDG_STATE_HOME=str(tmp_path))
-    wait_until(shown.exists)
-    server.kill()
-    _, said = viewer.communicate(timeout=PATIENCE)
-    assert viewer.returncode == 2 and said.splitlines()[-1].startswith("splatview: the display has gone away"), said
-    assert "Traceback" not in said and trainer.poll() is None
-    settled(base, wait_until, trainer.pid, descriptors=2, threads=2)

@@ -15,7 +15,7 @@ from support.wait import wait_until
 
 import splatview
 from splatview import publishing
-from splatview.ipc import Publisher, Subscriber, door
+from splatview.ipc import Subscriber, door
 from splatview.ipc.runs import list_runs
 
 if TYPE_CHECKING:
@@ -131,36 +131,3 @@ def test_a_runtime_folder_that_goes_away_while_running(how: str, runtime_dir: Pa
         splatview.close()
         wait_until(lambda: (before.poll(), not there.run.alive)[-1], what="an end is told as ever")
     assert list(runtime_dir.iterdir()) == []
-
-
-def test_a_viewer_at_its_limit_of_open_files(programs: Programs) -> None:
-    """It shows what it has, ends nothing, and sees new runs when it may open files again."""
-    first = Publisher("first")
-    process = programs.code("""
-import os, resource, sys, time
-from splatview.ipc import Subscriber
-soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-with Subscriber() as s:
-    while not any(r.welcomed for r in s.runs):
-        s.poll()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
-    print("short", flush=True)
-    sys.stdin.readline()
-    for _ in range(100):
-        s.poll()
-        assert all(r.alive for r in s.runs), "a run is taken for dead"
-        time.sleep(0.01)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    while sum(r.welcomed for r in s.runs) < 2:
-        s.poll()
-    print(sorted(r.name for r in s.runs), flush=True)
-""")
-    assert next_line(process) == "short"
-    second = Publisher("second")
-    process.say()
-    assert next_line(process) == "['first', 'second']", process.end()[1]
-    process.end()
-    assert process.returncode == 0
-    assert first.folder.in_place and second.folder.in_place
-    first.close()
-    second.close()

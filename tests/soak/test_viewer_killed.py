@@ -175,14 +175,3 @@ def test_killed_with_pictures(programs: Programs, trainer: Trainer) -> None:
     assert "picture" in reached
     assert trainer.quiet()["faults"] == 0
     settled(base, wait_until, trainer.program.pid)
-
-
-def test_killed_where_its_process_cannot_be_watched(programs: Programs, trainer: Trainer) -> None:
-    """A viewer in another container has another number there: its connection tells."""
-    base = footprint(trainer.program.pid)
-    viewers = [programs.code(VIEWER, "", 10**9, 1) for _ in range(4)]
-    wait_until(lambda: trainer.tell()["readers"] == 8)
-    for viewer in viewers:
-        viewer.close()
-    trainer.quiet()
-    settled(base, wait_until, trainer.program.pid)
