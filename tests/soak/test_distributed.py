@@ -1,5 +1,5 @@
-"""Ranks of a distributed training, each a run of its own: publishing a part of a scene calls no collective, waits for
-no rank, and what happens to one rank is nothing to the others."""
+"""Ranks of a distributed training, each a run of its own: publishing a part of a scene calls no collective, and
+each picture is of whole versions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ if TYPE_CHECKING:
 RANK = """
 import datetime, json, sys, torch, splatview
 import torch.distributed as dist
-from support.meters import waits
 rank, world = int(sys.argv[1]), int(sys.argv[2])
 dist.init_process_group("gloo", rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60))
 group = dist.distributed_c10d._get_default_group()
-store = dist.distributed_c10d._get_default_store()
 gradient = torch.ones(1000)
 step = 0
 def collectives():
@@ -53,20 +51,11 @@ def train(count, publishing):
         if publishing:
             publish()
     return {"collectives": collectives() - before, "step": step}
-def alone(count):
-    "Publish without the others."
-    global step
-    before, keys, waited = collectives(), store.num_keys() if rank == 0 else 0, waits()
-    for _ in range(count):
-        step += 1
-        publish()
-    return {"collectives": collectives() - before, "waits": waits() - waited, "step": step,
-            "keys": (store.num_keys() if rank == 0 else 0) - keys}
 print("ready", flush=True)
 for line in sys.stdin:
     print(json.dumps(eval(line)), flush=True)
 """
-"""Arguments: rank, number of ranks. Each line is a call to `train` or `alone`."""
+"""Arguments: rank, number of ranks. Each line is a call to `train`."""
 
 
 class Ranks:
@@ -176,25 +165,3 @@ def test_no_collective_is_called_and_each_picture_is_of_whole_versions(programs:
     assert looking.stream is not None
     assert looking.stream.version >= 121  # that of the ranks
     print(f"\n{looking.pictures} pictures of 121 versions of 4 ranks; at most {looking.most_apart} steps apart")
-
-
-def test_a_rank_that_is_killed_is_said_and_the_others_go_on(programs: Programs, looking: Looking) -> None:
-    three, count = Ranks(programs, 3), 500
-    three.all("train(2, True)", looking.look)
-    wait_until(lambda: looking.look() or len(looking.last) == 3)
-    three.tell(2, "alone(1000000)")
-    wait_until(lambda: looking.look() or looking.last[2][0] > 10)
-    for rank in (0, 1):
-        three.tell(rank, f"alone({count})")
-    three.programs[2].killed()
-    for rank in (0, 1):
-        assert three.answer(rank, looking.look)["collectives"] == 0
-    wait_until(lambda: looking.look() or looking.trouble == "2 of 3 shards; rank 2 ended")
-    before = looking.last[2]
-    for rank in (0, 1):
-        three.tell(rank, "alone(5)")
-        three.answer(rank, looking.look)
-    wait_until(lambda: looking.look() or all(looking.last[r][0] == count + 7 for r in (0, 1)))
-    assert looking.last[2] == before  # the last that it published whole
-    assert looking.stream is not None
-    assert looking.stream.run.alive

@@ -1,5 +1,5 @@
-"""Very many publishes of CUDA tensors, new ones, and scenes that change in size: memory of the GPU, descriptors and
-exports stay what they were, and no frame mixes two versions."""
+"""Very many publishes of CUDA tensors beside a viewer: memory of the GPU, descriptors and exports stay what they were,
+and no frame mixes two versions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,6 @@ pytestmark = pytest.mark.cuda
 MB = 1 << 20
 _BEGIN = """
 from support import gpu_memory
-from support.load_programs import count, extent, shade
-def sized(n, value):
-    shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (3, 3)}
-    return {name: torch.full((n, *shape), float(value), device="cuda") for name, shape in shapes.items()}
 def picture(extent, value):
     return torch.full((*extent, 3), value, dtype=torch.uint8, device="cuda")
 def taken():

@@ -3,7 +3,6 @@ as soon as the trainer's helper thread may run."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +14,11 @@ from support.wait import wait_until
 from splatview.ipc import Subscriber
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from support.programs import Program, Programs
 
 TRAINER = """
-import ctypes, math, os, signal, sys, torch, splatview
+import math, signal, sys, torch, splatview
 
 def publish(value):
     splatview.publish(torch.full((90, 160, 3), value, dtype=torch.uint8), "render", step=value)
@@ -31,7 +29,7 @@ def publish(value):
 for value in range(1, 8):
     publish(value)
 print("published", flush=True)
-how, gate = sys.argv[1:]
+how = sys.argv[1]
 if how == "python":
     x = 0
     while True:
@@ -46,24 +44,13 @@ elif how == "sort":
     numbers = [math.sin(i) for i in range(300_000)]
     while True:
         sorted(numbers)  # a tenth of a second or more each, in which no other thread runs
-else:  # a call into C that keeps the interpreter until something is written into the gate
-    fd = os.open(gate, os.O_RDWR)
-    if how == "seen, held":
-        os.read(fd, 1)  # until the viewer has seen both
-        publish(8)
-        print("held", flush=True)
-    python = ctypes.PyDLL(None)
-    python.read(fd, ctypes.create_string_buffer(1), 1)
-    print("on", flush=True)
-    signal.pause()
 """
-"""Publishes twice seven versions, and then computes for ever without a call. Arguments: how, and the gate's path."""
+"""Publishes twice seven versions, and then computes for ever without a call. Argument: how."""
 NEWEST = {"render": 7, "scene": 7}
 
 
-def start(programs: Programs, how: str, folder: Path) -> Program:
-    os.mkfifo(folder / "gate")
-    trainer = programs.code(TRAINER, how, folder / "gate")
+def start(programs: Programs, how: str) -> Program:
+    trainer = programs.code(TRAINER, how)
     assert next_line(trainer) == "published"
     return trainer
 
@@ -86,23 +73,9 @@ def shown(viewer: Subscriber) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("how", ["asleep", "torch", "python", "sort"])
-def test_it_sees_what_was_published_last(programs: Programs, tmp_path: Path, how: str) -> None:
-    trainer, watch = start(programs, how, tmp_path), Stopwatch()
+def test_it_sees_what_was_published_last(programs: Programs, how: str) -> None:
+    trainer, watch = start(programs, how), Stopwatch()
     with Subscriber() as viewer:
         wait_until(lambda: shown(viewer) == NEWEST, what="the newest of both streams")
     assert trainer.poll() is None
     print(f"\n{how}: shown after {watch}")
-
-
-def test_nothing_comes_while_no_thread_may_run_and_all_afterwards(programs: Programs, tmp_path: Path) -> None:
-    """A call into C that does not let go of the interpreter stops the helper thread as well: a run is known then, and
-    what it shows comes when the call has ended."""
-    trainer = start(programs, "held", tmp_path)
-    with Subscriber() as viewer:
-        wait_until(lambda: (viewer.poll(), viewer.runs)[-1])
-        (run,) = viewer.runs
-        assert run.alive
-        with open(tmp_path / "gate", "wb", buffering=0) as gate:
-            gate.write(b"x")
-        assert next_line(trainer) == "on"
-        wait_until(lambda: shown(viewer) == NEWEST, what="the newest of both streams")

@@ -1,5 +1,5 @@
-"""A driver that refuses a shader, memory that is full, an OpenGL or CUDA that is lost, a display that goes away: the
-viewer says so in words, draws by other means or starts itself anew, and the trainer never notices."""
+"""A driver that refuses a shader, and an OpenGL or CUDA that is lost: the viewer says so in words, draws by other means
+or starts itself anew, and the trainer never notices."""
 
 from __future__ import annotations
 

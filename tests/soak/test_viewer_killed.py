@@ -52,11 +52,8 @@ often."""
 
 VIEWER = """
 import os, signal, sys, time
-import splatview.ipc.remote
 from splatview.ipc import Subscriber
-at, frames, namespace = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-if namespace:
-    splatview.ipc.remote.pid_namespace = lambda: namespace  # the trainer cannot watch the process then
+at, frames = sys.argv[1], int(sys.argv[2])
 seen = {}
 
 def trace(frame, event, arg):
@@ -88,8 +85,8 @@ with Subscriber() as subscriber:
 sys.settrace(None)
 print("\\n".join(seen), flush=True)
 """
-"""Arguments: the line of code at which it kills itself when it comes there first (file:line, or "": it lives), how many
-frames it reads, and the PID namespace that it claims to be in (0: the truth)."""
+"""Arguments: the line of code at which it kills itself when it comes there first (file:line, or "": it lives), and how
+many frames it reads."""
 
 PICTURES = """
 import sys
@@ -135,13 +132,13 @@ def trainer(programs: Programs) -> Trainer:
 
 def test_killed_at_any_line_or_moment(programs: Programs, trainer: Trainer) -> None:
     """At a line of its code, chosen among all that it comes by in its life, or at any moment."""
-    lines = programs.code(VIEWER, "", 12, 0).end()[0].split()
+    lines = programs.code(VIEWER, "", 12).end()[0].split()
     assert len(lines) > 500 and any("slot_reader" in line for line in lines)
     base, before, chance, itself, kills = footprint(trainer.program.pid), trainer.quiet(), random.Random(8), 0, 40
     where = [*(chance.choice(lines) for _ in range(kills // 2)), *[""] * (kills // 2)]
     chance.shuffle(where)
     for start in range(0, kills, AT_ONCE):
-        viewers = [(programs.code(VIEWER, at, 12 if at else 10**9, 0), at) for at in where[start:start + AT_ONCE]]
+        viewers = [(programs.code(VIEWER, at, 12 if at else 10**9), at) for at in where[start:start + AT_ONCE]]
         for viewer, at in viewers:
             if at:
                 viewer.end()
