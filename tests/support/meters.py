@@ -5,15 +5,13 @@ Everything comes from /proc, so that a process is measured as it is, without cod
 
 from __future__ import annotations
 
-import math
 import os
-import threading
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 MEMFD = "/memfd:splatview-"
 MB = 1 << 20
@@ -96,28 +94,3 @@ def settled(base: Footprint, wait_until: Callable[..., Any], pid: int | None = N
     except AssertionError:
         raise AssertionError(f"still more than before (before, now): {now.over(base, **slack)}") from None
     return now
-
-
-def waits(tid: int | None = None, pid: int | None = None) -> int:
-    """How often a thread gave the processor away by itself, because it had to wait: for a lock, a file, a sleep.
-
-    A loaded machine takes it away more often, which is not counted. This thread by default; `pid` is its process.
-    """
-    tid = threading.get_native_id() if tid is None else tid
-    for line in Path(f"/proc/{os.getpid() if pid is None else pid}/task/{tid}/status").read_text().splitlines():
-        if line.startswith("voluntary_ctxt_switches"):
-            return int(line.split()[1])
-    raise OSError(f"thread {tid} tells no context switches")
-
-
-def percentile(values: Iterable[float], share: float) -> float:
-    """The value below which `share` (0 to 1) of all lie. Raises ValueError when there are none."""
-    ordered = sorted(values)
-    if not ordered:
-        raise ValueError("no values")
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1 if share > 0 else 0)]
-
-
-def many(long: int, short: int) -> int:
-    """Return `short`. For tests/fuzz alone, until that names its count itself."""
-    return short

@@ -33,7 +33,7 @@ from splatview.viewer_app import matching
 from splatview.viewer_app.app import AppOptions
 from splatview.viewer_app.catalogue import SETTLE
 from splatview.viewer_app.comparing.pair_view import PairView
-from splatview.viewer_app.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview.viewer_app.events import PointerLeave
 from splatview.viewer_app.screens.offscreen import OffscreenScreen, create_context
 from splatview.viewer_app.state import State, Timings
 from splatview.viewer_app.views.gaussians import GaussianView
@@ -145,14 +145,6 @@ class Stage:
         """Have these parts of the panel open, and no others."""
         self.seat.panel._folds = {title: title in titles for title in ("View", "Camera", "Scenes", *titles)}
         self.seat.mark(SETTLE)
-
-    def press(self, x: float, y: float, **more: Any) -> None:
-        self.do(PointerMove(x, y, **more))
-        self.do(PointerPress(x, y, **more), PointerRelease(x, y, **more))
-
-    def middle(self) -> tuple[float, float]:
-        rect = self.seat.layout()
-        return rect.x + rect.width / 2, rect.y + rect.height / 2
 
     # -- the picture -------------------------------------------------------------------------------------------
 

@@ -45,8 +45,6 @@ class Case:
     """Whether the writer rather skips a version than overwrite what is held (`FrameWriter.grows`)."""
     bounded: bool = False
     """Whether there may never be more slots, as of large frames."""
-    unwanted: int = 0
-    """A version that is not wanted any more when it has been copied; 0: none."""
     retires: bool = False
     """Whether the writer gives its memory back in the end, but for what is held."""
     gpu: bool = False
@@ -169,7 +167,7 @@ def _publish(case: Case, ring: Any, version: int, prepared: bool) -> bool:
     if prepared:
         source: Any = (_TENSORS[version],)
         return ring.again(source, [version], meta, version, 0)
-    return ring.write("image", tensors, meta, version, (lambda: False) if version == case.unwanted else None)
+    return ring.write("image", tensors, meta, version)
 
 
 def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
@@ -201,7 +199,7 @@ def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
         if _publish(case, ring, version, case.again):
             newest = version
             port.ghost(PUBLISHED, newest)
-        elif not (case.grows or case.gpu or case.forged or version == case.unwanted):
+        elif not (case.grows or case.gpu or case.forged):
             raise Wrong(f"version {version} was skipped, although nothing is held and no GPU is busy")
         if case.told:
             tally.version = version
@@ -295,7 +293,7 @@ def _audit(case: Case, modules: SimpleNamespace, memory: dict[Any, Any]) -> None
         raise Wrong(f"nothing can be read in the end, and version {published} was published")
     if not _look(case, frame):
         raise Wrong("a frame is not whole although nobody writes")
-    if case.bounded and (case.dies == "writer" or case.unwanted):
+    if case.bounded and case.dies == "writer":
         return  # the newest slot may have been written into: an older frame is there
     if frame.version < max(seen, published) or (not case.dies and frame.version != published):
         raise Wrong(f"version {frame.version} is read in the end, and {published} was published, {seen} read before")
