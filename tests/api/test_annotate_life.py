@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 import torch
 from support.annotate_cases import Overlays, texts
-from support.forks import in_child
 from support.wait import PATIENCE
 
 import splatview
 from splatview import publishing, reading
-from splatview.ipc.limits import MAX_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,16 +107,6 @@ def test_a_frame_says_which_run_it_is_of(overlays: Overlays) -> None:
     assert overlays.read(overlays.over("camera"), 2)[2]["version"] == 1
 
 
-def test_a_stream_that_is_not_known_yet(overlays: Overlays) -> None:
-    splatview.annotate("later", boxes=BOXES)
-    stream = overlays.over("later")
-    _, _, meta = overlays.read(stream)
-    assert (meta["version"], meta["time_ns"]) == (0, 0)
-    splatview.publish(IMAGE, "later")
-    splatview.annotate("later", boxes=BOXES)
-    assert overlays.read(stream, 1)[2]["version"] == 1
-
-
 def test_only_pictures_are_drawn_over() -> None:
     scene = {"means": torch.zeros(5, 3), "quats": torch.zeros(5, 4), "scales": torch.zeros(5, 3),
              "opacities": torch.zeros(5), "sh0": torch.zeros(5, 1, 3)}
@@ -153,18 +141,6 @@ def test_a_source_that_starts_again_keeps_the_overlay(
     assert [s.name for s in overlays.streams()] == ["camera overlay"]
 
 
-def test_names_that_are_taken_or_long(overlays: Overlays) -> None:
-    splatview.publish(IMAGE, "camera overlay")
-    splatview.annotate("camera", boxes=BOXES)
-    assert overlays.over("camera").name == "camera overlay 2"
-    for end in "ab":
-        name = "x" * (MAX_NAME - 1) + end
-        splatview.publish(IMAGE, name)
-        splatview.annotate(name, boxes=BOXES)
-        overlays.read(overlays.over(name))
-    assert {len(s.name) for s in overlays.streams()} == {MAX_NAME, len("camera overlay 2")}
-
-
 # ---- how it ends
 
 
@@ -187,21 +163,3 @@ def test_it_is_taken_away(other_run: Callable[[], OtherRun], overlays: Overlays)
     splatview.annotate("camera")  # in every run
     assert not len(overlays.read(streams[0], 1)[1]["boxes"])
     assert [s.version for s in streams] == [2, 3, 1]
-
-
-def test_a_forked_child_has_its_own(overlays: Overlays) -> None:
-    splatview.publish(IMAGE, "camera")
-    splatview.annotate("camera", boxes=BOXES)
-    mine = own_run()
-
-    def child() -> None:
-        splatview.annotate("camera", boxes=BOXES, version=77)
-        assert own_run() != mine
-
-    in_child(child)
-    assert overlays.read(overlays.over("camera"))[2]["version"] == 1
-    splatview.annotate("camera", boxes=BOXES)
-    assert overlays.read(overlays.over("camera"), 1)[0] == 2
-
-
-# ---- many results, and surroundings

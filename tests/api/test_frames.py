@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -182,31 +181,6 @@ def test_readers_are_given_back(wait_until: Callable[..., Any]) -> None:
     del frame
     gc.collect()
     wait_until(lambda: stream.readers == 0)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_reads_by_itself(wait_until: Callable[..., Any]) -> None:
-    publish(1, wait_until)
-    with of() as frames:
-        first = next(frames)
-        child = os.fork()
-        if not child:
-            try:
-                seen = [next(frames) for _ in range(3)]
-                rising = seen[0].version < seen[1].version < seen[2].version
-                os._exit(0 if rising and holds_its_number(seen[2]) else 1)
-            except BaseException:
-                os._exit(2)
-        number, ended, status = 1, 0, 0
-        for _ in turns("the child ends"):
-            number += 1
-            publish(number, wait_until)
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                break
-        assert os.waitstatus_to_exitcode(status) == 0
-        assert holds_its_number(first)
-        assert next(frames).version == number
 
 
 _ENDS = """

@@ -17,7 +17,6 @@ from support.programs import children
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview.ipc import grabs
 from splatview.viewer_app.__main__ import main
 
 if TYPE_CHECKING:
@@ -192,15 +191,6 @@ def _errors() -> None:
         with pytest.raises(error, match=f"(?s){message}"):
             grab(**arguments)
     assert torch.equal(grab("render"), picture(4))
-
-
-def test_wishes_that_make_no_sense_are_no_wishes() -> None:
-    for line in (b"nonsense", b"[]", b'{"number": 0, "timeout": 1}', b'{"number": 1, "timeout": 1e9}', b"\xff\xfe",
-                 b'{"number": 1, "timeout": 1, "size": [0, 5]}', b'{"number": 1, "timeout": 1, "stream": ""}',
-                 b'{"number": 1, "timeout": 1, "camera": "' + b"x" * (grabs.MAX_CAMERA + 1) + b'"}',
-                 b'{"number": 1, "timeout": 1, "unknown": 1}', b'{"number": 1, "timeout": 1, "background": [0, 0]}'):
-        with pytest.raises((*grabs.DecodeError, ValueError)):  # type: ignore[misc]
-            grabs.decode_wish(line)
 
 
 # ---- the program that draws

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ from PIL import Image
 import splatview
 from splatview import publishing
 from splatview.adapt import recognise
-from splatview.adapt.arrays import as_tensor
 from splatview.ipc.kinds import check_frame
 
 if TYPE_CHECKING:
@@ -151,15 +149,6 @@ def test_the_active_degree_follows_the_model() -> None:
         assert form.unpack((tensors, {}))[1]["sh_degree"] == degree
     assert unpacked(gsplat_parameters(), sh_degree=1)[2]["sh_degree"] == 1
     assert unpacked(gsplat_parameters(degree=0), sh_degree=3)[2]["sh_degree"] == 0, "no more than is stored"
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_gaussians_of_any_float_arrive(dtype: torch.dtype, arrived: Callable[..., Any]) -> None:
-    scene = {k: v.to(dtype) for k, v in gsplat_parameters().items()}
-    splatview.publish(scene)
-    found = arrived("gaussians")
-    for field in ("means", "quats", "scales", "opacities", "shN"):
-        assert np.array_equal(found[field], scene[field].float().numpy())
 
 
 def test_densification_replaces_tensors_and_n(arrived: Callable[..., Any]) -> None:
@@ -303,54 +292,3 @@ def test_arrays_of_a_scene_that_are_written_into_replaced_or_reshaped(arrived: C
     native["means"] = native["means"][:3]
     with pytest.raises(ValueError, match=r"quats has shape \(4, 4\).*N = 3"):
         splatview.publish(native, "scene")
-
-
-class Strided:
-    """A library that hands out whatever strides it has."""
-
-    def __init__(self, array: np.ndarray, strides: tuple[int, ...] | None = None, versioned: bool = False):
-        self.array, self.strides, self.versioned = array, strides, versioned
-
-    def __dlpack__(self, stream: Any = None, **options: Any) -> Any:
-        capsule = self.array.__dlpack__(max_version=(1, 0)) if self.versioned else self.array.__dlpack__()
-        if self.strides is not None:
-            get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-                ("PyCapsule_GetPointer", ctypes.pythonapi))
-            # Behind data, device, dimensions, type and shape; before them, in the newer one, 32 bytes.
-            at = get(capsule, b"dltensor_versioned" if self.versioned else b"dltensor")
-            held = ctypes.POINTER(ctypes.c_int64).from_address(at + 32 + 32 * self.versioned)
-            for i, stride in enumerate(self.strides):
-                held[i] = stride
-        return capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
-
-class StridedWithInterface(Strided):
-    @property
-    def __array_interface__(self) -> Any:
-        return self.array.__array_interface__
-
-
-@pytest.mark.parametrize("versioned", [False, True])
-def test_strides_that_torch_cannot_hold_do_not_end_the_process(versioned: bool) -> None:
-    """By DLPack torch ends it over those."""
-    picture = np.arange(60, dtype=np.float32).reshape(4, 5, 3)
-    for turned in (picture[:, ::-2], picture[::-1], picture[..., ::-1]):
-        again = as_tensor(StridedWithInterface(turned, versioned=versioned), "x")
-        assert np.array_equal(again.numpy(), turned)
-        with pytest.raises(TypeError, match=r"strides.*contiguous|contiguous.*strides"):
-            splatview.publish(Strided(turned, versioned=versioned))
-    for strides in ((15, 2**62 - 6, 1), (15, 2**63 - 6, 1), (15, 1 << 61, 1), (-15, 3, 1)):
-        with pytest.raises(TypeError, match=r"strides.*contiguous|contiguous.*strides"):
-            splatview.publish(Strided(picture, strides, versioned))
-    assert as_tensor(Strided(picture, versioned=versioned), "x").data_ptr() == picture.ctypes.data, "no copy"
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="for torch without a GPU")
-def test_gpu_memory_where_torch_has_none() -> None:
-    interface = {"shape": (4, 4), "typestr": "<f4", "data": (1 << 30, False), "version": 3}
-    for value in (SimpleNamespace(__cuda_array_interface__=interface), ByDlpack(torch.zeros(4, 4), (2, 0))):
-        with pytest.raises(ValueError, match="sees no GPU"):
-            splatview.publish(value)

@@ -13,7 +13,6 @@ from support.cameras_stream import newest, poses, stream_of
 from support.frames import host_array
 
 import splatview
-from splatview.ipc.kinds import check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,25 +99,3 @@ def test_paths_are_told_and_not_read(subscriber: Subscriber, wait_until: Callabl
         assert texts == [f"{os.getcwd()}/nowhere/Ä.jpg", "", "/b.png", ""]
         assert frame.meta == {"photos": 0}
     assert [s.name for s in subscriber.streams] == ["cameras"]
-
-
-NO_FRAMES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"viewmats": ("float32", (2, 4, 4))}, {}, "cameras have viewmats, Ks, sizes"),
-    ({"viewmats": ("float32", (2, 4, 4)), "Ks": ("float32", (3, 3, 3)), "sizes": ("int32", (2, 2))}, {}, "Ks is"),
-    ({"viewmats": ("float32", (20000, 4, 4)), "Ks": ("float32", (20000, 3, 3)), "sizes": ("int32", (20000, 2))}, {},
-     "at most 10000"),
-    ({"viewmats": ("float32", (2, 4, 4)), "Ks": ("float32", (2, 3, 3)), "sizes": ("int32", (2, 2))}, {"photos": -1},
-     "'photos'"),
-    ({"viewmats": ("float32", (2, 4, 4)), "Ks": ("float32", (2, 3, 3)), "sizes": ("int32", (2, 2)),
-      "paths": ("uint8", (1 << 30,))}, {}, "paths are"),
-    ({"photos": ("uint8", (1, 40000, 40000, 3))}, {"camera": 0, "side": 0, "photos": 1}, "photos are"),
-    ({"photos": ("uint8", (1, 4, 4, 3))}, {"camera": 10**6, "side": 0, "photos": 1}, "'camera'"),
-    ({"photos": ("uint8", (1, 4, 4, 3))}, {"camera": 0, "side": True, "photos": 1}, "'side'"),
-    ({"current": ("int32", (2,))}, {}, "current is"),
-]
-
-
-def test_frames_that_are_none_are_refused() -> None:
-    for tensors, meta, words in NO_FRAMES:
-        with pytest.raises(ValueError, match=words):
-            check_frame("cameras", tensors, meta)

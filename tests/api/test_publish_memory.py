@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.forks import in_child
 from support.memory_cases import PLACE, Reader, meter, newest, rows
 from support.memory_on_cpu import GIB, Allocator
 from support.wait import PATIENCE
 
 import splatview
-from splatview import memory, publishing, recording
-from splatview.adapt.memory import FINE, Samples
+from splatview import memory, recording
 from splatview.ipc import taken
-from splatview.ipc.kinds import MEMORY_COLUMNS, MEMORY_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,60 +95,6 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
     assert len(allocator.recorded) == 2
 
 
-def test_a_forked_child_has_none_of_it(wait_until: Callable[..., Any]) -> None:
-    splatview.publish_memory(hz=50)
-    wait_until(lambda: len(rows()))
-
-    def child() -> None:
-        assert publishing.begun() is None
-        splatview.publish_memory(hz=50)
-        wait_until(lambda: len(rows()) > 2)
-        splatview.close()
-
-    in_child(child)
-    count = len(rows())
-    wait_until(lambda: len(rows()) > count)
-
-
-def test_a_fault_of_the_statistics_does_not_end_it(allocator: Allocator, caplog: pytest.LogCaptureFixture,
-                                                   wait_until: Callable[..., Any]) -> None:
-    splatview.publish_memory(hz=100)
-    wait_until(lambda: len(rows()))
-    working, allocator.peak = allocator.peak, []
-    wait_until(lambda: "IndexError" in caplog.text)
-    allocator.peak = working
-    count = len(rows())
-    wait_until(lambda: len(rows()) > count)
-
-
-# ---- samples
-
-
-def row(time: float, **values: float) -> list[float]:
-    return [time if name == "time" else values.get(name, 0.0) for name in MEMORY_COLUMNS]
-
-
-def test_rows_stay_few_and_lose_no_extreme() -> None:
-    samples, rng = Samples(), np.random.default_rng(0)
-    peaks, lows = rng.uniform(5, 6, 20_000), rng.uniform(3, 4, 20_000)
-    peaks[777], lows[11_234] = 100.0, 0.5
-    for i in range(20_000):
-        samples.add(row(i / 10, step=i, allocated=4.5, peak=peaks[i], low=lows[i], ooms=i // 15_000))
-        if i % 1000 == 0:
-            assert len(samples.rows) <= MEMORY_ROWS
-            assert samples.rows[:, PLACE["peak"]].max() == peaks[: i + 1].max()
-            assert samples.rows[:, PLACE["low"]].min() == lows[: i + 1].min()
-    kept = samples.rows
-    when = np.rint(kept[:, 0] * 10).astype(int)
-    assert (np.diff(when) > 0).all()
-    np.testing.assert_array_equal(kept[:, PLACE["step"]], when)  # each row's last sample gives its time, step, counts
-    np.testing.assert_array_equal(kept[:, PLACE["ooms"]], when // 15_000)
-    np.testing.assert_array_equal(when[-FINE:], np.arange(20_000 - FINE, 20_000))  # the newest are all there
-    spans = np.split(peaks, when[:-1] + 1)[: len(when)]
-    np.testing.assert_array_equal(kept[:, PLACE["peak"]], [span.max() for span in spans])
-    assert np.diff(when).max() <= 2 * 20_000 / 1024 + 1  # of what lies long ago about equally much is known everywhere
-
-
 # ---- full snapshots
 
 
@@ -218,14 +161,6 @@ def test_faults_while_memory_runs_out_reach_no_caller(
         cache.write_text("not a folder")
     allocator.fail()
     wait_until(lambda: reader.look().meta.get("trouble"))
-
-
-def test_only_its_own_names_are_found() -> None:
-    folder = taken.make_folder()
-    (folder / ".x-1-oom.pickle").write_bytes(b"x")
-    for name in ("", "../x-1-oom.pickle", "x-1-oom.pickle/..", "x-1-why.pickle", "/etc/passwd", ".x-1-oom.pickle",
-                 "a/b-1-oom.pickle", "x-1-oom.pickle\n", "x" * 70 + "-1-oom.pickle"):
-        assert taken.find(name) is None
 
 
 def test_links_and_folders_are_not_found(tmp_path: Path) -> None:

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.forks import in_child
 from support.frames import host_array
 
 import splatview
-from splatview import publishing
 from splatview.ipc import Subscriber
 from splatview.ipc.kinds import SCALAR_COLUMNS, SCALAR_ROWS, check_frame
-from splatview.ipc.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,50 +122,3 @@ def test_the_history_is_bounded_and_keeps_what_stands_out(logged: Logged) -> Non
     assert (rows[0, STEP] < 1000, rows[-1, STEP]) == (True, n - 1)
     assert rows[:, HIGH].max() == 1e6
     np.testing.assert_allclose((rows[:, VALUE] * rows[:, COUNT]).sum(), values.sum(), rtol=1e-9)
-
-
-def test_a_forked_child_logs_for_itself(logged: Logged) -> None:
-    splatview.log(0, loss=1.0)
-    mine = publishing.begun()
-
-    def child() -> None:
-        splatview.log(1, loss=3.0)
-        assert publishing.begun() not in (None, mine)
-        splatview.close()
-
-    in_child(child)
-    splatview.log(1, loss=2.0)
-    assert logged("loss", 2)["loss"][:, VALUE].tolist() == [1, 2]
-
-
-# ---- rows
-
-
-@pytest.mark.parametrize("n", [1, 64, 65, 12_345])
-@pytest.mark.parametrize("chunk", [7, 500])
-def test_rows_stand_for_all_samples(n: int, chunk: int) -> None:
-    rng = np.random.default_rng(n)
-    samples = np.stack([np.arange(n), np.cumsum(rng.uniform(0, 1, n)), rng.normal(size=n)], axis=1)
-    samples[rng.uniform(size=n) < 0.05, 2] = np.nan
-    made = Series(64)
-    for begin in range(0, n, chunk):
-        made.extend(samples[begin: begin + chunk])
-        assert len(made.rows) <= 64
-    rows = made.rows
-    ends = rows[:, COUNT].cumsum().astype(int)
-    assert ends[-1] == made.samples == n
-    begins = ends - rows[:, COUNT].astype(int)
-    for begin, end, row in zip(begins, ends, rows, strict=True):
-        part = samples[begin:end]
-        good = part[np.isfinite(part[:, 2]), 2]
-        assert (row[STEP], row[TIME]) == tuple(part[-1, :2])
-        assert row[BROKEN] == len(part) - len(good)
-        if len(good):
-            np.testing.assert_allclose([row[VALUE], row[LOW], row[HIGH]], [good.mean(), good.min(), good.max()],
-                                       rtol=1e-9, atol=1e-12)
-        else:
-            assert np.isnan(row[[VALUE, LOW, HIGH]]).all()
-    assert (rows[-min(16, n):, COUNT] == 1).all()  # what is new is kept as it was
-    assert rows[:, COUNT].max() <= max(1, 8 * n / 64)  # and what is old evenly
-
-

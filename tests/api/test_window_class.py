@@ -20,14 +20,9 @@ from support.window_cases import SIZE, Seen, image, red_ball, scene
 import splatview
 from splatview import Window, publishing
 from splatview.adapt.address import picture_at
-from splatview.ipc.errors import SharingError
-from splatview.ipc.segments import PAGE
-from splatview.ipc.window_page import WindowPage
-from splatview.viewer_app.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from support.desktop import Desktop
 
@@ -161,46 +156,6 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
     assert not desktop.shows("life")
 
 
-_README = """
-from time import time, sleep
-from math import *
-import torch
-from async_torchwindow import Window
-
-H = 500
-W = 500
-window = Window(W, H)
-window.start()
-image = torch.rand((H, W, 3), dtype=torch.float32).cuda()
-window.set_image(image)
-try:
-    while window.is_running():
-        image[:, :, 0] = abs(sin(time()))
-        sleep(0.01)
-except:
-    pass
-window.destroy()
-print("the end")
-"""
-
-
-@pytest.mark.display
-def test_the_loop_of_the_readme(seen: Seen, desktop: Desktop, capsys: pytest.CaptureFixture[str]) -> None:
-    """With another import. (And without a GPU.)"""
-    reds: set[int] = set()
-
-    def changes(picture: np.ndarray) -> bool:
-        if len(np.unique(picture[..., 0])) == 1 and picture[..., 1].std() > 60:
-            reds.add(int(picture[0, 0, 0]))
-        return len(reds) >= 5
-
-    thread = user(desktop, "splatview", lambda: seen("splatview", changes))
-    exec(_README.replace("async_torchwindow", "splatview").replace(".cuda()", ""), {})
-    thread.join()
-    assert len(reds) >= 5
-    assert capsys.readouterr().out == "the end\n"
-
-
 # ---- without one
 
 
@@ -210,22 +165,6 @@ def test_without_a_display_the_way_out_is_told(no_display: None) -> None:
         with pytest.raises(RuntimeError, match=r"no display.*splatview serve --web.*Xvfb"):
             window.start()
         assert not window.is_running()
-
-
-def test_a_process_that_publishes_nothing_has_no_window(
-        no_display: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DISPLAY", "elsewhere:0")
-    monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
-    window = Window(64, 64)
-    window.start(blocking=True)
-    window.set_image(torch.zeros(64, 64, 3))
-    assert not window.is_running()
-    assert publishing.begun() is None
-    monkeypatch.delenv("SPLATVIEW_DISABLE")
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(tmp_path / "file"))
-    with pytest.raises(RuntimeError, match="could not begin to publish"):
-        Window(64, 64).start()
 
 
 def test_what_is_set_before_is_published_under_its_title() -> None:
@@ -252,20 +191,6 @@ def _scene(n: int) -> tuple[Any, ...]:
             torch.ones(n, 4))
 
 
-def test_a_page_that_is_none() -> None:
-    for size in (PAGE, 10):
-        fd = os.memfd_create("none")
-        os.truncate(fd, size)
-        with pytest.raises(SharingError, match="page"):
-            WindowPage(fd)
-
-
-def test_the_program_is_not_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["{}"], ["nonsense"], ['{"width": 4}'], ["{}", "{}"]):
-        assert main(["window", *arguments]) == 2
-        assert "it is opened by splatview.Window" in capsys.readouterr().err
-
-
 # ---- pictures by address
 
 
@@ -277,13 +202,6 @@ def test_a_tensor_is_found_by_its_address(channels: int) -> None:
     assert torch.equal(picture, tensor)
     tensor[3, 4] = 7
     assert (picture[3, 4] == 7).all(), "the memory itself"
-
-
-def test_a_picture_within_a_larger_tensor() -> None:
-    batch = torch.rand(5, 20, 30, 3)
-    assert torch.equal(picture_at(batch[2].data_ptr(), 30, 20, 3), batch[2])
-    with pytest.raises(ValueError, match="bytes"):
-        picture_at(batch.data_ptr(), 300, 200, 3)
 
 
 def test_other_memory_is_copied() -> None:
@@ -307,9 +225,3 @@ def test_what_is_no_memory_of_this_process_is_refused() -> None:
     end = next(stop for (_, stop), (start, _) in pairwise(ranges) if stop < start)
     with pytest.raises(ValueError, match="can be read there"):
         picture_at(end - 4096, 64, 64, 4)  # it begins well, and ends where nothing is
-
-
-def test_other_types_of_numbers() -> None:
-    tensor = torch.zeros(20, 30, 3, dtype=torch.float16)
-    with pytest.raises(ValueError, match="float16"):
-        picture_at(tensor.data_ptr(), 30, 20)

@@ -96,16 +96,6 @@ def test_trouble_is_published_over_the_last_picture(capture: Callable[..., list[
     assert any(event["event"] == "open" and event["text"].endswith("it goes on") for event in events[2:])
 
 
-def test_trouble_before_the_first_picture_is_published_over_a_dark_one(capture: Callable[..., list[Any]]) -> None:
-    with StreamServer(mjpeg(pictures=0, then_wait=True)) as server:
-        def watch(frames: Frames) -> None:
-            frame = next(frames)
-            assert f"http://127.0.0.1:{server.port}/a cannot be opened" in frame.meta["trouble"]
-            assert frame.numpy().shape == (32, 64, 3) and frame.numpy().max() < 60
-
-        capture(watch, f"http://127.0.0.1:{server.port}/a", patience=1, width=64, height=32)
-
-
 def test_what_it_cannot_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capture", json.dumps({"source": "nosuch.mp4"})]) == 2
     assert "there is no file nosuch.mp4" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -156,19 +155,6 @@ def test_a_recording_is_played_at_its_own_times_and_again(played: Callable[..., 
     assert source.opened == 3
 
 
-def test_a_recording_that_is_decoded_too_slowly_shows_every_second_picture(played: Callable[..., Played]) -> None:
-    found = played(Script([i / 100 for i in range(40)], recorded=True, rate=100), loop=False, grab=0.015)
-    assert found.reading.ended and "the end" in found.reading.trouble
-    shown = [value for _, value in found.shown]
-    assert 18 <= len(shown) <= 24 and found.reading.dropped == 40 - len(shown)
-    assert max(b - a for a, b in itertools.pairwise(shown)) <= 20  # never two left out in a row
-
-
-def test_times_that_jump_are_not_waited_for(played: Callable[..., Played]) -> None:
-    found = played(Script([0.0, 0.1, 7200.0, 7200.1, 3.0, 3.1], recorded=True, rate=10), loop=False)
-    assert len(found.waits) == 6 and max(found.waits) == 0.1
-
-
 def test_what_fails_is_tried_again_for_ever_and_told(start: Callable[..., Reading], quick: None,
                                                      wait_until: Callable[..., Any]) -> None:
     hold = threading.Event()
@@ -194,14 +180,6 @@ def test_what_is_hopeless_at_first_is_not_tried_again(start: Callable[..., Readi
     assert reading.hopeless == "no such file" and reading.ends_within(PATIENCE) and source.opened == 1
 
 
-def test_a_live_source_that_ends_is_lost_and_an_empty_recording_as_well(start: Callable[..., Reading], quick: None,
-                                                                        wait_until: Callable[..., Any]) -> None:
-    reading = start(Script([0.001]))
-    wait_until(lambda: "the script: it ended; trying again" in reading.trouble)
-    empty = start(Script([], recorded=True))
-    wait_until(lambda: "there is no picture in it" in empty.trouble)
-
-
 def test_damaged_pictures_are_left_out_until_there_are_too_many(start: Callable[..., Reading], quick: None,
                                                                 wait_until: Callable[..., Any]) -> None:
     hold = threading.Event()
@@ -219,34 +197,3 @@ def test_at_most_so_many_pictures_as_asked_for() -> None:
     assert [i for i in range(12) if not reading._too_many(i / 30)] == [0, 2, 3, 5, 6, 8, 9, 11]
     source.rate = 20.5  # what was asked for, as a camera understands it
     assert not any(reading._too_many(i / 100) for i in range(12))
-
-
-def test_a_source_that_does_not_come_back_is_noticed(start: Callable[..., Reading],
-                                                     wait_until: Callable[..., Any]) -> None:
-    hold = threading.Event()
-    reading = start(Script([0.001, hold]))
-    wait_until(lambda: reading.stuck_for > 0.1)
-    assert not reading.ends_within(0.0)
-    hold.set()
-    assert values(reading, 1) == [1]
-
-
-def test_a_recording_that_is_paused_waits_before_its_next_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Script([0.0, 0.1, 0.2], recorded=True, rate=10)
-    reading = Reading(source, CaptureSettings(source="script", loop=False))
-    events: list[str] = []
-
-    def wait(self: Reading, seconds: float) -> None:
-        if reading.paused:
-            events.append("paused")
-            reading.paused = events.count("paused") % 3 != 0
-
-    def put(image: np.ndarray) -> None:
-        events.append(f"picture {image[0, 0, 0]}")
-        reading.paused = len(events) == 1
-
-    monkeypatch.setattr(Reading, "_wait", wait)
-    monkeypatch.setattr(reading, "_put", put)
-    reading._open()
-    reading._play()
-    assert events == ["picture 0", "paused", "paused", "paused", "picture 100", "picture 200"]

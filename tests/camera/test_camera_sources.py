@@ -87,22 +87,6 @@ def test_what_a_test_picture_shows() -> None:
     assert number_of(small.retrieve(Buffers())) == 1000
 
 
-def test_buffers_are_used_again_and_never_while_somebody_holds_them() -> None:
-    buffers = Buffers()
-    first = buffers.take(4, 5)
-    second = buffers.take(4, 5)
-    assert first is not second and first.shape == (4, 5, 3)
-    view, at = second[1:], second.ctypes.data
-    del second
-    assert buffers.take(4, 5).ctypes.data != at  # through the view, somebody still sees it
-    del view
-    reused = {buffers.take(4, 5).ctypes.data for _ in range(20)}
-    assert len(reused) == 1
-    held = [buffers.take(4, 5) for _ in range(50)]
-    assert len({image.ctypes.data for image in held}) == 50
-    assert buffers.take(6, 5).shape == (6, 5, 3)
-
-
 def test_what_a_source_names(tmp_path: Path) -> None:
     odd = tmp_path / "a!b.mp4"
     odd.touch()

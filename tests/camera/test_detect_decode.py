@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from support.detect_models import yolo
 
 from splatview.camera.detectors.base import DetectorError
-from splatview.camera.detectors.found import Found
 from splatview.camera.detectors.nms import apart
 from splatview.camera.detectors.recognise import KINDS, Network, recognised
+
+if TYPE_CHECKING:
+    from splatview.camera.detectors.found import Found
 
 SIZE = (640, 480)
 ONE = 80 * 60 + 40 * 30 + 20 * 15
@@ -129,28 +133,3 @@ def test_of_overlapping_boxes_the_surest_stays(overlap: float) -> None:
     classes = rng.integers(0, 3, 150)
     assert apart(boxes, scores, classes, overlap, 300).tolist() == plain_apart(boxes, scores, classes, overlap)
     assert apart(boxes, scores, classes, overlap, 5).tolist() == plain_apart(boxes, scores, classes, overlap)[:5]
-
-
-def test_numbers_that_are_none_are_left_out() -> None:
-    boxes = np.array([[1, 2, 3, 4], [np.nan, 0, 1, 1], [0, 0, np.inf, 1], [5, 5, 4, 9], [0, 0, 1e30, 1], [7, 7, 9, 9],
-                      [1, 1, 2, 2], [1, 1, 2, 2]], np.float32)
-    scores = np.array([0.9, 0.9, 0.9, 0.9, 0.9, np.nan, np.inf, 0.8], np.float32)
-    classes = np.array([0, 1, 2, 3, 4, 5, 6, np.nan])
-    found = Found(boxes, scores, classes).sound(0.25)
-    assert found.boxes.tolist() == [[1, 2, 3, 4]]
-    assert found.classes.dtype == np.int32
-    table = np.full((1, 84, ONE), np.nan, np.float32)
-    assert len(recognised(network(table)).decode([table], 0.25, *SIZE)) == 0
-    table = np.full((1, 3 * ONE, 85), np.nan, np.float32)
-    assert len(recognised(network(table)).decode([table], 0.25, *SIZE)) == 0
-    table[0, 7] = [50, 60, 20, 10, 0.9, *[0.0] * 79, 1.0]
-    found = recognised(network(table)).decode([table], 0.25, *SIZE)
-    assert (found.boxes.tolist(), found.classes.tolist()) == ([[40, 55, 60, 65]], [79])
-
-
-def test_a_network_that_changes_its_mind() -> None:
-    decoder = recognised(network(np.zeros((1, 84, ONE), np.float32)))
-    assert len(decoder.decode([np.zeros((1, 84, 50), np.float32)], 0.25, 96, 64)) == 0  # fewer boxes: a smaller input
-    for other in (np.zeros((1, 85, ONE), np.float32), np.zeros((2, 84, ONE), np.float32), np.zeros(3, np.float32)):
-        with pytest.raises(ValueError, match="it had 84 numbers"):
-            decoder.decode([other], 0.25, *SIZE)

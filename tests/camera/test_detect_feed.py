@@ -82,19 +82,6 @@ def test_any_size() -> None:
     assert feed([1, 3, None, None], imgsz="[9999999, -1]").likely_size() == (640, 640)
 
 
-def test_colours_as_the_network_says() -> None:
-    image = picture(96, 64)
-    wanted = feed([1, 3, 64, 96], "float", "imagenet")
-    wanted.lay(image, False)
-    for metadata in ({"mean": "[0.485, 0.456, 0.406]", "std": "[0.229, 0.224, 0.225]"},
-                     {"mean": "123.675, 116.28, 103.53", "std": "58.395, 57.12, 57.375"},
-                     {"normalization": "ImageNet"}):
-        said = feed([1, 3, 64, 96], **metadata)
-        said.normalise_by_default("0..255")  # does not count beside what the network says
-        said.lay(image, False)
-        np.testing.assert_allclose(said.array, wanted.array, rtol=1e-6, atol=1e-6)
-
-
 def test_what_cannot_be_fed() -> None:
     for shape, dtype, words in (
             ([1, 4, 64, 96], "float", "3 channels"), ([4, 3, 64, 96], "float", "legal shapes"),

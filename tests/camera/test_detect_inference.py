@@ -6,9 +6,7 @@ Detectors here publish the next picture themselves, so that everything happens i
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from splatview.camera.detectors.base import Detections, Detector
 
 FUNCTIONS = r"""
-import signal
 calls = 0
 
 def troubled(image):
@@ -59,13 +56,6 @@ def mute(image):
 
 def wordy(image):
     raise ValueError("\x00\n" + "word " * 10_000 + "\udc80")
-
-def deaf(image):
-    while True:
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        except Exception:
-            pass
 """
 
 
@@ -140,7 +130,7 @@ def test_a_function_that_fails_is_told_about(infer: Callable[..., list[Any]],
     assert [meta.get("trouble", "") for _, meta in results] == [trouble, "", trouble, ""]
     assert [tensors["boxes"].tolist() for tensors, _ in results] == [[], [[1, 2, 3, 4]]] * 2
     said = capsys.readouterr().err
-    assert said.count("the lamp is broken") == 1 and "detect_functions.py:9" in said, "once, with its place"
+    assert said.count("the lamp is broken") == 1 and "detect_functions.py:8" in said, "once, with its place"
 
 
 @pytest.mark.parametrize(("name", "words"), [
@@ -156,34 +146,6 @@ def test_a_function_may_return_whatever_annotate_takes(infer: Callable[..., list
     assert tensors["boxes"].tolist() == [[10, 20, 30, 40]]
     assert (bytes(tensors["labels"]), bytes(tensors["notes"])) == (b"lamp\0", b"seen\0")
     assert meta["by"] == "detect_functions:keywords"
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_while_there_is_no_camera(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "nice", lambda by: 0)
-    waiting = threading.Event()
-    before = splatview.frames
-
-    def frames(*args: Any, **options: Any) -> Any:
-        waiting.set()
-        return before(*args, **options)
-
-    def send() -> None:
-        assert waiting.wait(PATIENCE)
-        os.kill(os.getpid(), number)
-
-    monkeypatch.setattr(splatview, "frames", frames)
-    sender = threading.Thread(target=send)
-    sender.start()
-    assert inference.main('{"detect": "people"}') == 0
-    sender.join()
-
-
-def test_a_signal_ends_it_in_the_middle_of_a_function(infer: Callable[..., list[Any]],
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "nice", lambda by: 0)
-    splatview.publish(np.zeros((8, 8, 3), np.uint8), "camera")
-    assert inference.main('{"detect": "detect_functions:deaf"}') == 0
 
 
 @pytest.mark.parametrize("settings", [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -89,28 +88,12 @@ def test_the_trainer_tells_its_progress_and_saves(train: Callable[..., tuple[int
     assert f"element vertex {done['gaussians']}\n".encode() in (tmp_path / "a.ply").read_bytes()
 
 
-def test_the_trainer_trains_the_same_with_publishing_switched_off(train: Callable[..., tuple[int, list[Any]]],
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLATVIEW_DISABLE", "1")
-    code, events = train("--steps", "2")
-    assert code == 0 and events[-1]["event"] == "done"
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_training_with_the_result_so_far(train: Callable[..., tuple[int, list[Any]]],
                                                        number: int) -> None:
     code, events = train("--steps", "1000000", words='"train"', act=lambda: signal.raise_signal(number))
     assert code == 128 + number
     assert events[-1]["event"] == "done" and 0 < events[-1]["steps"] < 1000000
-
-
-def test_the_trainer_holds_until_its_input_ends(train: Callable[..., tuple[int, list[Any]]],
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    read, write = os.pipe()
-    with os.fdopen(read) as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        code, events = train("--steps", "2", "--hold", words='"done"', act=lambda: os.close(write))
-    assert code == 0 and events[-1]["event"] == "done"
 
 
 # ---- the command

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import pickle
-import re
 import sys
 import tomllib
 from typing import TYPE_CHECKING, Any
@@ -15,12 +13,8 @@ from support.memory_data import block, event, segment, snapshot
 from support.programs import ROOT
 from support.scene_files import ply_columns, truth, write_ply
 
-from splatview.camera.detectors.base import DetectorError
-from splatview.camera.detectors.choice import DetectorSettings, open_detector
-from splatview.camera.sources import HopelessError, SourceSettings, source_for
 from splatview.commands import doctor
 from splatview.ipc import extras
-from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.probe import probe_memory
 
 if TYPE_CHECKING:
@@ -28,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ALL = ("numba", "duckdb", "av", "cv2", "onnxruntime")
-FOLDERS = ("splatview", "ipc", "viewer_app")
 MEMORY = "splatview: memory snapshots need numba and duckdb: pip install 'splatview[memory]'"
 MESSAGES = {
     "memory small.pickle": MEMORY,
@@ -88,32 +81,6 @@ def test_films_as_pictures_need_none_of_them(files: Path, absent: Callable[..., 
     assert sorted(path.name for path in (files / "film").iterdir()) == ["000000.png", "000001.png"]
 
 
-def test_a_package_that_cannot_be_imported_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-                                                                   ) -> None:
-    """numba refuses versions of numpy."""
-    (tmp_path / "av.py").write_text("raise ImportError('PyAV needs another numpy')")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "av", raising=False)
-    with pytest.raises(ViewerError) as e, extras.needed("films need", "av", error=ViewerError):
-        import av  # noqa: F401
-    assert str(e.value) == ("films need PyAV, which cannot be imported (PyAV needs another numpy): "
-                            "pip install 'splatview[video]'")
-
-
-def test_sources_and_detectors(tmp_path: Path, absent: Callable[..., None]) -> None:
-    """In the processes that capture and detect, which a command starts."""
-    (tmp_path / "a.mp4").write_bytes(b"")
-    (tmp_path / "a.onnx").write_bytes(b"")
-    made = [source_for(SourceSettings(source=str(tmp_path / "a.mp4"), reader=reader)) for reader in ("pyav", "opencv")]
-    absent(*ALL)
-    for source, words in zip(made, (r"needs PyAV: .*\[video\]", r"needs OpenCV: .*\[camera\]"), strict=True):
-        with pytest.raises(HopelessError, match=words):
-            source.open()
-    for detect, words in (("people", "detecting people needs OpenCV"), (str(tmp_path / "a.onnx"), "onnxruntime and")):
-        with pytest.raises(DetectorError, match=words):
-            open_detector(DetectorSettings(detect=detect))
-
-
 def test_doctor_takes_a_missing_extra_for_no_fault(absent: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
                                                    tmp_path: Path) -> None:
     def probe(what: str) -> tuple[bool, str, str]:  # in this process, from which modules are hidden
@@ -140,33 +107,3 @@ def test_extras_are_those_of_the_distribution() -> None:
         assert given[extra] - {"splatview[video]"} == {names.get(module, module) for module in modules}
     core = {line.split(">=")[0] for line in project["dependencies"]}
     assert not core & {names.get(module, module) for modules in extras.EXTRAS.values() for module in modules}
-
-
-PLACES = {
-    "numba": {"viewer_app/memory/_numba.py"},
-    "duckdb": {"viewer_app/memory/query.py", "viewer_app/memory/_query_check.py"},
-    "av": {"viewer_app/paths/writers.py", "splatview/camera/pyav.py", "viewer_app/probe.py"},
-    "cv2": {f"splatview/camera/{name}.py" for name in (
-        "opencv", "detectors/feed", "detectors/people", "detectors/placement")},
-    "onnxruntime": {"splatview/camera/detectors/providers.py"},
-}
-"""Modules that import a package of an extra: the ones that report it missing, and those that are reached through them
-alone."""
-
-
-def test_only_what_reports_a_missing_package_imports_it() -> None:
-    found: dict[str, set[str]] = {module: set() for module in PLACES}
-    imports = re.compile(rf"^\s*(from|import)\b.*\b({'|'.join(PLACES)})\b", re.MULTILINE)
-    for path in (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
-        if not imports.search(path.read_text()):
-            continue  # parsing takes longer
-        tree = ast.parse(path.read_text())
-        typed = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.If)
-                 and ast.unparse(node.test) == "TYPE_CHECKING" for inner in ast.walk(node)}
-        for node in ast.walk(tree):
-            names = ([a.name for a in node.names] if isinstance(node, ast.Import) else
-                     [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else [])
-            for top in {name.partition(".")[0] for name in names} & found.keys():
-                if id(node) not in typed:
-                    found[top].add(str(path.relative_to(ROOT)))
-    assert found == PLACES

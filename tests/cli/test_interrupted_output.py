@@ -74,21 +74,3 @@ def test_video_interrupted_while_it_writes(folder: Path, tmp_path: Path, program
     program = programs.code(COMMAND, "video", "out/out.mp4", "scene.ply", "--size", "320x240", "--seconds", "10")
     assert "Traceback" not in interrupted(program, signal.SIGTERM)
     assert os.listdir(folder) == []
-
-
-def test_a_thread_that_writes_when_the_program_ends_leaves_nothing(tmp_path: Path, programs: Programs) -> None:
-    said, errors = programs.code("""
-import os, threading
-os.O_TMPFILE = os.O_DIRECTORY
-from splatview.ipc.output_file import OutputFile
-begun = threading.Event()
-def write():
-    with OutputFile("out") as out:
-        begun.set()
-        threading.Event().wait()
-threading.Thread(target=write, daemon=True).start()
-begun.wait()
-print(os.listdir("."), flush=True)
-""").end()
-    assert ".part" in said, errors
-    assert list(tmp_path.iterdir()) == []

@@ -18,10 +18,8 @@ from support.recordings import scene
 
 from splatview.ipc.output_file import OutputError, OutputFile, write_output
 from splatview.viewer_app.__main__ import main
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.paths.writers import PngFolder
 from splatview.viewer_app.pictures import output_path, save_png
-from splatview.viewer_app.recorder.files import INDEX, StreamFolder, read_index, read_packed, write_packed
+from splatview.viewer_app.recorder.files import StreamFolder, read_index, read_packed, write_packed
 from splatview.viewer_app.recorder.packed import pack
 from splatview.viewer_app.recorder.recording import Recording, Snapshot
 
@@ -117,19 +115,6 @@ def test_folders_for_output_refuse_special_targets(args: list[str], kind: str, t
     assert listing(tmp_path) == before
 
 
-def test_films_as_folders_follow_links_and_leave_nothing_without_pictures(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to("real")
-    assert main(["video", str(tmp_path / "link"), "missing.ply"]) == 2
-    assert main(["video", str(tmp_path / "a" / "b"), "missing.ply"]) == 2
-    assert [p.name for p in tmp_path.iterdir()] == ["link"]
-    folder = PngFolder(tmp_path / "link")
-    folder.add(np.zeros((4, 4, 3), np.uint8))
-    (tmp_path / "real" / "000001.png").symlink_to(tmp_path / "outside")
-    with pytest.raises(ViewerError, match="it exists already"):
-        folder.add(np.zeros((4, 4, 3), np.uint8))
-    assert not (tmp_path / "outside").exists() and (tmp_path / "real" / "000000.png").is_file()
-
-
 def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -141,15 +126,6 @@ def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
         made.add(folder.path)
     assert set(inner.iterdir()) == made and [p.name for p in tmp_path.iterdir()] == ["inner"]
     assert all(path.name.isprintable() and not path.name.startswith((".", "-")) for path in made)
-
-
-def test_a_link_planted_in_a_recording_is_not_written_through(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_bytes(b"precious")
-    folder = StreamFolder(tmp_path / "kept", "run", "splats")
-    (folder.path / f"{INDEX}.part").symlink_to(tmp_path / "precious")
-    folder.write_index(1.0, [])
-    folder.close()
-    assert (tmp_path / "precious").read_bytes() == b"precious"
 
 
 # -- surroundings that refuse ----------------------------------------------------------------------------------------
@@ -201,15 +177,6 @@ def test_a_full_disk_while_recording_keeps_what_is_whole(tmp_path: Path) -> None
     assert [line.step for line in index.snapshots] == [1, 2, 3]
     assert len(read_packed(folder.path / index.snapshots[-1].file)) == 5000
     folder.close()
-
-
-def test_a_folder_that_was_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                           capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    assert main(["shot", "out.png", "missing.ply"]) == 2
-    assert "cannot write to 'out.png': its folder was removed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("change", ["fifo", "device", "folder", "link to a fifo", "file", "removed"])

@@ -140,13 +140,6 @@ def test_relative_entries_of_pythonpath_are_ignored(tmp_path: Path, programs: Pr
     assert not planted.exists(), planted.read_text()
 
 
-def test_environment_keeps_absolute_entries_of_pythonpath() -> None:
-    env = child_process.environment({"PYTHONPATH": ":/a:b:/c:", "X": "1"}, Y="2")
-    assert env == {"PYTHONPATH": "/a:/c", "X": "1", "Y": "2", "PYTHONSAFEPATH": "splatview"}
-    assert "PYTHONPATH" not in child_process.environment({"PYTHONPATH": ":."})
-    assert child_process.environment({"PYTHONSAFEPATH": "yes"})["PYTHONSAFEPATH"] == "yes"
-
-
 def test_numba_reads_no_settings_from_the_current_folder(tmp_path: Path, programs: Programs) -> None:
     """The folder of numba's cache is one of them, and what lies there is unpickled."""
     pytest.importorskip("yaml", reason="numba reads settings only with PyYAML")
@@ -155,23 +148,3 @@ def test_numba_reads_no_settings_from_the_current_folder(tmp_path: Path, program
     (programs.folder / ".numba_config.yaml").write_text(json.dumps({"cache_dir": str(tmp_path / "theirs")}))
     program = "from splatview.viewer_app.memory._numba import numba; print(repr(numba.config.CACHE_DIR))"
     assert _run(programs, *child_process.code_command(program)).strip() == "''"
-
-
-def test_code_command_ignores_the_current_folder(planted: Path, programs: Programs) -> None:
-    program = "import json, numpy, splatview.ipc.limits; print(json.dumps(sys.argv[1:]), splatview.__file__)"
-    out = _run(programs, *child_process.code_command(program, "a", "b c"))
-    arguments, _, file = out.strip().rpartition(" ")
-    assert json.loads(arguments) == ["a", "b c"]
-    assert Path(file) == ROOT / "splatview" / "__init__.py"
-    assert not planted.exists(), planted.read_text()
-
-
-def test_every_python_is_started_by_child_process() -> None:
-    """`sys.executable` with -m or -c of its own would put the current folder first."""
-    for folder in ("splatview", "ipc", "viewer_app"):
-        for path in (ROOT / folder).rglob("*.py"):
-            text = path.read_text()
-            if path.name in ("child_process.py", "programs.py"):  # the latter's "-ISc" leaves every folder out
-                assert not re.search(r'sys\.executable, "-(?!ISc)[a-zA-Z]*[mc]"', text) or path.name != "programs.py"
-                continue
-            assert not re.search(r'sys\.executable, "-', text), path

@@ -18,7 +18,6 @@ from support.web_clients import Page
 
 import splatview
 from splatview.cli import main
-from splatview.ipc import entry
 from splatview.ipc.viewers import viewers
 
 if TYPE_CHECKING:
@@ -64,53 +63,6 @@ def test_ctrl_c_during_imports_prints_nothing(name: str, where: str, command: st
     said = done.stderr.replace("splatview: take a picture at any time with: splatview shot picture.png\n", "")
     assert (done.returncode, done.stdout, said) == (130, "", "")
     assert not runtime_dir.exists() or not list(runtime_dir.iterdir())
-
-
-def test_a_signal_whose_exception_python_ignores_ends_the_program(programs: Programs) -> None:
-    """The exception is ignored in a `__del__`: the signal is sent again."""
-    program = programs.code("""
-import os, signal, sys
-from splatview.ipc import entry
-class Interrupted:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        sum(range(1000))
-def program():
-    entry.unwind()
-    Interrupted()
-    sys.stdin.readline()
-sys.exit(entry.run(program))
-""")
-    assert program.wait(PATIENCE) == 128 + signal.SIGTERM  # its input does not end before
-    assert program.end() == ("", "")
-
-
-def test_a_signal_between_the_opening_and_the_loop_is_handed_to_the_loop(programs: Programs) -> None:
-    program = programs.code("""
-import os, signal, sys
-from splatview.ipc import entry
-def program():
-    entry.defer()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        os.kill(os.getpid(), number)
-    with entry.ending(lambda number, frame: print(number)):
-        pass
-sys.exit(entry.run(program))
-""")
-    assert program.end() == ("15\n1\n2\n", "")
-    assert program.returncode == 0
-
-
-def test_an_ignored_sighup_stays_ignored() -> None:
-    """As after nohup."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with entry.ending(lambda *_: None):
-            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-            assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 # -- viewers -------------------------------------------------------------------------------------------------------

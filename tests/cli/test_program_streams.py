@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -17,14 +16,7 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview import publishing
-from splatview.cli import main
-from splatview.ipc.terminal import check_text, printable, printable_lines, without_surrogates
 from splatview.ipc.viewers import announce
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from support.programs import Programs
 
 pytestmark = pytest.mark.programs
 CLOSED = "import os, sys; os.close(int(sys.argv[1])); os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
@@ -61,38 +53,6 @@ def test_output_that_cannot_be_written_is_told_in_one_line(how: str) -> None:
         assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-def test_messages_that_cannot_be_written_and_input_that_is_closed_change_nothing() -> None:
-    done = ended("nonsense", closed=2, stderr=None)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert ended("--version", closed=0).returncode == 0
-
-
-def test_a_closed_descriptor_is_no_file_of_the_program(tmp_path: Path, programs: Programs) -> None:
-    """What a library prints would go into the first file or socket that is opened."""
-    done = subprocess.run([sys.executable, "-c", CLOSED, "1", "-c", """
-import os, sys
-from splatview.ipc.entry import run
-def program():
-    with open(sys.argv[1], "w") as file:
-        assert file.fileno() > 2
-        try:
-            os.write(1, b"a library's words")
-        except OSError:
-            pass
-sys.exit(run(program))
-""", str(tmp_path / "file")], capture_output=True, text=True, env=environment(), timeout=PATIENCE, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "file").read_text() == ""
-
-
-def test_a_working_folder_that_is_gone_does_not_matter_to_status(tmp_path: Path) -> None:
-    program = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    (tmp_path / "gone").mkdir()
-    done = subprocess.run([sys.executable, "-c", program, "-m", "splatview", "status"], cwd=tmp_path / "gone",
-                          env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 # -- trainers ------------------------------------------------------------------------------------------------------
 
 
@@ -116,22 +76,6 @@ EVIL = "a\x1b[31m\n\u202e\u200b\x9b2J\x07 \u00e4\u72d0"
 OBEYED = [c for c in EVIL if not c.isprintable()]
 
 
-def test_printable_escapes_what_a_terminal_obeys() -> None:
-    assert printable(EVIL) == "a\\x1b[31m\\n\\u202e\\u200b\\x9b2J\\x07 \u00e4\u72d0"
-    assert printable("\ud800 \x00 \u3000.") == "\\ud800 \\x00  ."
-    assert printable_lines("a\n\tb\x1b\u202e") == "a\n\tb\\x1b\\u202e"
-    for text in ("", "plain", "\u00e4\u72d0 \U0001f98a"):
-        assert printable(text) is text and printable_lines(text) == text
-
-
-def test_surrogates_are_replaced_or_refused() -> None:
-    assert without_surrogates("a\udcffb\ud800") == "a\ufffdb\ufffd"
-    assert without_surrogates("\u00e4\U0001f98a") == "\u00e4\U0001f98a"
-    check_text("\u00e4\U0001f98a", "this")
-    with pytest.raises(ValueError, match=r"this is 'a\\ud800', whose character 1 is .* UTF-8"):
-        check_text("a\ud800", "this")
-
-
 def test_status_prints_nothing_that_a_terminal_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run, a stream of it and a viewer have hostile names, and the terminal knows ASCII alone."""
     monkeypatch.setenv("SPLATVIEW_NAME", EVIL)
@@ -149,11 +93,3 @@ def test_errors_print_nothing_that_a_terminal_obeys() -> None:
     done = ended("nonsense\x1b[31m\udcff")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert not any(c in done.stderr.replace("\n", "") for c in (*OBEYED, "\udcff"))
-
-
-def test_a_run_named_by_bytes_that_are_no_text_is_found(monkeypatch: pytest.MonkeyPatch,
-                                                        capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("SPLATVIEW_NAME", "a\udcffb")
-    splatview.publish(torch.zeros(4, 4))
-    assert main(["status", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"][0]["name"] == "a\ufffdb"

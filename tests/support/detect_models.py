@@ -40,12 +40,6 @@ def save(path: Path, nodes: list[Any], shape: Sequence[int | str], outputs: list
     return str(path)
 
 
-def echo(path: Path, shape: Sequence[int | str], dtype: str = "float32") -> str:
-    """A network that gives what it is given, so that tests see that."""
-    value = helper.make_tensor_value_info("same", TYPES[dtype], shape)
-    return save(path, [helper.make_node("Identity", ["images"], ["same"])], shape, [value], dtype=dtype)
-
-
 def bright(path: Path, across: int = 96, down: int = 64, metadata: Mapping[str, str] | None = None) -> str:
     """A YOLO of one class that finds the one bright thing in a dark picture, with score 0.9: its box is from the first
     to the last column and row with a value over 0.75 in all channels. Gives (1, 5, 2): the second box is empty."""
