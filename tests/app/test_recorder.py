@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from support.recordings import NAMES, scene
-from support.wait import PATIENCE
 
 from splatview.viewer_app.cameras import frame_points
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.recorder.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
-from splatview.viewer_app.recorder.player import Decoder, Player
+from splatview.viewer_app.recorder.player import Player
 from splatview.viewer_app.recorder.recording import Recording, Snapshot
 from splatview.viewer_app.renderers.activation import activate
 from splatview.viewer_app.renderers.base import RenderOptions
@@ -171,20 +169,6 @@ def test_the_snapshot_that_is_asked_for_comes(player: Player, wait_until: Callab
     assert (player.at, player.has_news()) == (None, False)
 
 
-def test_a_view_that_is_busy_gets_it_later(player: Player, wait_until: Callable[..., Any]) -> None:
-    view = Screenless()
-    view.busy = True
-    player.seek(4)
-    wait_until(player.has_news)
-    assert not player.feed(view)  # type: ignore[arg-type]
-    assert player.has_news()
-    view.busy = False
-    feed(player, view, wait_until)
-    player.again()  # the view lost it
-    feed(player, view, wait_until)
-    assert len(view.values) == 2
-
-
 def test_it_plays_all_of_them_and_comes_back_to_live(player: Player, wait_until: Callable[..., Any]) -> None:
     view, now = Screenless(), 0.0
 
@@ -205,31 +189,6 @@ def test_it_plays_all_of_them_and_comes_back_to_live(player: Player, wait_until:
     assert player.at == 0
     player.play(False)
     assert not player.playing
-
-
-def test_what_was_asked_for_meanwhile_is_not_lost(wait_until: Callable[..., Any]) -> None:
-    """While one drags, what is ready is shown though the hand is farther on already."""
-    begun, go, woken = threading.Event(), threading.Event(), threading.Event()
-
-    class Slow(Snapshot):
-        def scene(self) -> GaussianScene:
-            begun.set()
-            assert go.wait(PATIENCE)
-            return super().scene()
-
-    slow = [Slow(n, n, n, 0, 1, 1, packed=pack(scene(10, seed=n))) for n in (1, 2, 3)]
-    decoder = Decoder(woken.set)
-    try:
-        decoder.want([slow[0]])
-        assert begun.wait(PATIENCE)
-        for one in slow[1:]:
-            decoder.want([one])
-        go.set()
-        wait_until(lambda: (newest := decoder.newest()) is not None and newest[0] is slow[-1])
-        assert woken.is_set()
-    finally:
-        go.set()
-        decoder.close()
 
 
 def test_a_snapshot_that_cannot_be_read_is_said_and_the_others_go_on(tmp_path: Any,

@@ -133,19 +133,6 @@ def test_two_never_write_into_one_folder(tmp_path: Path) -> None:
     again.close()
 
 
-def test_files_that_were_dropped_go_when_the_index_does_not_name_them_any_more(tmp_path: Path) -> None:
-    path = record(tmp_path, 6)
-    folder = StreamFolder(tmp_path, "a run", "splats")
-    recording = Recording(1.0, limit=10**9, folder=folder)
-    assert recording.every == 100  # as it was before
-    recording.limit = recording.nbytes - 1
-    dropped = recording.fit()
-    folder.write_index(recording.every, recording.lines(), [s.file for s in dropped if s.file])
-    folder.close()
-    assert sorted(p.name for p in path.glob("*.gaussians")) == [f"{n:09}.gaussians" for n in (1, 3, 5, 6)]
-    assert read_index(path).every == 200
-
-
 @pytest.mark.parametrize(("change", "words"), [
     ({"format": 2}, "format 2"), ({"every": -5.0}, "every -5"), ({"every": 1e300}, "1e"),
     ({"snapshots": 5}, "damaged"), ({"snapshots": [{"file": 5}]}, "damaged"), ({"run": "x" * 201}, "damaged"),

@@ -110,21 +110,6 @@ def test_a_key_goes_up_though_a_field_is_open(viewer: Viewer) -> None:
     viewer.until(lambda: not view.moving)
 
 
-def test_what_closes_the_list_of_keys_does_nothing_else(viewer: Viewer) -> None:
-    inspect = view(viewer).tools["inspect"]
-    inspect.choose(3)
-    before = view(viewer).camera()
-    for away in (Key("escape"), PointerPress(400, 200), Text("?")):
-        viewer.do(Text("?"))
-        assert viewer.state.help
-        viewer.do(away, PointerMove(450, 260), PointerRelease(450, 260))
-        assert not viewer.state.help
-        assert inspect.index == 3
-        np.testing.assert_array_equal(view(viewer).camera().viewmat, before.viewmat)
-    viewer.do(Key("escape"))
-    assert inspect.index is None
-
-
 @pytest.mark.parametrize(("key", "mods"), [("h", {"ctrl"}), ("h", {"super"}), ("tab", {"alt"})])
 def test_shortcuts_of_the_system_do_not_hide_the_panel(viewer: Viewer, key: str, mods: set[str]) -> None:
     viewer.do(Key(key, mods=frozenset(mods)))

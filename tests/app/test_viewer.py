@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import itertools
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +22,10 @@ from splatview.viewer_app.events import (
     Resize,
     Wheel,
 )
-from splatview.viewer_app.garbage import LATEST, Garbage
-from splatview.viewer_app.governor import after
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -192,68 +186,3 @@ def test_max_fps_is_kept(viewer: Viewer) -> None:
     assert not viewer.seat.due(begin)
     assert begin + 0.5 / 20 <= viewer.seat.may_draw(begin) <= end + 1 / 20
     assert viewer.seat.due(end + 1 / 20)
-
-
-@pytest.mark.parametrize("late", [0.0, 0.4, 3.0])
-def test_pictures_that_begin_late_keep_the_pace(late: float) -> None:
-    due, begun = 5.0, []
-    for _ in range(100):
-        begun.append(due + late)
-        due = after(due, begun[-1], 1.0)
-    gaps = [b - a for a, b in itertools.pairwise(begun)]
-    assert min(gaps) >= 1.0 - 1e-9
-    assert sum(gaps) / len(gaps) == pytest.approx(max(1.0, 0.5 + late))
-    assert after(5.0, 100.0, 1.0) == 100.5  # nothing is made up for after a rest
-
-
-# -- garbage: never between two pictures, soon in a rest --------------------------------------------------------------
-
-
-class Knot:
-    """Goes only with a collection."""
-
-    def __init__(self) -> None:
-        self.me = self
-
-
-def knot() -> weakref.ref[Knot]:
-    return weakref.ref(Knot())
-
-
-@pytest.fixture(name="kept")
-def garbage_fixture() -> Iterator[Garbage]:
-    kept = Garbage()
-    with kept.held_back(100.0):
-        yield kept
-
-
-def rounds(kept: Garbage, begin: int, end: int, drew: bool) -> None:
-    """Ten turns a second."""
-    for tenth in range(10 * begin, 10 * end):
-        kept.turn(tenth / 10, drew)
-
-
-def test_garbage_is_collected_in_a_rest(kept: Garbage) -> None:
-    gone = knot()
-    rounds(kept, 100, 108, drew=True)
-    assert gone() is not None
-    rounds(kept, 108, 110, drew=False)
-    assert gone() is None
-    gone = knot()
-    rounds(kept, 110, 113, drew=False)
-    assert gone() is not None, "not again at once"
-    rounds(kept, 113, 116, drew=False)
-    assert gone() is None
-
-
-def test_garbage_without_a_rest_is_collected_of_the_youngest(kept: Garbage) -> None:
-    gone = knot()
-    rounds(kept, 100, 100 + int(LATEST) + 2, drew=True)
-    assert gone() is None
-
-
-def test_afterwards_python_collects_as_before() -> None:
-    with pytest.raises(KeyboardInterrupt), Garbage().held_back(0.0):
-        assert not gc.isenabled()
-        raise KeyboardInterrupt
-    assert gc.isenabled()

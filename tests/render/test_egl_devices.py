@@ -5,26 +5,10 @@ from __future__ import annotations
 import pytest
 
 from splatview.ipc.interop.glapi import gl_device_uuid
-from splatview.viewer_app.screens._egl import Device, candidates, current_context, devices, let_go
+from splatview.viewer_app.screens._egl import current_context, devices, let_go
 from splatview.viewer_app.screens.offscreen import OffscreenScreen, create_context
 
 A, B = "a" * 32, "b" * 32
-
-
-def test_candidates() -> None:
-    mesa, known, other, silent = Device(None, False), Device(A, True), Device(B, True), Device(None, True)
-    assert candidates([known, other, mesa], B) == [1], "the one that says so"
-    assert candidates([known, other, mesa], None) == [], "EGL's own choice"
-    assert candidates([silent, mesa, silent], A) == [0, 2], "each that may be it"
-    assert candidates([known, silent], B) == [1]
-    assert candidates([mesa], A) == candidates([], A) == []
-
-
-def test_devices_are_those_that_moderngl_counts() -> None:
-    found = devices()
-    assert found, "EGL names no device"
-    for device in found:
-        assert device.uuid is None or len(bytes.fromhex(device.uuid)) == 16
 
 
 def test_a_gpu_that_is_not_there_is_no_fault() -> None:

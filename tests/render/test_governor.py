@@ -76,14 +76,6 @@ def test_an_impossible_share_is_told() -> None:
             Governor(share)
 
 
-def test_what_was_unknown_is_paid_for_later(governor: Governor, clock: Clock) -> None:
-    governor.gives(("scene", *SIZE))
-    governor.gives(("scene", *SIZE))
-    assert governor.next_picture() <= clock.now
-    governor.took(("scene", *SIZE), 50.0)
-    assert governor.next_picture() == pytest.approx(clock.now + 1.0 - 0.05)  # 2 x 50 ms less what was saved up
-
-
 @pytest.mark.parametrize(("fixed", "full"), [(0.2, 1.2), (0.3, 4.0), (3.0, 20.0)])
 def test_the_resolution_while_moving_lets_it_run_smoothly(governor: Governor, clock: Clock, fixed: float,
                                                           full: float) -> None:
@@ -131,26 +123,6 @@ def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(governor: Gove
     assert 9.5 <= loaded / 4 <= 10.5
 
 
-def test_a_picture_costs_the_switch_to_cuda_and_to_opengl(governor: Governor, clock: Clock) -> None:
-    def picture(*by: str) -> float:
-        clock.now += 2
-        governor.begin_picture()
-        for i, one in enumerate(by):
-            governor.took((i,), 0.1)
-            governor.gives((i,), one)
-        return governor.used * 1e3
-
-    assert picture("opengl", "opengl") == pytest.approx(0.2 + SWITCH)
-    assert picture("cuda", "cuda", "opengl") == pytest.approx(0.3 + 2 * SWITCH)
-    governor.shared = False  # no other process loses anything
-    assert picture("cuda", "opengl") == pytest.approx(0.2)
-    governor.shared = True
-    governor.took(("scene", *SIZE), 1.0)
-    picture("cuda", "opengl")
-    governor.begin_picture()
-    assert governor.scale("scene", SIZE) < 1.0
-
-
 # -- pictures on the screen that show a scene's last one moved --------------------------------------------------
 
 
@@ -187,17 +159,6 @@ def test_what_a_scene_costs_does_not_hold_back_the_screen(governor: Governor, cl
     assert scenes * (scene + SWITCH) == pytest.approx(left, rel=0.15, abs=1.2 * scene)  # all of the share is used
 
 
-def test_a_scene_is_affordable_or_not(governor: Governor, clock: Clock) -> None:
-    assert governor.affords("scene", SIZE)  # nothing is known
-    governor.took(("scene", *SIZE), 0.9)
-    assert governor.affords("scene", SIZE)
-    governor = needed_by_others(clock)
-    governor.took(("scene", *SIZE), 2.5)
-    assert not governor.affords("scene", SIZE)
-    governor.shared = False
-    assert governor.affords("scene", SIZE)
-
-
 WARP = "warp", *SIZE
 
 
@@ -210,38 +171,3 @@ def costs(governor: Governor, *, scene: float, warp: float | None = None, panel:
     if warp is not None:
         governor.moves_along("scene", SIZE, WARP)  # to measure it
         governor.took(WARP, warp)
-
-
-@pytest.mark.parametrize(("share", "scene", "warp", "along"), [
-    (0.1, 1.2, 1.7, False),  # to move it costs more than to draw it
-    (0.1, 6.0, 0.1, True),
-    (0.1, 6.0, 1.7, False),  # it is cheaper, and yet there is no time for so many
-    (0.03, 1.2, 0.1, False),  # not even for the turns to OpenGL
-    (0.1, 0.2, 0.1, False),  # each picture can be drawn
-    (1.0, 50.0, 0.1, False),  # no limit
-])
-def test_a_picture_is_moved_only_where_that_is_better(clock: Clock, share: float, scene: float, warp: float,
-                                                      along: bool) -> None:
-    governor = needed_by_others(clock, share)
-    costs(governor, scene=scene, warp=warp)
-    assert governor.moves_along("scene", SIZE, WARP) is along
-    clock.now += 0.5
-    if warp < scene / 4:  # otherwise it may be measured again
-        assert governor.moves_along("scene", SIZE, WARP) is along
-
-
-def test_what_it_costs_to_move_a_picture_is_tried_one_at_a_time(governor: Governor, clock: Clock) -> None:
-    costs(governor, scene=6.0)
-    assert governor.moves_along("scene", SIZE, WARP)
-    governor.gives(WARP, "opengl")
-    for _ in range(5):
-        assert not governor.moves_along("scene", SIZE, WARP)  # how long it took is not known yet
-    governor.took(WARP, 3.0)
-    for _ in range(5):
-        assert not governor.moves_along("scene", SIZE, WARP)
-    clock.now += 6.0
-    assert governor.moves_along("scene", SIZE, WARP)  # another process may have been in between
-    governor.gives(WARP, "opengl")
-    governor.took(WARP, 0.2)
-    for _ in range(5):
-        assert governor.moves_along("scene", SIZE, WARP)

@@ -17,7 +17,6 @@ from support.on_cpu import OnCpu
 from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
 
 from splatview.viewer_app.renderers.base import ALPHA_MIN, RenderOptions
-from splatview.viewer_app.renderers.kernels import activate as activating
 from splatview.viewer_app.renderers.kernels import frame
 from splatview.viewer_app.renderers.kernels.activate import (
     Activation,
@@ -28,10 +27,8 @@ from splatview.viewer_app.renderers.kernels.activate import (
     activate_with_torch,
     step,
 )
-from splatview.viewer_app.renderers.kernels.capacity import Capacity
 from splatview.viewer_app.renderers.kernels.frame import Kind, Parameters, Scene
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
-from splatview.viewer_app.renderers.work import PAIRS_MAX
 from splatview.viewer_app.scene import FIELDS
 from splatview.viewer_app.selecting import EVERYTHING, Selection
 
@@ -138,14 +135,6 @@ def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
         r.shN[33] = bad  # the second warp
         got = assert_same(own, r, 16)
         assert (got.opacities == 0).nonzero().flatten().tolist() == [0, 33, 40, 80, 120, 160, 200, 300, 301]
-
-
-def test_activation_of_more_gaussians_than_threads(own: OnCpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activating, "BLOCKS", 2)
-    monkeypatch.setattr(activating, "SAMPLE", 100)
-    r = raw(1003, 1)
-    r.means[::7] = float("nan")
-    assert (assert_same(own, r, 4).opacities == 0).sum() == 144
 
 
 class Again:
@@ -395,26 +384,3 @@ def test_scene_of_wrong_tensors_is_refused() -> None:
                                ("shN", torch.zeros(5, 3, 8).mT, "strides")]:
         with pytest.raises(ValueError, match=message):
             Scene(**{**good, name: bad}).check(torch.device("cpu"))
-
-
-def test_capacity_grows_at_once_and_shrinks_late() -> None:
-    c = Capacity()
-    assert not c.saw(c.FIRST)
-    assert c.saw(1_000_000)
-    assert 1_250_000 <= c.slots <= 1_250_000 * 1.13
-    grown = c.slots
-    assert not c.saw(grown)
-    assert not any(c.saw(100_000) for _ in range(Capacity.FRAMES - 1))
-    assert c.slots == grown, "the large frame is not long ago"
-    assert not any(c.saw(100_000) for _ in range(Capacity.FRAMES))
-    assert 125_000 <= c.slots < 150_000
-    assert not any(c.saw(90_000) for _ in range(3 * Capacity.FRAMES))
-    assert 125_000 <= c.slots < 150_000, "no shrinking for little"
-
-
-def test_capacity_has_an_end() -> None:
-    c = Capacity()
-    assert c.saw(10**12) and c.slots == PAIRS_MAX and c.full and not c.saw(10**12), "one more picture, and no other"
-    c.at_least(10**9)
-    assert c.slots == PAIRS_MAX and not c.saw(PAIRS_MAX) and not c.full
-    assert c.shrink() and c.slots == PAIRS_MAX // 2 and not c.saw(PAIRS_MAX) and c.full, "less memory gives less room"

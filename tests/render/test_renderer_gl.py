@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import moderngl
 import numpy as np
 import pytest
 from support.renderer_cases import Chance, looking_at_origin, psnr, random_scene
@@ -13,6 +13,9 @@ from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers import gl_quads
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.gl import GlRenderer
+
+if TYPE_CHECKING:
+    import moderngl
 
 OPTIONS = RenderOptions()
 
@@ -58,19 +61,6 @@ def test_the_callers_state_is_left_alone(ctx: moderngl.Context) -> None:
     assert mine.viewport == (0, 0, 16, 16)
     for held in (mine, texture, renderer):
         held.close() if isinstance(held, GlRenderer) else held.release()
-
-
-def test_draws_whatever_is_enabled(ctx: moderngl.Context) -> None:
-    renderer = GlRenderer(ctx)
-    renderer.load(random_scene(1, Chance(n=300)))
-    view = looking_at_origin(80, 60)
-    expected = renderer.render(view, OPTIONS).pixels().color
-    renderer.render(view.resized(10, 10), OPTIONS)
-    ctx.enable(moderngl.BLEND | moderngl.CULL_FACE | moderngl.DEPTH_TEST)
-    ctx.blend_func = moderngl.ZERO, moderngl.ZERO
-    assert np.array_equal(renderer.render(view, OPTIONS).pixels().color, expected)
-    ctx.disable(moderngl.BLEND | moderngl.CULL_FACE | moderngl.DEPTH_TEST)
-    renderer.close()
 
 
 def test_too_large(ctx: moderngl.Context) -> None:

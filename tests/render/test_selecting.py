@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
 from support.renderer_cases import CLASSIC, Chance, activated, looking_at_origin, random_scene, scene
-from support.wait import PATIENCE
 
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
 from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
 from splatview.viewer_app.selecting import EVERYTHING, HIDDEN, MARKED, Box, Selection, Sphere, largest_scale, sh_energy
-from splatview.viewer_app.selecting.aside import Aside
 from splatview.viewer_app.selecting.statistics import QUANTITIES, count_later
 from splatview.viewer_app.selecting.values import values_later
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def some(n: int = 2000) -> GaussianScene:
@@ -150,54 +143,3 @@ def test_an_outline_goes_where_density_has_fallen_alike(model: str) -> None:
     alpha = renderer.render(view, CLASSIC).pixels().alpha
     seen = [alpha[int(y), int(x)] for x, y in rim]
     np.testing.assert_allclose(seen, 0.9 * math.exp(-2.0), atol=0.02)  # pixels
-
-
-# -- in a thread of its own ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def aside(wait_until: Callable[..., object]) -> Iterator[Aside[int]]:
-    made: Aside[int] = Aside("test aside")
-    yield made
-    made.forget()
-    wait_until(lambda: not any(t.name == "test aside" for t in threading.enumerate()), what="its thread ends")
-
-
-def test_what_is_asked_for_comes_once(aside: Aside[int]) -> None:
-    woken = threading.Event()
-    assert aside.take() is None
-    aside.ask(lambda: 3, woken.set)
-    assert woken.wait(PATIENCE)
-    assert aside.take() == 3
-    assert aside.take() is None
-
-
-def test_of_many_questions_the_last_is_answered(aside: Aside[int], wait_until: Callable[..., object]) -> None:
-    go, begun, done = threading.Event(), threading.Event(), []
-
-    def first() -> int:
-        begun.set()
-        go.wait(PATIENCE)
-        done.append(0)
-        return 0
-
-    aside.ask(first, lambda: done.append(-1))
-    assert begun.wait(PATIENCE)
-    for i in (1, 2, 3):
-        aside.ask(lambda i=i: done.append(i) or i)
-    go.set()
-    assert wait_until(aside.take) == 3
-    assert done == [0, 3]  # not worked out: 1 and 2; without a call of wake: 0
-
-
-def test_what_goes_wrong_is_raised_where_it_is_taken(aside: Aside[int]) -> None:
-    woken = threading.Event()
-    aside.ask(lambda: 1 // 0, woken.set)
-    assert woken.wait(PATIENCE)
-    with pytest.raises(ZeroDivisionError):
-        aside.take()
-    assert aside.take() is None
-    woken.clear()
-    aside.ask(lambda: 5, woken.set)
-    assert woken.wait(PATIENCE)
-    assert aside.take() == 5

@@ -93,11 +93,6 @@ def exactly(entry: Entry) -> None:
     entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
 
 
-def exactly_shown(view: Any) -> None:
-    """The same of a view."""
-    view.settings.coarse_ms, view.settings.reproject = math.inf, False
-
-
 def make(folder: Path, name: str) -> Path:
     if name in "pq":
         file = folder / f"{name}.png"

@@ -196,15 +196,6 @@ def test_decoding_ends_with_its_page_or_its_entry(pages: FilePages, scene: Path,
     pages.until(lambda: not readers() and not pages.kept())
 
 
-def test_a_page_that_leaves_at_once_leaves_nothing(pages: FilePages, scene: Path) -> None:
-    """The file has come, and the screen's events were not looked at since."""
-    page = pages.page()
-    pages.send(page, scene)
-    page.drop()
-    pages.seats[page].screen.close()
-    pages.until(lambda: not pages.kept())
-
-
 # -- for pages --------------------------------------------------------------------------------------------------------
 
 
@@ -235,15 +226,3 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, 
     film = pages.fetch(page, here)
     assert film.suffix == ".mp4" and film.read_bytes() == (there / film.name).read_bytes()
     assert not any(isinstance(message, m.Offer) for message in other.messages())
-
-
-def test_offers_of_what_is_not_there(pages: FilePages, tmp_path: Path) -> None:
-    page = pages.page()
-    screen = pages.seats[page].screen
-    screen.hand_over(tmp_path / "nothing")
-    screen.hand_over(tmp_path)
-    (tmp_path / "file").write_text("x")
-    screen.hand_over(tmp_path / "file")
-    here = tmp_path / "user"
-    here.mkdir()
-    assert pages.fetch(page, here).name == "file"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 import moderngl
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.browser_rig import BLUE, GREEN, RED, Rig, decoded, draw, heard, poll, restful, settle
-from support.wait import PATIENCE, turns, wait_until
+from support.wait import wait_until
 
 from splatview.viewer_app.errors import GraphicsError, ViewerError
 from splatview.viewer_app.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize
@@ -60,28 +59,6 @@ def test_what_the_page_shows_already_is_not_sent(screen: BrowserScreen, page: Pa
     drawn = draw(screen, RED)
     assert page.picture().number == number + 1
     np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
-
-
-def test_the_same_again_does_not_keep_a_picture_from_resting(screen: BrowserScreen, page: Page) -> None:
-    settle(screen, page)
-    drawn = draw(screen, GREEN)
-    assert not page.picture().lossless
-    for _ in turns("the picture without loss", rest=False):
-        draw(screen, GREEN)
-        screen.poll(0.02)
-        if (picture := page.next_picture()) is not None:
-            np.testing.assert_array_equal(decoded(picture), drawn)
-            break
-
-
-def test_what_is_too_large_without_loss_rests_as_a_good_jpeg(
-        screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(screen, page)
-    monkeypatch.setattr(pacing, "LOSSLESS", 0.0)
-    draw(screen, RED)
-    moving, resting = page.picture(), poll(screen, page.next_picture)
-    assert not moving.lossless and not resting.lossless
-    assert (resting.quality, resting.size, resting.format) == (pacing.RESTING, (160, 120), "jpeg")
 
 
 @pytest.mark.parametrize("level", [pacing.LEVELS[0], pacing.LEVELS[len(pacing.LEVELS) // 2], pacing.LEVELS[-1]])
@@ -175,26 +152,6 @@ def test_the_page_decides_the_size(screen: BrowserScreen, page: Page) -> None:
         np.testing.assert_array_equal(decoded(exact), drawn)
 
 
-@pytest.mark.parametrize("software", [True, False], ids=["in memory", "through a buffer"])
-def test_a_window_that_is_dragged_while_pictures_are_under_way(
-        rig: Rig, software: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not software:
-        monkeypatch.setattr(browser, "SOFTWARE", ())
-    screen = rig.open(400, 300)
-    page = rig.pages[screen]
-    for k in range(20):
-        page.send(m.Resize(400 + 7 * k, 300 + 3 * (k % 10), 1.0))
-        if screen.ready:
-            draw(screen, RED, k)
-        screen.poll(0)
-    poll(screen, lambda: screen.size == (400 + 7 * 19, 327))
-    drawn = draw(screen, BLUE)
-    picture = restful(screen, page)
-    while picture.full != screen.size:  # of a size before
-        picture = restful(screen, page)
-    np.testing.assert_array_equal(decoded(picture), drawn)
-
-
 def test_no_memory_for_a_size_ends_one_page_and_not_the_viewer(
         rig: Rig, screen: BrowserScreen, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     other = rig.open(64, 64)
@@ -228,23 +185,6 @@ def test_events_come_in_order_and_moves_in_a_row_are_one(rig: Rig, screen: Brows
         PointerMove(99, 99), PointerPress(3, 4, "right", frozenset({"shift", "ctrl"})), PointerRelease(3, 4, "right"),
         Key("f", mods=frozenset({"ctrl"})), PointerMove(5, 6), PointerLeave()]
     assert screen.poll(0) == []
-
-
-def test_pictures_name_the_newest_event_that_they_reflect(screen: BrowserScreen, page: Page) -> None:
-    settle(screen, page)
-    draw(screen, RED)
-    assert page.picture().at == 0
-    restful(screen, page)
-    page.send(m.Move(1, 1, at=1000.0))
-    page.send(m.Press(1, 1, at=1234.5))
-    heard(screen, PointerPress)
-    draw(screen, GREEN)
-    answer = page.picture()
-    assert answer.at == 1234.5
-    assert answer.spent_us > 0
-    assert restful(screen, page).at == 0
-    draw(screen, BLUE)
-    assert page.picture().at == 0
 
 
 def test_a_caption_is_told_when_it_changes(screen: BrowserScreen, page: Page) -> None:
@@ -290,25 +230,6 @@ def test_a_closed_screen_ends_the_connection(screen: BrowserScreen, page: Page) 
     assert page.ended()
     assert page.close_code == 1000
     assert screen.poll(0) == []
-
-
-def test_it_closes_while_a_picture_is_encoded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-    encode = TurboEncoder.encode
-
-    def slow(self: TurboEncoder, *args: Any, **options: Any) -> bytes:
-        begun.set()
-        assert go_on.wait(PATIENCE)
-        return encode(self, *args, **options)
-
-    monkeypatch.setattr(TurboEncoder, "encode", slow)
-    screen = rig.open()
-    draw(screen, RED)
-    assert begun.wait(PATIENCE)
-    screen.close()  # would wait for ever if it waited for the encoder
-    go_on.set()
-    assert rig.pages[screen].ended()
-    assert rig.pages[screen].next_picture() is None
 
 
 def test_a_picture_that_cannot_be_encoded_ends_one_page_and_says_why(

@@ -139,16 +139,6 @@ def test_what_it_does_not_take(encoder: Encoder) -> None:
 # -- the choice ----------------------------------------------------------------------------------------------
 
 
-def test_the_choice_here_says_why(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(encoders.VARIABLE, raising=False)
-    chosen = encoders.choose(ctx)
-    if not ctx.info["GL_VENDOR"].startswith("NVIDIA"):
-        assert chosen.name == "libjpeg-turbo"
-        assert "OpenGL" in chosen.reason
-    assert (chosen.name == "nvJPEG") == (chosen.reason == "")
-    chosen.close()
-
-
 def test_an_encoder_can_be_forced(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(encoders.VARIABLE, "turbo")
     chosen = encoders.choose(ctx)

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-from support.open_files import open_files
 from support.wait import PATIENCE
 from support.web_visitors import Visitor, ask, kept
 
-from splatview.viewer_app.web import connection as bounds
-from splatview.viewer_app.web import files as web_files
 from splatview.viewer_app.web import messages as m
 from splatview.viewer_app.web import uploads
 from splatview.viewer_app.web.uploads import safe_name
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
 
@@ -172,16 +169,6 @@ def test_more_than_its_size_is_not_part_of_a_file(visitor: Visitor, folder: Path
     assert visitor.post(b"another")[0] == 200
 
 
-def test_the_page_leaves_meanwhile(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
-    with visitor.begin(4_000_000, b"x" * 1_500_000) as client:
-        wait_until(lambda: kept(folder))
-        visitor.page.drop()
-        assert visitor.receiver.over.wait(PATIENCE)
-        client.sendall(b"x" * 2_500_000)
-        assert status_of(client) == 410
-    wait_until(lambda: not kept(folder))
-
-
 def test_the_viewer_ends_meanwhile(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
     assert visitor.post()[0] == 200
     with visitor.begin(4_000_000, b"x" * 1_500_000):
@@ -240,41 +227,3 @@ def test_what_is_not_offered(visitor: Visitor, tmp_path: Path) -> None:
     for key in ("", "x", "../../etc/passwd", "a" * 5000):
         status, words, *_ = fetch(visitor, quote(key))
         assert status == 404 and "not offered" in words
-
-
-def test_offers_have_an_end(visitor: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = []
-    for number in range(bounds.MAX_OFFERS + 1):
-        (tmp_path / f"{number}.json").write_text("{}")
-        visitor.connection.offer(tmp_path / f"{number}.json", 2)
-        offer = visitor.page.receive()
-        assert isinstance(offer, m.Offer)
-        keys.append(offer.key)
-    assert fetch(visitor, keys[0])[0] == 404, "one too many waited"
-    assert fetch(visitor, keys[1])[0] == 200
-    (tmp_path / "2.json").unlink()
-    assert fetch(visitor, keys[2])[0] == 404
-    monkeypatch.setattr(bounds, "OFFERED_FOR", -1.0)
-    assert fetch(visitor, keys[3])[0] == 404
-    monkeypatch.undo()
-    visitor.page.drop()
-    assert visitor.receiver.over.wait(PATIENCE)
-    assert fetch(visitor, keys[4])[0] == 404, "of a page that is gone"
-    visitor.connection.offer(tmp_path / "4.json", 2)
-
-
-def test_a_download_that_is_not_read_on_holds_no_file_for_good(
-        visitor: Visitor, tmp_path: Path, wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_files, "STALL", 0.3)
-    path = tmp_path / "large"
-    with path.open("wb") as file:
-        file.truncate(200_000_000)
-    visitor.connection.offer(path, 200_000_000)
-    offer = visitor.page.receive()
-    assert isinstance(offer, m.Offer)
-    with socket.create_connection(("127.0.0.1", visitor.port), timeout=PATIENCE) as client:
-        client.sendall(f"GET /download?token=secret&key={offer.key} HTTP/1.1\r\n"
-                       f"Host: 127.0.0.1:{visitor.port}\r\n\r\n".encode())
-        assert client.recv(100).startswith(b"HTTP/1.1 200")
-        wait_until(lambda: path.stat().st_ino not in {number for *_, number in open_files()})
-    assert not visitor.connection.closed

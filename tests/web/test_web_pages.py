@@ -201,23 +201,6 @@ def test_a_page_too_many(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> 
         wait_until(enters)
 
 
-def test_more_pages_than_screens_can_be_made_for(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each page costs the thread that draws a screen, so only so many arrive in a time."""
-    monkeypatch.setattr(module, "PAGES_AT_ONCE", 2)
-    monkeypatch.setattr(module, "PAGES_PER_SECOND", 0.001)
-    strict = WebServer(port=0, token="secret", wake=lambda: None)
-    answers = []
-    try:
-        for _ in range(4):
-            with Page(strict.port) as page:
-                page.connect(token="secret").send(m.Hello(protocol=1, id="again", width=100, height=100))
-                answers.append(page.receive())
-    finally:
-        strict.close()
-    assert [type(answer) for answer in answers] == [m.Welcome, m.Welcome, m.Refused, m.Refused]
-    assert isinstance(answers[-1], m.Refused) and answers[-1].again
-
-
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
-import resource
 import socket
 import struct
 from typing import TYPE_CHECKING
 
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE
 from support.web_visitors import Visitor, ask, raw
 
 from benchmarks.browser import hostile
 from splatview.viewer_app.web import door
 from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web.door import Turns
 from splatview.viewer_app.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -112,44 +109,3 @@ def test_connections_that_break_anywhere(visitor: Visitor, caplog: pytest.LogCap
             visitor.goes_on(number)
     visitor.goes_on(300)
     assert not caplog.records
-
-
-def test_no_descriptor_is_left(visitor: Visitor, caplog: pytest.LogCaptureFixture) -> None:
-    """Said once; the page that is there goes on, and others come again once there are some."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    waiting = [socket.socket() for _ in range(30)]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(n) for n in os.listdir("/proc/self/fd")) + 1, hard))
-    spare = []
-    try:
-        try:
-            while True:
-                spare.append(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
-        except OSError:
-            pass
-        for one in waiting:
-            one.settimeout(PATIENCE)
-            one.connect(("127.0.0.1", visitor.port))
-            one.sendall(hostile.head(visitor.port, "/?token=secret"))
-        for _ in turns("the lack of descriptors is said"):
-            visitor.goes_on()
-            if "No browser can connect for now" in caplog.text:
-                break
-        for _ in range(20):
-            visitor.goes_on()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for fd in spare:
-            os.close(fd)
-    for one in waiting:
-        assert one.recv(100).startswith(b"HTTP/1.1 200")
-        one.close()
-    assert caplog.text.count("No browser can connect for now") == 1
-
-
-def test_turns() -> None:
-    turns = Turns(3, 2.0)
-    assert [turns.due(10.0) for _ in range(5)] == [0, 0, 0, 0.5, 1.0]
-    assert turns.due(10.0, most=1.0) is None
-    assert turns.due(10.0, most=1.5) == 1.5, "what was sent away has taken no turn"
-    assert turns.due(11.5) == 0.5
-    assert [turns.due(100.0) for _ in range(4)] == [0, 0, 0, 0.5], "turns that were not taken are not saved up"

@@ -254,15 +254,6 @@ def test_where_it_cannot_listen(host: str, port: int, message: str) -> None:
         WebServer(host, port, wake=lambda: None)
 
 
-def test_a_port_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: socket.socket, address: object) -> None:
-        raise PermissionError(13, "Permission denied")  # what every user but root gets
-
-    monkeypatch.setattr(socket.socket, "bind", refuse)
-    with pytest.raises(ViewerError, match=r"port: 80 .*choose 1024 to 65535"):
-        WebServer(port=80, wake=lambda: None)
-
-
 @pytest.mark.parametrize("token", ["", "a b", "a&b", "a" * 200, "\xe4"])
 def test_a_token_that_is_none(token: str) -> None:
     with pytest.raises(ViewerError, match="token: it must be"):
