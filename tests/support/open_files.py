@@ -9,9 +9,9 @@ import stat
 def open_files() -> frozenset[tuple[int, int, int]]:
     """Return descriptor, device and inode of each open file, device, memfd and pipe.
 
-    Sockets, eventfds and the like are left out: ZeroMQ and drivers open and close theirs at any time, and `support.leaks`
-    finds those of Python. Compare sets, `open_files() <= before`: what an earlier test left to the garbage collector may
-    be closed at any time.
+    Sockets, eventfds and the like are left out: ZeroMQ and drivers open and close theirs at any time, and
+    `support.leaks` finds those of Python. Compare sets, `open_files() <= before`: what an earlier test left to the
+    garbage collector may be closed at any time.
     """
     there = set()
     for fd in map(int, os.listdir("/proc/self/fd")):
