@@ -1,0 +1,67 @@
+"""Frames of images, Gaussians and cameras as both sides check them, whatever the sender promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from splatview.ipc.kinds import CAMERAS_MOST, check_frame
+
+Tensors = dict[str, tuple[str, tuple[int, ...]]]
+
+IMAGE: Tensors = {"image": ("uint8", (4, 5, 3))}
+SCENE: Tensors = {"means": ("float32", (7, 3)), "quats": ("float32", (7, 4)), "scales": ("float32", (7, 3)),
+                  "opacities": ("float32", (7,)), "sh0": ("float32", (7, 3)), "shN": ("float32", (7, 8, 3)),
+                  "background": ("float32", (3,))}
+SCENE_META: dict[str, Any] = {"color": "sh", "activated": False, "sh_degree": 2}
+CAMERAS: Tensors = {"viewmats": ("float64", (2, 4, 4)), "Ks": ("float32", (2, 3, 3)), "sizes": ("int32", (2, 2)),
+                    "paths": ("uint8", (9,))}
+PHOTOS: Tensors = {"photos": ("uint8", (1, 6, 8, 3))}
+PHOTOS_META: dict[str, Any] = {"camera": 0, "side": 8, "photos": 1}
+
+
+def refused(kind: str, tensors: Tensors, meta: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        check_frame(kind, tensors, meta)
+
+
+def test_whole_frames_are_taken() -> None:
+    check_frame("image", IMAGE, {"layout": "HWC"})
+    check_frame("gaussians", SCENE, SCENE_META)
+    check_frame("cameras", CAMERAS, {"photos": 3})
+    check_frame("cameras", PHOTOS, PHOTOS_META)
+    check_frame("cameras", {"current": ("int32", (1,))}, {})
+    refused("video", IMAGE, {}, "kind 'video'")
+
+
+def test_images_that_do_not_fit_are_refused() -> None:
+    refused("image", {**IMAGE, "mask": ("uint8", (4, 5))}, {"layout": "HWC"}, "'image' alone")
+    refused("image", IMAGE, {"layout": "WH"}, "layout is 'WH'")
+    refused("image", {"image": ("int64", (4, 5, 3))}, {"layout": "HWC"}, "an image of int64")
+    refused("image", IMAGE, {"layout": "HW"}, "in layout HW")
+    refused("image", {"image": ("uint8", (4, 5, 2))}, {"layout": "HWC"}, "channels must be 1, 3 or 4")
+
+
+def test_gaussians_that_do_not_fit_are_refused() -> None:
+    refused("gaussians", {**SCENE, "normals": ("float32", (7, 3))}, SCENE_META, "do not have .*normals")
+    refused("gaussians", SCENE, {**SCENE_META, "color": "hsv"}, "color is 'hsv'")
+    refused("gaussians", SCENE, {**SCENE_META, "color": "rgb"}, "need rgb")
+    refused("gaussians", {**SCENE, "quats": ("int32", (7, 4))}, SCENE_META, "quats is int32")
+    refused("gaussians", {**SCENE, "shN": ("float32", (7, 9, 3))}, SCENE_META, "shN has shape")
+    refused("gaussians", {**SCENE, "scales": ("float32", (6, 3))}, SCENE_META, "scales has shape")
+    refused("gaussians", SCENE, {**SCENE_META, "activated": 1}, "'activated'")
+    refused("gaussians", SCENE, {**SCENE_META, "sh_degree": 9}, "sh_degree is 9")
+
+
+def test_cameras_that_do_not_fit_are_refused() -> None:
+    most = CAMERAS_MOST["cameras"]
+    refused("cameras", {"viewmats": CAMERAS["viewmats"]}, {}, "cameras have viewmats, Ks, sizes")
+    refused("cameras", {**CAMERAS, "viewmats": ("float32", (most + 1, 4, 4))}, {}, f"{most + 1} cameras")
+    refused("cameras", {**CAMERAS, "Ks": ("float32", (3, 3, 3))}, {}, "Ks is float32 of shape")
+    refused("cameras", {**CAMERAS, "sizes": ("float32", (2, 2))}, {}, "sizes is float32")
+    refused("cameras", {**CAMERAS, "paths": ("uint8", (CAMERAS_MOST["text"] + 1,))}, {}, "paths are uint8")
+    refused("cameras", CAMERAS, {"photos": -1}, "'photos' is -1")
+    refused("cameras", {"current": ("int64", (1,))}, {}, "current is int64")
+    refused("cameras", {"photos": ("uint8", (1, CAMERAS_MOST["side"] + 1, 8, 3))}, PHOTOS_META, "photos are uint8")
+    refused("cameras", PHOTOS, {**PHOTOS_META, "camera": most}, f"'camera' is {most}")
