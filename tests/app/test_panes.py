@@ -101,6 +101,21 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
     assert viewer.state.panel_open
 
 
+def test_a_header_is_double_clicked_by_the_count_of_the_press(make: Callable[..., Viewer]) -> None:
+    """However far apart the frames are in which the presses arrive: a machine may be busy."""
+    viewer = make()
+    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.do()
+    head = viewer.seat.panes.places(viewer.seat.area(), 1.0)[0][1]
+    x, y = head.x + 30, head.y + 10
+    for clicks, maximised in ((1, False), (2, True)):
+        viewer.do(PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y),
+                  PointerPress(x, y, clicks=clicks), PointerRelease(x, y))
+        for _ in range(8):
+            viewer.turn()
+        assert bool(viewer.seat.panes.maximised) == maximised
+
+
 def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
     viewer = make()
     panes = viewer.seat.panes

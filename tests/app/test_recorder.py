@@ -48,6 +48,15 @@ def test_what_is_unpacked_is_as_near_as_is_said(degree: int, activated: bool) ->
     assert (np.abs(a.shN - b.shN) <= largest * (1 / 254 + 1e-3)).all()
 
 
+def test_numbers_that_are_not_finite_are_unpacked_as_such() -> None:
+    packed = pack(scene(4))
+    packed.arrays["sh_unit"][:] = [np.inf, np.nan, -np.inf, 0]  # as a damaged file has it
+    packed.arrays["shN"][:, 0] = 0
+    higher = unpack(packed).shN
+    assert np.isnan(higher[:3, 0]).all()
+    assert not higher[3].any()
+
+
 def test_a_picture_of_it_can_hardly_be_told_from_the_scenes(ctx: moderngl.Context) -> None:
     before = scene(3000)
     camera = frame_points(np.asarray(before.means), 320, 240)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from splatview.demo import datasets
+from splatview.demo import datasets, ply
 from splatview.demo.errors import DemoError
 
 WIDTH, HEIGHT = 40, 30
@@ -170,3 +170,11 @@ def test_a_source_of_no_known_kind_is_told_what_is(tmp_path):
         load(tmp_path)
     with pytest.raises(DemoError, match="no such file or folder"):
         load(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("vertices", ["\n \n", "# 1 2 3\n# 4 5 6\n", "1 2 3\n\n", "", "1 2 3\n4 5\n"])
+def test_points_without_their_numbers_are_refused(tmp_path, vertices: str) -> None:
+    properties = "".join(f"property float {axis}\n" for axis in "xyz")
+    (tmp_path / "a.ply").write_text(f"ply\nformat ascii 1.0\nelement vertex 2\n{properties}end_header\n{vertices}")
+    with pytest.raises(DemoError, match=r"a\.ply: damaged"):
+        ply.read_points(tmp_path / "a.ply")

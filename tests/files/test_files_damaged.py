@@ -95,6 +95,15 @@ def test_truncated_anywhere(kind, valid, tmp_path):
     assert whole_numbers_of_records < 30
 
 
+def test_a_sog_with_a_wrong_length_of_a_name_is_refused_briefly(valid, tmp_path):
+    """The zip then takes what follows the name for a part of it."""
+    name, data = valid["sog"]
+    changed = bytearray(data)
+    changed[27] = 8
+    (tmp_path / name).write_bytes(bytes(changed))
+    assert _scene_or_error(tmp_path / name) is None
+
+
 def _header(*lines):
     return ("ply\nformat binary_little_endian 1.0\n" + "\n".join(lines) + "\nend_header\n").encode()
 

@@ -84,6 +84,18 @@ def test_the_program_answers(programs: Programs, small: Path, cache: Path) -> No
     assert program.returncode == 0
 
 
+def test_an_answer_comes_before_its_number_of_rows(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the standard output is buffered and shares its screen with the standard error."""
+    screen = io.BytesIO()
+    err = io.TextIOWrapper(screen, write_through=True)
+    monkeypatch.setattr(err, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", err)
+    out = io.TextIOWrapper(screen)
+    answer(small, "SELECT 12345", as_csv=False, out=out)
+    said = screen.getvalue().decode()
+    assert 0 <= said.rindex("12345") < said.rindex("1 row")
+
+
 @pytest.mark.parametrize("as_csv", [False, True])
 def test_a_snapshot_commands_no_terminal(small: Path, as_csv: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = Terminal(), Terminal()

@@ -68,6 +68,23 @@ def frustums(view: GaussianView) -> Frustums:
     return view.tools["frustums"]  # type: ignore[return-value]
 
 
+def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, content: CamerasContent) -> None:
+    view = GaussianView(screen.ctx)
+    try:
+        tool = frustums(view)
+        tool.use(content)
+        content.say_current(2)
+        tool.follow(True)
+        for now in (100.0, 101.0, 102.0):
+            view.tick(now)
+        assert tool.following
+        view.update(gaussian_frame())
+        view.tick(103.0)
+        assert (tool.following, tool.through.index) == (True, 2)
+    finally:
+        view.close()
+
+
 def eye(model: Any) -> Camera:
     K = intrinsics(60, W, H, model)
     if model == "ortho":
