@@ -60,10 +60,10 @@ def viewer(start: Callable[..., Viewer]) -> Viewer:
     return start()
 
 
-@pytest.fixture(scope="module")
-def stage(chromium: Browser, lasting: Programs) -> Iterator[Stage]:
-    """Where trainers and viewers of a module meet, programs of their own."""
-    stage = Stage(lasting)
+@pytest.fixture
+def stage(chromium: Browser, programs: Programs) -> Iterator[Stage]:
+    """Where trainers and viewers meet, programs of their own."""
+    stage = Stage(programs)
     yield stage
     stage.close()
 

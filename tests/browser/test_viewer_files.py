@@ -35,7 +35,7 @@ def program(stage: Stage) -> Iterator[Program]:
 
 
 def colourful(canvas: np.ndarray) -> str:
-    """Whether a scene is seen."""
+    """Say how little of the picture has colours, if less than a scene has."""
     shown = inside(canvas).astype(int)
     share = float((shown.max(-1) - shown.min(-1) > 40).mean())
     return "" if share > 0.05 else f"{share:.2%} of the picture has colours"

@@ -34,10 +34,10 @@ PICTURE = drawn(310, 266, 1)
 FITTED = placed(PICTURE, 0, 1, 2)
 
 
-@pytest.fixture(scope="module")
-def program(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Program:
+@pytest.fixture
+def program(stage: Stage, tmp_path: Path) -> Program:
     """A viewer that shows PICTURE."""
-    file: Path = tmp_path_factory.mktemp("image") / "picture.npy"
+    file = tmp_path / "picture.npy"
     np.save(file, PICTURE)
     stage.trainer(IMAGE, file)
     return stage.viewer()

@@ -49,14 +49,18 @@ class Program:
     process: subprocess.Popen[str]
     said: list[str] = field(default_factory=list)
     url: str = ""
+    _reader: threading.Thread | None = None
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+        if self._reader is not None:
+            self._reader.join()
 
     def listen(self) -> Program:
         """Wait until it says where it is."""
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         end = time.monotonic() + PATIENCE
         while not self.url:
             assert time.monotonic() < end and self.process.poll() is None, f"no address; it said {self.said}"
@@ -81,6 +85,7 @@ class Stage:
     def __init__(self, programs: Programs):
         self.folder = Path("/tmp") / f"sv-page-{time.monotonic_ns() % 10**10:x}"  # short: sockets live in it
         self._programs = programs
+        self._viewers: list[Program] = []
 
     @property
     def env(self) -> dict[str, str]:
@@ -92,9 +97,12 @@ class Stage:
     def viewer(self, *args: str, port: int = 0) -> Program:
         """`splatview serve --web`."""
         web = "serve", "--web", "--port", str(port)
-        return Program(self._programs.python("-m", "splatview.viewer_app", *web, *args, **self.env)).listen()
+        self._viewers.append(Program(self._programs.python("-m", "splatview.viewer_app", *web, *args, **self.env)))
+        return self._viewers[-1].listen()
 
     def close(self) -> None:
+        for viewer in self._viewers:
+            viewer.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
