@@ -149,6 +149,13 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """Starts programs for all tests of a module. Pass them a SPLATVIEW_RUNTIME_DIR: that of each test is its own."""
+    with Programs(tmp_path_factory.mktemp("lasting")) as started:
+        yield started
+
+
 @pytest.fixture
 def wait_until() -> Callable[..., Any]:
     """`support.wait.wait_until`."""
@@ -163,7 +170,7 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)  # the default in programs of the tests
 
 
-_STARTS_PROGRAMS = re.compile(r"\b(programs|display|chromium|open_page|stage)\b: |mark\.programs|mark\.display")
+_STARTS_PROGRAMS = re.compile(r"\b(programs|lasting|display|chromium|open_page|stage)\b: |mark\.programs|mark\.display")
 
 
 @pytest.hookimpl(optionalhook=True)
