@@ -15,6 +15,7 @@ from splatview import publishing
 from splatview.ipc import Subscriber
 from splatview.ipc.errors import SharingError
 from splatview.ipc.messages import RingRef
+from splatview.ipc.offered import Offered
 from splatview.ipc.ways import WAYS
 from splatview.ipc.ways.base import Way
 
@@ -87,6 +88,22 @@ def test_a_way_that_fails_in_the_trainer_is_given_up_and_said_once(
     assert len(caplog.records) == 1
     assert "cannot be shared by device-ring, and goes by ring" in caplog.text
     assert publishing.begun().board.counters()["faults"] == 1  # type: ignore[union-attr]
+
+
+def test_what_is_offered_is_settled_from_what_another_thread_changes_meanwhile() -> None:
+    offered = Offered("image")
+
+    class Short(dict[str, str]):
+        def __contains__(self, way: object) -> bool:
+            was = super().__contains__(way)
+            if was:  # here the helper thread finds that there is memory again
+                self.clear()
+                offered.order()
+            return was
+
+    offered.short = Short(ring="too little")
+    offered.order()
+    assert offered.ways == ("ring",)
 
 
 def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(

@@ -10,6 +10,7 @@ import torch
 from support.frames import memory_frame, memory_samples
 from support.memory_on_cpu import GIB, Allocator
 from support.trainers import Trainer
+from support.wait import PATIENCE
 from support.view_cases import shown
 from support.viewer import Viewer
 
@@ -253,6 +254,7 @@ def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Vi
           lambda: isinstance(viewer.seat.view, MemoryView) and viewer.seat.view.content.history is not None)
     view: Any = viewer.seat.view
     trainer.start("allocator.fail()\nsys.stdin.close()")
+    trainer.process.wait(PATIENCE)  # the viewer finds the end and the last version at once
     viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
     name = viewer.seat.shown.entry.name  # type: ignore[union-attr]
     assert name.endswith("-1-oom.pickle")
