@@ -194,19 +194,26 @@ class _Bringer:
         self._wake = threading.Event()
         self._ending = False
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        """Held while a thread begins, which the trainer's thread may want to end in that moment."""
 
     def wake(self) -> None:
-        if self._thread is None:
-            self._ending = False
-            self._thread = threading.Thread(target=self._run, name="splatview cameras", daemon=True)
-            self._thread.start()
+        with self._lock:
+            if self._thread is None:
+                self._ending = False
+                self._thread = threading.Thread(target=self._run, name="splatview cameras", daemon=True)
+                self._thread.start()
         self._wake.set()
 
     def end(self) -> None:
-        thread, self._thread, self._ending = self._thread, None, True
+        with self._lock:
+            thread, self._ending = self._thread, True
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=20)
+        with self._lock:
+            if self._thread is thread:
+                self._thread = None
 
     def _run(self) -> None:
         while not self._ending:

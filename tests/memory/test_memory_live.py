@@ -10,9 +10,9 @@ import torch
 from support.frames import memory_frame, memory_samples
 from support.memory_on_cpu import GIB, Allocator
 from support.trainers import Trainer
-from support.wait import PATIENCE
 from support.view_cases import shown
 from support.viewer import Viewer
+from support.wait import PATIENCE
 
 import splatview
 from splatview.ipc import taken
