@@ -13,6 +13,7 @@ from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.finding import Finder, why_nothing
 from splatview.viewer_app.overlays import newest_overlays
 from splatview.viewer_app.pictures import check_writable, save_png
+from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.screens.base import MIN_SIZE
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.sources import make_subscriber
@@ -70,6 +71,9 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
         finally:
             screen.close()
         assert size is not None  # nobody writes to it meanwhile
+        if isinstance(value, GaussianScene):
+            for note in value.notes:
+                print(f"splatview: shot: {options.file}: {note}", file=sys.stderr)
         return size
     return _shoot_stream(options)
 

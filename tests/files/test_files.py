@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -99,10 +100,28 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
 
 def test_mip_mode_comes_from_comment_and_flag(tmp_path):
     t = w.truth(5)
-    for comment, mip in (("SplatRenderMode: mip", True), ("SplatRenderMode: default", False), ("by mip", False)):
+    for comment, mip in (("SplatRenderMode: mip", True), ("SplatRenderMode: default", False), ("by mip", False),
+                         ("antialiased 1", True), ("antialiased 0", False),
+                         ("antialiased 1\ncomment splatrendermode: DEFAULT", False)):
         path = w.write_ply(tmp_path / "a.ply", w.ply_columns(t), header=f"comment {comment}\n")
-        assert load_scene(path).antialiased is mip
+        assert (load_scene(path).antialiased, load_scene(path).notes) == (mip, ()), comment
     assert load_scene(w.write_spz(tmp_path / "a.spz", t, flags=1)).antialiased
+    files = w.sog_files(t)
+    for said, mip in (({"model": "antialiased"}, True), ({"model": "default", "antialias": True}, False),
+                      ({"antialias": True}, True), ({"model": None}, False)):
+        changed = files | {"meta.json": json.dumps(json.loads(files["meta.json"]) | said).encode()}
+        scene = load_scene(w.write_zip(tmp_path / "a.sog", changed))
+        assert (scene.antialiased, scene.notes) == (mip, ()), said
+
+
+def test_a_mode_that_is_unknown_is_named(tmp_path):
+    files = w.sog_files(w.truth(5))
+    changed = files | {"meta.json": json.dumps(json.loads(files["meta.json"]) | {"model": "2dgs"}).encode()}
+    for path in (w.write_zip(tmp_path / "a.sog", changed), w.write_ply(
+            tmp_path / "a.ply", w.ply_columns(w.truth(5)), header="comment SplatRenderMode: 2DGS\n")):
+        scene = load_scene(path)
+        assert not scene.antialiased and len(scene.notes) == 1
+        assert scene.notes[0].startswith("render mode '2dgs' is unknown (known: mip, antialiased,")
 
 
 def test_nan_and_infinity_are_loaded_and_counted(tmp_path):

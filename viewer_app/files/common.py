@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files.bounds import check_memory
+from splatview.viewer_app.files.bounds import check_memory, clipped
 from splatview.viewer_app.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ SH_REST = {0: 0, 9: 1, 24: 2, 45: 3}
 """How many numbers per Gaussian the degrees above 0 take in a file, and the degree they make."""
 SH_COEFFICIENTS = {0: 0, 1: 3, 2: 8, 3: 15}
 """Coefficients per channel above degree 0, by degree."""
+
+MODES = {"mip": True, "antialiased": True, "true": True, "1": True,
+         "": False, "default": False, "none": False, "false": False, "0": False}
+"""Words of files for how a scene was trained: antialiased or not."""
 
 ZIP_ENTRIES = 20_000
 """Entries of a zip that are read; a SOG has ten, a checkpoint one for each tensor."""
@@ -55,9 +59,12 @@ class Fields:
     sh0: np.ndarray
     shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
 
-    def scene(self, *, antialiased: bool = False, sh_degree: int | None = None,
+    def scene(self, *, mode: object = "", sh_degree: int | None = None,
               notes: tuple[str, ...] = ()) -> GaussianScene:
         """The scene, contiguous float32; says in `notes` how many Gaussians have NaN or infinity in them.
+
+        Args:
+            mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
 
         Raises:
             FileError: the fields do not fit together.
@@ -76,13 +83,17 @@ class Fields:
             if a.dtype.kind not in "fiu":
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
             arrays[name] = np.ascontiguousarray(a, np.float32)
+        word = str(mode).lower()
+        if word not in MODES:
+            known = ", ".join(filter(None, MODES))
+            notes += (f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as default",)
         bad = count_nonfinite(list(arrays.values()))
         if bad:
             notes += (f"{bad:,} of {n:,} Gaussians hold NaN or infinity; they are not drawn",)
         stored = {0: 0, 3: 1, 8: 2, 15: 3}[k]
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
         means, quats, scales, opacities, sh0, shN = arrays.values()
-        return GaussianScene(means, quats, scales, opacities, sh0, shN, antialiased=antialiased, notes=notes,
+        return GaussianScene(means, quats, scales, opacities, sh0, shN, antialiased=MODES.get(word, False), notes=notes,
                              sh_degree=degree)
 
 

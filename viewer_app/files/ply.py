@@ -9,6 +9,7 @@ in graphdeco-inria/gaussian-splatting.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -100,10 +101,16 @@ class Header:
             raise FileError(f"PLY: truncated: element {name!r} starts at byte {at:,}, the file has {size:,}")
         f.seek(at)
 
+    def said(self, *keys: str) -> str:
+        """What the last comment that starts with one of these keys says after it, in lower case without spaces; ""
+        for none. Spaces, colons and case of a key do not count."""
+        squeezed = (re.sub(r"[\s:]", "", c).lower() for c in reversed(self.comments))
+        return next((c.removeprefix(key) for c in squeezed for key in keys if c.startswith(key)), "")
+
     @property
-    def antialiased(self) -> bool:
-        """Whether a comment says `SplatRenderMode: mip`."""
-        return any(c.replace(" ", "").lower().startswith("splatrendermode:mip") for c in self.comments)
+    def mode(self) -> str:
+        """How the scene was trained, as Brush (`SplatRenderMode: mip`) and Postshot (`antialiased 1`) say it."""
+        return self.said("splatrendermode", "antialiased")
 
 
 def read_header(f: BinaryIO) -> Header:
@@ -214,7 +221,7 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
         start += len(block)
         progress("reading Gaussians", start / max(n, 1))
         block = next(source, None)
-    return fields.scene(antialiased=header.antialiased)
+    return fields.scene(mode=header.mode)
 
 
 def _as_slice(columns: list[int]) -> slice | list[int]:

@@ -230,7 +230,7 @@ def _decode(planes: _Planes, codebooks: bool) -> GaussianScene:
                     scales=planes.values("scales", 3, codebooks), opacities=opacities, sh0=sh0,
                     shN=_higher(planes, codebooks))
     fields.quats[quats[:, 3] < 252] = (1, 0, 0, 0)
-    return fields.scene(antialiased=bool(planes.meta.get("antialias")))
+    return fields.scene(mode=planes.meta.get("model", planes.meta.get("antialias")))
 
 
 def _higher(planes: _Planes, codebooks: bool) -> np.ndarray:

@@ -151,7 +151,7 @@ def _decode(parts: dict[str, np.ndarray], n: int, header: tuple[int, int, int, i
                     opacities=LOGIT_OF_BYTE[parts["alphas"]],
                     sh0=SH0_OF_BYTE[parts["colors"]].reshape(n, 3), shN=sh)
     progress("unpacking", 1.0)
-    return fields.scene(antialiased=bool(flags & ANTIALIASED), notes=tuple(notes))
+    return fields.scene(mode=bool(flags & ANTIALIASED), notes=tuple(notes))
 
 
 def _rotations(data: np.ndarray, n: int, version: int) -> np.ndarray:
