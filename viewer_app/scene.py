@@ -104,6 +104,11 @@ class GaussianScene:
             ready(torch.cuda.current_stream(self.gpu).cuda_stream)
 
 
+def sh0_of_rgb(rgb: np.ndarray) -> np.ndarray:
+    """Return the coefficients of degree 0 of colours in [0, 1]."""
+    return (rgb - np.float32(0.5)) / np.float32(SH_C0)
+
+
 NOTHING = GaussianScene(*(np.zeros((0, *shape), np.float32) for shape in ((3,), (4,), (3,), (), (3,), (0, 3))),
                         activated=True, sh_degree=0)
 """A scene without Gaussians."""

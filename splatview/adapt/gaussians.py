@@ -8,6 +8,7 @@
 | nerfstudio `gauss_params`, or a model that has them | means, quats, ..., features_dc, features_rest | raw |
 | inria `GaussianModel`, or its parameters by name | _xyz, _rotation, _scaling, _opacity, _features_dc, ... | raw |
 | the arguments of inria's rasteriser | means3D, rotations, scales, opacities, shs | activated |
+| SplaTAM's `params` | means3D, unnorm_rotations, log_scales (also (N, 1)), logit_opacities, rgb_colors | raw |
 | async_torchwindow's tuple | background, means3d, shs, opacity, scales, rotations | activated |
 
 Raw: scales are logarithms, opacities logits, as optimisers hold them. Activated: scales are world units, opacities
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _NAMES = {
     "means": ("means", "means3d", "means3D", "xyz", "_xyz"),
-    "quats": ("quats", "rotations", "rotation", "_rotation"),
+    "quats": ("quats", "rotations", "rotation", "_rotation", "unnorm_rotations"),
     "scales": ("scales", "scaling", "_scaling", "log_scales"),
     "opacities": ("opacities", "opacity", "_opacity", "logit_opacities"),
 }
@@ -60,10 +61,11 @@ _COLORS = (
     _Color("colors", None, "rgb", True),  # beside "features" they are logits: see _find_color
     _Color("rgb", None, "rgb", True),
     _Color("colors_precomp", None, "rgb", True),
+    _Color("rgb_colors", None, "rgb", False),
 )
 _LEGAL: dict[str, Callable[[int], list[tuple[int, ...]]]] = {
     "means": lambda n: [(n, 3)],
-    "scales": lambda n: [(n, 3)],
+    "scales": lambda n: [(n, 3), (n, 1)],
     "quats": lambda n: [(n, 4)],
     "opacities": lambda n: [(n,), (n, 1)],
     "background": lambda n: [(3,)],
@@ -72,8 +74,9 @@ _LEGAL: dict[str, Callable[[int], list[tuple[int, ...]]]] = {
     "sh": lambda n: [(n, 3), *((n, k + 1, 3) for k in SH_REST)],
 }
 _LEGAL_TEXT = {
-    "means": "(N, 3)", "scales": "(N, 3)", "quats": "(N, 4)", "opacities": "(N,) or (N, 1)", "background": "(3,)",
-    "color": "(N, 3) or (N, 1, 3)", "color_rest": "(N, 0|3|8|15, 3)", "sh": "(N, 3) or (N, 1|4|9|16, 3)",
+    "means": "(N, 3)", "scales": "(N, 3) or (N, 1)", "quats": "(N, 4)", "opacities": "(N,) or (N, 1)",
+    "background": "(3,)", "color": "(N, 3) or (N, 1, 3)", "color_rest": "(N, 0|3|8|15, 3)",
+    "sh": "(N, 3) or (N, 1|4|9|16, 3)",
 }
 _RAW_NAMES = {"scaling", "_scaling", "log_scales", "_opacity", "logit_opacities"}
 
@@ -157,6 +160,7 @@ class GaussianForm:
         fields = {field: as_tensor(t, field).detach() for field, t in zip(self._fields, tensors, strict=True)}
         n = len(fields["means"])
         fields["opacities"] = fields["opacities"].reshape(n)
+        fields["scales"] = fields["scales"].expand(n, 3)  # also (N, 1): as large along every axis
         if self.color == "sh":
             first = fields.pop("color")
             more = fields.pop("color_rest", None)

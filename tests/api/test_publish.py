@@ -96,7 +96,6 @@ def torchwindow(n: int = N, k: int = 4) -> tuple[torch.Tensor, ...]:
 
 @pytest.mark.parametrize(("value", "activated", "color", "degree", "stored"), [
     (gsplat_parameters(), False, "sh", 3, 15),
-    (gsplat_parameters(degree=0), False, "sh", 0, 0),
     ({k: v for k, v in gsplat_parameters().items() if k != "shN"}, False, "sh", 0, 0),
     ({**{k: v for k, v in gsplat_parameters().items() if not k.startswith("sh")}, "features": rand(N, 32),
       "colors": rand(N, 3)}, False, "rgb_logit", 0, 0),
@@ -110,6 +109,8 @@ def torchwindow(n: int = N, k: int = 4) -> tuple[torch.Tensor, ...]:
       "rotation": rand(N, 4)}, False, "sh", 3, 15),
     ({"means3D": rand(N, 3), "shs": rand(N, 16, 3), "opacities": rand(N, 1), "scales": rand(N, 3),
       "rotations": rand(N, 4)}, True, "sh", 3, 15),
+    ({"means3D": rand(N, 3), "rgb_colors": rand(N, 3), "unnorm_rotations": rand(N, 4), "logit_opacities": rand(N, 1),
+      "log_scales": rand(N, 1), "cam_trans": rand(1, 3, 9)}, False, "rgb", 0, 0),
     (torchwindow(k=4), True, "sh", 1, 3),
     (gsplat_parameters(n=0), False, "sh", 3, 15),
 ])
@@ -119,6 +120,7 @@ def test_gaussian_forms(value: Any, activated: bool, color: str, degree: int, st
     assert (meta["activated"], meta["color"], meta["sh_degree"]) == (activated, color, degree)
     n = len(fields["means"])
     assert fields["opacities"].shape == (n,)
+    assert fields["scales"].shape == (n, 3)
     assert fields["sh0" if color == "sh" else "rgb"].shape == (n, 3)
     assert fields["shN"].shape == (n, stored, 3) if stored else "shN" not in fields
     assert not any(t.requires_grad for t in fields.values())

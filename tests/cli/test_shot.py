@@ -76,15 +76,20 @@ def test_a_scene_looks_as_gsplat_draws_it(data_dir: Path, tmp_path: Path) -> Non
     assert -10 * np.log10((error**2).mean()) > 45, "dB"
 
 
-def test_an_antialiased_scene_looks_as_an_independent_renderer_draws_it(
-        data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["postshot_antialiased", "nerfstudio_rgb"])
+def test_a_scene_looks_as_an_independent_renderer_draws_it(
+        name: str, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given, out = data_dir / "reports", tmp_path / "out.png"
-    view = json.loads((given / "cameras.json").read_text())["postshot_antialiased"]
+    view = json.loads((given / "cameras.json").read_text())[name]
     camera, size = json.dumps(view["camera"]), "{}x{}".format(*view["size"])
-    assert shot(out, given / "postshot_antialiased.ply", "--camera", camera, "--size", size) == 0
-    error = (read(out) - read(given / "postshot_antialiased.want.png")[..., :3]) / 255
+    assert shot(out, given / f"{name}.ply", "--camera", camera, "--size", size) == 0
+    error = (read(out) - read(given / f"{name}.want.png")[..., :3]) / 255
     assert (error**2).mean() < 10**-4.5  # 45 dB
     assert not capsys.readouterr().err
+
+
+def test_an_unknown_render_mode_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out.png"
     scene = write_ply(tmp_path / "a.ply", ply_columns(truth(40)), header="comment SplatRenderMode: 2dgs\n")
     assert shot(out, scene, "--size", "160x120") == 0
     assert "a.ply: render mode '2dgs' is unknown" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,19 @@ def _shuffled(t):
     return {**{n: columns[n] for n in names[:20]}, **extra, **{n: columns[n] for n in names[20:]}}
 
 
+def _faces_first(path, t, order):
+    """A mesh's faces, and a camera with a list, before the Gaussians, whose names are CloudCompare's."""
+    if order == "a":
+        before = b"3 0 1 2 -0.5\n4 0 1 2 3 1.5\n0 7.5\n7 2 1 9\n"
+    else:
+        before = b"".join(struct.pack(f"{order}B{n}if{m}", n, *range(n), 0.5) for n, m in ((3, ""), (4, ""), (0, "")))
+        before += struct.pack(f"{order}hH1d", 7, 1, 9.0)
+    return w.write_ply(path, {k if k in "xyz" else f"scalar_{k}": v for k, v in w.ply_columns(t).items()}, order=order,
+                       before=before, header="element face 3\nproperty list uchar int vertex_indices\n"
+                       "property float quality\nelement camera 1\nproperty short id\n"
+                       "property list ushort double marks\n")
+
+
 def _folder(path, files):
     path.mkdir()
     for name, data in files.items():
@@ -52,6 +66,8 @@ CASES = {
     "ply any order and types": (lambda p, t: w.write_ply(
         p / "a.ply", _shuffled(t), types={"label": "u1", "x": "f8", "rot_2": "f8"},
         header="obj_info x\nelement camera 2\nproperty short id\nproperty double t\n", before=bytes(20)), w.EXACT, 3),
+    **{f"ply faces first {order}": (lambda p, t, order=order: _faces_first(p / "a.ply", t, order), w.EXACT, 1)
+       for order in "<>a"},
     "compressed ply": (lambda p, t: w.write_compressed_ply(p / "a.ply", t), COMPRESSED, 3),
     "compressed ply without colour bounds": (lambda p, t: w.write_compressed_ply(p / "a.ply", t, False),
                                              COMPRESSED, 0),
@@ -87,6 +103,18 @@ def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
         assert not s.activated and not s.antialiased and s.notes == ()
         for name in FIELDS:
             assert getattr(s, name).dtype == np.float32 and getattr(s, name).flags.c_contiguous, name
+
+
+@pytest.mark.parametrize(("names", "kind", "white"), [("red green blue", "u1", 255), ("r g b", "f4", 1),
+                                                      ("scalar_red scalar_green scalar_blue", "u4", 255)])
+def test_ply_colors_are_those_of_degree_0(names: str, kind: str, white: int, tmp_path: Path) -> None:
+    t = w.truth(20, degree=0)
+    rgb = np.round((w.SH_C0 * t.sh0 + 0.5) * 255) / 255
+    columns = {k: v for k, v in w.ply_columns(t).items() if not k.startswith(("f_dc", "scale_1", "scale_2"))}
+    columns |= dict(zip(names.split(), white * rgb.T, strict=True))
+    s = load_scene(w.write_ply(tmp_path / "a.ply", columns, types=dict.fromkeys(names.split(), kind)))
+    np.testing.assert_allclose(w.SH_C0 * s.sh0 + 0.5, rgb, atol=1e-6)
+    np.testing.assert_array_equal(s.scales, np.repeat(t.scales[:, :1], 3, axis=1))  # one scale for all axes
 
 
 def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:

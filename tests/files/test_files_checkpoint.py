@@ -48,6 +48,15 @@ def test_ranks_of_the_latest_step_become_one_scene(as_folder, tmp_path):
     assert len(s) == 60 and "rank 0 of ckpt_29999 is missing" in s.notes[1]
 
 
+def test_splatam_checkpoints_are_read(tmp_path):
+    t = w.truth(10, degree=0)
+    names = {"means3D": t.means, "unnorm_rotations": t.quats, "log_scales": t.scales[:, :1],
+             "logit_opacities": t.opacities[:, None], "rgb_colors": w.SH_C0 * t.sh0 + 0.5, "cam_trans": t.means[:1]}
+    torch.save({"params": {k: torch.from_numpy(v) for k, v in names.items()}}, tmp_path / "params.pt")
+    t.scales[:] = t.scales[:, :1]
+    w.assert_same(load_scene(tmp_path / "params.pt"), t, w.EXACT)
+
+
 def test_harmless_objects_beside_the_tensors_are_passed_over(tmp_path):
     """What the numbers of a learning-rate schedule, the arguments and the paths of a run become in a checkpoint."""
     t = w.truth(7)

@@ -119,6 +119,8 @@ BAD = {
                                       ) + bytes(200), "7 properties f_rest_.; legal are 0, 9, 24 or 45"),
     "a list in vertex": ("a.ply", _header("element vertex 1", *FLOATS, "property list uchar int vertex_indices"
                                           ) + bytes(200), "list property 'vertex_indices'"),
+    "more faces than bytes": ("a.ply", _header("element face 99999999999999", "property list uchar int i",
+                                               "element vertex 1", *FLOATS) + bytes(200), "ends in element 'face'"),
     "a property twice": ("a.ply", _header("element vertex 1", *FLOATS, "property float x") + bytes(200), "'x' twice"),
     "an unknown type": ("a.ply", _header("element vertex 1", "property quad x"), "type 'quad'; legal are char"),
     "an unknown format": ("a.ply", b"ply\nformat binary_middle_endian 1.0\nend_header\n", "is not ascii, binary"),

@@ -2,7 +2,8 @@
 
 gsplat (simple_trainer.py): {"step", "splats": {...}}, one file per rank, with spherical harmonics or, under
 appearance optimisation, with features and logit colours. inria: (capture_tuple, iteration). nerfstudio: "pipeline"
-with ...gauss_params.*. Besides these any mapping that holds means, scales, quats, opacities and colours.
+with ...gauss_params.*. SplaTAM: means3D, rgb_colors, log_scales (N, 1) or (N, 3), and so on. Besides these any mapping
+that holds means, scales, quats, opacities and colours.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import numpy as np
 
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_memory
-from splatview.viewer_app.files.common import SH_C0, Fields, Progress
+from splatview.viewer_app.files.common import Fields, Progress
 from splatview.viewer_app.files.tensors import is_tensor, load_checkpoint
+from splatview.viewer_app.scene import sh0_of_rgb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,13 +28,14 @@ if TYPE_CHECKING:
     from splatview.viewer_app.scene import GaussianScene
 
 NAMES = {
-    "means": ("means", "xyz", "_xyz"),
-    "scales": ("scales", "scaling", "_scaling"),
-    "quats": ("quats", "rotation", "rotations", "_rotation"),
-    "opacities": ("opacities", "opacity", "_opacity"),
+    "means": ("means", "xyz", "_xyz", "means3D"),
+    "scales": ("scales", "scaling", "_scaling", "log_scales"),
+    "quats": ("quats", "rotation", "rotations", "_rotation", "unnorm_rotations"),
+    "opacities": ("opacities", "opacity", "_opacity", "logit_opacities"),
     "sh0": ("sh0", "features_dc", "_features_dc", "f_dc"),
     "shN": ("shN", "features_rest", "_features_rest", "f_rest"),
     "colors": ("colors",),
+    "rgb": ("rgb_colors",),
 }
 """What trainers call the fields; the first is gsplat's."""
 INRIA = ("means", "sh0", "shN", "scales", "quats", "opacities")
@@ -120,7 +123,7 @@ def _find(root: Any) -> _Found:
             tensors = {field: inside[alias] for field, aliases in NAMES.items() for alias in aliases
                        if is_tensor(inside.get(alias))}
             missing = {"means", "scales", "quats", "opacities"} - tensors.keys()
-            if not missing and ("sh0" in tensors or "colors" in tensors):
+            if not missing and tensors.keys() & {"sh0", "colors", "rgb"}:
                 return _Found(tensors)
     raise FileError(
         "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities and sh0 (or colors) under "
@@ -160,9 +163,9 @@ def _short(key: Any) -> str:
 def _fields(arrays: dict[str, np.ndarray]) -> Fields:
     means, opacities = arrays["means"], arrays["opacities"]
     n = len(means) if means.ndim else 0
-    if "sh0" not in arrays:  # gsplat's appearance optimisation: logits of the colour before the network's share
-        arrays["sh0"] = (1 / (1 + np.exp(-arrays["colors"])) - 0.5) / np.float32(SH_C0)
-    sh0 = arrays["sh0"]
+    if "colors" in arrays:  # gsplat's appearance optimisation: logits of the colour before the network's share
+        arrays.setdefault("rgb", 1 / (1 + np.exp(-arrays["colors"])))
+    sh0 = arrays["sh0"] if "sh0" in arrays else sh0_of_rgb(arrays["rgb"])
     return Fields(
         means=means, quats=arrays["quats"], scales=arrays["scales"],
         opacities=opacities[:, 0] if opacities.shape == (n, 1) else opacities,

@@ -13,7 +13,7 @@ import numpy as np
 
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_memory, clipped
-from splatview.viewer_app.scene import SH_C0, GaussianScene
+from splatview.viewer_app.scene import GaussianScene, sh0_of_rgb
 
 if TYPE_CHECKING:
     import zipfile
@@ -40,7 +40,7 @@ ZIP_DIRECTORY = 4 << 20
 _level = np.clip(np.arange(256, dtype=np.float64) / 255, 1e-6, 1 - 1e-6)
 LOGIT_OF_BYTE = np.log(_level / (1 - _level)).astype(np.float32)
 """Logit opacity of an 8-bit alpha. 0 and 255 are moved in by a millionth so that every entry is finite."""
-SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / SH_C0).astype(np.float32)
+SH0_OF_BYTE = sh0_of_rgb(np.arange(256) / 255).astype(np.float32)
 """Degree 0 coefficient of an 8-bit colour."""
 
 
@@ -70,6 +70,8 @@ class Fields:
             FileError: the fields do not fit together.
         """
         n = len(self.means)
+        if self.scales.shape == (n, 1):  # as large along every axis (SplaTAM)
+            self.scales = np.repeat(self.scales, 3, axis=1)
         k = self.shN.shape[1] if self.shN.ndim == 3 else -1
         if k not in SH_COEFFICIENTS.values():
             raise FileError(f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15, 3)")

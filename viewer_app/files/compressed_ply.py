@@ -23,7 +23,7 @@ from splatview.viewer_app.files.common import (
     quats_from_smallest_three,
     read_exact,
 )
-from splatview.viewer_app.scene import SH_C0, GaussianScene
+from splatview.viewer_app.scene import GaussianScene, sh0_of_rgb
 
 if TYPE_CHECKING:
     from splatview.viewer_app.files.ply import Element, Header
@@ -121,7 +121,7 @@ def _colors(v: np.ndarray, chunks: np.ndarray | None, of: np.ndarray) -> np.ndar
     rgb = np.stack([(v >> s) & 255 for s in (24, 16, 8)], axis=1).astype(np.float32) / np.float32(255)
     if chunks is not None:
         rgb = _between(chunks, _COLOR, of, rgb)
-    return (rgb - np.float32(0.5)) / np.float32(SH_C0)
+    return sh0_of_rgb(rgb)
 
 
 def _rotations(v: np.ndarray) -> np.ndarray:

@@ -3,7 +3,8 @@
 One record per Gaussian: x y z [nx ny nz] f_dc_0..2 f_rest_* opacity scale_0..2 rot_0..3, scales as
 logarithms and opacities as logits. f_rest is channel-major (all of R, then G, then B). Properties may
 come in any order and type; what is not needed is skipped. The layout is that of `GaussianModel.save_ply`
-in graphdeco-inria/gaussian-splatting.
+in graphdeco-inria/gaussian-splatting. Besides it: a colour as red green blue (nerfstudio) or r g b, integers or
+0 to 1, one scale for all axes, and names that begin with scalar_ (CloudCompare).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -19,9 +20,10 @@ import numpy as np
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_memory, check_scene, clipped, whole_number
 from splatview.viewer_app.files.common import SH_REST, Fields, Progress, remaining
+from splatview.viewer_app.scene import GaussianScene, sh0_of_rgb
 
 if TYPE_CHECKING:
-    from splatview.viewer_app.scene import GaussianScene
+    from collections.abc import Callable
 
 HEADER_LIMIT = 1 << 20
 """No real header comes near a mebibyte."""
@@ -33,8 +35,9 @@ BLOCK_BYTES = 4 << 20
 TYPES = {"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "float": "f4",
          "double": "f8", "int8": "i1", "uint8": "u1", "int16": "i2", "uint16": "u2", "int32": "i4",
          "uint32": "u4", "float32": "f4", "float64": "f8"}
-REQUIRED = ("x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2", "opacity", "scale_0", "scale_1", "scale_2",
-            "rot_0", "rot_1", "rot_2", "rot_3")
+COLORS = ("f_dc_0", "f_dc_1", "f_dc_2"), ("red", "green", "blue"), ("r", "g", "b")
+"""The names of the colour, in the order in which they are looked for."""
+ROTATION = ("rot_0", "rot_1", "rot_2", "rot_3")
 
 
 @dataclass
@@ -47,6 +50,8 @@ class Element:
     """The numpy type of each property, byte order included, in their order."""
     list_property: str = ""
     """The first property of variable length, if there is one: its size is not known from the header."""
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    """All properties in their order: the numpy type of a list's length, or "", and that of its items."""
 
     @property
     def names(self) -> list[str]:
@@ -78,25 +83,31 @@ class Header:
     def element(self, name: str) -> Element | None:
         return next((e for e in self.elements if e.name == name), None)
 
-    def offset(self, name: str) -> int:
-        """Where the records of an element start. Raises FileError if a list property lies before them."""
-        at = self.size
-        for e in self.elements:
-            if e.list_property:
-                raise FileError(f"PLY: element {e.name!r} has the list property {e.list_property!r}; "
-                                "lists before or in the Gaussians cannot be read. Save the Gaussians alone.")
-            if e.name == name:
-                return at
-            at += e.nbytes
-        raise FileError(f"PLY: no element {name!r}; the file has {', '.join(x.name for x in self.elements)}")
+    def before(self, name: str) -> list[Element]:
+        """Return the elements before one whose records have a fixed size. Raises FileError if there is no such one."""
+        at = next((i for i, e in enumerate(self.elements) if e.name == name), None)
+        if at is None:
+            raise FileError(f"PLY: no element {name!r}; the file has {', '.join(x.name for x in self.elements)}")
+        if wrong := self.elements[at].list_property:
+            raise FileError(f"PLY: element {name!r} has the list property {wrong!r}; lists in the Gaussians cannot be "
+                            "read. Save the Gaussians alone.")
+        return self.elements[:at]
 
     def seek(self, f: BinaryIO, name: str) -> None:
         """Go to the records of an element.
 
         Raises:
-            FileError: the elements before them are larger than the file, or of unknown size.
+            FileError: the elements before them are larger than the file.
         """
-        at, size = self.offset(name), f.seek(0, os.SEEK_END)
+        f.seek(self.size)
+        at, size = self.size, self.size + remaining(f)
+
+        def number(offset: int, kind: str) -> int:
+            f.seek(at + offset)
+            return int.from_bytes(f.read(int(kind[-1])), "big" if kind[0] == ">" else "little", signed=kind[1] == "i")
+
+        for e in self.before(name):
+            at += _reach(e, size - at, lambda kind: int(kind[-1]), number)
         if at > size:
             raise FileError(f"PLY: truncated: element {name!r} starts at byte {at:,}, the file has {size:,}")
         f.seek(at)
@@ -169,17 +180,46 @@ def _add_element(header: Header, words: list[str]) -> None:
 
 def _add_property(element: Element, words: list[str], order: str) -> None:
     name = clipped(words[-1])
-    if words[1] == "list":
-        element.list_property = element.list_property or name
-    elif words[1] not in TYPES:
-        raise FileError(f"PLY: property {name!r} has type {clipped(words[1])!r}; legal are {', '.join(TYPES)} and list")
-    elif words[2] in element.types:
-        raise FileError(f"PLY: element {clipped(element.name)!r} has property {clipped(words[2])!r} twice")
-    elif len(element.types) == MOST_PROPERTIES:
+    types, key = words[2 if words[1] == "list" else 1:-1], words[-1].removeprefix("scalar_")
+    key = words[-1] if key in element.types else key
+    if wrong := next((t for t in types if t not in TYPES), None):
+        raise FileError(f"PLY: property {name!r} has type {clipped(wrong)!r}; legal are {', '.join(TYPES)} and list")
+    if key in element.types:
+        raise FileError(f"PLY: element {clipped(element.name)!r} has property {name!r} twice")
+    if len(element.steps) == MOST_PROPERTIES:
         raise FileError(f"PLY: element {clipped(element.name)!r} has more than {MOST_PROPERTIES:,} properties; at most "
                         f"{MOST_PROPERTIES:,} are read")
+    *length, item = (order + TYPES[t] for t in types)
+    if len(length) != (words[1] == "list") or "f" in "".join(length):
+        raise FileError(f"PLY: header line {' '.join(words)[:60]!r} is not understood")
+    element.steps.append((length[0] if length else "", item))
+    if length:
+        element.list_property = element.list_property or name
     else:
-        element.types[words[2]] = order + TYPES[words[1]]
+        element.types[key] = item
+
+
+def _reach(element: Element, end: int, size: Callable[[str], int], number: Callable[[int, str], int]) -> int:
+    """Return how far an element reaches from its begin: bytes, or numbers of a text.
+
+    Args:
+        element: what is measured.
+        end: how far the file does.
+        size: of a value of a numpy type.
+        number: the value of that type at an offset, 0 beyond the end.
+    """
+    if not element.list_property:
+        return element.count * sum(size(item) for _, item in element.steps)
+    at = 0
+    for _ in range(element.count):
+        for length, item in element.steps:
+            count = number(at, length) if length else 1
+            if count < 0:
+                raise FileError(f"PLY: damaged: a list of {count} in element {clipped(element.name)!r}")
+            at += count * size(item) + (size(length) if length else 0)
+        if at > end:
+            raise FileError(f"PLY: truncated: the file ends in element {clipped(element.name)!r}")
+    return at
 
 
 def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
@@ -189,14 +229,17 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
         raise FileError("PLY: no element 'vertex'; the file has "
                         f"{', '.join(e.name for e in header.elements) or 'no elements'}")
     names = vertex.names
-    if missing := [p for p in REQUIRED if p not in vertex.types]:
+    colors = next((c for c in COLORS if set(c) <= vertex.types.keys()), COLORS[0])
+    scales = [p for p in names if p.startswith("scale_")]
+    scales = scales if scales == ["scale_0"] else ["scale_0", "scale_1", "scale_2"]
+    if missing := [p for p in (*"xyz", *colors, "opacity", *scales, *ROTATION) if p not in vertex.types]:
         raise FileError(
             f"PLY: no Gaussians in it: {', '.join(missing)} missing; vertex has "
             f"{', '.join(map(clipped, names[:20])) or 'no properties'}{' ...' if len(names) > 20 else ''}")
     rest = [p for p in names if p.startswith("f_rest_")]
     if len(rest) not in SH_REST or set(rest) != {f"f_rest_{i}" for i in range(len(rest))}:
         raise FileError(f"PLY: {len(rest)} properties f_rest_*; legal are 0, 9, 24 or 45, numbered from 0")
-    header.offset("vertex")  # names a list that is in the way
+    header.before("vertex")  # names a list that is in the way
     n, k = vertex.count, len(rest) // 3
     blocks = _ascii_blocks if header.format == "ascii" else _binary_blocks
     source = blocks(f, header, vertex)
@@ -204,8 +247,8 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
     check_scene(n, k, os.fstat(f.fileno()).st_size, growth=1.5)
     fields = Fields(*(np.empty((n, *s), np.float32) for s in ((3,), (4,), (3,), (), (3,), (k, 3))))
     at = {name: i for i, name in enumerate(names)}.__getitem__
-    columns = {"means": [at(c) for c in "xyz"], "quats": [at(f"rot_{i}") for i in range(4)],
-               "scales": [at(f"scale_{i}") for i in range(3)], "sh0": [at(f"f_dc_{i}") for i in range(3)]}
+    columns = {"means": [at(c) for c in "xyz"], "quats": [at(c) for c in ROTATION],
+               "scales": [at(c) for c in scales], "sh0": [at(c) for c in colors]}
     take = {name: _as_slice(c) for name, c in columns.items()}
     take_rest, opacity = _as_slice([at(f"f_rest_{i}") for i in range(3 * k)]), at("opacity")
     start = 0
@@ -221,6 +264,9 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
         start += len(block)
         progress("reading Gaussians", start / max(n, 1))
         block = next(source, None)
+    if colors is not COLORS[0]:
+        white = [1 if vertex.types[c][1] == "f" else 65535 if vertex.types[c][1:] == "u2" else 255 for c in colors]
+        fields.sh0 = sh0_of_rgb(fields.sh0 / np.array(white, np.float32))
     return fields.scene(mode=header.mode)
 
 
@@ -266,12 +312,8 @@ def _binary_blocks(f: BinaryIO, header: Header, vertex: Element):
 
 def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element):
     """The whole text as one block. A number takes two bytes at least, which bounds what a count may claim."""
-    before = 0
-    for e in header.elements:
-        if e is vertex:
-            break
-        before += e.count * len(e.types)
-    wanted = before + vertex.count * len(vertex.types)
+    others, need = header.before("vertex"), vertex.count * len(vertex.types)
+    wanted = need + sum(e.count * len(e.steps) for e in others)  # at least: a list may be long
     f.seek(header.size)
     left = remaining(f)
     if wanted > (left + 1) // 2:
@@ -285,6 +327,9 @@ def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element):
             values = np.fromstring(f.read(left), np.float32, sep=" ")
     except (ValueError, DeprecationWarning) as e:
         raise FileError(f"PLY: the text holds something that is not a number ({e})") from None
-    if len(values) < wanted:
-        raise FileError(f"PLY: truncated: {wanted:,} numbers are needed, the text has {len(values):,}")
-    yield values[before:wanted].reshape(vertex.count, len(vertex.types))
+    for e in others:
+        values = values[_reach(e, len(values), lambda kind: 1,
+                               lambda at, kind, v=values: int(v[at]) if at < len(v) else 0):]
+    if len(values) < need:
+        raise FileError(f"PLY: truncated: {need:,} numbers are needed, the text has {len(values):,}")
+    yield values[:need].reshape(vertex.count, len(vertex.types))

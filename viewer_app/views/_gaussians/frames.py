@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview.viewer_app.cameras import NEAR, Camera, bounds, frame_points, intrinsics
 from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.scene import SH_C0, GaussianScene
+from splatview.viewer_app.scene import SH_C0, GaussianScene, sh0_of_rgb
 from splatview.viewer_app.views.base import meta_phrases
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def scene_of(frame: Frame) -> GaussianScene:
         if color == "rgb_logit":
             with np.errstate(over="ignore"):
                 rgb = 1.0 / (1.0 + np.exp(-rgb))
-        tensors["sh0"], tensors["shN"] = (rgb - 0.5) / np.float32(SH_C0), None
+        tensors["sh0"], tensors["shN"] = sh0_of_rgb(rgb), None
     if tensors.get("shN") is None:
         tensors["shN"] = np.empty((len(tensors["means"]), 0, 3), np.float32)
     return _scene(frame, tensors)
