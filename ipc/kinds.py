@@ -5,7 +5,7 @@ image      "image" (H, W), (H, W, C) or (C, H, W), C in 1, 3, 4; meta "layout": 
 gaussians  "means" (N, 3), "quats" (N, 4) w x y z, "scales" (N, 3), "opacities" (N,), and a colour: "sh0" (N, 3)
            with "shN" (N, K-1, 3), or "rgb" (N, 3). OpenCV axes. Optional "background" (3,).
            meta "color": "sh" | "rgb" | "rgb_logit"; "activated": bool (False: scales are logarithms, opacities
-           logits); "sh_degree": 0 to 3, the degree in use; "antialiased": bool; optional "step".
+           logits); "sh_degree": 0 to 4, the degree in use; "antialiased": bool; optional "step".
 cameras    the cameras that a scene is trained with, world to camera in OpenCV axes, pixel centres at +0.5. Three
            streams, of which two may be missing; these say in `StreamInfo.over` to which one they belong:
            the cameras themselves: "viewmats" (N, 4, 4) and "Ks" (N, 3, 3), float32 or float64; "sizes" (N, 2) int32,
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
 IMAGE_LAYOUTS = ("HW", "HWC", "CHW")
 IMAGE_CHANNELS = (1, 3, 4)
-SH_REST = (0, 3, 8, 15)
-"""Coefficients beyond degree 0, for degrees 0, 1, 2, 3."""
+SH_REST = (0, 3, 8, 15, 24)
+"""Coefficients beyond degree 0, for degrees 0, 1, 2, 3, 4."""
 COLOR_SPACES = ("sh", "rgb", "rgb_logit")
 MEMORY_ROWS = 4096
 """The most rows of a frame of kind memory."""
@@ -132,8 +132,8 @@ def _check_gaussians(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> No
     if not isinstance(meta.get("activated"), bool):
         raise ValueError("'activated' must be true or false")
     degree = meta.get("sh_degree", 0)
-    if type(degree) is not int or not 0 <= degree <= 3:
-        raise ValueError(f"sh_degree is {degree!r}, not 0, 1, 2 or 3")
+    if type(degree) is not int or not 0 <= degree < len(SH_REST):
+        raise ValueError(f"sh_degree is {degree!r}, not 0, 1, 2, 3 or 4")
 
 
 def _check_memory(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:

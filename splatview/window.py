@@ -169,7 +169,7 @@ class Window:
 
         background: (3,) RGB in [0, 1]; it may lie on another device than the rest, and is then read at this call alone.
         means3d: (P, 3) centres in world units, OpenCV axes (x right, y down, z forward).
-        shs: (P, M, 3) coefficients of spherical harmonics, M = 1, 4, 9 or 16.
+        shs: (P, M, 3) coefficients of spherical harmonics, M = 1, 4, 9, 16 or 25.
         opacity: (P,) or (P, 1) in [0, 1]: activated.
         scales: (P, 3) standard deviations in world units: activated.
         rotations: (P, 4) quaternions w, x, y, z.

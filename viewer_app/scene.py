@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from splatview.ipc.kinds import SH_REST
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -40,7 +42,7 @@ class GaussianScene:
     sh0: Array
     """(N, 3) coefficients of degree 0, RGB."""
     shN: Array  # noqa: N815  (gsplat's own name for the field)
-    """(N, K-1, 3) coefficients of degrees 1 to 3 (K-1 is 0, 3, 8 or 15), RGB."""
+    """(N, K-1, 3) coefficients of degrees 1 to 4 (K-1 is one of `SH_REST`), RGB."""
     activated: bool = False
     """Whether `scales` and `opacities` already went through exp and sigmoid."""
     sh_degree: int = 3
@@ -63,7 +65,7 @@ class GaussianScene:
     @property
     def stored_sh_degree(self) -> int:
         """The highest degree for which `shN` holds coefficients."""
-        return {0: 0, 3: 1, 8: 2, 15: 3}[self.shN.shape[1]]
+        return SH_REST.index(self.shN.shape[1])
 
     @property
     def on_gpu(self) -> bool:

@@ -75,8 +75,8 @@ _LEGAL: dict[str, Callable[[int], list[tuple[int, ...]]]] = {
 }
 _LEGAL_TEXT = {
     "means": "(N, 3)", "scales": "(N, 3) or (N, 1)", "quats": "(N, 4)", "opacities": "(N,) or (N, 1)",
-    "background": "(3,)", "color": "(N, 3) or (N, 1, 3)", "color_rest": "(N, 0|3|8|15, 3)",
-    "sh": "(N, 3) or (N, 1|4|9|16, 3)",
+    "background": "(3,)", "color": "(N, 3) or (N, 1, 3)", "color_rest": "(N, 0|3|8|15|24, 3)",
+    "sh": "(N, 3) or (N, 1|4|9|16|25, 3)",
 }
 _RAW_NAMES = {"scaling", "_scaling", "log_scales", "_opacity", "logit_opacities"}
 

@@ -29,8 +29,8 @@ def checked(meta: dict[str, Any]) -> dict[str, Any]:
             check_text(value, key)
             continue
         meta = {**meta, key: _converted(key, value)}
-    if "sh_degree" in meta and meta["sh_degree"] not in (0, 1, 2, 3):
-        raise ValueError(f"sh_degree is {meta['sh_degree']!r}, not 0, 1, 2 or 3")
+    if "sh_degree" in meta and meta["sh_degree"] not in (0, 1, 2, 3, 4):
+        raise ValueError(f"sh_degree is {meta['sh_degree']!r}, not 0, 1, 2, 3 or 4")
     if len(meta) > 24 or "color" in meta:
         raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
     return meta

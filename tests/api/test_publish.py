@@ -95,7 +95,7 @@ def torchwindow(n: int = N, k: int = 4) -> tuple[torch.Tensor, ...]:
 
 
 @pytest.mark.parametrize(("value", "activated", "color", "degree", "stored"), [
-    (gsplat_parameters(), False, "sh", 3, 15),
+    (gsplat_parameters(degree=4), False, "sh", 4, 24),
     ({k: v for k, v in gsplat_parameters().items() if k != "shN"}, False, "sh", 0, 0),
     ({**{k: v for k, v in gsplat_parameters().items() if not k.startswith("sh")}, "features": rand(N, 32),
       "colors": rand(N, 3)}, False, "rgb_logit", 0, 0),

@@ -65,7 +65,7 @@ def assert_same(s: GaussianScene) -> DeviceGaussians:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16,
                                    torch.float8_e4m3fn], ids=str)
-@pytest.mark.parametrize(("n", "degree"), [(1, 3), (20_001, 2)])
+@pytest.mark.parametrize(("n", "degree"), [(1, 3), (20_001, 2), (3_000, 4)])
 def test_against_torch(dtype: torch.dtype, degree: int, n: int) -> None:
     assert_same(on_gpu(random_scene(n, Chance(n=n, sh_degree=degree)), dtype))
 

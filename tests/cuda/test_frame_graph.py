@@ -59,7 +59,7 @@ def gsplat_draws(t: Tensors, camera: Camera, options: RenderOptions) -> tuple[to
     from gsplat import rasterization
 
     colors = torch.cat([t["sh0"][:, None], t["shN"]], 1)
-    degree = {1: 0, 4: 1, 9: 2, 16: 3}[colors.shape[1]] if options.sh_degree is None else options.sh_degree
+    degree = {1: 0, 4: 1, 9: 2, 16: 3, 25: 4}[colors.shape[1]] if options.sh_degree is None else options.sh_degree
     viewmat, K = (torch.tensor(np.asarray(m)[None], dtype=torch.float32, device="cuda")
                   for m in (camera.viewmat, camera.K))
     picture, alphas, _ = rasterization(
@@ -102,7 +102,7 @@ def assert_gsplat_s(graph: FrameGraph, got: tuple[torch.Tensor, torch.Tensor | N
 
 
 @pytest.mark.parametrize("model", ["pinhole", "ortho", "fisheye"])
-@pytest.mark.parametrize(("mode", "degree"), [("classic", 3), ("antialiased", 1)])
+@pytest.mark.parametrize(("mode", "degree"), [("classic", 3), ("classic", 4), ("antialiased", 1)])
 def test_random_scenes(graph: FrameGraph, model: Any, mode: Any, degree: int) -> None:
     t = on_gpu(random_scene(degree, Chance(n=3000, sh_degree=degree)))
     camera, options = looking_at_origin(333, 250, model=model), RenderOptions(mode=mode)

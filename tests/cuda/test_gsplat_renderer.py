@@ -132,9 +132,9 @@ def test_far_from_the_origin(renderer: GsplatRenderer) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(("mode", "degree"), [("classic", 3), ("antialiased", 1)])
+@pytest.mark.parametrize(("mode", "degree"), [("classic", 4), ("antialiased", 1)])
 def test_against_the_reference(renderer: GsplatRenderer, model: Any, mode: Any, degree: int) -> None:
-    s = random_scene(20 + degree, Chance(sh_degree=3))
+    s = random_scene(20 + degree, Chance(sh_degree=4))
     view, options, reference = looking_at_origin(model=model), RenderOptions(mode, degree), ReferenceRenderer()
     if model == "fisheye":
         view.K[[0, 1], [0, 1]] = 90.0, 80.0  # a right angle and more

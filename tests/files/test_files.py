@@ -60,7 +60,7 @@ def _folder(path, files):
 CASES = {
     "ply": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t)), w.EXACT, 3),
     "ply big endian": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order=">"), w.EXACT, 1),
-    "ply ascii": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order="a"), w.EXACT, 3),
+    "ply ascii": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t), order="a"), w.EXACT, 4),
     "ply doubles": (lambda p, t: w.write_ply(p / "a.ply", w.ply_columns(t),
                                              types=dict.fromkeys(w.ply_columns(t), "f8")), w.EXACT, 0),
     "ply any order and types": (lambda p, t: w.write_ply(
@@ -74,7 +74,7 @@ CASES = {
     "splat": (lambda p, t: w.write_splat(p / "a.splat", t), SPLAT, 0),
     "spz 1": (lambda p, t: w.write_spz(p / "a.spz", t, 1), SPZ | {"means": 1e-3, "degrees": 9}, 3),
     "spz 2": (lambda p, t: w.write_spz(p / "a.spz", t, 2), SPZ | {"degrees": 9}, 2),
-    "spz 3": (lambda p, t: w.write_spz(p / "a.spz", t), SPZ, 3),
+    "spz 3": (lambda p, t: w.write_spz(p / "a.spz", t), SPZ, 4),
     "spz 4": (lambda p, t: w.write_spz_4(p / "a.spz", t, zstandard.ZstdCompressor().compress), SPZ, 3),
     "sog zip": (lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t)), SOG, 3),
     "sog zip with a folder inside": (lambda p, t: w.write_zip(
@@ -83,7 +83,7 @@ CASES = {
     "sog meta.json": (lambda p, t: _folder(p / "scene", w.sog_files(t)) / "meta.json", SOG, 0),
     "sog version 1": (lambda p, t: w.write_zip(p / "a.sog", w.sog_files(t, legacy=True)),
                       SOG | {"alpha": 0.02, "color": 0.025}, 3),
-    **{f"{kind} checkpoint": (lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind), w.EXACT, 3)
+    **{f"{kind} checkpoint": (lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind), w.EXACT, 4)
        for kind in ("gsplat", "inria", "nerfstudio", "mapping")},
 }
 
@@ -152,14 +152,13 @@ def test_a_mode_that_is_unknown_is_named(tmp_path):
         assert scene.notes[0].startswith("render mode '2dgs' is unknown (known: mip, antialiased,")
 
 
-def test_nan_and_infinity_are_loaded_and_counted(tmp_path):
+def test_nan_and_infinity_are_loaded_as_they_are(tmp_path):
     t = w.truth(2000)
     t.means[3, 1], t.shN[3, 4, 2], t.shN[70, 0, 0], t.opacities[9] = np.nan, np.inf, -np.inf, np.inf
-    t.means[200] = 3e38  # finite, though the sum of the row is not
     s = load_scene(w.write_ply(tmp_path / "a.ply", w.ply_columns(t)))
     np.testing.assert_array_equal(s.shN, t.shN)
     np.testing.assert_array_equal(s.means, t.means)
-    assert len(s.notes) == 1 and s.notes[0].startswith("3 of 2,000 Gaussians hold NaN or infinity")
+    np.testing.assert_array_equal(s.opacities, t.opacities)
 
 
 @pytest.mark.filterwarnings("ignore")  # whatever numba has to say while it compiles

@@ -5,6 +5,7 @@ gsplat itself is what `tests/cuda/test_frame_graph.py` shows."""
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 from dataclasses import replace
 from types import SimpleNamespace
@@ -82,7 +83,8 @@ def assert_same(own: OnCpu, r: Raw, terms: int, origin: np.ndarray = NOWHERE) ->
 
 
 def test_activation_of_every_size(own: OnCpu) -> None:
-    for n, degree, activated in ((1, 0, False), (31, 1, True), (32, 2, False), (33, 3, True), (300, 3, False)):
+    for n, degree, activated in ((1, 0, False), (31, 1, True), (32, 2, False), (33, 3, True), (300, 3, False),
+                                 (40, 4, False)):
         got = assert_same(own, raw(n, degree, activated=activated), (degree + 1) ** 2)
         assert (got.opacities > 0).all() and (got.scales > 0).all()
         assert torch.equal(got.quats.abs().amax(1), torch.ones(n))
@@ -133,8 +135,14 @@ def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
         r.scales[301, 1] = 200.0
         r.quats[302] = torch.tensor([1e-42, 0, 0, 1e-42])
         r.shN[33] = bad  # the second warp
+        left_out = {0, 33, 40, 80, 120, 160, 200, 300, 301}  # a mean first, then a quaternion, a scale, an opacity
+        if bad == -math.inf:
+            r.opacities[120] = math.nan  # the sigmoid of -inf is 0 like that of those that are left out
+            left_out -= {80}  # a flat Gaussian
+        if bad == math.inf:
+            left_out -= {120}
         got = assert_same(own, r, 16)
-        assert (got.opacities == 0).nonzero().flatten().tolist() == [0, 33, 40, 80, 120, 160, 200, 300, 301]
+        assert set((got.opacities == 0).nonzero().flatten().tolist()) == left_out
 
 
 class Again:
@@ -296,7 +304,7 @@ def assert_reference_s(got: tuple[torch.Tensor, torch.Tensor | None, int], given
 
 @pytest.mark.parametrize(("degree", "options"), [
     (0, RenderOptions("antialiased", depth=False)), (1, RenderOptions()), (2, RenderOptions("antialiased")),
-    (3, RenderOptions(depth=False)), (3, RenderOptions(sh_degree=1))])
+    (3, RenderOptions(depth=False)), (3, RenderOptions(sh_degree=1)), (4, RenderOptions())])
 def test_frame_is_the_reference_s(frames: OnCpu, degree: int, options: RenderOptions) -> None:
     given = random_scene(degree, Chance(n=150, sh_degree=degree))
     assert_reference_s(drawn(frames, given, options=options), given, options, decibels=75)

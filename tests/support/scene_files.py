@@ -68,7 +68,12 @@ def sh_basis(directions: np.ndarray, degree: int) -> np.ndarray:
               1.0925484306 * x * y, -1.0925484306 * y * z, 0.3153915652 * (2 * zz - xx - yy), -1.0925484306 * x * z,
               0.5462742153 * (xx - yy), -0.5900435899 * y * (3 * xx - yy), 2.8906114426 * x * y * z,
               -0.4570457995 * y * (4 * zz - xx - yy), 0.3731763326 * z * (2 * zz - 3 * xx - 3 * yy),
-              -0.4570457995 * x * (4 * zz - xx - yy), 1.4453057213 * z * (xx - yy), -0.5900435899 * x * (xx - 3 * yy)]
+              -0.4570457995 * x * (4 * zz - xx - yy), 1.4453057213 * z * (xx - yy), -0.5900435899 * x * (xx - 3 * yy),
+              2.5033429418 * x * y * (xx - yy), -1.7701307698 * y * z * (3 * xx - yy),
+              0.9461746958 * x * y * (7 * zz - 1), -0.6690465436 * y * z * (7 * zz - 3),
+              0.1057855469 * (35 * zz * zz - 30 * zz + 3), -0.6690465436 * x * z * (7 * zz - 3),
+              0.4730873479 * (xx - yy) * (7 * zz - 1), -1.7701307698 * x * z * (xx - 3 * yy),
+              0.6258357354 * (xx * (xx - 3 * yy) - yy * (3 * xx - yy))]
     return np.stack(values[:(degree + 1) ** 2], axis=1)
 
 
@@ -306,7 +311,8 @@ def write_checkpoint(path: Path, t: Truth, kind: str = "gsplat") -> Path:
         xyz, zeros = p(t.means), torch.zeros(len(t.means), 3)
         optimizer = {"state": {0: {"step": torch.tensor(1.0), "exp_avg": zeros, "exp_avg_sq": zeros}},
                      "param_groups": [{"lr": 1e-4, "name": "xyz", "betas": (0.9, 0.999), "params": [0]}]}
-        capture = (3, xyz, p(t.sh0[:, None]), p(t.shN), p(t.scales), p(t.quats), p(t.opacities[:, None]),
+        degree = int((t.shN.shape[1] + 1) ** 0.5) - 1
+        capture = (degree, xyz, p(t.sh0[:, None]), p(t.shN), p(t.scales), p(t.quats), p(t.opacities[:, None]),
                    torch.zeros(len(t.means)), torch.zeros(len(t.means), 1), torch.zeros(len(t.means), 1),
                    optimizer, np.float64(4.2))
         value = (capture, 30_000)

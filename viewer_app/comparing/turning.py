@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.viewer_app import rotations
+from splatview.viewer_app.renderers.reference import harmonics
 
 if TYPE_CHECKING:
     from splatview.viewer_app.scene import GaussianScene
@@ -95,18 +96,8 @@ def _left(q: np.ndarray) -> np.ndarray:
 
 
 def basis(directions: np.ndarray, degree: int) -> np.ndarray:
-    """(M, 2 degree + 1): the functions of one degree, 1 to 3, along unit vectors (M, 3), in the order and with the
-    signs of 3D Gaussian Splatting (Kerbl et al. 2023), as `renderers/reference.py`."""
-    x, y, z = np.asarray(directions, np.float64).T
-    if degree == 1:
-        return np.stack([-0.48860251190292 * y, 0.48860251190292 * z, -0.48860251190292 * x], 1)
-    if degree == 2:
-        return np.stack([1.092548430592079 * x * y, -1.092548430592079 * y * z, 0.3153915652525201 * (3 * z * z - 1),
-                         -1.092548430592079 * x * z, 0.5462742152960395 * (x * x - y * y)], 1)
-    return np.stack([-0.5900435899266435 * y * (3 * x * x - y * y), 2.890611442640554 * x * y * z,
-                     -0.4570457994644658 * y * (5 * z * z - 1), 0.3731763325901154 * z * (5 * z * z - 3),
-                     -0.4570457994644658 * x * (5 * z * z - 1), 1.445305721320277 * z * (x * x - y * y),
-                     -0.5900435899266435 * x * (x * x - 3 * y * y)], 1)
+    """The functions of one degree, 1 to 4, along unit vectors (M, 3): (M, 2 degree + 1)."""
+    return harmonics(directions, degree)[:, degree * degree - 1:]
 
 
 @functools.cache

@@ -24,8 +24,9 @@ import numpy as np
 from msgspec import Meta
 
 from splatview.ipc.free_memory import available_bytes
+from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import CameraError, FileError
-from splatview.viewer_app.files.common import SH_COEFFICIENTS, silent
+from splatview.viewer_app.files.common import silent
 from splatview.viewer_app.files.program import ReadingProgram
 from splatview.viewer_app.files.program_limits import BASE, CPU_BASE, CPU_PER_BYTE
 from splatview.viewer_app.regular import open_regular
@@ -68,7 +69,7 @@ class SceneHeader(msgspec.Struct, frozen=True, tag="scene"):
     """A GaussianScene."""
 
     columns: Annotated[list[Column], Meta(min_length=6, max_length=6)]
-    sh_degree: Annotated[int, Meta(ge=0, le=3)]
+    sh_degree: Annotated[int, Meta(ge=0, le=4)]
     antialiased: bool
     notes: Annotated[list[Annotated[str, Meta(max_length=2000)]], Meta(max_length=64)]
 
@@ -242,7 +243,7 @@ def _scene(header: SceneHeader, room: mmap.mmap | None) -> GaussianScene:
     n = len(arrays[0]) if arrays[0].ndim else -1
     k = arrays[5].shape[1] if arrays[5].ndim == 3 else -1
     shapes = (n, 3), (n, 4), (n, 3), (n,), (n, 3), (n, k, 3)
-    if k not in SH_COEFFICIENTS.values() or header.sh_degree > {0: 0, 3: 1, 8: 2, 15: 3}[k] or any(
+    if k not in SH_REST or header.sh_degree > SH_REST.index(k) or any(
             a.shape != shape or a.dtype != np.float32 for a, shape in zip(arrays, shapes, strict=True)):
         raise FileError("the program that read it described a scene whose arrays do not fit together")
     return GaussianScene(**dict(zip(FIELDS, arrays, strict=True)), sh_degree=header.sh_degree,

@@ -34,7 +34,7 @@ def check_scene(count: int, coefficients: int, packed: int, *, growth: float = 2
 
     Args:
         count: what the file claims.
-        coefficients: per channel above degree 0: 0, 3, 8 or 15.
+        coefficients: per channel above degree 0: 0, 3, 8, 15 or 24.
         packed: bytes of the file, or of all files of the scene.
         growth: the most memory that decoding takes, as a multiple of the finished scene's.
 

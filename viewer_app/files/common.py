@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_memory, clipped
 from splatview.viewer_app.scene import GaussianScene, sh0_of_rgb
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float], None]
 """Told what is going on and how far it is, 0 to 1."""
 
-SH_REST = {0: 0, 9: 1, 24: 2, 45: 3}
-"""How many numbers per Gaussian the degrees above 0 take in a file, and the degree they make."""
-SH_COEFFICIENTS = {0: 0, 1: 3, 2: 8, 3: 15}
-"""Coefficients per channel above degree 0, by degree."""
 
 MODES = {"mip": True, "antialiased": True, "true": True, "1": True,
          "": False, "default": False, "none": False, "false": False, "0": False}
@@ -61,7 +58,7 @@ class Fields:
 
     def scene(self, *, mode: object = "", sh_degree: int | None = None,
               notes: tuple[str, ...] = ()) -> GaussianScene:
-        """The scene, contiguous float32; says in `notes` how many Gaussians have NaN or infinity in them.
+        """The scene, contiguous float32.
 
         Args:
             mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
@@ -73,8 +70,8 @@ class Fields:
         if self.scales.shape == (n, 1):  # as large along every axis (SplaTAM)
             self.scales = np.repeat(self.scales, 3, axis=1)
         k = self.shN.shape[1] if self.shN.ndim == 3 else -1
-        if k not in SH_COEFFICIENTS.values():
-            raise FileError(f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15, 3)")
+        if k not in SH_REST:
+            raise FileError(f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15 | 24, 3)")
         legal = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,), "sh0": (n, 3),
                  "shN": (n, k, 3)}
         arrays: dict[str, np.ndarray] = {}
@@ -89,31 +86,11 @@ class Fields:
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
             notes += (f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as default",)
-        bad = count_nonfinite(list(arrays.values()))
-        if bad:
-            notes += (f"{bad:,} of {n:,} Gaussians hold NaN or infinity; they are not drawn",)
-        stored = {0: 0, 3: 1, 8: 2, 15: 3}[k]
+        stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
         means, quats, scales, opacities, sh0, shN = arrays.values()
         return GaussianScene(means, quats, scales, opacities, sh0, shN, antialiased=MODES.get(word, False), notes=notes,
                              sh_degree=degree)
-
-
-def count_nonfinite(arrays: list[np.ndarray]) -> int:
-    """How many rows hold a NaN or an infinity in any of these float32 arrays.
-
-    Sums each row by one BLAS product, which NaN and infinity survive, and looks closely only at rows whose
-    sum is not finite: faster than `isfinite` over everything, and without its large temporary.
-    """
-    n = len(arrays[0])
-    if n == 0:
-        return 0
-    flat = [a.reshape(n, -1) for a in arrays if a.size]
-    total = sum(a @ np.ones(a.shape[1], np.float32) for a in flat)
-    suspects = np.flatnonzero(~np.isfinite(total))
-    if len(suspects) == 0:
-        return 0
-    return int((~np.all([np.isfinite(a[suspects]).all(axis=1) for a in flat], axis=0)).sum())
 
 
 def read_exact(f: BinaryIO, size: int, what: str) -> bytes:

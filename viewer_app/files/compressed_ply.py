@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_scene, clipped
 from splatview.viewer_app.files.common import (
     LOGIT_OF_BYTE,
-    SH_REST,
     Fields,
     Progress,
     quats_from_smallest_three,
@@ -61,7 +61,7 @@ def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> Gaus
         _need(chunk, _COLOR, "f4")
     k = 0
     if sh is not None:
-        if sh.count != n or len(sh.types) not in SH_REST:
+        if sh.count != n or len(sh.types) not in {3 * k for k in SH_REST}:
             raise FileError(f"compressed PLY: element 'sh' has {sh.count:,} times {len(sh.types)} "
                             f"properties; {n:,} times 9, 24 or 45 is needed")
         _need(sh, tuple(f"f_rest_{i}" for i in range(len(sh.types))), "u1")
@@ -114,7 +114,8 @@ def _between(chunks: np.ndarray, names: tuple[str, ...], of: np.ndarray, t: np.n
     """Values (N, 3) at the fractions `t` between the bounds of their chunks."""
     bounds = np.stack([chunks[name] for name in names], axis=1).astype(np.float32)
     low, high = bounds[of, :3], bounds[of, 3:]
-    return low * (1 - t) + high * t
+    with np.errstate(invalid="ignore"):  # a bound may be infinite: the logarithm of a scale of 0
+        return np.where(t < 1, low * (1 - t), 0) + np.where(t > 0, high * t, 0)
 
 
 def _colors(v: np.ndarray, chunks: np.ndarray | None, of: np.ndarray) -> np.ndarray:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_json, check_memory, check_ratio, check_scene, clipped
 from splatview.viewer_app.files.common import (
     LOGIT_OF_BYTE,
-    SH_COEFFICIENTS,
     Fields,
     Progress,
     open_zip,
@@ -169,7 +169,7 @@ class _Planes:
         if "shN" not in self.meta:
             return 0
         bands = self.meta["shN"].get("bands") if isinstance(self.meta["shN"], dict) else None
-        return SH_COEFFICIENTS.get(bands, 15) if isinstance(bands, int) else 15
+        return SH_REST[bands] if bands in (1, 2, 3) else 15
 
     def _name(self, field: str, index: int) -> str:
         name = self.meta[field]["files"][index]
@@ -243,7 +243,7 @@ def _higher(planes: _Planes, codebooks: bool) -> np.ndarray:
     if width % 64 or k not in (3, 8, 15):
         raise FileError(f"SOG: shN_centroids is {width} pixels wide; legal are 192, 512 and 960")
     bands = planes.meta["shN"].get("bands")
-    if bands is not None and SH_COEFFICIENTS.get(bands) != k:
+    if bands not in (None, SH_REST.index(k)):
         raise FileError(f"SOG: shN has {bands!r} bands but its centroids are {width} pixels wide")
     palette = centroids.reshape(-1, k, 4)[:, :, :3]
     if codebooks:

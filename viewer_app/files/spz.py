@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_scene
 from splatview.viewer_app.files.common import (
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
     from splatview.viewer_app.scene import GaussianScene
 
 MAGIC = b"NGSP"
-COEFFICIENTS = {0: 0, 1: 3, 2: 8, 3: 15, 4: 24}
 ANTIALIASED, EXTENSIONS = 1, 2
 """Bits of the header's flags."""
 
-# How Y_k(x, -y, -z) relates to Y_k(x, y, z) for k = 1 .. 15, in gsplat's order:
+# How Y_k(x, -y, -z) relates to Y_k(x, y, z) for k = 1 .. 24, in gsplat's order:
 # y z x | xy yz zz xz xx-yy | y(3xx-yy) xyz y(4zz..) z(2zz..) x(4zz..) z(xx-yy) x(xx-3yy)
-SH_SIGNS = np.array([-1, -1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, -1, 1], np.float32)
+# | xy(xx-yy) yz(3xx-yy) xy(7zz-1) yz(7zz-3) zz(35zz-30) xz(7zz-3) (xx-yy)(7zz-1) xz(xx-3yy) xxxx-6xxyy+yyyy
+SH_SIGNS = np.array([-1, -1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, -1, 1,
+                     -1, 1, -1, 1, 1, -1, 1, -1, 1], np.float32)
 SCALE_OF_BYTE = (np.arange(256) / 16 - 10).astype(np.float32)
 SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / 0.15).astype(np.float32)
 SH_OF_BYTE = ((np.arange(256) - 128) / 128).astype(np.float32)
@@ -56,7 +58,7 @@ def _check(version: int, degree: int, bits: int, legal: tuple[int, ...]) -> None
     if version not in legal:
         raise FileError(f"SPZ: version {version}; this container is read in versions "
                         f"{', '.join(map(str, legal))}")
-    if degree not in COEFFICIENTS:
+    if degree >= len(SH_REST):
         raise FileError(f"SPZ: spherical harmonics of degree {degree}; legal are 0 to 4")
     if bits > 24:
         raise FileError(f"SPZ: {bits} fractional bits; a position has 24 bits in all")
@@ -70,9 +72,9 @@ def _read_gzip(raw: bytes, progress: Progress) -> GaussianScene:
             raise FileError("SPZ: no SPZ in this gzip file: it does not start with 'NGSP'")
         version, n, degree, bits, flags, _ = struct.unpack("<IIBBBB", head[4:])
         _check(version, degree, bits, (1, 2, 3))
-        sizes = _sections(n, COEFFICIENTS[degree], version)
+        sizes = _sections(n, SH_REST[degree], version)
         total = sum(sizes.values())
-        check_scene(n, min(COEFFICIENTS[degree], 15), len(raw))
+        check_scene(n, SH_REST[degree], len(raw))
         progress("unpacking", 0.1)
         # A max_length of 0 would mean no limit.
         data = unpacker.decompress(unpacker.unconsumed_tail, total) if total else b""
@@ -92,11 +94,11 @@ def _read_zstd(raw: bytes, progress: Progress) -> GaussianScene:
         raise FileError("SPZ: the file starts neither as gzip nor with 'NGSP'")
     version, n, degree, bits, flags, count, at = struct.unpack_from("<IIBBBBI", raw, 4)
     _check(version, degree, bits, (4,))
-    sizes = {name: size for name, size in _sections(n, COEFFICIENTS[degree], version).items() if size}
+    sizes = {name: size for name, size in _sections(n, SH_REST[degree], version).items() if size}
     if count != len(sizes) or at < 32 or at + 16 * count > len(raw):
         raise FileError(f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within {len(raw):,} bytes "
                         "are needed")
-    check_scene(n, min(COEFFICIENTS[degree], 15), len(raw))
+    check_scene(n, SH_REST[degree], len(raw))
     parts = {"sh": np.empty(0, np.uint8)}
     start = at + 16 * count
     for i, (name, size) in enumerate(sizes.items()):
@@ -136,13 +138,10 @@ def _decode(parts: dict[str, np.ndarray], n: int, header: tuple[int, int, int, i
         wide = np.zeros((3 * n, 4), np.uint8)
         wide[:, 1:] = parts["positions"].reshape(-1, 3)
         means = ((wide.view("<i4") >> 8) / np.float32(1 << bits)).astype(np.float32).reshape(n, 3)
-    k = COEFFICIENTS[degree]
-    kept = min(k, 15)
-    sh = SH_OF_BYTE[parts["sh"].reshape(n, k, 3)[:, :kept]] * SH_SIGNS[:kept, None]
+    k = SH_REST[degree]
+    sh = SH_OF_BYTE[parts["sh"].reshape(n, k, 3)] * SH_SIGNS[:k, None]
     progress("unpacking", 0.9)
     notes = []
-    if k > kept:
-        notes.append("spherical harmonics of degree 4 are cut to degree 3")
     if flags & EXTENSIONS:
         notes.append("SPZ extensions in this file are ignored")
     fields = Fields(means=means * np.array([1, -1, -1], np.float32),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import numpy as np
 
+from splatview.ipc.kinds import SH_REST
 from splatview.ipc.output_file import OutputFile, make_output_folder, write_output
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files import check_memory, scene_bytes
@@ -104,7 +105,7 @@ def read_packed(path: Path) -> Packed:
             if length > _MOST_HEADER:
                 raise FileError(f"{path}: damaged: a header of {length:,} bytes; at most {_MOST_HEADER:,}")
             header = msgspec.json.decode(f.read(length), type=_Header)
-            if header.coefficients not in (0, 3, 8, 15) or not 0 <= header.sh_degree <= 3:
+            if header.coefficients not in SH_REST or not 0 <= header.sh_degree < len(SH_REST):
                 raise FileError(f"{path}: damaged: {header.coefficients} coefficients, degree {header.sh_degree}")
             wanted = layout(header.count, header.coefficients, header.activated)
             needed = packed_bytes(header.count, header.coefficients, header.activated)

@@ -110,8 +110,9 @@ def _pack_rows(scene: GaussianScene, arrays: dict[str, np.ndarray], rows: slice)
     length = np.sqrt(np.einsum("ij,ij->i", quats, quats, dtype=np.float64))
     unit = quats * (_UNIT / length)[:, None]
     arrays["quats"][rows] = np.where(np.isfinite(unit).all(axis=1)[:, None], np.rint(unit), 0)  # 0: cannot be drawn
-    arrays["scales"][rows] = scene.scales[rows] if scene.activated else _half(scene.scales[rows])
-    arrays["opacities"][rows], arrays["sh0"][rows] = _half(scene.opacities[rows]), _half(scene.sh0[rows])
+    arrays["scales"][rows] = scene.scales[rows] if scene.activated else _half(scene.scales[rows], defined=True)
+    arrays["opacities"][rows] = _half(scene.opacities[rows], defined=not scene.activated)
+    arrays["sh0"][rows] = _half(scene.sh0[rows])
     if arrays["shN"].size:
         higher = scene.shN[rows]
         flat = np.asarray(higher).reshape(len(higher), -1)
@@ -121,10 +122,10 @@ def _pack_rows(scene: GaussianScene, arrays: dict[str, np.ndarray], rows: slice)
         arrays["shN"][rows] = np.clip(np.nan_to_num(parts, copy=False), -127, 127)
 
 
-def _half(a: Any) -> np.ndarray:
-    """As float16: what is too large is the largest there is, what is not finite is not a number."""
+def _half(a: Any, defined: bool = False) -> np.ndarray:
+    """As float16: what is too large is the largest there is, what is infinite is none unless that is `defined`."""
     half = np.asarray(a).clip(-_HALF, _HALF).astype(np.float16)
-    if not np.isfinite(total := np.asarray(a).sum()) or np.isnan(total):
+    if not defined and not np.isfinite(np.asarray(a).sum()):
         half[~np.isfinite(a)] = np.nan
     return half
 
@@ -158,9 +159,9 @@ def pack_tensors(scene: GaussianScene, rows: slice) -> dict[str, torch.Tensor]:
     """Some rows of what `layout` names, on the device where the scene's tensors lie."""
     import torch
 
-    def half(t: torch.Tensor) -> torch.Tensor:
+    def half(t: torch.Tensor, defined: bool = False) -> torch.Tensor:
         t = t.float()
-        return torch.where(t.isfinite(), t.clamp(-_HALF, _HALF), torch.nan).half()
+        return torch.where(t.isfinite() | defined, t.clamp(-_HALF, _HALF), torch.nan).half()
 
     means, quats, scales, opacities, sh0, higher = (
         torch.as_tensor(getattr(scene, name)[rows]).detach().float()
@@ -168,8 +169,9 @@ def pack_tensors(scene: GaussianScene, rows: slice) -> dict[str, torch.Tensor]:
     unit = quats.double()
     unit = unit * (_UNIT / unit.norm(dim=1, keepdim=True))
     unit = torch.where(unit.isfinite().all(dim=1, keepdim=True), unit.round(), 0.0)
-    out = {"means": means, "quats": unit.to(torch.int16), "scales": scales if scene.activated else half(scales),
-           "opacities": half(opacities), "sh0": half(sh0)}
+    out = {"means": means, "quats": unit.to(torch.int16),
+           "scales": scales if scene.activated else half(scales, defined=True),
+           "opacities": half(opacities, defined=not scene.activated), "sh0": half(sh0)}
     if higher.shape[1]:
         sh_unit = half(higher.abs().amax(dim=(1, 2)) / 127)
         parts = (higher / torch.where(sh_unit > 0, sh_unit.float(), torch.inf)[:, None, None]).round()

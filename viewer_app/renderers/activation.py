@@ -12,6 +12,8 @@ from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.selecting import HIDDEN, MARKED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview.viewer_app.renderers.base import RenderOptions
 
 
@@ -72,15 +74,18 @@ def activate(scene: GaussianScene) -> Activated:
     """Apply the activations of `scene` and leave out what cannot be drawn.
 
     Left out, because gsplat's arithmetic gives NaN for them or they are too large for any picture, so that it draws
-    nothing: a NaN or an infinity in any field, a scale over `SCALE_MAX`, a quaternion of length zero. Opacities beyond
-    0 to 1, and coefficients beyond `SH_MAX`, count as the nearest number that is possible.
+    nothing: what is not finite after the activation, a scale over `SCALE_MAX`, a quaternion of length zero. Opacities
+    beyond 0 to 1, and coefficients beyond `SH_MAX`, count as the nearest number that is possible.
     """
     fields = [np.ascontiguousarray(a, np.float32)
               for a in (scene.means, scene.quats, scene.scales, scene.opacities, scene.sh0, scene.shN)]
     finite = np.ones(len(scene), bool)
-    for a in fields:
+    defined: list[Callable[[np.ndarray], np.ndarray]] = [np.isfinite] * len(fields)
+    if not scene.activated:  # exp and sigmoid are defined at infinities
+        defined[2:4] = lambda scales: scales < np.inf, lambda opacities: ~np.isnan(opacities)
+    for a, test in zip(fields, defined, strict=True):
         if not _all_finite(a):
-            finite &= np.isfinite(a).reshape(len(a), -1).all(axis=1)
+            finite &= test(a).reshape(len(a), -1).all(axis=1)
     means, quats, scales, opacities, sh0, shN = fields
     # Overflow and NaN are dealt with below; numpy's warnings would only repeat it.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

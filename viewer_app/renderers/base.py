@@ -68,7 +68,7 @@ class RenderOptions:
     mode: Literal["classic", "antialiased"] = "classic"
     """antialiased: opacity is scaled by sqrt(det before blur / det after), as in Mip-Splatting."""
     sh_degree: int | None = None
-    """Highest degree to evaluate, 0 to 3; None: the scene's own."""
+    """Highest degree to evaluate, 0 to 4; None: the scene's own."""
     depth: bool = True
     """Whether accumulated depth is wanted besides colour and alpha."""
     paint: Paint = "color"
@@ -102,7 +102,7 @@ class LeftOut:
     """How many Gaussians of a scene can never be drawn, by the first reason that holds."""
 
     not_finite: int = 0
-    """A NaN or an infinity in any field."""
+    """A NaN in any field, or an infinity that exp or sigmoid does not make finite."""
     too_large: int = 0
     """A standard deviation over `SCALE_MAX`."""
     no_rotation: int = 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers.base import COLOR_MAX, EPS_2D, MARK_COLOR
 from splatview.viewer_app.renderers.kernels.frame import TILE
@@ -71,7 +72,7 @@ class PlainFrame:
 
     def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
              sh0: torch.Tensor, shN: torch.Tensor) -> None:
-        self._degree = {0: 0, 3: 1, 8: 2, 15: 3}[shN.shape[1]]
+        self._degree = SH_REST.index(shN.shape[1])
         self._scene = means, quats, scales, opacities, _together(sh0, shN)
         self._flags = None
 

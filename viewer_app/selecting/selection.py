@@ -110,7 +110,7 @@ def largest_scale(scene: GaussianScene) -> Any:
 
 
 def sh_energy(scene: GaussianScene) -> Any:
-    """(N,) the sum of squares of each Gaussian's coefficients of degrees 1 to 3, all channels."""
+    """(N,) the sum of squares of each Gaussian's coefficients of degrees 1 to 4, all channels."""
     rest: Any = scene.shN
     if scene.on_gpu:
         import torch

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.renderers.base import EPS_2D
 from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
 from splatview.viewer_app.selecting.pick import project
@@ -48,7 +49,7 @@ class Values:
     @property
     def energies(self) -> list[float]:
         """The sum of squares of the coefficients of each degree from 1 on."""
-        degrees = {0: 0, 3: 1, 8: 2, 15: 3}[len(self.shN)]
+        degrees = SH_REST.index(len(self.shN))
         return [float((self.shN[d * d - 1: (d + 1) ** 2 - 1].astype(np.float64) ** 2).sum())
                 for d in range(1, degrees + 1)]
 

@@ -48,6 +48,7 @@ __device__ float load(const Array &a, i64 index) {
 
 // Whatever a compiler believes of arithmetic.
 __device__ bool finite(float v) { return (__float_as_int(v) & 0x7f800000) != 0x7f800000; }
+__device__ bool number(float v) { return (__float_as_int(v) & 0x7fffffff) <= 0x7f800000; }  // or infinite
 
 // The coefficients of the 32 Gaussians from `first` on, by a warp: rows of LENGTH values, of which each three have the
 // last stride between them, to rows of `pitch`. A bit of `bad` is set for a row with a number that is not finite.
@@ -55,7 +56,7 @@ template <class T, int LENGTH>
 __device__ void rows(const Array &from, float *to, int pitch, i64 first, int count, u32 *bad) {
     const T *const values = (const T *)from.data + first * from.strides[0];
     const bool dense = from.strides[1] == 3 && from.strides[2] == 1;
-    constexpr int BATCH = LENGTH == 45 ? 15 : LENGTH == 24 ? 12 : LENGTH;  // reads under way at a time
+    constexpr int BATCH = LENGTH == 45 ? 15 : LENGTH >= 24 ? 12 : LENGTH;  // reads under way at a time
     for (int begin = threadIdx.x % 32; begin < 32 * LENGTH; begin += 32 * BATCH) {
         float batch[BATCH];
 #pragma unroll
@@ -81,7 +82,7 @@ __device__ void rows_of_any_type(const Array &from, float *to, int pitch, i64 fi
     if (from.type == 3) rows<Brain, LENGTH>(from, to, pitch, first, count, bad);
 }
 
-// Blocks of WARPS * 32; any number of them. `terms`: coefficients of a Gaussian, 1, 4, 9 or 16. `counters`: four zeros,
+// Blocks of WARPS * 32; any number of them. `terms`: coefficients of a Gaussian, 1, 4, 9, 16 or 25. `counters`: four zeros,
 // and zeros again at the end. An output may lie where its input lies.
 // In memory that the host can read: `told`, how many Gaussians cannot be drawn for each of three reasons (`LeftOut` in
 // base.py), and then `version`, when everything is written; `sample`, the centres of every `step`-th Gaussian as they came.
@@ -102,6 +103,7 @@ extern "C" __global__ void __launch_bounds__(128) activate(
         if (terms == 4) rows_of_any_type<9>(source.shN, to + 3, 12, first, count, mask);
         if (terms == 9) rows_of_any_type<24>(source.shN, to + 3, 27, first, count, mask);
         if (terms == 16) rows_of_any_type<45>(source.shN, to + 3, 48, first, count, mask);
+        if (terms == 25) rows_of_any_type<72>(source.shN, to + 3, 75, first, count, mask);
         __syncwarp();
         bool good = true, fits = true, turned = true;
         if (lane < count) {
@@ -125,12 +127,12 @@ extern "C" __global__ void __launch_bounds__(128) activate(
             for (int k = 0; k < 3; ++k) {
                 const float v = load(source.scales, i * source.scales.strides[0] + k * source.scales.strides[1]);
                 const float scale = source.activated ? v : expf(v);
-                good = good && finite(v);
+                good = good && (finite(v) || (number(v) && finite(scale)));  // exp is defined at -infinity
                 fits = fits && fabsf(scale) <= SCALE_MAX;
                 scales[3 * (i64)i + k] = scale;
             }
             const float v = load(source.opacities, i * source.opacities.strides[0]);
-            good = good && finite(v);
+            good = good && (source.activated ? finite(v) : number(v));
             const float opacity = source.activated ? fminf(fmaxf(v, 0.0f), 1.0f) : 1.0f / (1.0f + expf(-v));
             opacities[i] = good && fits && turned ? opacity : 0.0f;
         }

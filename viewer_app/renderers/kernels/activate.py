@@ -58,10 +58,10 @@ class Active:
     scales: torch.Tensor
     """(N, 3) in world units"""
     opacities: torch.Tensor
-    """(N,) in [0, 1]; 0 for a Gaussian that cannot be drawn: one with a NaN or an infinity in any field, a scale
+    """(N,) in [0, 1]; 0 for a Gaussian that cannot be drawn: one that is not finite (`LeftOut`), a scale
     over `SCALE_MAX` or a quaternion of length zero. gsplat looks at nothing else of it"""
     colors: torch.Tensor
-    """(N, K, 3); K is 1, 4, 9 or 16"""
+    """(N, K, 3); K is 1, 4, 9, 16 or 25"""
 
 
 class Told:
@@ -122,9 +122,13 @@ def activate_with_torch(raw: Raw, out: Active, origin: np.ndarray, told: Told, v
                        (out.colors[:, 1:], raw.shN[:, : terms - 1])):
         if to.data_ptr() != values.data_ptr():
             to.copy_(values)
-    # The largest magnitude among all numbers of a Gaussian: NaN or infinite if one of them is.
-    largest = _magnitude(out.means)
-    for values in (out.scales, out.opacities[:, None], out.colors.view(len(out.means), -1)):
+    # The largest magnitude among all numbers of a Gaussian: NaN or infinite if one of them is, unless exp or sigmoid
+    # make that a number.
+    largest, scales, opacities = _magnitude(out.means), out.scales, out.opacities
+    if not raw.activated:
+        most = torch.finfo(torch.float32).max
+        scales, opacities = scales.clamp_min(-most), opacities.clamp(-most, most)
+    for values in (scales, opacities[:, None], out.colors.view(len(out.means), -1)):
         torch.maximum(largest, _magnitude(values), out=largest)
     # By the largest component first: the square of a tiny one would vanish. 0 / 0 is NaN.
     turn = _magnitude(out.quats)

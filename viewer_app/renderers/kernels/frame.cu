@@ -125,6 +125,12 @@ __device__ float harmonics(int degree, float x, float y, float z, float constant
     const float p12 = z * (1.865881662950577f * z2 - 1.119528997770346f);
     result += -0.5900435899266435f * s2 * rest[24] + d * s1 * rest[27] + c * y * rest[30] + p12 * rest[33] +
               c * x * rest[36] + d * c1 * rest[39] - 0.5900435899266435f * c2 * rest[42];
+    if (degree < 4) return result;
+    const float e = z * (-4.683325804901025f * z2 + 2.007139630671868f), f = 3.31161143515146f * z2 - 0.47308734787878f;
+    const float g = -1.770130769779931f * z, c3 = x * c2 - y * s2, s3 = x * s2 + y * c2;
+    result += 0.6258357354491763f * s3 * rest[45] + g * s2 * rest[48] + f * s1 * rest[51] + e * y * rest[54] +
+              (1.984313483298443f * z * p12 - 1.006230589874905f * p6) * rest[57] + e * x * rest[60] +
+              f * c1 * rest[63] + g * c2 * rest[66] + 0.6258357354491763f * c3 * rest[69];
     return result;
 }
 
@@ -243,7 +249,8 @@ __device__ void shaded(
     float z = means[3 * i + 2] - frame->position[2];
     const float scale = rsqrtf(x * x + y * y + z * z);
     x *= scale, y *= scale, z *= scale;
-    const float *const rest = mine + threadIdx.x % 32 * pitch;
+    // Degree 4 is rare: room to stage it would cost all others some of the warps that run at a time.
+    const float *const rest = degree == 4 ? shN + i * shN_stride : mine + threadIdx.x % 32 * pitch;
     for (int c = 0; c < 3; ++c) {
         const float value = harmonics(degree, x, y, z, sh0[i * sh0_stride + c], rest + c);
         rgb[c] = fminf(fmaxf(value + 0.5f, 0.0f), COLOR_MAX);

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.renderers.base import BY_DENSITY, EPS_2D, PAINTS
 
@@ -137,7 +138,7 @@ class Scene:
     @property
     def degree(self) -> int:
         """The highest one that `shN` holds coefficients for."""
-        return {0: 0, 3: 1, 8: 2, 15: 3}[self.shN.shape[1]]
+        return SH_REST.index(self.shN.shape[1])
 
     @property
     def layout(self) -> tuple[Any, ...]:
@@ -157,8 +158,8 @@ class Scene:
                                  f"torch.float32 on {device}")
             if not (t[:1] if name in ("sh0", "shN") else t).is_contiguous():
                 raise ValueError(f"{name} has strides {t.stride()}; call .contiguous()")
-        if rest not in (0, 3, 8, 15):
-            raise ValueError(f"shN has {rest} coefficients; 0, 3, 8 or 15 are those of a whole degree")
+        if rest not in SH_REST:
+            raise ValueError(f"shN has {rest} coefficients; {SH_REST} are those of a whole degree")
 
 
 def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: Launcher) -> None:

@@ -90,7 +90,7 @@ vec3 coefficient(ivec2 first, int k) {
     return texelFetch(shN, ivec2(first.x + k - 1, first.y), 0).rgb;
 }
 
-// Sloan, "Efficient Spherical Harmonic Evaluation", JCGT 2013, degrees 1 to 3.
+// Sloan, "Efficient Spherical Harmonic Evaluation", JCGT 2013, degrees 1 to 4.
 vec3 view_dependent(int index, vec3 dir) {
     ivec2 at = ivec2(index % sh_columns * sh_stored, index / sh_columns);
     float x = dir.x, y = dir.y, z = dir.z;
@@ -102,11 +102,20 @@ vec3 view_dependent(int index, vec3 dir) {
          + b0 * x * coefficient(at, 7) + 0.5462742152960395 * c1 * coefficient(at, 8);
     if (sh_degree < 3) return rgb;
     float c0 = -2.285228997322329 * z2 + 0.4570457994644658, b1 = 1.445305721320277 * z;
-    rgb += -0.5900435899266435 * (x * s1 + y * c1) * coefficient(at, 9) + b1 * s1 * coefficient(at, 10)
+    float c2 = x * c1 - y * s1, s2 = x * s1 + y * c1;
+    rgb += -0.5900435899266435 * s2 * coefficient(at, 9) + b1 * s1 * coefficient(at, 10)
          + c0 * y * coefficient(at, 11)
          + z * (1.865881662950577 * z2 - 1.119528997770346) * coefficient(at, 12)
          + c0 * x * coefficient(at, 13) + b1 * c1 * coefficient(at, 14)
-         - 0.5900435899266435 * (x * c1 - y * s1) * coefficient(at, 15);
+         - 0.5900435899266435 * c2 * coefficient(at, 15);
+    if (sh_degree < 4) return rgb;
+    float d0 = z * (2.007139630671868 - 4.683325804901025 * z2), d1 = 3.31161143515146 * z2 - 0.47308734787878;
+    float d2 = -1.770130769779931 * z;
+    rgb += 0.6258357354491763 * ((x * s2 + y * c2) * coefficient(at, 16) + (x * c2 - y * s2) * coefficient(at, 24))
+         + d2 * (s2 * coefficient(at, 17) + c2 * coefficient(at, 23))
+         + d1 * (s1 * coefficient(at, 18) + c1 * coefficient(at, 22))
+         + d0 * (y * coefficient(at, 19) + x * coefficient(at, 21))
+         + 0.10578554691520430 * ((35.0 * z2 - 30.0) * z2 + 3.0) * coefficient(at, 20);
     return rgb;
 }
 
