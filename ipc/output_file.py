@@ -39,6 +39,8 @@ _WITHOUT_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, 
 _TOO_MANY = f"it and {_MOST_NAMES - 2:,} more like it exist; remove some"
 _STICKY = stat.S_ISVTX | stat.S_IWOTH
 
+PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+"""Suffixes of picture files, and Pillow's names of their formats."""
 _parts: dict[str, tuple[int, int]] = {}
 """Files with a temporary name: the process that writes each, and a descriptor of its folder."""
 
@@ -62,6 +64,14 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
 def check_output(path: str | os.PathLike[str]) -> None:
     """Raise OutputError unless a file can be written at `path` now. For use before long work."""
     OutputFile(path).open().abort()
+
+
+def check_picture(path: str | os.PathLike[str], transparent: bool = False) -> None:
+    """Raise OutputError unless a picture can be written at `path` now, in the format that its suffix names."""
+    check_output(path)
+    legal = [suffix for suffix, name in PICTURES.items() if not (transparent and name == "JPEG")]
+    if os.path.splitext(path)[1].lower() not in legal:
+        raise OutputError(path, f"the name of a {'transparent ' * transparent}picture ends in {', '.join(legal)}")
 
 
 def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:

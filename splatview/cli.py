@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _VIEWER = {
     "serve": "show running trainings, or files, in a window or in browsers",
-    "shot": "draw one stream or file into a PNG; needs no screen and no running viewer",
+    "shot": "draw one stream or file into a picture; needs no screen and no running viewer",
     "video": "film a scene along a camera path, into an mp4 or a folder of PNGs",
     "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",
 }

@@ -16,7 +16,7 @@ from splatview.viewer_app.errors import FileError, GpuLostError, ViewerError, wo
 from splatview.viewer_app.garbage import Garbage
 from splatview.viewer_app.governor import Governor
 from splatview.viewer_app.gpu_work import GpuWork
-from splatview.viewer_app.pictures import save_png
+from splatview.viewer_app.pictures import save_picture
 from splatview.viewer_app.recorder.recorder import Recorder
 from splatview.viewer_app.recovering.health import Health, cuda_is_lost
 from splatview.viewer_app.seat import Seat
@@ -303,7 +303,7 @@ class App:
         assert self.options.out is not None
         self._out_due, self._out_at = False, now
         try:
-            save_png(self.screen.pixels()[..., :3], self.options.out)
+            save_picture(self.screen.pixels()[..., :3], self.options.out)
         except FileError as e:
             self.seat.notice(str(e))
 

@@ -35,8 +35,9 @@ class _Viewer:
     """Let --web be reached at this address of the machine from elsewhere as well (0.0.0.0: at all of them). All
     connections need the token in the printed URL then, your own too. Default: this machine alone, which is enough for
     ssh -L; only connections of other users, and those whose user is not known, need the token."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
-    """Write what is shown, panel included, to this PNG: once a second when it changed, and at the end."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="PICTURE")] = None
+    """Write what is shown, panel included, to this .png, .jpg or .webp: once a second when it changed, and at the
+    end."""
     size: Annotated[str, tyro.conf.arg(metavar="WxH")] = "1280x720"
     """Width and height of the window or picture. A browser's are its own."""
     max_fps: Annotated[float, tyro.conf.arg(metavar="N")] = 60.0
@@ -95,9 +96,10 @@ class _Viewer:
             raise ViewerError(f"{command}: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no "
                               "limit)")
         if self.out is not None:
+            from splatview.ipc.output_file import check_picture
             from splatview.viewer_app.pictures import check_writable
 
-            check_writable(self.out)
+            check_writable(self.out, check_picture)
         _check_environment(command)
 
     def _open_screen(self, size: tuple[int, int]) -> Screen:
@@ -289,7 +291,7 @@ def _check_runs_can_be_found() -> None:
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture of a stream or file, as a PNG. Needs no display, no window and no running viewer.
+    """One picture of a stream or file, as a PNG, JPEG or WebP. Needs no display, no window and no running viewer.
 
     What a training run shows:   splatview shot out.png
 
@@ -299,7 +301,7 @@ class Shot:
     """
 
     out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT.png")]
-    """The PNG file to write. It appears whole or not at all."""
+    """The picture to write, a .png, .jpg, .jpeg or .webp. It appears whole or not at all."""
     file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None
     """A scene, a picture or a memory snapshot. Default: a stream of a run."""
     stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from splatview.ipc.errors import SharingError
+from splatview.ipc.output_file import check_picture
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.finding import Finder, why_nothing
 from splatview.viewer_app.overlays import newest_overlays
-from splatview.viewer_app.pictures import check_writable, save_png
+from splatview.viewer_app.pictures import check_writable, save_picture
 from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.screens.base import MIN_SIZE
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
@@ -36,7 +37,7 @@ class ShotOptions:
     """What to draw, and how."""
 
     out: Path
-    """A PNG file."""
+    """A picture file, whose suffix names the format."""
     file: Path | None = None
     """A scene, a picture or a snapshot of memory; None: a stream."""
     stream: str | None = None
@@ -54,11 +55,11 @@ class ShotOptions:
 
 
 def shoot(options: ShotOptions) -> tuple[int, int]:
-    """Draw one stream or file into a PNG, which appears whole or not at all. Returns its width and height.
+    """Draw one stream or file into a picture, which appears whole or not at all. Returns its width and height.
 
     Raises ViewerError: nothing to draw, a camera or file that makes no sense, no graphics.
     """
-    check_writable(options.out)
+    check_writable(options.out, check_picture, options.background is None)
     if options.file is not None:
         if options.stream is not None or options.run is not None:
             raise ViewerError("shot: a file was named, and --stream or --run as well; name one or the other")
@@ -156,7 +157,7 @@ def _draw(screen: OffscreenScreen, kind: str, value: Value, options: ShotOptions
             pixels = screen.pixels()[..., :3]
         if not still.whole():
             return None
-        save_png(pixels, options.out)
+        save_picture(pixels, options.out)
         if still.lacks:  # a picture with less in it than people think, or nothing, is not left to be wondered at
             print(f"splatview: shot: Gaussians: {still.lacks}", file=sys.stderr)
         return size

@@ -12,7 +12,7 @@ import tyro
 from splatview.camera.launcher import Plan, ViewerOptions, launch
 from splatview.camera.sources import CameraError, SourceSettings, check, kind_of
 from splatview.ipc.extras import require
-from splatview.ipc.output_file import check_output
+from splatview.ipc.output_file import check_picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,8 +88,8 @@ class Camera:
     """Where --web serves; if it is taken, at the next one that is free."""
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
     """Let --web be reached at this address of the machine from elsewhere as well; as for splatview serve."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
-    """Write what is shown to this PNG: once a second when it changed, and at the end."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="PICTURE")] = None
+    """Write what is shown to this .png, .jpg or .webp: once a second when it changed, and at the end."""
     window_size: Annotated[str, tyro.conf.arg(metavar="WxH")] = "1280x720"
     """Width and height of the window, or of the picture of --out."""
     max_fps: Annotated[float, tyro.conf.arg(metavar="N")] = 60.0
@@ -185,7 +185,7 @@ def _viewer(o: Camera) -> ViewerOptions | None:
         raise _OptionError(f"--host is for --web, and {screens[0]} was named")
     if o.out is not None:
         try:
-            check_output(o.out)
+            check_picture(o.out)
         except OSError as e:
             raise _OptionError(f"--out: {e}") from None
     arguments = [*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}"]

@@ -19,7 +19,7 @@ from splatview import programs
 from splatview.demo.errors import DemoError
 from splatview.demo.progress import Progress, style_for
 from splatview.ipc import entry
-from splatview.ipc.output_file import check_output
+from splatview.ipc.output_file import check_output, check_picture
 from splatview.ipc.terminal import printable
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Demo:
     steps: int | None = None
     """Gradient steps. Left out: 1000 without a GPU (about a minute on two cores), 3000 with one."""
     out: Path = Path("splatview-demo.png")
-    """Where the viewer's picture of the Gaussians goes; it is renewed while they train."""
+    """Where the viewer's picture of the Gaussians goes (.png, .jpg, .webp); it is renewed while they train."""
     data: Path | None = None
     """Train on this instead: a COLMAP folder, a folder with transforms.json, or an .npz."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -89,14 +89,12 @@ def _check(options: Demo) -> None:
         raise DemoError(f"--steps {options.steps} must be at least 1")
     if not options.picture_every > 0:
         raise DemoError(f"--picture-every {options.picture_every} must be more than 0 seconds")
-    for name, path in (("--out", options.out), ("--save", options.save)):
+    for name, check, path in (("--out", check_picture, options.out), ("--save", check_output, options.save)):
         if path is not None:
             try:
-                check_output(path)
+                check(path)
             except OSError as e:
                 raise DemoError(f"{name}: {e}") from None
-    if options.out.suffix.lower() != ".png":
-        raise DemoError(f"--out {options.out}: the picture is a PNG; choose a name that ends in .png")
 
 
 def _screen(options: Demo) -> str:

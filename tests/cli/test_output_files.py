@@ -18,7 +18,7 @@ from support.recordings import scene
 
 from splatview.ipc.output_file import OutputError, OutputFile, write_output
 from splatview.viewer_app.__main__ import main
-from splatview.viewer_app.pictures import output_path, save_png
+from splatview.viewer_app.pictures import output_path, save_picture
 from splatview.viewer_app.recorder.files import StreamFolder, read_index, read_packed, write_packed
 from splatview.viewer_app.recorder.packed import pack
 from splatview.viewer_app.recorder.recording import Recording, Snapshot
@@ -120,7 +120,7 @@ def test_names_from_streams_stay_within_the_folder(tmp_path: Path) -> None:
     inner.mkdir()
     made = set()
     for name in ("../../escape", "a/b", "\x1b]0;owned\x07", "..", "", "\u202egnp", "\u732b" * 300, "-rf", ".hidden"):
-        made.add(save_png(np.zeros((2, 2, 3), np.uint8), output_path(name, ".png", inner), "number"))
+        made.add(save_picture(np.zeros((2, 2, 3), np.uint8), output_path(name, ".png", inner), "number"))
         folder = StreamFolder(inner, name, name)
         folder.close()
         made.add(folder.path)

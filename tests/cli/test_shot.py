@@ -50,6 +50,24 @@ def test_a_picture_comes_out_as_it_went_in(picture: Path, tmp_path: Path, capsys
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.png", "out.png"]
 
 
+@pytest.mark.parametrize(("name", "kind", "most"), [("a.PNG", "PNG", 0), ("a.jpg", "JPEG", 3), ("a.jpeg", "JPEG", 3),
+                                                    ("a.webp", "WEBP", 3)])
+def test_the_suffix_names_the_format(name: str, kind: str, most: int, tmp_path: Path) -> None:
+    smooth = np.stack([np.add.outer(range(48), range(64))] * 3, axis=2).astype(np.uint8)
+    Image.fromarray(smooth).save(tmp_path / "in.png")
+    assert shot(tmp_path / name, tmp_path / "in.png") == 0
+    with Image.open(tmp_path / name) as image:
+        assert (image.format, image.mode) == (kind, "RGB")
+        assert np.abs(np.asarray(image).astype(int) - smooth).max() <= most
+
+
+def test_a_scene_without_a_background_keeps_its_alpha_as_webp(tmp_path: Path) -> None:
+    scene = write_ply(tmp_path / "scene.ply", ply_columns(truth(40)))
+    assert shot(tmp_path / "a.webp", scene, "--size", "160x120", "--background", "transparent") == 0
+    with Image.open(tmp_path / "a.webp") as image:
+        assert image.mode == "RGBA" and image.getchannel("A").getextrema()[0] == 0
+
+
 def test_a_picture_is_fitted(picture: Path, tmp_path: Path) -> None:
     assert shot(tmp_path / "out.png", picture, "--size", "200x96", "--background", "255,0,127.5") == 0
     pixels = read(tmp_path / "out.png")

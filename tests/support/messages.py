@@ -27,6 +27,7 @@ serve --offscreen points.ply
 serve --offscreen .
 serve --window --offscreen
 serve --size wide
+serve --offscreen --out a.gif
 serve --max-fps 0
 serve --nonsense
 SPLATVIEW_RUNTIME_DIR=/proc/nowhere serve --offscreen
@@ -36,6 +37,9 @@ shot out.png missing.ply
 shot out.png junk.ply
 shot out.png text.txt
 shot no/such/folder/out.png good.png
+shot out.gif --run abc
+shot out good.png
+shot out.JPG scene.ply --background transparent
 shot out.png --run abc
 shot out.png --stream a/b
 shot out.png good.png --stream render
@@ -53,6 +57,7 @@ video out good.png
 video none/out.mp4 scene.ply
 memory missing.pickle
 memory junk.ply --offscreen
+memory good.png --png a.gif
 memory junk.ply --sql 'SELECT 1'
 status --run nonsense
 status --nonsense
@@ -68,6 +73,7 @@ camera test --once
 camera test --window --web
 camera test --no-viewer --out a.png
 camera test --out no/such/folder/a.png
+camera test --out a.gif
 camera test --host 0.0.0.0 --window
 camera test --threshold 0.5
 camera test --every 3
@@ -82,7 +88,7 @@ demo --web --offscreen
 demo --port -1
 demo --port 65536
 demo --out absent/a.png
-demo --out a.jpg
+demo --out a.gif
 demo --picture-every 0
 demo.trainer --data absent
 demo.trainer --steps 0

@@ -90,9 +90,9 @@ def listing(folder: Path) -> dict[str, tuple[Any, ...]]:
 
 
 def _png(path: Path) -> None:
-    from splatview.viewer_app.pictures import save_png
+    from splatview.viewer_app.pictures import save_picture
 
-    save_png(np.full((6, 8, 3), 50, np.uint8), path)
+    save_picture(np.full((6, 8, 3), 50, np.uint8), path)
 
 
 def _mp4(path: Path) -> None:
@@ -137,9 +137,9 @@ REPLACING: dict[str, Callable[[Path], None]] = {
 
 
 def _kept(folder: Path) -> Path:
-    from splatview.viewer_app.pictures import output_path, save_png
+    from splatview.viewer_app.pictures import output_path, save_picture
 
-    return save_png(np.full((6, 8, 3), 50, np.uint8), output_path("a", ".png", folder), "number")
+    return save_picture(np.full((6, 8, 3), 50, np.uint8), output_path("a", ".png", folder), "number")
 
 
 def _exported(folder: Path) -> Path:

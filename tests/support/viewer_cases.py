@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.pictures import save_png
+from splatview.viewer_app.pictures import save_picture
 from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.screens.offscreen import OffscreenScreen
 from splatview.viewer_app.views.gaussians import GaussianView
@@ -113,7 +113,7 @@ def keep(viewer: Viewer, name: str) -> None:
         viewer.do()
         Path(folder).mkdir(parents=True, exist_ok=True)
         viewer._draw(viewer.seat)
-        save_png(viewer.screen.pixels()[..., :3], Path(folder) / f"{name}.png")
+        save_picture(viewer.screen.pixels()[..., :3], Path(folder) / f"{name}.png")
 
 
 def expected_scene(k: int, show: str = "color") -> np.ndarray:

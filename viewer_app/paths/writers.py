@@ -12,7 +12,7 @@ import numpy as np
 from splatview.ipc.extras import needed, require
 from splatview.ipc.output_file import OutputError, OutputFile, make_new_folder, make_output_folder, output_error
 from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.pictures import check_writable, save_png
+from splatview.viewer_app.pictures import check_writable, save_picture
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ class PngFolder:
             raise FileError(f"{self.out}: there are pictures already ({taken.name}); name an empty folder")
 
     def add(self, picture: np.ndarray) -> None:
-        save_png(picture, self.out / f"{self._count:06}.png", "refuse")
+        save_picture(picture, self.out / f"{self._count:06}.png", "refuse")
         self._count += 1
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from splatview.ipc import IpcError
 from splatview.ipc.interop.glapi import GL, gl_device_uuid
 from splatview.viewer_app.errors import GraphicsError
 from splatview.viewer_app.events import Close, Resize
-from splatview.viewer_app.pictures import output_path, save_png
+from splatview.viewer_app.pictures import output_path, save_picture
 from splatview.viewer_app.screens import _egl
 from splatview.viewer_app.screens._mailbox import Mailbox
 from splatview.viewer_app.screens._target import Target
@@ -166,7 +166,7 @@ class OffscreenScreen:
         return self._clipboard
 
     def keep(self, picture: np.ndarray, name: str) -> None:
-        save_png(picture, output_path(name), "number")
+        save_picture(picture, output_path(name), "number")
 
     def hand_over(self, path: Path) -> None:
         """The user finds it where it is."""

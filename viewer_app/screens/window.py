@@ -28,7 +28,7 @@ from splatview.viewer_app.events import (
     Text,
     Wheel,
 )
-from splatview.viewer_app.pictures import output_path, save_png
+from splatview.viewer_app.pictures import output_path, save_picture
 from splatview.viewer_app.screens import _egl, _xlib
 from splatview.viewer_app.screens._glfw import glfw
 
@@ -232,7 +232,7 @@ class WindowScreen:
         return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
 
     def keep(self, picture: np.ndarray, name: str) -> None:
-        save_png(picture, output_path(name), "number")
+        save_picture(picture, output_path(name), "number")
 
     def hand_over(self, path: Path) -> None:
         """The user finds it where it is."""
