@@ -152,6 +152,34 @@ def test_a_mode_that_is_unknown_is_named(tmp_path):
         assert scene.notes[0].startswith("render mode '2dgs' is unknown (known: mip, antialiased,")
 
 
+SPZ_SYSTEMS = "LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_an_spz_is_turned_from_the_axes_that_it_names(version: int, tmp_path: Path) -> None:
+    t, towards = w.truth(40, degree=3), dict(zip("LRUDBF", np.kron(np.eye(3), [[-1.0], [1.0]]), strict=True))
+    for number, name in list(enumerate(SPZ_SYSTEMS, 1))[::1 if version == 3 else 3]:
+        axes = np.stack([towards[letter] for letter in name], 1)
+        extensions = struct.pack("<II4xIIIIII", 7, 4, 0xADBE0003, 4, number, 0xADBE0003, 4, 1)
+        path = tmp_path / "a.spz"
+        if version == 4:
+            w.write_spz_4(path, t, zstandard.ZstdCompressor().compress, axes, extensions)
+        else:
+            w.write_spz(path, t, version, 2, axes, extensions)
+        scene = load_scene(path)
+        w.assert_same(scene, t, SPZ | {"degrees": 9 if version < 3 else 0.25})
+        assert scene.notes == ("SPZ extensions in this file are ignored: 0x00000007",), name
+
+
+def test_axes_of_an_spz_that_are_unknown_are_named(tmp_path: Path) -> None:
+    t = w.truth(5)
+    scene = load_scene(w.write_spz(tmp_path / "a.spz", t, 3, 2, extensions=struct.pack("<III", 0xADBE0003, 4, 17)))
+    w.assert_same(scene, t, SPZ)
+    assert scene.notes == ("SPZ: coordinate system 17 is unknown; legal are 1 to 16: read as RUB",)
+    with pytest.raises(FileError, match="extension 0xadbe0003 is truncated: it ends at byte 12 of 10"):
+        load_scene(w.write_spz(tmp_path / "a.spz", t, 3, 2, extensions=struct.pack("<IIH", 0xADBE0003, 4, 17)))
+
+
 def test_nan_and_infinity_are_loaded_as_they_are(tmp_path):
     t = w.truth(2000)
     t.means[3, 1], t.shN[3, 4, 2], t.shN[70, 0, 0], t.opacities[9] = np.nan, np.inf, -np.inf, np.inf

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
+from splatview.viewer_app.rotations import quaternion
 from splatview.viewer_app.scene import SH_C0
 
 if TYPE_CHECKING:
@@ -84,18 +85,21 @@ def colors(s, directions: np.ndarray) -> np.ndarray:
     return np.einsum("dk,nkc->ndc", sh_basis(directions, degree), coefficients)
 
 
-def to_rub(t: Truth) -> Truth:
-    """The same object described in right-up-back axes. The harmonics are fitted, not taken from a table of signs."""
+def to_rub(t: Truth, axes: np.ndarray = FLIP) -> Truth:
+    """The same object described in right-up-back axes, or those which `axes` (3, 3) makes RDF again. The harmonics are
+    fitted, not taken from a table of signs."""
     k = t.shN.shape[1]
     shN = t.shN
     if k:
         d = np.random.default_rng(5).normal(size=(64, 3))
         d /= np.linalg.norm(d, axis=1, keepdims=True)
         degree = int((k + 1) ** 0.5) - 1
-        turn = np.linalg.lstsq(sh_basis(d @ FLIP, degree), sh_basis(d, degree), rcond=None)[0]
+        turn = np.linalg.lstsq(sh_basis(d, degree), sh_basis(d @ axes.T, degree), rcond=None)[0]
         shN = np.einsum("jk,nkc->njc", turn[1:, 1:], t.shN).astype(np.float32)
-    return replace(t, means=(t.means @ FLIP).astype(np.float32), shN=shN,
-                   quats=t.quats * np.array([1, 1, -1, -1], np.float32))
+    own = axes if axes[1, 1] else np.eye(3) * np.linalg.det(axes)
+    quats = [quaternion(axes.T @ r @ own) for r in rotations(t.quats)]
+    return replace(t, means=(t.means @ axes).astype(np.float32), shN=shN,
+                   quats=np.array(quats, np.float32).reshape(-1, 4))
 
 
 def ply_columns(t: Truth, normals: bool = True) -> dict[str, np.ndarray]:
@@ -213,21 +217,23 @@ def spz_sections(t: Truth, version: int = 3) -> list[bytes]:
             rotation, bytes_of(t.shN * 128 + 128)]
 
 
-def write_spz(path: Path, t: Truth, version: int = 3, flags: int = 0) -> Path:
-    rub = to_rub(t)
+def write_spz(path: Path, t: Truth, version: int = 3, flags: int = 0, axes: np.ndarray = FLIP, extensions: bytes = b""
+              ) -> Path:
+    rub = to_rub(t, axes)
     degree = int((t.shN.shape[1] + 1) ** 0.5) - 1
     head = struct.pack("<4sIIBBBB", b"NGSP", version, len(t.means), degree, 12, flags, 0)
-    path.write_bytes(gzip.compress(head + b"".join(spz_sections(rub, version)), 6, mtime=0))
+    path.write_bytes(gzip.compress(head + b"".join(spz_sections(rub, version)) + extensions, 6, mtime=0))
     return path
 
 
-def write_spz_4(path: Path, t: Truth, compress) -> Path:
-    sections = [s for s in spz_sections(to_rub(t)) if s]
+def write_spz_4(path: Path, t: Truth, compress, axes: np.ndarray = FLIP, extensions: bytes = b"") -> Path:
+    sections = [s for s in spz_sections(to_rub(t, axes)) if s]
     packed = [compress(s) for s in sections]
     degree = int((t.shN.shape[1] + 1) ** 0.5) - 1
-    head = struct.pack("<4sIIBBBBI12x", b"NGSP", 4, len(t.means), degree, 12, 0, len(sections), 32)
+    head = struct.pack("<4sIIBBBBI12x", b"NGSP", 4, len(t.means), degree, 12, 2 * bool(extensions),
+                       len(sections), 32 + len(extensions))
     toc = b"".join(struct.pack("<QQ", len(p), len(s)) for p, s in zip(packed, sections, strict=True))
-    path.write_bytes(head + toc + b"".join(packed))
+    path.write_bytes(head + extensions + toc + b"".join(packed))
     return path
 
 

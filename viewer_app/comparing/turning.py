@@ -60,20 +60,36 @@ def placed(scene: GaussianScene, placement: Placement, pivot: np.ndarray) -> Gau
     scales: Any = scene.scales
     if placement.scale != 1:
         scales = scales * placement.scale if scene.activated else scales + math.log(placement.scale)
-    quats, shN = scene.quats, scene.shN
-    if any(placement.turn):
-        rotation = placement.rotation
-        quats = _over(quats, _left(rotations.quaternion(rotation)).T)
-        if shN.shape[1]:
-            flat: Any = shN.reshape(len(scene), -1)
-            shN = _over(flat, _turning(rotation, scene.stored_sh_degree).T).reshape(shN.shape)
+    quats, shN = _turned(scene, placement.rotation) if any(placement.turn) else (scene.quats, scene.shN)
     return replace(scene, means=means, quats=quats, scales=scales, shN=shN)
+
+
+def turned(scene: GaussianScene, axes: np.ndarray) -> GaussianScene:
+    """The same Gaussians in other axes: `axes`, orthogonal (3, 3), mirrored or not, takes a position to its new one."""
+    quats, shN = _turned(scene, axes)
+    return replace(scene, means=_over(scene.means, axes.T), quats=quats, shN=shN)
+
+
+def _turned(scene: GaussianScene, axes: np.ndarray) -> tuple[Any, Any]:
+    """The quaternions and the higher harmonics, as in `turned`."""
+    diagonal = np.diag(axes)
+    # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(own) is a rotation, under a mirror too, and
+    # has the w of R where `axes` only flips.
+    own = diagonal if np.array_equal(axes, np.diag(diagonal)) else np.full(3, np.sign(np.linalg.det(axes)))
+    left = _left(rotations.quaternion(axes * own)) * [1, *(own.prod() * own)]
+    quats, shN = _over(scene.quats, left.T), scene.shN
+    if shN.shape[1]:
+        flat: Any = shN.reshape(len(scene), 3 * shN.shape[1])
+        shN = _over(flat, _turning(axes, scene.stored_sh_degree).T).reshape(shN.shape)
+    return quats, shN
 
 
 def _over(rows: Any, matrix: np.ndarray, before: np.ndarray | None = None, after: np.ndarray | None = None) -> Any:
     """(rows - before) @ matrix + after in float32, where the rows are."""
     if isinstance(rows, np.ndarray):
-        out = (rows if before is None else rows - before.astype(np.float32)) @ matrix.astype(np.float32)
+        out, diagonal = rows if before is None else rows - before.astype(np.float32), np.diag(matrix)
+        flips = np.array_equal(matrix, np.diag(diagonal))  # takes a tenth of the time of a product
+        out = out * diagonal.astype(np.float32) if flips else out @ matrix.astype(np.float32)
         return out if after is None else out + after.astype(np.float32)
     import torch
 
@@ -128,4 +144,4 @@ def _turning(rotation: np.ndarray, degree: int) -> np.ndarray:
     for d in range(1, degree + 1):
         part = slice(d * d - 1, (d + 1) ** 2 - 1)
         out[part, part] = turning_of_degree(rotation, d)
-    return np.kron(out, np.eye(3))
+    return np.kron(out.round(12), np.eye(3))

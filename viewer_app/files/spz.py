@@ -1,8 +1,7 @@
 """Niantic's .spz: planes of quantised attributes, gzipped (versions 1 to 3) or in zstd streams (version 4).
 
-Layout and constants of nianticlabs/spz, `load-spz.cc`. SPZ stores right-up-back axes; scenes here are
-right-down-forward, so y and z change sign, and with them two parts of the quaternion and the coefficients of
-those spherical harmonics that are odd in them.
+Layout and constants of nianticlabs/spz, `load-spz.cc` and `splat-extensions.cc`. SPZ stores right-up-back axes
+unless an extension names others.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from splatview.ipc.kinds import SH_REST
+from splatview.viewer_app.comparing.turning import turned
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_scene
 from splatview.viewer_app.files.common import (
@@ -32,11 +32,14 @@ MAGIC = b"NGSP"
 ANTIALIASED, EXTENSIONS = 1, 2
 """Bits of the header's flags."""
 
-# How Y_k(x, -y, -z) relates to Y_k(x, y, z) for k = 1 .. 24, in gsplat's order:
-# y z x | xy yz zz xz xx-yy | y(3xx-yy) xyz y(4zz..) z(2zz..) x(4zz..) z(xx-yy) x(xx-3yy)
-# | xy(xx-yy) yz(3xx-yy) xy(7zz-1) yz(7zz-3) zz(35zz-30) xz(7zz-3) (xx-yy)(7zz-1) xz(xx-3yy) xxxx-6xxyy+yyyy
-SH_SIGNS = np.array([-1, -1, 1, -1, 1, 1, -1, 1, -1, 1, -1, -1, 1, -1, 1,
-                     -1, 1, -1, 1, 1, -1, 1, -1, 1], np.float32)
+COORDINATE_SYSTEM = 0xADBE0003
+"""The extension whose content is a number into `SYSTEMS`."""
+EXTENSIONS_LIMIT = 1 << 20
+"""Bytes of extensions that are read behind the attributes."""
+SYSTEMS = "RUB LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
+"""Where x, y and z point, `CoordinateSystem` in `splat-types.h`: left or right, down or up, back or forward."""
+DIRECTIONS = {"L": (-1, 0, 0), "R": (1, 0, 0), "U": (0, -1, 0), "D": (0, 1, 0), "B": (0, 0, -1), "F": (0, 0, 1)}
+
 SCALE_OF_BYTE = (np.arange(256) / 16 - 10).astype(np.float32)
 SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / 0.15).astype(np.float32)
 SH_OF_BYTE = ((np.arange(256) - 128) / 128).astype(np.float32)
@@ -76,8 +79,7 @@ def _read_gzip(raw: bytes, progress: Progress) -> GaussianScene:
         total = sum(sizes.values())
         check_scene(n, SH_REST[degree], len(raw))
         progress("unpacking", 0.1)
-        # A max_length of 0 would mean no limit.
-        data = unpacker.decompress(unpacker.unconsumed_tail, total) if total else b""
+        data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
     except zlib.error as e:
         raise FileError(f"SPZ: the gzip stream is damaged: {e}") from None
     if len(data) < total:
@@ -86,7 +88,7 @@ def _read_gzip(raw: bytes, progress: Progress) -> GaussianScene:
     for name, size in sizes.items():
         parts[name] = np.frombuffer(data, np.uint8, size, at)
         at += size
-    return _decode(parts, n, (version, degree, bits, flags), progress)
+    return _decode(parts, n, (version, degree, bits, flags), data[total:], progress)
 
 
 def _read_zstd(raw: bytes, progress: Progress) -> GaussianScene:
@@ -111,7 +113,7 @@ def _read_zstd(raw: bytes, progress: Progress) -> GaussianScene:
         progress("unpacking", 0.8 * (i + 1) / count)
     for name in _sections(n, 0, version):
         parts.setdefault(name, np.empty(0, np.uint8))
-    return _decode(parts, n, (version, degree, bits, flags), progress)
+    return _decode(parts, n, (version, degree, bits, flags), raw[32:at], progress)
 
 
 def _zstd(packed: bytes, size: int, name: str) -> bytes:
@@ -129,7 +131,29 @@ def _zstd(packed: bytes, size: int, name: str) -> bytes:
     return data
 
 
-def _decode(parts: dict[str, np.ndarray], n: int, header: tuple[int, int, int, int],
+def _axes(extensions: bytes, notes: list[str]) -> np.ndarray:
+    """Return what makes the positions right-down-forward (3, 3); add to `notes` what is ignored."""
+    system, ignored, at = None, set(), 0
+    while at < len(extensions):
+        kind, size = struct.unpack_from("<II", extensions.ljust(at + 8, b"\0"), at)
+        at += 8
+        if at + size > len(extensions):
+            raise FileError(f"SPZ: extension {kind:#010x} is truncated: it ends at byte {at + size:,} of "
+                            f"{len(extensions):,}")
+        if kind != COORDINATE_SYSTEM:
+            ignored.add(f"{kind:#010x}")
+        elif system is None:
+            system = int.from_bytes(extensions[at:at + min(size, 4)], "little")
+        at += size
+    if ignored:
+        notes.append(f"SPZ extensions in this file are ignored: {', '.join(sorted(ignored)[:8])}")
+    if system is not None and not 0 < system < len(SYSTEMS):
+        notes.append(f"SPZ: coordinate system {system} is unknown; legal are 1 to {len(SYSTEMS) - 1}: read as RUB")
+        system = None
+    return np.array([DIRECTIONS[letter] for letter in SYSTEMS[system or 0]], np.float64).T
+
+
+def _decode(parts: dict[str, np.ndarray], n: int, header: tuple[int, int, int, int], extensions: bytes,
             progress: Progress) -> GaussianScene:
     version, degree, bits, flags = header
     if version == 1:
@@ -139,18 +163,16 @@ def _decode(parts: dict[str, np.ndarray], n: int, header: tuple[int, int, int, i
         wide[:, 1:] = parts["positions"].reshape(-1, 3)
         means = ((wide.view("<i4") >> 8) / np.float32(1 << bits)).astype(np.float32).reshape(n, 3)
     k = SH_REST[degree]
-    sh = SH_OF_BYTE[parts["sh"].reshape(n, k, 3)] * SH_SIGNS[:k, None]
+    sh = SH_OF_BYTE[parts["sh"].reshape(n, k, 3)]
     progress("unpacking", 0.9)
-    notes = []
-    if flags & EXTENSIONS:
-        notes.append("SPZ extensions in this file are ignored")
-    fields = Fields(means=means * np.array([1, -1, -1], np.float32),
-                    quats=_rotations(parts["rotations"], n, version) * np.array([1, 1, -1, -1], np.float32),
+    notes: list[str] = []
+    axes = _axes(extensions if flags & EXTENSIONS else b"", notes)
+    fields = Fields(means=means, quats=_rotations(parts["rotations"], n, version),
                     scales=SCALE_OF_BYTE[parts["scales"]].reshape(n, 3),
                     opacities=LOGIT_OF_BYTE[parts["alphas"]],
                     sh0=SH0_OF_BYTE[parts["colors"]].reshape(n, 3), shN=sh)
     progress("unpacking", 1.0)
-    return fields.scene(mode=bool(flags & ANTIALIASED), notes=tuple(notes))
+    return turned(fields.scene(mode=bool(flags & ANTIALIASED), notes=tuple(notes)), axes)
 
 
 def _rotations(data: np.ndarray, n: int, version: int) -> np.ndarray:
