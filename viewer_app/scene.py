@@ -55,6 +55,8 @@ class GaussianScene:
     """What a reader wants said about this scene, one line each."""
     background: tuple[float, float, float] | None = None
     """The colour that comes with it, RGB in [0, 1]."""
+    up: tuple[float, float, float] | None = None
+    """The direction upward, of length 1, where a file names it."""
     shards: tuple[tuple[int, int], ...] = ()
     """Of a scene of which each process of a training publishes a part, in order: its rank and its number of Gaussians;
     () for others."""

@@ -142,6 +142,16 @@ def test_mip_mode_comes_from_comment_and_flag(tmp_path):
         assert (scene.antialiased, scene.notes) == (mip, ()), said
 
 
+def test_the_vertical_axis_of_a_ply_is_what_is_up(tmp_path):
+    t = w.truth(5)
+    for comment, up in (("Vertical axis: -y", (0, -1, 0)), ("Nerfstudio\ncomment Vertical Axis: z", (0, 0, 1)),
+                        ("vertical axis: +X", (1, 0, 0)), ("vertical", None), ("Vertical axis: w", None)):
+        scene = load_scene(w.write_ply(tmp_path / "a.ply", w.ply_columns(t), header=f"comment {comment}\n"))
+        assert scene.up == up, comment
+        named = ("vertical axis 'w' is unknown (known: -y, +y, +z, -z, +x, -x); up is guessed",)
+        assert scene.notes == (named if comment[-1] == "w" else ())
+
+
 def test_a_mode_that_is_unknown_is_named(tmp_path):
     files = w.sog_files(w.truth(5))
     changed = files | {"meta.json": json.dumps(json.loads(files["meta.json"]) | {"model": "2dgs"}).encode()}

@@ -48,7 +48,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray):
         return isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b)
     assert isinstance(a, GaussianScene) and isinstance(b, GaussianScene)
-    facts = [(s.notes, s.sh_degree, s.antialiased, s.activated) for s in (a, b)]
+    facts = [(s.notes, s.sh_degree, s.antialiased, s.activated, s.up) for s in (a, b)]
     return facts[0] == facts[1] and all(np.array_equal(getattr(a, name), getattr(b, name)) for name in FIELDS)
 
 
@@ -57,7 +57,7 @@ def test_read_apart_returns_what_open_file_does(kind: str, tmp_path: Path) -> No
     """Also where the name of the file is another's by the time it is read: it is opened by its descriptor."""
     path, said = tmp_path / f"a.{kind}", []
     if kind == "ply":
-        w.write_ply(path, w.ply_columns(T))
+        w.write_ply(path, w.ply_columns(T), header="comment Vertical axis: -z\n")
     else:
         Image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(path)
     expected = open_file(path)
@@ -187,13 +187,15 @@ def result(size: int = 4096) -> int:
 
 
 F4 = Column("f4", (3, 3), 0)
+FIT = [Column("f4", shape, 0) for shape in ((3, 3), (3, 4), (3, 3), (3,), (3, 3), (3, 0, 3))]
 
 
 @pytest.mark.parametrize("header", [
     PictureHeader(Column("u1", (64, 65, 1), 0)), PictureHeader(Column("u1", (64, 64, 1), 64)),
     PictureHeader(Column("u1", (64, 64, 1), 1)), PictureHeader(Column("u1", (1 << 40, 1 << 40, 1), 0)),
     PictureHeader(Column("f8", (4, 4, 1), 0)), PictureHeader(Column("u1", (0, 4, 3), 0)),
-    SceneHeader([F4] * 6, 0, False, []), SceneHeader([Column("f4", (), 0)] * 6, 0, False, []),
+    SceneHeader([F4] * 6, 0, False, []), SceneHeader(FIT, 0, False, [], (0.0, 0.0, 0.0)),
+    SceneHeader([Column("f4", (), 0)] * 6, 0, False, []),
     FilmHeader([Column("f8", (2, 3), 0), Column("f8", (2, 4), 0), Column("f8", (2,), 0), Column("f8", (2,), 0)],
                False, False, "pinhole", 10, 10, 30.0),
     FilmHeader([Column("f8", (1 << 40, 3), 0)] * 4, False, False, "pinhole", 10, 10, 30.0),

@@ -20,6 +20,7 @@ from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.desk import Desk
 from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.scene import GaussianScene
 from splatview.viewer_app.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
@@ -192,6 +193,23 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: GaussianView, s
     beside.close()
     fresh.close()
     np.testing.assert_array_equal(view.orbit.up, (0, -1, 0))  # two balls stand on nothing
+
+
+@pytest.mark.parametrize("cameras_first", [True, False])
+def test_up_of_the_file_goes_before_the_ground_and_cameras(cameras_first: bool, screen: OffscreenScreen) -> None:
+    given = {name: value.numpy() for name, value in ground().items()}
+    scene = GaussianScene(**given | {"sh0": given.pop("rgb"), "shN": np.zeros((len(given["means"]), 0, 3), np.float32)},
+                          up=(0, 0, -1))
+    fresh = GaussianView(screen.ctx)
+    tool: Navigate = fresh.tools["navigate"]  # type: ignore[assignment]
+    if cameras_first:
+        tool.cameras(np.eye(4)[None])
+    fresh.update(scene)
+    shown(fresh, screen, RECT)
+    tool.cameras(np.eye(4)[None])
+    shown(fresh, screen, RECT)
+    np.testing.assert_array_equal(fresh.orbit.up, (0, 0, -1))
+    fresh.close()
 
 
 # -- bookmarks and the clipboard ---------------------------------------------------------------------------------------

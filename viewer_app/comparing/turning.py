@@ -73,8 +73,8 @@ def turned(scene: GaussianScene, axes: np.ndarray) -> GaussianScene:
 def _turned(scene: GaussianScene, axes: np.ndarray) -> tuple[Any, Any]:
     """The quaternions and the higher harmonics, as in `turned`."""
     diagonal = np.diag(axes)
-    # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(own) is a rotation, under a mirror too, and
-    # has the w of R where `axes` only flips.
+    # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(own) is a rotation, under a mirror too,
+    # and has the w of R where `axes` only flips.
     own = diagonal if np.array_equal(axes, np.diag(diagonal)) else np.full(3, np.sign(np.linalg.det(axes)))
     left = _left(rotations.quaternion(axes * own)) * [1, *(own.prod() * own)]
     quats, shN = _over(scene.quats, left.T), scene.shN

@@ -29,6 +29,7 @@ from splatview.viewer_app.errors import CameraError, FileError
 from splatview.viewer_app.files.common import silent
 from splatview.viewer_app.files.program import ReadingProgram
 from splatview.viewer_app.files.program_limits import BASE, CPU_BASE, CPU_PER_BYTE
+from splatview.viewer_app.navigation.upright import UPS
 from splatview.viewer_app.regular import open_regular
 from splatview.viewer_app.scene import FIELDS, GaussianScene
 
@@ -72,6 +73,7 @@ class SceneHeader(msgspec.Struct, frozen=True, tag="scene"):
     sh_degree: Annotated[int, Meta(ge=0, le=4)]
     antialiased: bool
     notes: Annotated[list[Annotated[str, Meta(max_length=2000)]], Meta(max_length=64)]
+    up: tuple[float, float, float] | None = None
 
 
 class PictureHeader(msgspec.Struct, frozen=True, tag="picture"):
@@ -243,11 +245,13 @@ def _scene(header: SceneHeader, room: mmap.mmap | None) -> GaussianScene:
     n = len(arrays[0]) if arrays[0].ndim else -1
     k = arrays[5].shape[1] if arrays[5].ndim == 3 else -1
     shapes = (n, 3), (n, 4), (n, 3), (n,), (n, 3), (n, k, 3)
+    if header.up not in (None, *UPS.values()):
+        raise FileError(f"the program that read it described {header.up} as up; legal are directions of one axis")
     if k not in SH_REST or header.sh_degree > SH_REST.index(k) or any(
             a.shape != shape or a.dtype != np.float32 for a, shape in zip(arrays, shapes, strict=True)):
         raise FileError("the program that read it described a scene whose arrays do not fit together")
     return GaussianScene(**dict(zip(FIELDS, arrays, strict=True)), sh_degree=header.sh_degree,
-                         antialiased=header.antialiased, notes=tuple(header.notes))
+                         antialiased=header.antialiased, notes=tuple(header.notes), up=header.up)
 
 
 def _picture(header: PictureHeader, room: mmap.mmap | None) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_memory, clipped
+from splatview.viewer_app.navigation.upright import UPS
 from splatview.viewer_app.scene import GaussianScene, sh0_of_rgb
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ class Fields:
     sh0: np.ndarray
     shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
 
-    def scene(self, *, mode: object = "", sh_degree: int | None = None,
+    def scene(self, *, mode: object = "", up: str = "", sh_degree: int | None = None,
               notes: tuple[str, ...] = ()) -> GaussianScene:
         """The scene, contiguous float32.
 
         Args:
             mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
+            up: the axis that it calls vertical, as "y", "+y" or "-y"; "" where it names none.
 
         Raises:
             FileError: the fields do not fit together.
@@ -86,11 +88,14 @@ class Fields:
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
             notes += (f"render mode {clipped(word)!r} is unknown (known: {known}); drawn as default",)
+        upward = UPS.get(up if up[:1] in ("+", "-") else f"+{up}")
+        if up and upward is None:
+            notes += (f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); up is guessed",)
         stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
         means, quats, scales, opacities, sh0, shN = arrays.values()
         return GaussianScene(means, quats, scales, opacities, sh0, shN, antialiased=MODES.get(word, False), notes=notes,
-                             sh_degree=degree)
+                             sh_degree=degree, up=upward)
 
 
 def read_exact(f: BinaryIO, size: int, what: str) -> bytes:

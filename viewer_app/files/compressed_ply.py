@@ -85,7 +85,7 @@ def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> Gaus
         rest = bands.view(np.uint8).reshape(n, 3 * k)[:, order]
         fields.shN = _SH_OF_BYTE.astype(np.float32)[rest.reshape(n, 3, k).transpose(0, 2, 1)]
     progress("unpacking Gaussians", 1.0)
-    return fields.scene(mode=header.mode)
+    return fields.scene(mode=header.mode, up=header.said("verticalaxis"))
 
 
 def _need(element: Element, names: tuple[str, ...], kind: str) -> None:

@@ -268,7 +268,7 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
     if colors is not COLORS[0]:
         white = [1 if vertex.types[c][1] == "f" else 65535 if vertex.types[c][1:] == "u2" else 255 for c in colors]
         fields.sh0 = sh0_of_rgb(fields.sh0 / np.array(white, np.float32))
-    return fields.scene(mode=header.mode)
+    return fields.scene(mode=header.mode, up=header.said("verticalaxis"))
 
 
 def _as_slice(columns: list[int]) -> slice | list[int]:

@@ -122,7 +122,8 @@ def _any(path: Path, fd: int, out: Out) -> apart.Header:
     if not isinstance(value, GaussianScene):
         raise FileError(f"recognised as {name!r} and read as {type(value).__name__}")
     columns = apart.write_columns(fd, [np.asarray(getattr(value, field)) for field in FIELDS])
-    return apart.SceneHeader(columns, value.sh_degree, value.antialiased, [note[:2000] for note in value.notes[:64]])
+    return apart.SceneHeader(columns, value.sh_degree, value.antialiased, [note[:2000] for note in value.notes[:64]],
+                             value.up)
 
 
 def _film(film: Film, fd: int) -> apart.FilmHeader:

@@ -123,10 +123,12 @@ class Facts:
     antialiased: bool
     notes: tuple[str, ...]
     shards: tuple[tuple[int, int], ...] = ()
+    up: tuple[float, float, float] | None = None
 
     @classmethod
     def of(cls, scene: GaussianScene) -> Facts:
-        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes, scene.shards)
+        return cls(len(scene), scene.sh_degree, scene.stored_sh_degree, scene.antialiased, scene.notes, scene.shards,
+                   scene.up)
 
     def shard_of(self, index: int) -> tuple[int, int] | None:
         """Which rank's a Gaussian is, and the which of its; None: of a scene that is not in parts."""

@@ -115,10 +115,10 @@ class Navigate(Tool):
 
     def cameras(self, viewmats: np.ndarray) -> None:
         """Somebody published the cameras of the scene, (N, 4, 4) world to camera: they say what is up, unless the user
-        has said so. A scene that is seen as at first is turned upright."""
+        or the scene's file has said so. A scene that is seen as at first is turned upright."""
         before, self._viewmats = self._viewmats, viewmats
         up = up_of_cameras(viewmats) if before is None and self._up_by != "user" else None
-        if up is None:
+        if up is None or self._file_up is not None:
             return
         self._up_by, up = "cameras", snapped(up)
         if float(up @ self.view.orbit.up) < _SAME:
@@ -127,19 +127,27 @@ class Navigate(Tool):
                 self.view.frame()
 
     def first_up(self) -> np.ndarray:
-        """(3,) what is up when the scene is seen for the first time: as cameras say, or the ground it stands on, else
-        as it was."""
-        if not self._up_by and (up := self.detected_up()) is not None:
+        """(3,) what is up when the scene is seen for the first time: as its file says, or cameras, or the ground it
+        stands on, else as it was."""
+        undecided = not self._up_by or (self._up_by == "cameras" and self._file_up is not None)
+        if undecided and (up := self.detected_up()) is not None:
             self._up_by, self.view.orbit.up = "scene", up
         return self.view.orbit.up
 
     def detected_up(self) -> np.ndarray | None:
-        """(3,) what is up by the published cameras, otherwise by the scene; None where neither says."""
+        """(3,) what is up by the scene's file, else the published cameras, else the ground; None where none says."""
+        if self._file_up is not None:
+            return np.array(self._file_up, np.float64)
         up = None if self._viewmats is None else up_of_cameras(self._viewmats)
         sight = self.view.content.sight
         if up is None and sight is not None:
             up = up_of_scene(sight.means, sight.weights)
         return None if up is None else snapped(up)
+
+    @property
+    def _file_up(self) -> tuple[float, float, float] | None:
+        facts = self.view.content.facts
+        return None if facts is None else facts.up
 
     def set_up(self, up: np.ndarray) -> None:
         """The user says what is up."""

@@ -12,14 +12,12 @@ from splatview.viewer_app.cameras import DEFAULT_FOV, FAR, look_at
 from splatview.viewer_app.errors import CameraError
 from splatview.viewer_app.interface import theme
 from splatview.viewer_app.interface import widgets as ui
+from splatview.viewer_app.navigation.upright import UPS
 
 if TYPE_CHECKING:
     from splatview.viewer_app.cameras import CameraModel
     from splatview.viewer_app.views._gaussians.navigate import Navigate
 
-UPS: dict[str, tuple[float, float, float]] = {
-    "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
-}
 _MODELS: dict[CameraModel, str] = {"pinhole": "Perspective", "ortho": "Orthographic", "fisheye": "Fisheye"}
 _TIP = "Right click: back to the default. Ctrl + click: type a number."
 _LIMITS = 1e-3, 1e4
