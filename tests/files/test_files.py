@@ -167,7 +167,7 @@ SPZ_SYSTEMS = "LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_an_spz_is_turned_from_the_axes_that_it_names(version: int, tmp_path: Path) -> None:
-    t, towards = w.truth(40, degree=3), dict(zip("LRUDBF", np.kron(np.eye(3), [[-1.0], [1.0]]), strict=True))
+    t, towards = w.truth(40, degree=4), dict(zip("LRUDBF", np.kron(np.eye(3), [[-1.0], [1.0]]), strict=True))
     for number, name in list(enumerate(SPZ_SYSTEMS, 1))[::1 if version == 3 else 3]:
         axes = np.stack([towards[letter] for letter in name], 1)
         extensions = struct.pack("<II4xIIIIII", 7, 4, 0xADBE0003, 4, number, 0xADBE0003, 4, 1)
