@@ -57,12 +57,13 @@ class _Viewer:
         from splatview.viewer_app.app import App, AppOptions
         from splatview.viewer_app.errors import GpuLostError
         from splatview.viewer_app.memo import Memo, memo_file
-        from splatview.viewer_app.recorder.source import entries_of, file_source
+        from splatview.viewer_app.recorder.source import check_files, entries_of, file_source
         from splatview.viewer_app.recovering.restart import Restart, Resumed
         from splatview.viewer_app.screens.base import parse_size
 
         size, restart = parse_size(self.size), Restart(Resumed.take())
-        begun = tuple(file_source(path) for path in entries_of(files))  # they are read while the screen is being opened
+        check_files(entries := entries_of(files))
+        begun = tuple(map(file_source, entries))  # they are read while the screen is being opened
         screen = self._open_screen(size)
         self._load(screen)
         entry.defer()
@@ -240,11 +241,13 @@ class Memory(_Viewer, _Asked):
     def execute(self) -> None:
         from splatview.viewer_app.errors import ViewerError
         from splatview.viewer_app.memory.needs import check_sql, check_timeline
-        from splatview.viewer_app.memory_command import answer, check_paths
+        from splatview.viewer_app.memory_command import answer
+        from splatview.viewer_app.recorder.source import check_files
 
         if self.file is None:
             raise ViewerError("memory: name a snapshot: splatview memory FILE.pickle. For the memory of a run that is "
                               "alive: splatview.publish_memory() in the training script, then splatview serve")
+        files = (self.file,) if self.other is None else (self.file, self.other)
         alone = [name for name, given in (("--sql", self.sql), ("--png", self.png)) if given is not None]
         shown = [f"--{name}" for name in ("window", "web", "offscreen", "host", "out") if getattr(self, name)]
         if len(alone + shown) > 1 and alone:
@@ -253,7 +256,8 @@ class Memory(_Viewer, _Asked):
             raise ViewerError("memory: --csv is for --sql, which was not named")
         if alone and self.other is not None:
             raise ViewerError(f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well")
-        check_paths(self.file, self.other)
+        for file in files:
+            check_files([file])
         (check_timeline if self.sql is None else check_sql)()
         if self.sql is not None:
             entry.unwind()
@@ -262,7 +266,7 @@ class Memory(_Viewer, _Asked):
             Shot(self.png, self.file, size=self.size).execute()
         else:
             entry.quit_at_once()
-            self._serve("memory", tuple(f for f in (self.file, self.other) if f is not None), None)
+            self._serve("memory", files, None)
 
 
 def _check_environment(command: str) -> None:

@@ -8,7 +8,7 @@ import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
-from splatview.viewer_app.errors import FileError, ViewerError
+from splatview.viewer_app.errors import FileError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,10 +147,3 @@ class _Progress:
     def end(self) -> None:
         if self._said:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def check_paths(file: Path, other: Path | None) -> None:
-    """Raise ViewerError unless both files are there: said before a window opens."""
-    for path in (file, other):
-        if path is not None and not path.exists():
-            raise ViewerError(f"{path}: no such file or folder")

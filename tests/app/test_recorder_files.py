@@ -23,7 +23,7 @@ from splatview.viewer_app.recorder.files import (
 from splatview.viewer_app.recorder.options import RecordOptions
 from splatview.viewer_app.recorder.packed import layout, pack
 from splatview.viewer_app.recorder.recording import Recording, Snapshot
-from splatview.viewer_app.recorder.source import RecordedSource, entries_of, file_source
+from splatview.viewer_app.recorder.source import RecordedSource, check_files, entries_of, file_source
 from splatview.viewer_app.sources import FileSource
 
 if TYPE_CHECKING:
@@ -170,6 +170,9 @@ def test_a_folder_is_an_entry_for_each_stream(tmp_path: Path, wait_until: Callab
     record(tmp_path, run="two")
     (tmp_path / "file.txt").write_text("")
     found = entries_of([tmp_path, tmp_path / "file.txt"])
+    check_files(found)  # one of them can be opened
+    with pytest.raises(FileError, match=r"file\.txt: the file is empty"):
+        check_files(found[-1:])
     assert [p.name for p in found] == ["one-splats", "two-splats", "file.txt"]
     source = file_source(found[0])
     assert isinstance(source, RecordedSource)

@@ -22,6 +22,8 @@ POINTS = ("ply\nformat ascii 1.0\nelement vertex 1\nproperty float x\nproperty f
 COMMANDS = """
 serv
 serve --offscreen missing.ply
+serve --web missing.ply
+serve --web missing.ply empty
 serve --offscreen junk.ply
 serve --offscreen points.ply
 serve --offscreen .
@@ -106,6 +108,7 @@ def fill(folder: Path) -> None:
 
     Image.fromarray(np.full((8, 8, 3), 200, np.uint8)).save(folder / "good.png")
     (folder / "junk.ply").write_text("hello")
+    (folder / "empty").mkdir()
     (folder / "text.txt").write_text("no scene")
     (folder / "points.ply").write_text(POINTS)
     write_ply(folder / "scene.ply", ply_columns(truth(20)))

@@ -132,7 +132,7 @@ def read_packed(path: Path) -> Packed:
 
 def is_recording(path: Path) -> bool:
     """Whether a folder is one stream's."""
-    return (path / INDEX).is_file()
+    return os.path.isfile(path / INDEX)
 
 
 def streams_in(path: Path) -> list[Path]:

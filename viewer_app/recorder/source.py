@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
 from splatview.viewer_app.errors import FileError
+from splatview.viewer_app.files import fault_text, recognise
 from splatview.viewer_app.recorder.files import is_recording, streams_in
 from splatview.viewer_app.recorder.player import Player
 from splatview.viewer_app.recorder.recording import Recording
 from splatview.viewer_app.sources import FileSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from splatview.viewer_app.state import Entry
@@ -21,7 +23,20 @@ if TYPE_CHECKING:
 
 def entries_of(paths: Iterable[Path]) -> list[Path]:
     """What is to be opened of these: in the place of a folder with recordings each stream's in it."""
-    return [entry for path in paths for entry in (path.is_dir() and streams_in(path)) or [path]]
+    return [entry for path in paths for entry in (os.path.isdir(path) and streams_in(path)) or [path]]
+
+
+def check_files(paths: Sequence[Path]) -> None:
+    """Raise FileError, with a line for each, if none of these can be opened: before a viewer does."""
+    faults = []
+    for path in paths:
+        try:
+            if not is_recording(path):
+                recognise(path)
+        except Exception as e:  # as of a reader
+            faults.append(f"{path}: {fault_text(e)}")
+    if faults and len(faults) == len(paths):
+        raise FileError("\n".join(faults))
 
 
 def file_source(path: Path) -> FileSource:
