@@ -89,7 +89,7 @@ class WindowScreen:
                 self._end_glfw()
             why = f" ({faults[0]})" if faults else ""
             raise GraphicsError(f"no window could be opened{why}. Is a display reachable (DISPLAY or "
-                                "WAYLAND_DISPLAY)? Without one use --offscreen, or splatview shot")
+                                "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot")
         WindowScreen._open += 1
         _xlib.say_when_display_is_lost()
         glfw.make_context_current(self._window)
