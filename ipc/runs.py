@@ -30,7 +30,7 @@ from msgspec import Meta
 
 from splatview.ipc import limits
 from splatview.ipc.errors import RuntimeFolderError
-from splatview.ipc.terminal import without_surrogates
+from splatview.ipc.terminal import printable, without_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,6 +266,16 @@ def list_runs(root: Path) -> list[RunFolder]:
         if description is not None and held(path / _LOCK):
             found.append(RunFolder(path, description))
     return sorted(found, key=lambda r: (r.description.started, r.description.id))
+
+
+def other_runs(root: Path, text: str) -> str:
+    """Return which live runs there are, by name and process id, where `text` means none of them; "" where it does."""
+    runs = [run.description for run in list_runs(root)]
+    if any(run.is_called(text) for run in runs):
+        return ""
+    named = [f"{printable(run.name)} ({run.pid})" for run in runs if not run.hidden]
+    return (f"there are: {', '.join(named)}" if named else
+            "there are none: start one (splatview.publish(tensor) in a training script, or splatview demo)")
 
 
 def remove_stale(root: Path) -> int:

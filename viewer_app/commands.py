@@ -53,7 +53,7 @@ class _Viewer:
         """Open the viewer and show files and runs until it is closed. `run` and `record` as in AppOptions."""
         self._check(command)
         if not files:
-            _check_runs_can_be_found()
+            _check_runs_can_be_found(run)
         from splatview.viewer_app.app import App, AppOptions
         from splatview.viewer_app.errors import GpuLostError
         from splatview.viewer_app.memo import Memo, memo_file
@@ -172,7 +172,8 @@ class Serve(_Viewer):
     """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints), pictures, memory snapshots, or what --record kept, to
     show."""
     run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
-    """Follow this run alone: its id, the beginning of it, its name or its process id. Default: all."""
+    """Follow this run alone: its id, the beginning of it, its name or its process id; waits for one that is to
+    begin. Default: all."""
 
     record: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Keep snapshots of every scene that is published here, whether it is shown or not, to look at again later:
@@ -281,16 +282,19 @@ def _check_environment(command: str) -> None:
         raise ViewerError(f"{command}: {e}") from None
 
 
-def _check_runs_can_be_found() -> None:
-    """Raise ViewerError when the runtime folder cannot be used: without files there would never be anything to show."""
+def _check_runs_can_be_found(run: str | None) -> None:
+    """Raise ViewerError when the runtime folder cannot be used: without files there would never be anything to show.
+    Say what there is where `run` has not begun."""
     from splatview.ipc import RuntimeFolderError
-    from splatview.ipc.runs import runtime_folder
+    from splatview.ipc.runs import other_runs, runtime_folder
     from splatview.viewer_app.errors import ViewerError
 
     try:
-        runtime_folder()
+        folder = runtime_folder()
     except RuntimeFolderError as e:
         raise ViewerError(f"serve: {e}") from None
+    if run is not None and (there := other_runs(folder, run)):
+        print(f"splatview: serve: no run {run!r} yet; {there}; waiting for it", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from splatview.ipc.runs import other_runs, runtime_folder
 from splatview.ipc.terminal import printable
 from splatview.viewer_app.errors import LateError, NotFoundError, ViewerError
 from splatview.viewer_app.shards.grouping import Shards
@@ -83,7 +84,7 @@ class Finder:
             return ViewerError(f"{who}: runs cannot be found: {self._subscriber.fault}")
         if not runs:
             return NotFoundError(
-                f"{who}: there is no run {run!r}; splatview status lists those there are" if run is not None else
+                f"{who}: there is no run {run!r}; {other_runs(runtime_folder(), run)}" if run is not None else
                 f"{who}: no run is publishing. Start one (splatview.publish(tensor) in a training script, or splatview "
                 f"demo){', or name a file' if who == 'shot' else ''}")
         if refused := [printable(f"{r.name} ({r.id}): {r.refused}") for r in runs if r.refused]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from splatview.ipc import entry
-from splatview.ipc.runs import runtime_folder
+from splatview.ipc.runs import other_runs, runtime_folder
 from splatview.ipc.terminal import printable
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def main(args: list[str]) -> int:
     if runs:
         print("\n".join(line for run in runs for line in _lines(_tame(run))))
     else:
-        which = f" that {options.run!r} names" if options.run else ""
-        print(f"No run{which} in {printable(folder)}.\n"
+        print(f"No run that {options.run!r} names in {printable(folder)}; {other_runs(folder, options.run)}"
+              if options.run else f"No run in {printable(folder)}.\n"
               "In a training script: import splatview; splatview.publish(tensor)")
     for v in pages:
         print(f"viewer at {v.url}  pid {v.pid}  shows {'all runs' if v.run is None else f'run {printable(v.run)}'}")

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 SHOT_TIMEOUT = 120.0
 """Seconds after which a picture is given up; drawing without a GPU can be slow, but not that slow."""
 _FIRST_PICTURE = 5.0
-_NOISE = ("libEGL warning", "MESA")
-"""How lines of the graphics drivers begin that would only alarm."""
+_NOISE = ("libEGL warning", "MESA", "splatview: serve: no run")
+"""How lines begin that would only alarm: of the graphics drivers, and about the trainer before it has begun its run."""
 
 
 @dataclass(frozen=True)
@@ -161,10 +161,10 @@ class _Session:
         # Offscreen nobody looks: two pictures a second leave the cores to the training.
         screen = {"window": ["--window"], "web": ["--web", "--port", str(o.port)],
                   "offscreen": ["--offscreen", "--max-fps", "2"]}[self.screen]
-        said = {"window": None, "web": subprocess.PIPE, "offscreen": subprocess.DEVNULL}[self.screen]
+        said = subprocess.DEVNULL if self.screen == "offscreen" else subprocess.PIPE
         self.viewer = programs.start("splatview.viewer_app", "serve", *screen, "--run", str(self.trainer.pid),
                                      "--size", o.size, stderr=said, text=True, env=environment)
-        if self.screen == "web":
+        if self.viewer.stderr is not None:
             threading.Thread(target=self._pass_on, args=(self.viewer.stderr,), daemon=True).start()
 
     def _read(self) -> None:
