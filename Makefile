@@ -4,9 +4,10 @@
 WORKERS ?= $(shell nproc)
 PYTEST = .venv/bin/python -m pytest --durations=30
 
-demo:
+demo:  # without a terminal and a display, where nobody would end it, it ends with its picture
 	@bash .ci/setup
-	@.venv/bin/splatview demo --out splatview-demo.png
+	@[ -t 0 ] && [ -t 1 ] || [ "$$DISPLAY$$WAYLAND_DISPLAY" ] || set -- --exit; \
+	  .venv/bin/splatview demo --out splatview-demo.png "$$@"
 
 test:  # one worker a processor; what repeats for long is `make soak`
 	@bash .ci/setup test

@@ -66,6 +66,8 @@ class Demo:
     """Where the browser finds it. When it is taken, one of the next, which is said; 0: any that is free."""
     picture_every: float = 20.0
     """Seconds between pictures while training."""
+    exit: bool = False
+    """End with the last picture, the viewer too. Left out, it stays until it is closed, or Ctrl-C or a signal comes."""
 
 
 def run(options: Demo) -> int:
@@ -245,12 +247,8 @@ class _Session:
             print(f"splatview demo: no picture: {printable(said.strip())}", file=sys.stderr, flush=True)
         else:
             print(f"what the viewer shows: {self.options.out.absolute()}", flush=True)
-        if self.viewer is not None and self.viewer.poll() is None:
-            if self.screen == "window":
-                print("Close the window or press Ctrl-C to end.", flush=True)
-                self.viewer.wait()
-            elif self.screen == "web" and sys.stdin.isatty() and sys.stdout.isatty():  # not in a script or a log
-                self._serve_on()
+        if self.screen != "offscreen" and not self.options.exit:
+            self._serve_on()
         self.trainer.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = _exit_code(self.trainer.wait(timeout=20)) or code
@@ -259,8 +257,9 @@ class _Session:
         return code
 
     def _serve_on(self) -> None:
-        """Until Ctrl-C, which is how it is meant to end, or until the viewer ends."""
+        """Until Ctrl-C or another signal, which is how it is meant to end, or until the viewer ends."""
         told = False
+        self._watch_viewer()
         try:
             while self.viewer is not None:
                 event = self._next_event()
@@ -271,19 +270,19 @@ class _Session:
                     self._show(event)
                 told = told or self._tell_where()
                 self._watch_viewer()
-        except _EndedBySignalError as e:
-            if e.number != signal.SIGINT:
-                raise
+        except _EndedBySignalError:
             print(flush=True)  # behind the terminal's ^C
 
     def _tell_where(self) -> bool:
-        """Once the viewer is up, say so."""
+        """Once the viewer is up, say so, and how to end it."""
         from splatview.ipc.viewers import viewers
 
-        url = next((v.url for v in viewers() if self.viewer is not None and v.pid == self.viewer.pid), None)
-        if url is not None:
-            print(f"The viewer stays open at {url} until Ctrl-C.", flush=True)
-        return url is not None
+        where = "until its window is closed" if self.screen == "window" else next(
+            (f"at {v.url}" for v in viewers() if self.viewer is not None and v.pid == self.viewer.pid), "")
+        if where:
+            end = "Ctrl-C" if sys.stdin.isatty() and sys.stdout.isatty() else f"kill {os.getpid()}"
+            print(f"The viewer stays {where}; end it with: {end}", flush=True)
+        return bool(where)
 
     def _stop_early(self) -> None:
         """Let the trainer say how far it came."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -118,10 +119,11 @@ class Launched:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launched]:
-    """Run the demo with scripts as its trainer, viewer and shots. SIGINT comes after the words `until`."""
-    def launch(until: str = "", shot: str = DRAW, viewer: str = WAIT, *, train: str, **options: Any) -> Launched:
+    """Run the demo with scripts as its trainer, viewer and shots. A signal comes after the words `until`."""
+    def launch(until: str = "", shot: str = DRAW, viewer: str = WAIT, *, train: str, number: int = signal.SIGINT,
+               **options: Any) -> Launched:
         found = Launched(0, "")
-        out = Output(until, lambda: signal.raise_signal(signal.SIGINT))
+        out = Output(until, lambda: signal.raise_signal(number))
 
         def start(module: str, *arguments: str, **more: Any) -> subprocess.Popen[str]:
             found.arguments.append([module, *arguments])
@@ -156,6 +158,20 @@ def test_the_demo_draws_the_result_and_leaves_nothing_running(demo: Callable[...
     assert (options.steps, options.save, options.hold, options.json_progress) == (2, tmp_path / "a.ply", True, True)
     for module, *arguments in (serve, shot):
         assert module == "splatview.viewer_app" and parse(arguments), "its program takes these options"
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_viewer_stays_until_a_signal_which_is_no_failure(demo: Callable[..., Launched], number: int) -> None:
+    found = demo(f"kill {os.getpid()}", train=TRAIN + DONE, offscreen=False, window=True, number=number)
+    assert found.code == 0 and f"end it with: kill {os.getpid()}\n" in found.said, "there is no terminal here"
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("screen", ["window", "web"])
+def test_exit_ends_the_demo_with_its_picture(demo: Callable[..., Launched], screen: str) -> None:
+    found = demo(train=TRAIN + DONE, offscreen=False, exit=True, **{screen: True})
+    assert found.code == 0 and "what the viewer shows" in found.said and "stays" not in found.said
 
 
 @pytest.mark.programs
