@@ -74,6 +74,10 @@ class RemoteTensor:
             return (self.array.astype(np.uint32) << 16).view(np.float32)
         return np.array(self.array, np.float32, order="C")
 
+    def to_floats(self) -> np.ndarray:
+        """As `to_float32`, but float64 where it is that."""
+        return np.array(self.array, order="C") if self.dtype == "float64" else self.to_float32()
+
     @classmethod
     def view(cls, buffer: Any, dtype: str, shape: tuple[int, ...], offset: int) -> RemoteTensor:
         """A tensor at a byte offset of a buffer that is known to hold it whole."""
@@ -143,11 +147,16 @@ class DeviceTensor:
 
     def to_float32(self) -> np.ndarray:
         """A float32 copy of its own on the host, C-contiguous, ordered after the tensor's data. Waits for it."""
+        return self.to_floats().astype(np.float32, copy=False)
+
+    def to_floats(self) -> np.ndarray:
+        """As `to_float32`, but float64 where it is that."""
         import torch
 
         tensor = self.torch()
         self.ready(torch.cuda.current_stream(tensor.device).cuda_stream)
-        return tensor.to(torch.float32).contiguous().cpu().numpy()
+        dtype = torch.float64 if self.dtype == "float64" else torch.float32
+        return tensor.to(dtype).contiguous().cpu().numpy()
 
 
 @dataclass

@@ -259,14 +259,14 @@ def bounds(points: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.nd
         return np.zeros(3), 1.0
     if len(points) > 200_000:  # a sample is plenty, and keeps this under a few milliseconds
         points = points[:: len(points) // 100_000]
-    points = points.astype(np.float64)
+    wide, points = points.dtype == np.float64, points.astype(np.float64)
     center = np.median(points, axis=0)
     distances = np.linalg.norm(points - center, axis=1)
     radius, farthest = float(np.percentile(distances, 92)), float(distances.max())
     if farthest <= 1.6 * radius:
         radius = farthest
-    scale = max(float(np.abs(center).max()), 1e-3)
-    return center, max(radius, 1e-6 * scale, 1e-6)
+    least = 1e-14 if wide else 1e-6  # of where they are: what is smaller is rounding
+    return center, max(radius, least * max(float(np.abs(center).max()), 1e-3), 1e-6)
 
 
 def _parse(source: str) -> dict[str, Any]:

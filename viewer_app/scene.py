@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     Array: TypeAlias = np.ndarray | torch.Tensor
-    """float32 in memory, or a CUDA tensor of any floating dtype and any strides."""
+    """float32 or float64 in memory, or a CUDA tensor of any floating dtype and any strides."""
 
 SH_C0 = 0.28209479177387814
 """The constant spherical harmonic Y00: RGB = SH_C0 * sh0 + 0.5 (3D Gaussian Splatting, Kerbl et al. 2023)."""
@@ -27,12 +27,13 @@ FIELDS = "means", "quats", "scales", "opacities", "sh0", "shN"
 class GaussianScene:
     """N Gaussians in world space, in OpenCV axes (x right, y down, z forward), as trainers hold them.
 
-    The arrays are all of one sort: float32 NumPy arrays, or torch tensors on one CUDA device. They may be views of
-    shared memory that is rewritten later: copy what must stay.
+    The arrays are all of one sort: NumPy arrays of float32, `means` also float64, or torch tensors on one CUDA device.
+    They may be views of shared memory that is rewritten later: copy what must stay.
     """
 
     means: Array
-    """(N, 3) centres in world units."""
+    """(N, 3) centres in world units. Far from the origin (georeferenced scenes) only float64 holds them; renderers
+    subtract the scene's middle before they use float32."""
     quats: Array
     """(N, 4) rotations as quaternions w, x, y, z; not normalised."""
     scales: Array
@@ -80,7 +81,7 @@ class GaussianScene:
         return None if isinstance(self.means, np.ndarray) else self.means.device
 
     def to_host(self, ready: Callable[[int], None] | None = None) -> GaussianScene:
-        """This scene as float32 NumPy arrays: itself where it is one already, otherwise a copy.
+        """This scene as NumPy arrays: itself where it is one already, otherwise a copy.
 
         What the CUDA stream that copies is given after `ready(stream)`, with its raw handle, finds the data there.
         """
@@ -90,7 +91,7 @@ class GaussianScene:
         return replace(self, **{name: _host(getattr(self, name)) for name in FIELDS})
 
     def sample(self, limit: int, ready: Callable[[int], None] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Centres (M, 3) and opacities in [0, 1] (M,), float32, of M <= `limit` Gaussians evenly spread over the
+        """Centres (M, 3) and opacities in [0, 1] (M,) of M <= `limit` Gaussians evenly spread over the
         arrays: enough to frame the scene. From a GPU only these are copied. `ready`: see `to_host`.
         """
         step = max(-(-len(self) // max(limit, 1)), 1)
@@ -118,5 +119,11 @@ NOTHING = GaussianScene(*(np.zeros((0, *shape), np.float32) for shape in ((3,), 
 """A scene without Gaussians."""
 
 
+def as_floats(tensor: Any) -> torch.Tensor:
+    """Return a tensor's values as float64 where they are that, else as float32."""
+    tensor = tensor.detach()
+    return tensor if tensor.dtype.itemsize == 8 else tensor.float()
+
+
 def _host(array: Array) -> np.ndarray:
-    return array if isinstance(array, np.ndarray) else array.detach().float().cpu().numpy()
+    return array if isinstance(array, np.ndarray) else as_floats(array).cpu().numpy()

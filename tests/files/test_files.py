@@ -15,7 +15,10 @@ from support.renderer_cases import Chance, random_scene
 
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files import load_image, load_scene, open_file
+from splatview.viewer_app.files.apart import read_apart
 from splatview.viewer_app.files.write_ply import write_ply
+from splatview.viewer_app.recorder.files import read_packed, write_packed
+from splatview.viewer_app.recorder.packed import pack, unpack
 from splatview.viewer_app.renderers.activation import activate
 from splatview.viewer_app.scene import FIELDS, GaussianScene
 
@@ -102,7 +105,8 @@ def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
         assert s.sh_degree == s.stored_sh_degree == degree
         assert not s.activated and not s.antialiased and s.notes == ()
         for name in FIELDS:
-            assert getattr(s, name).dtype == np.float32 and getattr(s, name).flags.c_contiguous, name
+            assert getattr(s, name).dtype in (np.float32, np.float64)[:1 + (name == "means")], name
+            assert getattr(s, name).flags.c_contiguous, name
 
 
 @pytest.mark.parametrize(("names", "kind", "white"), [("red green blue", "u1", 255), ("r g b", "f4", 1),
@@ -262,6 +266,24 @@ def test_trained_scenes(name, count, degree, high, data_dir):
     assert 1e-4 < np.exp(np.median(s.scales)) < 0.1
     rgb = s.sh0 * w.SH_C0 + 0.5
     assert (-0.5 < rgb).mean() > 0.99 and 0.2 < (1 / (1 + np.exp(-s.opacities))).mean() < 0.98
+
+
+@pytest.mark.parametrize("form", ["ply", "ply ascii", "checkpoint", "uploaded"])
+def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None:
+    t = w.truth(30, degree=0)
+    t.means = t.means / 1000 + np.array([4_210_000.0, -170_000, 4_780_000])  # 4 mm wide
+    if form == "checkpoint":
+        path = w.write_checkpoint(tmp_path / "a.pt", t)
+    else:
+        path = w.write_ply(tmp_path / "a.ply", w.ply_columns(t), types=dict.fromkeys("xyz", "f8"),
+                           order="a" if form == "ply ascii" else "<")
+    given = read_apart(path) if form == "uploaded" else load_scene(path)
+    assert isinstance(given, GaussianScene)
+    back = load_scene(write_ply(activated(given), tmp_path / "saved.ply")[0])
+    for s in (given, back, unpack(pack(given))):
+        np.testing.assert_allclose(s.means, t.means, rtol=0, atol=2e-9)
+    write_packed(tmp_path / "packed", pack(given))
+    np.testing.assert_array_equal(read_packed(tmp_path / "packed").arrays["means"], given.means)
 
 
 # -- written again -----------------------------------------------------------------------------------------------------

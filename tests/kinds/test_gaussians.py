@@ -16,6 +16,7 @@ from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, l
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import Key, PointerMove, Wheel
 from splatview.viewer_app.interface.panel import Panel
+from splatview.viewer_app.shards.frame import join
 from splatview.viewer_app.shown import Shown
 from splatview.viewer_app.state import Entry, State
 from splatview.viewer_app.views.gaussians import GaussianView
@@ -102,6 +103,19 @@ def test_every_form_of_a_scene_looks_the_same(gaussians: GaussianView, screen: O
     assert expected.max() > 100
     assert gaussians.update(as_frame(variant))
     np.testing.assert_allclose(shown(gaussians, screen), expected, atol=tolerance)
+
+
+def test_georeferenced_streams_look_as_they_do_at_the_origin(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    tensors, offset = cloud(), torch.tensor([500_000.0, 5_400_000.0, 120.0], dtype=torch.float64)
+    gaussians.update(gaussian_frame(tensors))
+    expected, place = shown(gaussians, screen), gaussians.orbit.position
+    halves = [gaussian_frame({k: (v.double() + offset if k == "means" else v)[i::2] for k, v in tensors.items()})
+              for i in range(2)]
+    for frame in (gaussian_frame(tensors | {"means": tensors["means"].double() + offset}), join(halves, (0, 1), 2)):
+        assert gaussians.update(frame)
+        gaussians.frame()
+        np.testing.assert_allclose(shown(gaussians, screen), expected, atol=2)
+        np.testing.assert_allclose(gaussians.orbit.position - offset.numpy(), place, atol=1e-5)
 
 
 def test_an_unknown_colour_space_is_refused(gaussians: GaussianView) -> None:

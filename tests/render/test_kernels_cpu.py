@@ -94,6 +94,9 @@ def test_activation_of_every_dtype(own: OnCpu) -> None:
     for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn):
         assert_same(own, raw(dtype=dtype), 16)
     assert_same(own, replace(raw(), shN=raw().shN.half(), means=raw().means.double(), quats=raw().quats.bfloat16()), 16)
+    far, r = np.array([4.21e6, -1.7e5, 4.78e6]), raw(dtype=torch.float64)
+    moved = assert_same(own, replace(r, means=r.means + torch.from_numpy(far)), 16, far)
+    assert torch.allclose(moved.means, r.means.float(), rtol=0, atol=2e-6)  # rounded after the subtraction
     hard = raw(64, 0, torch.float16)
     hard.sh0.view(-1)[:6] = torch.tensor([6e-8, -6e-5, 65504.0, -0.0, 1e-6, float("inf")])
     got = assert_same(own, hard, 1)

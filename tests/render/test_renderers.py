@@ -23,6 +23,8 @@ from support.renderer_cases import (
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.errors import RendererError
 from splatview.viewer_app.renderers.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
+from splatview.viewer_app.selecting import Box, Selection
+from splatview.viewer_app.selecting.pick import pick
 
 if TYPE_CHECKING:
     import moderngl
@@ -200,6 +202,23 @@ def test_far_from_the_origin(renderer: Renderer) -> None:
     near = draw(renderer, replace(s, means=means), view)
     far = draw(renderer, replace(s, means=(means + offset).astype(np.float32)), replace(view, viewmat=moved))
     assert psnr(near.color, far.color) > 70
+
+
+def test_georeferenced_positions_in_float64(renderer: Renderer) -> None:
+    s, view, offset = random_scene(9, Chance(n=400)), looking_at_origin(), np.array([4.21e6 + 0.3, -1.7e5, 4.78e6])
+    rotation, translation = view.viewmat[:3, :3], view.viewmat[:3, 3]
+    moved = replace(view, viewmat=np.block([[rotation, (translation - rotation @ offset)[:, None]], [view.viewmat[3]]]))
+    box, there = Box(half=(0.5, 2.0, 2.0)), Box(tuple(offset.tolist()), (0.5, 2.0, 2.0))
+    near = [draw(renderer, s, view), renderer.render(view, RenderOptions(selection=Selection(box=box))).pixels()]
+    hit = pick(renderer.scene().to_host(), view, 40, 30, CLASSIC)
+    far = [draw(renderer, replace(s, means=s.means + offset), moved),
+           renderer.render(moved, RenderOptions(selection=Selection(box=there))).pixels()]
+    for a, b in zip(near, far, strict=True):
+        assert psnr(a.color, b.color) > 60
+    shown, picked = renderer.scene().to_host(), pick(renderer.scene(), moved, 40, 30, CLASSIC)
+    np.testing.assert_allclose(shown.means - offset, s.means, atol=2e-6)
+    assert hit is not None and picked is not None and picked.index == hit.index
+    np.testing.assert_allclose(picked.point - offset, hit.point, atol=1e-4)
 
 
 def test_strided_and_read_only_arrays(renderer: Renderer) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.scene import FIELDS, GaussianScene, as_floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,8 +58,7 @@ def _activated(scene: GaussianScene, degree: int) -> GaussianScene:
 
 
 def _host_join(arrays: Sequence[Any]) -> np.ndarray:
-    host = [a if isinstance(a, np.ndarray) else a.detach().float().cpu().numpy() for a in arrays]
-    return np.concatenate(host).astype(np.float32, copy=False)
+    return np.concatenate([a if isinstance(a, np.ndarray) else as_floats(a).cpu().numpy() for a in arrays])
 
 
 def _device_join(device: torch.device) -> Any:
@@ -67,8 +66,7 @@ def _device_join(device: torch.device) -> Any:
 
     def join(arrays: Sequence[Any]) -> torch.Tensor:
         with torch.no_grad():
-            there = [torch.from_numpy(np.ascontiguousarray(a, np.float32)) if isinstance(a, np.ndarray) else a
-                     for a in arrays]
-            return torch.cat([a.detach().to(device, torch.float32) for a in there])
+            there = [torch.from_numpy(np.ascontiguousarray(a)) if isinstance(a, np.ndarray) else a for a in arrays]
+            return torch.cat([as_floats(a).to(device) for a in there])
 
     return join

@@ -11,6 +11,7 @@ import numpy as np
 
 from splatview.viewer_app import rotations
 from splatview.viewer_app.renderers.reference import harmonics
+from splatview.viewer_app.scene import as_floats
 
 if TYPE_CHECKING:
     from splatview.viewer_app.scene import GaussianScene
@@ -85,21 +86,21 @@ def _turned(scene: GaussianScene, axes: np.ndarray) -> tuple[Any, Any]:
 
 
 def _over(rows: Any, matrix: np.ndarray, before: np.ndarray | None = None, after: np.ndarray | None = None) -> Any:
-    """(rows - before) @ matrix + after in float32, where the rows are."""
+    """(rows - before) @ matrix + after in float32, or float64 as the rows, where they are."""
     if isinstance(rows, np.ndarray):
-        out, diagonal = rows if before is None else rows - before.astype(np.float32), np.diag(matrix)
+        out, diagonal = rows if before is None else rows - before.astype(rows.dtype), np.diag(matrix)
         flips = np.array_equal(matrix, np.diag(diagonal))  # takes a tenth of the time of a product
-        out = out * diagonal.astype(np.float32) if flips else out @ matrix.astype(np.float32)
-        return out if after is None else out + after.astype(np.float32)
+        out = out * diagonal.astype(rows.dtype) if flips else out @ matrix.astype(rows.dtype)
+        return out if after is None else out + after.astype(rows.dtype)
     import torch
 
     def there(values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(values.astype(np.float32)).to(rows.device)
+        return torch.from_numpy(values).to(floats)
 
     with torch.no_grad():
-        out = rows.detach().float()
-        out = (out if before is None else out - there(before)) @ there(matrix)
-        return out if after is None else out + there(after)
+        floats = as_floats(rows)
+        made = (floats if before is None else floats - there(before)) @ there(matrix)
+        return made if after is None else made + there(after)
 
 
 def _left(q: np.ndarray) -> np.ndarray:

@@ -248,7 +248,8 @@ def _scene(header: SceneHeader, room: mmap.mmap | None) -> GaussianScene:
     if header.up not in (None, *UPS.values()):
         raise FileError(f"the program that read it described {header.up} as up; legal are directions of one axis")
     if k not in SH_REST or header.sh_degree > SH_REST.index(k) or any(
-            a.shape != shape or a.dtype != np.float32 for a, shape in zip(arrays, shapes, strict=True)):
+            a.shape != shape or (a.dtype != np.float32 and (a.dtype != np.float64 or a is not arrays[0]))
+            for a, shape in zip(arrays, shapes, strict=True)):
         raise FileError("the program that read it described a scene whose arrays do not fit together")
     return GaussianScene(**dict(zip(FIELDS, arrays, strict=True)), sh_degree=header.sh_degree,
                          antialiased=header.antialiased, notes=tuple(header.notes), up=header.up)

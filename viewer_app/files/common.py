@@ -59,7 +59,7 @@ class Fields:
 
     def scene(self, *, mode: object = "", up: str = "", sh_degree: int | None = None,
               notes: tuple[str, ...] = ()) -> GaussianScene:
-        """The scene, contiguous float32.
+        """The scene, contiguous float32, `means` also float64.
 
         Args:
             mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
@@ -83,7 +83,8 @@ class Fields:
                 raise FileError(f"{name} has shape {tuple(a.shape)}; {shape} is needed with {n} Gaussians")
             if a.dtype.kind not in "fiu":
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
-            arrays[name] = np.ascontiguousarray(a, np.float32)
+            wide = name == "means" and a.dtype == np.float64
+            arrays[name] = np.ascontiguousarray(a, np.float64 if wide else np.float32)
         word = str(mode).lower()
         if word not in MODES:
             known = ", ".join(filter(None, MODES))

@@ -247,6 +247,7 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
     first = next(source)  # checks the count against the size of the file: only then is anything allocated
     check_scene(n, k, os.fstat(f.fileno()).st_size, growth=1.5)
     fields = Fields(*(np.empty((n, *s), np.float32) for s in ((3,), (4,), (3,), (), (3,), (k, 3))))
+    fields.means = fields.means.astype(first.dtype)
     at = {name: i for i, name in enumerate(names)}.__getitem__
     columns = {"means": [at(c) for c in "xyz"], "quats": [at(c) for c in ROTATION],
                "scales": [at(c) for c in scales], "sh0": [at(c) for c in colors]}
@@ -278,8 +279,13 @@ def _as_slice(columns: list[int]) -> slice | list[int]:
     return columns
 
 
+def _numbers(vertex: Element) -> type[np.floating]:
+    """Return what holds its positions."""
+    return np.float64 if any(vertex.types[c][1:] == "f8" for c in "xyz") else np.float32
+
+
 def _binary_blocks(f: BinaryIO, header: Header, vertex: Element):
-    """Blocks (rows, properties) of float32, valid until the next is asked for.
+    """Blocks (rows, properties) of float32, or float64 where positions are, valid until the next is asked for.
 
     Read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
     """
@@ -299,10 +305,10 @@ def _binary_blocks(f: BinaryIO, header: Header, vertex: Element):
             raise FileError("PLY: the file became shorter while it was read")
         if len(types) == 1:
             block = np.frombuffer(view, types.copy().pop()).reshape(rows, len(vertex.types))
-            yield block.astype(np.float32, copy=False)
+            yield block.astype(_numbers(vertex), copy=False)
         else:
             records = np.frombuffer(view, vertex.dtype)
-            block = np.empty((rows, len(vertex.types)), np.float32)
+            block = np.empty((rows, len(vertex.types)), _numbers(vertex))
             for i, name in enumerate(vertex.names):
                 block[:, i] = records[name]
             yield block
@@ -320,12 +326,12 @@ def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element):
     if wanted > (left + 1) // 2:
         raise FileError(f"PLY: truncated: {vertex.count:,} Gaussians need {wanted:,} numbers, the file has "
                         f"{left:,} bytes after its header")
-    check_memory(3 * left, f"{left:,} bytes of text")  # the text, and a float32 for each two bytes of it
+    check_memory(5 * left, f"{left:,} bytes of text")  # the text, and a number for each two bytes of it
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             # No count: given one, numpy fills up a text that is too short with whatever lies in memory.
-            values = np.fromstring(f.read(left), np.float32, sep=" ")
+            values = np.fromstring(f.read(left), _numbers(vertex), sep=" ")
     except (ValueError, DeprecationWarning) as e:
         raise FileError(f"PLY: the text holds something that is not a number ({e})") from None
     for e in others:

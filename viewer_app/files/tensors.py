@@ -23,6 +23,7 @@ from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_memory
 from splatview.viewer_app.files.common import open_zip
 from splatview.viewer_app.files.pickled import check_pickle
+from splatview.viewer_app.scene import as_floats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,7 @@ class Checkpoint:
     """Bytes of each storage in the file."""
 
     def array(self, tensor: Any, name: str) -> np.ndarray:
-        """The tensor's values as float32, in its own shape; may share memory with it.
+        """The tensor's values as float32, or float64 where they are that, in its own shape; may share memory with it.
 
         Raises:
             FileError: not a dense tensor of real numbers, or it shows more than the file holds for it.
@@ -109,7 +110,7 @@ class Checkpoint:
                                 f"{held:,} bytes that the file holds for it")
             if tensor.dtype != torch.float32:
                 check_memory(4 * tensor.numel(), f"the {tensor.numel():,} numbers of tensor {name!r}")
-            return tensor.detach().to(torch.float32).numpy()
+            return as_floats(tensor).numpy()
         except (RuntimeError, TypeError, ValueError, AttributeError, OverflowError) as e:
             raise FileError(f"checkpoint: tensor {name!r} cannot be read ({_first_line(e)})") from None
 

@@ -55,20 +55,23 @@ def _write(f: BinaryIO, scene: GaussianScene, index: np.ndarray, antialiased: bo
     rest = 3 * scene.shN.shape[1]
     names = ["x", "y", "z", "nx", "ny", "nz", *(f"f_dc_{i}" for i in range(3)), *(f"f_rest_{i}" for i in range(rest)),
              "opacity", *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4))]
+    wide = "double" if scene.means.dtype == np.float64 else "float"
+    record = np.dtype([("means", "<f8" if wide == "double" else "<f4", 3), ("rest", "<f4", len(names) - 3)])
     comments = ["comment SplatRenderMode: mip"] if antialiased else []
     f.write("\n".join(["ply", "format binary_little_endian 1.0", *comments, f"element vertex {len(index)}",
-                       *(f"property float {name}" for name in names), "end_header", ""]).encode())
+                       *(f"property {wide if name in 'xyz' else 'float'} {name}" for name in names),
+                       "end_header", ""]).encode())
     for start in range(0, len(index), _ROWS):
         rows = index[start: start + _ROWS]
         scales = np.maximum(np.asarray(scene.scales[rows], np.float64), _LEAST_SCALE)
         opacity = np.clip(np.asarray(scene.opacities[rows], np.float64), 1e-37, 1 - _NEAREST_OPACITY)
-        block = np.zeros((len(rows), len(names)), "<f4")
-        block[:, 0:3] = scene.means[rows]
-        block[:, 6:9] = scene.sh0[rows]
+        records = np.zeros(len(rows), record)
+        records["means"], block = scene.means[rows], records["rest"]
+        block[:, 3:6] = scene.sh0[rows]
         # Channel by channel, while arrays go coefficient by coefficient.
-        block[:, 9: 9 + rest] = np.asarray(scene.shN[rows]).transpose(0, 2, 1).reshape(len(rows), rest)
-        block[:, 9 + rest] = np.log(opacity) - np.log1p(-opacity)
-        block[:, 10 + rest: 13 + rest] = np.log(scales)
-        block[:, 13 + rest:] = scene.quats[rows]
-        f.write(block.data)
+        block[:, 6: 6 + rest] = np.asarray(scene.shN[rows]).transpose(0, 2, 1).reshape(len(rows), rest)
+        block[:, 6 + rest] = np.log(opacity) - np.log1p(-opacity)
+        block[:, 7 + rest: 10 + rest] = np.log(scales)
+        block[:, 10 + rest:] = scene.quats[rows]
+        f.write(records.data)
         progress("writing Gaussians", min(start + _ROWS, len(index)) / len(index))

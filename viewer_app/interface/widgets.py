@@ -81,6 +81,19 @@ def slider(label: str, value: float, limits: tuple[float, float], fmt: str, *, r
     return value
 
 
+def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[float]]:
+    """Numbers in float64 to be typed into what is left of a row, and whether somebody has."""
+    gap, new = imgui.get_style().item_inner_spacing.x, list(values)
+    width = (imgui.get_content_region_avail().x - gap * (len(new) - 1)) / len(new)
+    for i, value in enumerate(values):
+        if i:
+            imgui.same_line(0, gap)
+        imgui.set_next_item_width(width)
+        edited, typed = imgui.input_double(f"##{label} {i}", value + 0.0, format=fmt)
+        new[i] = typed if edited else value
+    return new != list(values), new
+
+
 def check(label: str, value: bool) -> bool:
     """The value after this turn, in a box to tick."""
     row(label)

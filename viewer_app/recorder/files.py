@@ -55,6 +55,8 @@ class _Header(msgspec.Struct, frozen=True):
     activated: bool
     antialiased: bool
     background: tuple[float, float, float] | None = None
+    wide: bool = False
+    """Whether positions are float64."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -83,9 +85,9 @@ class Index(msgspec.Struct, frozen=True):
 
 def write_packed(path: Path, packed: Packed) -> int:
     """Write one snapshot; how many bytes it takes. Raises OSError."""
-    higher = packed.arrays["shN"]
+    higher, wide = packed.arrays["shN"], packed.arrays["means"].dtype == np.float64
     header = msgspec.json.encode(_Header(len(packed), higher.shape[1], packed.sh_degree, packed.activated,
-                                         packed.antialiased, packed.background))
+                                         packed.antialiased, packed.background, wide))
     with OutputFile(path) as out:
         out.file.write(_MAGIC + struct.pack("<I", len(header)) + header)
         for name in layout(len(packed), higher.shape[1], packed.activated):
@@ -107,17 +109,17 @@ def read_packed(path: Path) -> Packed:
             header = msgspec.json.decode(f.read(length), type=_Header)
             if header.coefficients not in SH_REST or not 0 <= header.sh_degree < len(SH_REST):
                 raise FileError(f"{path}: damaged: {header.coefficients} coefficients, degree {header.sh_degree}")
-            wanted = layout(header.count, header.coefficients, header.activated)
-            needed = packed_bytes(header.count, header.coefficients, header.activated)
+            shape = header.count, header.coefficients, header.activated, header.wide
+            wanted, needed = layout(*shape), packed_bytes(*shape)
             if size != len(start) + length + needed:
                 raise FileError(f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
                                 f"{len(start) + length + needed:,}")
             # What is read, and what it becomes to be drawn (`packed.unpack`).
             check_memory(needed + scene_bytes(header.count, header.coefficients), f"{path}: {header.count:,} Gaussians")
             arrays = {}
-            for name, (shape, dtype) in wanted.items():
-                arrays[name] = np.fromfile(f, dtype.newbyteorder("<"), int(np.prod(shape, dtype=np.int64)))
-                arrays[name] = arrays[name].reshape(shape)  # raises if it was cut off meanwhile
+            for name, (extents, dtype) in wanted.items():
+                arrays[name] = np.fromfile(f, dtype.newbyteorder("<"), int(np.prod(extents, dtype=np.int64)))
+                arrays[name] = arrays[name].reshape(extents)  # raises if it was cut off meanwhile
     except OSError as e:
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as e:

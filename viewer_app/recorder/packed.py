@@ -1,6 +1,6 @@
 """A scene made small, to keep many of them: a third of its float32 numbers, and it can hardly be told from them.
 
-means       float32, as they are
+means       float32, or float64, as they are
 quats       unit quaternions times 32767, int16: off by at most 2e-5
 scales      logarithms as float16: sizes off by at most 0.4 % (of Gaussians smaller than e**-16: 0.8 %); those of scenes
             that come activated as float32, as they are
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.scene import GaussianScene, as_floats
 
 if TYPE_CHECKING:
     import torch
@@ -56,18 +56,20 @@ class Packed:
         return sum(a.nbytes for a in self.arrays.values())
 
 
-def layout(count: int, coefficients: int, activated: bool) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Shape and dtype of each array of `count` Gaussians with so many coefficients beyond degree 0, in their order."""
+def layout(count: int, coefficients: int, activated: bool,
+           wide: bool = False) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shape and dtype of each array of `count` Gaussians with so many coefficients beyond degree 0, in their order.
+    `wide`: with `means` of float64."""
     scale = np.float32 if activated else np.float16
     return {name: (shape, np.dtype(dtype)) for name, shape, dtype in (
-        ("means", (count, 3), np.float32), ("quats", (count, 4), np.int16), ("scales", (count, 3), scale),
-        ("opacities", (count,), np.float16), ("sh0", (count, 3), np.float16),
+        ("means", (count, 3), np.float64 if wide else np.float32), ("quats", (count, 4), np.int16),
+        ("scales", (count, 3), scale), ("opacities", (count,), np.float16), ("sh0", (count, 3), np.float16),
         ("shN", (count, coefficients, 3), np.int8), ("sh_unit", (count if coefficients else 0,), np.float16))}
 
 
-def packed_bytes(count: int, coefficients: int, activated: bool) -> int:
+def packed_bytes(count: int, coefficients: int, activated: bool, wide: bool = False) -> int:
     """What such a scene takes."""
-    sizes = layout(count, coefficients, activated).values()
+    sizes = layout(count, coefficients, activated, wide).values()
     return sum(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize for shape, dtype in sizes)
 
 
@@ -79,7 +81,8 @@ def pack(scene: GaussianScene, background: Color | None = None, stream: Any = No
     """
     count, coefficients = len(scene), scene.shN.shape[1]
     arrays = {name: np.empty(shape, dtype)
-              for name, (shape, dtype) in layout(count, coefficients, scene.activated).items()}
+              for name, (shape, dtype) in layout(
+                  count, coefficients, scene.activated, scene.means.dtype.itemsize == 8).items()}
     gpu_ms = 0.0
     if scene.on_gpu:
         gpu_ms = _pack_on_gpu(scene, arrays, stream)
@@ -164,7 +167,7 @@ def pack_tensors(scene: GaussianScene, rows: slice) -> dict[str, torch.Tensor]:
         return torch.where(t.isfinite() | defined, t.clamp(-_HALF, _HALF), torch.nan).half()
 
     means, quats, scales, opacities, sh0, higher = (
-        torch.as_tensor(getattr(scene, name)[rows]).detach().float()
+        as_floats(torch.as_tensor(getattr(scene, name)[rows]))
         for name in ("means", "quats", "scales", "opacities", "sh0", "shN"))
     unit = quats.double()
     unit = unit * (_UNIT / unit.norm(dim=1, keepdim=True))

@@ -290,10 +290,11 @@ class Tape:
         """None: it would not fit."""
         from splatview.viewer_app.views._gaussians.frames import background_of, device_scene_of
 
-        count = frame.tensors["means"].shape[0]
+        means = frame.tensors["means"]
         higher = frame.tensors.get("shN")
         activated = bool(frame.meta.get("activated"))
-        needed = packed_bytes(count, higher.shape[1] if higher is not None else 0, activated)
+        needed = packed_bytes(means.shape[0], higher.shape[1] if higher is not None else 0, activated,
+                              means.dtype == "float64")
         recording = self.recording
         if needed > recording.limit:
             option = "--record-disk" if self.on_disk else "--record-memory"
@@ -307,7 +308,8 @@ class Tape:
             taking.scene, ready = device_scene_of(frame)
             taking.stream = self._recorder.gpu_stream(taking.scene.gpu)
             ready(taking.stream.cuda_stream)
-            taking.work = "record", count.bit_length()  # alike enough that the next ones are measured by the last
+            # Alike enough that the next ones are measured by the last.
+            taking.work = "record", means.shape[0].bit_length()
             self._recorder.governor.gives(taking.work, "cuda")
         return taking
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Activated:
-    """The drawable Gaussians of a scene, M of its N, contiguous float32, free of NaN and infinities.
+    """The drawable Gaussians of a scene, M of its N, contiguous float32, `means` also float64, and finite.
 
     Arrays may share memory with the scene they came from: upload or copy them before that changes.
     """
@@ -55,7 +55,7 @@ class Activated:
         """All N of them again, as `Renderer.scene` gives them."""
         fields = [self.means, self.quats, self.scales, self.opacities, self.sh0, self.shN]
         if self.kept is not None:
-            whole = [np.zeros((len(self) + self.skipped, *a.shape[1:]), np.float32) for a in fields]
+            whole = [np.zeros((len(self) + self.skipped, *a.shape[1:]), a.dtype) for a in fields]
             for to, values in zip(whole, fields, strict=True):
                 to[self.kept] = values
             fields = whole
@@ -77,8 +77,8 @@ def activate(scene: GaussianScene) -> Activated:
     nothing: what is not finite after the activation, a scale over `SCALE_MAX`, a quaternion of length zero. Opacities
     beyond 0 to 1, and coefficients beyond `SH_MAX`, count as the nearest number that is possible.
     """
-    fields = [np.ascontiguousarray(a, np.float32)
-              for a in (scene.means, scene.quats, scene.scales, scene.opacities, scene.sh0, scene.shN)]
+    fields = [np.ascontiguousarray(scene.means), *(np.ascontiguousarray(a, np.float32) for a in (
+        scene.quats, scene.scales, scene.opacities, scene.sh0, scene.shN))]
     finite = np.ones(len(scene), bool)
     defined: list[Callable[[np.ndarray], np.ndarray]] = [np.isfinite] * len(fields)
     if not scene.activated:  # exp and sigmoid are defined at infinities

@@ -125,7 +125,7 @@ class GlRenderer(HostReader):
         self._means = np.empty((0, 3), np.float32)
         self._reach = np.empty(0, np.float32)
         """(N,) the farthest that each shows from its centre, in world units."""
-        self._origin = np.zeros(3)
+        self._origin, self._dtype = np.zeros(3), np.dtype(np.float32)
         self._kept: np.ndarray | None = None
         """As in `Activated`."""
         self._scene: GaussianScene | None = None
@@ -177,6 +177,7 @@ class GlRenderer(HostReader):
         with self._stages("load"):
             self._upload(a, means)
         self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
+        self._dtype = a.means.dtype
         self._drawn = self._scene = None
         if self._chosen is not None:  # here, where the arrays are at hand
             chosen = RenderOptions(selection=self._chosen[0])
@@ -248,9 +249,9 @@ class GlRenderer(HostReader):
         packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
         stored = self._sh_stored
         rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
-        return Activated((self._means + self._origin).astype(np.float32), packed[:, 4:8].copy(), packed[:, 8:11].copy(),
-                         packed[:, 3].copy(), packed[:, 12:15].copy(), rest, self._sh_degree, self.left_out,
-                         self._kept).scene()
+        means = (self._means + self._origin).astype(self._dtype)
+        return Activated(means, packed[:, 4:8].copy(), packed[:, 8:11].copy(), packed[:, 3].copy(),
+                         packed[:, 12:15].copy(), rest, self._sh_degree, self.left_out, self._kept).scene()
 
     def _upload(self, a: Activated, means: np.ndarray) -> None:
         stored = a.shN.shape[1]

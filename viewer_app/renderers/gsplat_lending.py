@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from splatview.viewer_app.renderers.kernels.activate import shift
@@ -53,7 +52,8 @@ class Lending:
         if len(g) == 0:
             return NOTHING
         if self._scene is None or self._scene[0] != self._loads:
-            means = g.means.clone()  # the others' origin may change with any picture
+            # A copy, as the others' origin may change with any picture.
+            means = g.means.double() if g.origin.any() else g.means.clone()
             shift(means, g.origin)
             self._scene = self._loads, GaussianScene(means, g.quats, g.scales, g.opacities, g.colors[:, 0],
                                                      g.colors[:, 1:], activated=True, sh_degree=g.sh_degree)
@@ -79,6 +79,6 @@ class Lending:
         g = self._gaussians
         means, quats, scales, opacities, colors = (
             t.cpu().numpy() for t in (g.means, g.quats, g.scales, g.opacities, g.colors))
-        means = (means + g.origin).astype(np.float32)
+        means = means + g.origin if g.origin.any() else means
         return GaussianScene(means, quats, scales, opacities, colors[:, 0], colors[:, 1:], activated=True,
                              sh_degree=g.sh_degree)

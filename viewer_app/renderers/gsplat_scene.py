@@ -173,8 +173,10 @@ class DeviceGaussians:
                 tensors["opacities"] = tensors["opacities"].reshape(self._n)
             return Raw(**tensors, activated=scene.activated)
         rest = (self.sh_degree + 1) ** 2 - 1
-        raw = Raw(to.means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:], scene.activated)
-        for name in FIELDS[:-1]:
+        wide = scene.means.dtype == np.float64
+        means = _tensor(scene.means).to(self.device) if wide else to.means
+        raw = Raw(means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:], scene.activated)
+        for name in FIELDS[wide:-1]:
             values: torch.Tensor = getattr(raw, name)
             values.copy_(_tensor(getattr(scene, name)).reshape(values.shape))
         if rest:
@@ -201,7 +203,7 @@ class DeviceGaussians:
 
 def _tensor(array: Array) -> torch.Tensor:
     if isinstance(array, np.ndarray):  # torch wants memory that it could write
-        return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
+        return torch.from_numpy(np.require(array, None, ["C", "W"]))
     return array.detach()
 
 

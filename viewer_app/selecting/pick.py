@@ -15,7 +15,7 @@ import numpy as np
 
 from splatview.viewer_app.renderers.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
 from splatview.viewer_app.renderers.reference import fisheye, rotations
-from splatview.viewer_app.scene import FIELDS
+from splatview.viewer_app.scene import FIELDS, as_floats
 from splatview.viewer_app.selecting.selection import EVERYTHING, HIDDEN
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _near_on_gpu(scene: GaussianScene, camera: Camera, at: tuple[float, float],
             z, which = torch.topk(z, min(_MOST, len(z)), largest=False)
             index = index[which]
         arrays = {name: getattr(scene, name)[index] for name in FIELDS}
-        copies = {name: t.float().to("cpu", non_blocking=True) for name, t in arrays.items()}  # into pinned memory
+        copies = {name: as_floats(t).to("cpu", non_blocking=True) for name, t in arrays.items()}  # into pinned memory
         far, place = z.to("cpu", non_blocking=True), index.to("cpu", non_blocking=True)
         done = torch.cuda.Event(blocking=True)
         done.record()

@@ -10,7 +10,7 @@ import numpy as np
 
 from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.renderers.base import EPS_2D
-from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
+from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene, as_floats
 from splatview.viewer_app.selecting.pick import project
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ def values_later(scene: GaussianScene, index: int, version: int) -> Callable[[],
     """The numbers of a scene's Gaussian `index`, which it has: read now, on torch's current stream where it lies on a
     GPU, and told by what is returned, which waits for that; in any thread."""
     if not scene.on_gpu:
-        rows: list[Any] = [np.array(getattr(scene, name)[index], np.float32) for name in FIELDS]
+        rows: list[Any] = [np.array(getattr(scene, name)[index]) for name in FIELDS]
         return lambda: _values(rows, version)
     import torch
 
     with torch.no_grad(), torch.cuda.device(scene.gpu):
-        parts: list[Any] = [getattr(scene, name)[index].float() for name in FIELDS]
+        parts: list[Any] = [as_floats(getattr(scene, name)[index]) for name in FIELDS]
         row = torch.cat([part.reshape(-1) for part in parts]).to("cpu", non_blocking=True)  # into pinned memory
         done = torch.cuda.Event(blocking=True)
         done.record()

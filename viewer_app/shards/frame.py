@@ -32,24 +32,27 @@ class JoinedFrame(Frame):
 class JoinedTensor:
     """Tensors one behind the other, in host memory once somebody asks for them."""
 
-    dtype = "float32"
-
     def __init__(self, parts: Sequence[Tensor], shape: tuple[int, ...]) -> None:
         self.parts = parts
         self.shape = shape
+        self.dtype = _widest(parts)
 
     @property
     def array(self) -> np.ndarray:
-        return self.to_float32()
+        return self.to_floats()
 
     def to_float32(self) -> np.ndarray:
-        """As `RemoteTensor.to_float32`: each number is copied once. Takes some milliseconds for each million Gaussians,
+        """As `RemoteTensor.to_float32`."""
+        return self.to_floats().astype(np.float32, copy=False)
+
+    def to_floats(self) -> np.ndarray:
+        """As `RemoteTensor.to_floats`: each number is copied once. Takes some milliseconds for each million Gaussians,
         as that of one stream does."""
         alike = all(part.shape[1:] == self.shape[1:] for part in self.parts)
-        out, begin = (np.empty if alike else np.zeros)(self.shape, np.float32), 0
+        out, begin = (np.empty if alike else np.zeros)(self.shape, self.dtype), 0
         for part in self.parts:
             direct = isinstance(part, RemoteTensor) and part.dtype != "bfloat16"
-            _place(out, begin, part.shape)[...] = part.array if direct else part.to_float32()  # type: ignore[union-attr]
+            _place(out, begin, part.shape)[...] = part.array if direct else part.to_floats()  # type: ignore[union-attr]
             begin += part.shape[0]
         return out
 
@@ -67,12 +70,12 @@ class Gathering:
         """The event behind all copies."""
 
     def tensor(self, name: str, shape: tuple[int, ...], parts: Sequence[DeviceTensor]) -> torch.Tensor:
-        """Where this tensor will lie, float32, on the GPU of the first part; `wait` fills it."""
+        """Where this tensor will lie, float32 or float64, on the GPU of the first part; `wait` fills it."""
         import torch
 
         if name not in self._made:
             device = parts[0].torch().device
-            self._made[name] = torch.empty(shape, dtype=torch.float32, device=device), parts
+            self._made[name] = torch.empty(shape, dtype=getattr(torch, _widest(parts)), device=device), parts
         return self._made[name][0]
 
     def wait(self, stream: int) -> None:
@@ -109,7 +112,7 @@ class Gathering:
         if part.device != out.device:  # packed where it lies, so that one plain copy goes from GPU to GPU
             here = torch.cuda.current_stream(out.device)
             with torch.cuda.stream(there):
-                part = part.float().contiguous()
+                part = part.to(out.dtype).contiguous()
                 with torch.cuda.stream(here):
                     out.copy_(part, non_blocking=True)  # torch orders it behind both
             self._kept.append(part)
@@ -136,8 +139,13 @@ class GatheredTensor(DeviceTensor):
         assert self.gathering is not None
         return self.gathering.tensor(self.name, self.shape, self.parts)
 
-    def to_float32(self) -> np.ndarray:
-        return JoinedTensor(self.parts, self.shape).to_float32()
+    def to_floats(self) -> np.ndarray:
+        return JoinedTensor(self.parts, self.shape).to_floats()
+
+
+def _widest(parts: Sequence[Tensor]) -> str:
+    """Return "float64" if one of them is that, else "float32"."""
+    return "float64" if any(part.dtype == "float64" for part in parts) else "float32"
 
 
 def join(frames: Sequence[Frame], ranks: Sequence[int], version: int, trouble: str = "") -> JoinedFrame:
@@ -195,7 +203,7 @@ def _joined(name: str, parts: tuple[Any, ...], gathering: Gathering | None) -> A
     shape = sum(part.shape[0] for part in parts), *rest
     if gathering is None:
         return JoinedTensor(parts, shape)
-    return GatheredTensor("float32", shape, (), parts[0].memory, 0, gathering.wait, None, parts, name, gathering)
+    return GatheredTensor(_widest(parts), shape, (), parts[0].memory, 0, gathering.wait, None, parts, name, gathering)
 
 
 def _place(out: Any, begin: int, shape: tuple[int, ...]) -> Any:

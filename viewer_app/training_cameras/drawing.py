@@ -111,6 +111,7 @@ class FrustumDrawing:
         self._flags = np.zeros((0, 4), np.float32)
         self._side = 128
         self._fade = (1.0, 2.0)
+        self._origin = np.zeros(3)
         self._arrays: dict[str, moderngl.VertexArray] = {}
 
     def use(self, cameras: CameraSet, photos_stay: bool) -> None:
@@ -125,7 +126,8 @@ class FrustumDrawing:
         table = np.zeros((count, _ROW, 4), np.float32)
         views = np.where(cameras.fine[:, None, None], cameras.viewmats, np.eye(4))
         table[:, :3, :3] = views[:, :3, :3].transpose(0, 2, 1)
-        table[:, :3, 3] = cameras.positions
+        self._origin = np.median(cameras.positions[cameras.fine], 0) if cameras.fine.any() else np.zeros(3)
+        table[:, :3, 3] = cameras.positions - self._origin  # float32 would lose the detail of places far away
         table[:, 3] = cameras.extents
         table[:, 4] = self._flags
         if self._table is None or self._table.height != count:
@@ -176,9 +178,10 @@ class FrustumDrawing:
         if cameras is None or self._table is None or not cameras.fine.any():
             return
         self._sort(cameras, camera)
-        ctx = self._ctx
+        ctx, view = self._ctx, camera.viewmat.copy()
+        view[:3, 3] += view[:3, :3] @ self._origin
         values: dict[str, Any] = {
-            "u_view": np.ascontiguousarray(camera.viewmat.T, np.float32).tobytes(),
+            "u_view": np.ascontiguousarray(view.T, np.float32).tobytes(),
             "u_K": (camera.K[0, 0], camera.K[1, 1], camera.K[0, 2], camera.K[1, 2]),
             "u_size": (camera.width, camera.height), "u_model": MODELS.index(camera.model),
             "u_near": max(camera.near, 0.02 * look.depth), "u_depth": look.depth, "u_fade": self._fade,

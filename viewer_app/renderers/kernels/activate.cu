@@ -119,9 +119,11 @@ extern "C" __global__ void __launch_bounds__(128) activate(
             // By the largest component first: the square of a tiny one would vanish.
             for (int k = 0; k < 4; ++k) quats[4 * (i64)i + k] = q[k] / largest;
             for (int k = 0; k < 3; ++k) {
-                const float v = load(source.means, i * source.means.strides[0] + k * source.means.strides[1]);
+                const i64 at = i * source.means.strides[0] + k * source.means.strides[1];
+                const float v = load(source.means, at);
                 good = good && finite(v);
-                means[3 * (i64)i + k] = v - source.origin[k];
+                means[3 * (i64)i + k] = source.means.type == 1  // rounded after the subtraction
+                    ? (float)(((const double *)source.means.data)[at] - source.origin[k]) : v - source.origin[k];
                 if (i % step == 0) ((volatile float *)sample)[i / step * 3 + k] = v;
             }
             for (int k = 0; k < 3; ++k) {

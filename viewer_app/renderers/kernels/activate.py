@@ -145,7 +145,11 @@ def activate_with_torch(raw: Raw, out: Active, origin: np.ndarray, told: Told, v
     reasons = (~finite).sum(), (finite & ~fits).sum(), (finite & fits & ~turned).sum()
     n = len(out.means)
     told.sample(n).copy_(out.means[:: step(n)].contiguous(), non_blocking=True)
-    shift(out.means, -origin)
+    if raw.means.dtype == torch.float64:  # rounded after the subtraction
+        for axis, value in enumerate(origin.tolist()):
+            out.means[:, axis] = raw.means[:, axis] - value
+    else:
+        shift(out.means, -origin)
     told.numbers.copy_(torch.stack([*reasons, torch.full((), version, device=finite.device)]), non_blocking=True)
 
 

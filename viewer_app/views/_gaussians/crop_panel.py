@@ -25,6 +25,8 @@ _FAR = 1e5
 """Pixels beyond which nothing is drawn."""
 _AXES = ImVec4(0.93, 0.42, 0.42, 1), ImVec4(0.50, 0.80, 0.42, 1), ImVec4(0.43, 0.62, 0.98, 1)
 """Colours of the handles along x, y and z, over pictures, which are the same in light and dark."""
+_ROUNDED = 1e6
+"""Steps of dragging in a number from which on float32 has none so small."""
 _LINE, _SHADE = ImVec4(1, 1, 1, 1), ImVec4(0, 0, 0, 1)
 
 
@@ -105,7 +107,10 @@ def _three(label: str, values: Vector, speed: float, tip: str, *, least: float =
            fmt: str = "%.3g") -> Vector:
     """Three numbers after this turn, to drag or to type into."""
     ui.row(label)
-    edited, new = imgui.drag_float3(f"##{label}", list(values), speed, 0.0, 0.0, fmt)
+    if max(map(abs, values)) > _ROUNDED * speed:  # to drag takes float32
+        edited, new = ui.vector(label, values, fmt)
+    else:
+        edited, new = imgui.drag_float3(f"##{label}", list(values), speed, 0.0, 0.0, fmt)
     imgui.set_item_tooltip(tip)
     if not edited:
         return values  # not what came back, which was rounded to 32 bits

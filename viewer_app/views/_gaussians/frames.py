@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview.viewer_app.cameras import NEAR, Camera, bounds, frame_points, intrinsics
 from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.scene import SH_C0, GaussianScene, sh0_of_rgb
+from splatview.viewer_app.scene import SH_C0, GaussianScene, as_floats, sh0_of_rgb
 from splatview.viewer_app.views.base import meta_phrases
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ _SAMPLE_LATER = 50_000
 
 
 def scene_of(frame: Frame) -> GaussianScene:
-    """Float32 copies in host memory of everything in the frame. Ask `frame.intact()` afterwards: until then it may be
-    torn. Raises ViewerError for unknown colours, SharingError when GPU memory cannot be read here."""
-    tensors: dict[str, Any] = {name: t.to_float32() for name, t in frame.tensors.items() if name != "background"}
+    """Copies in host memory of everything in the frame, float32, means also float64. Ask `frame.intact()` afterwards:
+    until then it may be torn. Raises ViewerError for unknown colours, SharingError when GPU memory cannot be read."""
+    tensors: dict[str, Any] = {name: t.to_floats() if name == "means" else t.to_float32()
+                               for name, t in frame.tensors.items() if name != "background"}
     if (color := _color(frame)) != "sh":
         rgb = tensors["rgb"]
         if color == "rgb_logit":
@@ -149,7 +150,7 @@ class Sight:
     """What is kept of a scene to frame it: some of its Gaussians, evenly spread over the arrays."""
 
     means: np.ndarray
-    """(M, 3) float32."""
+    """(M, 3) float32, or float64 as the scene's."""
     opacities: np.ndarray
     """(M,) float32 in [0, 1]."""
 
@@ -159,7 +160,7 @@ class Sight:
         if scene.on_gpu:
             _prepare_pinned(len(scene))
         means, opacities = scene.sample(_SAMPLE, ready)
-        return cls(np.array(means, np.float32), np.array(opacities, np.float32))
+        return cls(np.array(means), np.array(opacities, np.float32))
 
     @classmethod
     def later(cls, scene: GaussianScene, ready: Callable[[int], None]) -> Callable[[], Sight | None]:
@@ -175,7 +176,7 @@ class Sight:
             with torch.no_grad(), torch.cuda.device(scene.gpu):
                 ready(torch.cuda.current_stream().cuda_stream)
                 step = _step(len(scene))
-                means, opacities = (t[::step].detach().float() for t in (scene.means, scene.opacities))  # type: ignore[union-attr]
+                means, opacities = (as_floats(t[::step]) for t in (scene.means, scene.opacities))
                 opacities = opacities if scene.activated else opacities.sigmoid()
                 copies = [t.to("cpu", non_blocking=True) for t in (means, opacities)]  # into pinned memory
                 started.extend((*copies, torch.cuda.current_stream().record_event()))

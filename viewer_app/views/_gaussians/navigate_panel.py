@@ -182,8 +182,8 @@ def _numbers(navigate: Navigate) -> bool:
 def _vector(label: str, value: np.ndarray, digits: int) -> tuple[bool, np.ndarray]:
     """Three numbers with so many digits after the point; whether somebody has typed."""
     ui.row(label.split("##")[0])
-    edited, new = imgui.input_float3(f"##{label}", [float(v) + 0.0 for v in value], f"%.{digits}f")
-    return edited, np.array(list(new)[:3], np.float64) if edited else value
+    edited, new = ui.vector(label, value.tolist(), f"%.{digits}f")
+    return edited, np.array(new)
 
 
 def _distance(label: str, value: float, reset: float) -> float:
