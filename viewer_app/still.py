@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from splatview.viewer_app.cameras import camera_from_json
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.errors import CameraError, ViewerError
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import moderngl
-    import numpy as np
     import torch
 
     from splatview.ipc import Frame
@@ -143,8 +144,13 @@ class Still:
         """Of what was drawn: which Gaussians are not in the picture, and why, in words; "" where all are."""
         if not isinstance(self._view, GaussianView) or self._view.content.facts is None:
             return ""
-        renderer = self._view.content.renderer
-        words = renderer.left_out.words(self._view.content.facts.count), renderer.thinned
+        renderer, camera, sight = self._view.content.renderer, self._view.camera(), self._view.content.sight
+        words = [renderer.left_out.words(self._view.content.facts.count), renderer.thinned]
+        if camera is not None and sight is not None and len(sight.means):
+            farthest = np.nanmax(sight.means @ camera.viewmat[2, :3], initial=-np.inf) + camera.viewmat[2, 3]
+            if 0 < farthest < camera.near:
+                words.append(f"everything is nearer than near {camera.near:g}: the farthest is {farthest:.3g} away; "
+                             f"give {self._camera} a smaller near")
         return "; ".join(w for w in words if w)
 
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:

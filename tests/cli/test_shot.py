@@ -106,6 +106,28 @@ def test_a_scene_looks_as_an_independent_renderer_draws_it(
     assert not capsys.readouterr().err
 
 
+def test_a_scene_of_a_millimetre_looks_like_one_of_a_metre(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: dict[str, list[np.ndarray]] = {"from a place": [], "at first sight": [], "film": []}
+    for size in (1, 1e-3):
+        t, out = truth(100), tmp_path / f"{size}.png"
+        t.means, t.scales = t.means / 2 * np.float32(size), t.scales + np.float32(np.log(size))
+        scene = write_ply(tmp_path / f"{size}.ply", ply_columns(t))
+        camera = {"position": [0, -0.5 * size, -3 * size], "look_at": [0, 0, 0]}
+        for name, more in (("from a place", ["--camera", json.dumps(camera)]), ("at first sight", [])):
+            assert shot(out, scene, "--size", "160x120", *more) == 0
+            seen[name].append(read(out)[..., :3])
+        film = ["video", tmp_path / f"film{1 / size:g}", scene, "--size", "160x120", "--fps", "1", "--seconds", "1"]
+        assert main([str(word) for word in film]) == 0
+        seen["film"].append(read(tmp_path / f"film{1 / size:g}" / "000000.png")[..., :3])
+    assert "near" not in capsys.readouterr().err
+    for name, (large, small) in seen.items():
+        assert large.max() > 100, name
+        assert (((large - small) / 255) ** 2).mean() < 10**-4.5, name  # 45 dB
+    camera["near"] = 0.5
+    assert shot(out, scene, "--size", "160x120", "--camera", json.dumps(camera)) == 0
+    assert "everything is nearer than near 0.5: the farthest is 0.00" in capsys.readouterr().err
+
+
 def test_an_unknown_render_mode_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.png"
     scene = write_ply(tmp_path / "a.ply", ply_columns(truth(40)), header="comment SplatRenderMode: 2dgs\n")

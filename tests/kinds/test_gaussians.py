@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from support.view_cases import RECT, H, W, shown
 
 from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
 from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.events import Key, PointerMove, Wheel
+from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview.viewer_app.interface.panel import Panel
 from splatview.viewer_app.shards.frame import join
 from splatview.viewer_app.shown import Shown
@@ -116,6 +117,22 @@ def test_georeferenced_streams_look_as_they_do_at_the_origin(gaussians: Gaussian
         gaussians.frame()
         np.testing.assert_allclose(shown(gaussians, screen), expected, atol=2)
         np.testing.assert_allclose(gaussians.orbit.position - offset.numpy(), place, atol=1e-5)
+
+
+def test_small_scenes_are_orbited_like_large_ones(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    seen = []
+    for size in (1.0, 1e-3):
+        t = cloud()
+        gaussians.update(gaussian_frame(t | {"means": t["means"] * size, "scales": t["scales"] + math.log(size)}))
+        gaussians.use_camera(Camera(look_at((0, 0, -4 * size), (0, 0, 0)), intrinsics(50, W, H), W, H))
+        seen.append([shown(gaussians, screen)])
+        for event in (Wheel(30, 30, 8.0), Wheel(30, 30, 4.0), PointerPress(40, 30), PointerMove(50, 38)):
+            gaussians.handle(event, RECT)
+            seen[-1].append(shown(gaussians, screen))
+        gaussians.handle(PointerRelease(50, 38), RECT)
+    for large, small in zip(*seen, strict=True):
+        assert large.max() > 100
+        np.testing.assert_allclose(small, large, atol=4)
 
 
 def test_an_unknown_colour_space_is_refused(gaussians: GaussianView) -> None:

@@ -201,14 +201,8 @@ def _add_property(element: Element, words: list[str], order: str) -> None:
 
 
 def _reach(element: Element, end: int, size: Callable[[str], int], number: Callable[[int, str], int]) -> int:
-    """Return how far an element reaches from its begin: bytes, or numbers of a text.
-
-    Args:
-        element: what is measured.
-        end: how far the file does.
-        size: of a value of a numpy type.
-        number: the value of that type at an offset, 0 beyond the end.
-    """
+    """Return how far an element reaches from its begin, in bytes, or numbers of a text, as `end` and `size`, that of a
+    numpy type. `number`: the value of a type at an offset, 0 beyond the end."""
     if not element.list_property:
         return element.count * sum(size(item) for _, item in element.steps)
     at = 0

@@ -21,7 +21,7 @@ SCROLL = 100.0
 _PINCH = 8.0
 """How much one event of two fingers can magnify."""
 _POLE = math.radians(89)
-_NEAREST, _FARTHEST = 1e-6, 1e9
+_NEAREST, _FARTHEST = 1e-9, 1e9
 
 Drag = Literal["orbit", "look", "pan", "roll"]
 
@@ -66,7 +66,8 @@ class Orbit:
         """Look from `camera`; orbit around the point nearest to `target` on its line of sight."""
         self.rotation = camera.viewmat[:3, :3].copy()
         depth = float((self.rotation @ target + camera.viewmat[:3, 3])[2])
-        self.distance = depth if depth > 1e-6 else max(float(np.linalg.norm(target - camera.position)), 1e-3)
+        away = float(np.linalg.norm(target - camera.position))
+        self.distance = depth if depth > _NEAREST else max(away, 0.1 * camera.near)
         self.target = camera.position + self.rotation[2] * self.distance
         focal = float(camera.K[1, 1]) * (self.distance if camera.model == "ortho" else 1)
         self.fov = field_of_view(focal, camera.height, camera.model)

@@ -111,6 +111,8 @@ class GaussianView:
         if pivot is None:
             sight = self.content.sight
             pivot = sight.center if sight is not None else np.zeros(3)
+        if self.content.sight is not None:
+            camera = self.content.sight.near_of(camera)
         self.orbit.take(camera, pivot)
         self._camera, self._seen_in, self.framed = camera, None, True
 
@@ -186,6 +188,10 @@ class GaussianView:
         self._moved_at = time.monotonic()
 
     def _current_camera(self, rect: Rect) -> Camera:
+        camera, sight = self._chosen_camera(rect), self.content.sight
+        return camera if sight is None else sight.near_of(camera)
+
+    def _chosen_camera(self, rect: Rect) -> Camera:
         content, size = self.content, (rect.width, rect.height)
         assert content.facts is not None
         if not self.framed and content.facts.count and content.sight is not None:

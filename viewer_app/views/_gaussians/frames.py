@@ -206,6 +206,15 @@ class Sight:
         """The middle (3,) of what can be seen, and its radius."""
         return bounds(self.means, self.weights)
 
+    def near_of(self, camera: Camera) -> Camera:
+        """A camera whose near plane is gsplat's default, with one that fits a scene smaller than a unit."""
+        return replace(camera, near=self._near) if self._near < camera.near == NEAR else camera
+
+    @functools.cached_property
+    def _near(self) -> float:
+        few = slice(None, None, len(self.means) // 5000 + 1)  # each version of a stream is asked
+        return min(NEAR, NEAR * bounds(self.means[few])[1])
+
     @property
     def middle(self) -> np.ndarray:
         """(3,) the middle of what can be seen."""

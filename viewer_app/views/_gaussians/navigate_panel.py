@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MODELS: dict[CameraModel, str] = {"pinhole": "Perspective", "ortho": "Orthographic", "fisheye": "Fisheye"}
 _TIP = "Right click: back to the default. Ctrl + click: type a number."
 _LIMITS = 1e-3, 1e4
-"""Of near and far on their sliders, world units."""
+"""Of near and far on their sliders, world units; less beside a small scene."""
 
 
 def panel(navigate: Navigate) -> bool:
@@ -164,8 +164,9 @@ def _numbers(navigate: Navigate) -> bool:
         orbit.roll(math.radians(tilt) - orbit.tilt)
         view.moved()
         changed = True
-    near = _distance("Near", orbit.near, min(0.01, _LIMITS[0]))
-    far = _distance("Far", min(orbit.far, _LIMITS[1]), FAR)
+    least = min(_LIMITS[0], 1e-3 * orbit.distance)
+    near = _distance("Near", orbit.near, least, least)
+    far = _distance("Far", min(orbit.far, _LIMITS[1]), FAR, least)
     if abs(near - orbit.near) > 1e-9 * near and near < orbit.far:
         _begin(navigate)
         orbit.near = near
@@ -186,11 +187,11 @@ def _vector(label: str, value: np.ndarray, digits: int) -> tuple[bool, np.ndarra
     return edited, np.array(new)
 
 
-def _distance(label: str, value: float, reset: float) -> float:
+def _distance(label: str, value: float, reset: float, least: float) -> float:
     """A distance from the camera, on a scale of powers of ten."""
     ui.row(label)
     fmt = "none" if label == "Far" and value >= _LIMITS[1] else "%.3g"
-    edited, new = imgui.slider_float(f"##{label}", value, *_LIMITS, fmt,
+    edited, new = imgui.slider_float(f"##{label}", value, least, _LIMITS[1], fmt,
                                      imgui.SliderFlags_.logarithmic | imgui.SliderFlags_.always_clamp)
     imgui.set_item_tooltip(f"What is {'nearer' if label == 'Near' else 'farther'} than this is not drawn. {_TIP}")
     if imgui.is_item_clicked(imgui.MouseButton_.right):
