@@ -1,4 +1,4 @@
-"""How a program begins and ends: its standard streams, the signals that end it, its exit status.
+"""How a program begins and ends: its options, its standard streams, the signals that end it, its exit status.
 
 `run` surrounds the main function of every program. Signals have three phases in it. While modules are imported there is
 nothing to clean up, and Ctrl-C ends the program at once and without a word: an exception could be met by any line of
@@ -18,7 +18,7 @@ from splatview.ipc.terminal import Output, open_if_closed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
     from typing import Any
 
@@ -126,6 +126,29 @@ def _has_folder() -> bool:
     except OSError:
         return False
     return True
+
+
+def options(kind: Any, prog: str, args: Sequence[str]) -> Any:
+    """Return a program's options, the fields of a dataclass `kind`. Prints help, or what is wrong, and exits.
+
+    Help is what `kind` and its fields are documented with, in the width of the terminal.
+    """
+    import tyro
+
+    if "-h" in args or "--help" in args:
+        import dataclasses
+        import inspect
+        import shutil
+        import textwrap
+
+        from docstring_parser import parse_from_object  # as tyro, which would keep the ends of lines
+
+        fields: dict[str, Any] = {field.name: field for field in dataclasses.fields(kind)}
+        for text in (text for base in kind.__mro__[:-1] for text in parse_from_object(base).params):
+            fields[text.arg_name].metadata = {"help": " ".join((text.description or "").split())}
+        for paragraph in inspect.cleandoc(kind.__doc__).split("\n\n"):
+            print(textwrap.fill(paragraph, shutil.get_terminal_size().columns, break_on_hyphens=False) + "\n")
+    return tyro.cli(kind, prog=prog, args=args, description="", config=(tyro.conf.DisallowNone,))
 
 
 # -- signals -------------------------------------------------------------------------------------------------------

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 _VIEWER = {
     "serve": "show running trainings, or files, in a window or in browsers",
-    "shot": "draw one stream or file into a picture; needs no screen and no running viewer",
-    "video": "film a scene along a camera path, into an mp4 or a folder of PNGs",
+    "shot": "draw one stream or file into a picture, without screen or viewer",
+    "video": "film a scene along a camera path, into an mp4 or PNGs",
     "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",
 }
 _OWN = {
     "status": "list the runs, streams and viewers of this machine",
-    "doctor": "test everything splatview needs, and say how to mend what is missing",
+    "doctor": "test all that splatview needs, and say how to mend what is missing",
     "demo": "train a small Gaussian scene and watch it",
-    "camera": "show a webcam, a video or a network stream, and what a detector finds in it",
+    "camera": "show a webcam, a video or a stream, and what a detector finds",
 }
 
 _USAGE = """usage: splatview COMMAND [options]
@@ -31,16 +31,18 @@ A window into a running PyTorch process, from another process.
 In your training script:
 
     import splatview
-    splatview.publish(tensor)        # an image, or the parameters of a Gaussian scene
+    splatview.publish(tensor)        # an image, or a Gaussian scene's tensors
 
 and in another terminal: splatview serve, or in a notebook: splatview.show()
 
 commands:
 {commands}
 
-`splatview COMMAND --help` tells more. Packages that only memory, video and camera need: pip install 'splatview[all]'.
-Environment: SPLATVIEW_RUNTIME_DIR (where runs are found),
-SPLATVIEW_NAME (what a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATVIEW_DISABLE=1 (publish does nothing).
+`splatview COMMAND --help` tells more.
+Packages that only memory, video and camera need: pip install 'splatview[all]'.
+Environment: SPLATVIEW_RUNTIME_DIR (where runs are found), SPLATVIEW_NAME (what
+a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATVIEW_DISABLE=1
+(publish does nothing).
 """
 
 
@@ -58,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
-        print(_usage())
+        commands = (f"    {name:<8} {text}" for name, text in {**_VIEWER, **_OWN}.items())
+        print(_USAGE.format(commands="\n".join(commands)))
         return 0 if args else 2
     if args[0] == "--version":
         from splatview import __version__
@@ -97,8 +100,3 @@ def _run(command: str) -> Callable[[list[str]], int]:
     else:
         from splatview.commands.demo import main
     return main
-
-
-def _usage() -> str:
-    commands = {**_VIEWER, **_OWN}
-    return _USAGE.format(commands="\n".join(f"    {name:<8} {text}" for name, text in commands.items()))

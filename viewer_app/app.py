@@ -12,7 +12,7 @@ import moderngl
 
 from splatview.ipc.entry import ending
 from splatview.viewer_app.catalogue import Catalogue
-from splatview.viewer_app.errors import FileError, GpuLostError, ViewerError, words_of
+from splatview.viewer_app.errors import FileError, GpuLostError, words_of
 from splatview.viewer_app.garbage import Garbage
 from splatview.viewer_app.governor import Governor
 from splatview.viewer_app.gpu_work import GpuWork
@@ -84,7 +84,7 @@ class App:
         """`screen` holds the OpenGL context that all seats draw with. `guests`: who comes with screens of their own."""
         self.screen = screen
         self.options = options or AppOptions()
-        self.governor = _governor(self.options.gpu_budget)
+        self.governor = Governor(self.options.gpu_budget)
         self.work = GpuWork(screen.ctx, self.governor)
         self.health = Health(screen.ctx)
         self.seats: list[Seat] = []
@@ -322,10 +322,3 @@ class App:
         self.catalogue.close()
         self.work.close()
         self.screen.close()
-
-
-def _governor(share: float) -> Governor:
-    try:
-        return Governor(share)
-    except ValueError:
-        raise ViewerError(f"serve: --gpu-budget is {share:g}, not a number over 0 up to 1 (1: no limit)") from None

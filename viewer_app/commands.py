@@ -389,14 +389,11 @@ class Video:
         print(f"{self.out}: {count} pictures")
 
 
-Command = (
-    Annotated[Serve, tyro.conf.subcommand("serve")]
-    | Annotated[Shot, tyro.conf.subcommand("shot")]
-    | Annotated[Video, tyro.conf.subcommand("video")]
-    | Annotated[Memory, tyro.conf.subcommand("memory")]
-)
+COMMANDS = {"serve": Serve, "shot": Shot, "video": Video, "memory": Memory}
 
 
 def parse(args: list[str]) -> Serve | Shot | Video | Memory:
     """The command that these arguments name. Prints help or what is wrong and exits, as command lines do."""
-    return tyro.cli(Command, prog="splatview", args=args, description="A window into a running PyTorch process.")  # type: ignore[arg-type,return-value]
+    if not args or args[0] not in COMMANDS:
+        sys.exit(f"splatview: the first argument names one of {', '.join(COMMANDS)}")
+    return entry.options(COMMANDS[args[0]], f"splatview {args[0]}", args[1:])

@@ -60,32 +60,25 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
     Raises ViewerError: nothing to draw, a camera or file that makes no sense, no graphics.
     """
     check_writable(options.out, check_picture, options.background is None)
+    value = None
     if options.file is not None:
         if options.stream is not None or options.run is not None:
             raise ViewerError("shot: a file was named, and --stream or --run as well; name one or the other")
         from splatview.viewer_app.files import open_file
 
         value = open_file(options.file)
-        screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
-        try:
-            size = _draw(screen, kind_of(value), value, options)
-        finally:
-            screen.close()
-        assert size is not None  # nobody writes to it meanwhile
-        if isinstance(value, GaussianScene):
-            for note in value.notes:
-                print(f"splatview: shot: {options.file}: {note}", file=sys.stderr)
-        return size
-    return _shoot_stream(options)
-
-
-def _shoot_stream(options: ShotOptions) -> tuple[int, int]:
     screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
     try:
-        return newest(screen, "shot", options, lambda kind, frame, overlays: _draw(screen, kind, frame, options,
-                                                                                   overlays))
+        if value is None:
+            return newest(screen, "shot", options, lambda kind, frame, overlays: _draw(screen, kind, frame, options,
+                                                                                       overlays))
+        size = _draw(screen, kind_of(value), value, options)
     finally:
         screen.close()
+    assert size is not None  # nobody writes to it meanwhile
+    for note in value.notes if isinstance(value, GaussianScene) else ():
+        print(f"splatview: shot: {options.file}: {note}", file=sys.stderr)
+    return size
 
 
 class Asked(Protocol):

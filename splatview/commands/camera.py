@@ -11,6 +11,7 @@ import tyro
 
 from splatview.camera.launcher import Plan, ViewerOptions, launch
 from splatview.camera.sources import CameraError, SourceSettings, check, kind_of
+from splatview.ipc import entry
 from splatview.ipc.extras import require
 from splatview.ipc.output_file import check_picture
 
@@ -98,7 +99,7 @@ class Camera:
 
 def main(args: list[str]) -> int:
     """The exit status; 2 for what cannot be done, and stderr says why."""
-    options = tyro.cli(Camera, args=args, prog="splatview camera", description=Camera.__doc__)
+    options: Camera = entry.options(Camera, "splatview camera", args)
     try:
         plan = _plan(options)
         check(plan.source)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 
 def main(args: list[str]) -> int:
-    import tyro
-
     from splatview.demo.command import Demo, run
+    from splatview.ipc import entry
 
-    return run(tyro.cli(Demo, args=args, prog="splatview demo", description=Demo.__doc__))
+    return run(entry.options(Demo, "splatview demo", args))

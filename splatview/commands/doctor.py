@@ -45,9 +45,7 @@ class Doctor:
 
 
 def main(args: list[str]) -> int:
-    import tyro
-
-    options = tyro.cli(Doctor, args=args, prog="splatview doctor", description=Doctor.__doc__)
+    options: Doctor = entry.options(Doctor, "splatview doctor", args)
     findings = []
     color = sys.stdout.isatty()
     for check in CHECKS:

@@ -37,12 +37,10 @@ class Status:
 
 
 def main(args: list[str]) -> int:
-    import tyro
-
     import splatview.ipc.subscriber  # noqa: F401 - what takes longest, before anything is opened
     from splatview.ipc.viewers import viewers
 
-    options = tyro.cli(Status, args=args, prog="splatview status", description=Status.__doc__)
+    options: Status = entry.options(Status, "splatview status", args)
     entry.unwind()
     folder = runtime_folder()  # raises when runs cannot be found at all
     runs = collect(options.run)

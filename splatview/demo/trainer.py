@@ -81,11 +81,9 @@ class _Stop:
         self.signal = number
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str]) -> int:
     """Exit codes: 0 trained, 2 an option or the data cannot be used, 128 + signal when stopped early."""
-    import tyro
-
-    options = tyro.cli(TrainerOptions, args=argv, prog="splatview.demo.trainer")
+    options: TrainerOptions = entry.options(TrainerOptions, "splatview.demo.trainer", argv)
     tell = Progress(style_for(sys.stdout, options.json_progress))
     try:
         return train(options, tell, _Stop())
@@ -212,4 +210,4 @@ def _wait_for_end_of_input(stop: _Stop) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(entry.run(main, "splatview demo"))
+    sys.exit(entry.run(lambda: main(sys.argv[1:]), "splatview demo"))
