@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -104,8 +105,6 @@ class _Viewer:
         _check_environment(command)
 
     def _open_screen(self, size: tuple[int, int]) -> Screen:
-        import os
-
         from splatview.viewer_app.errors import GraphicsError
         from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
@@ -138,8 +137,6 @@ class _Viewer:
 
     def _open_doors(self, screen: Screen, run: str | None, restart: Restart) -> Guests | None:
         """Serve browsers, unless pictures are seen on `screen` alone; where the viewer served them before."""
-        import os
-
         if not self._serves_browsers(screen):
             return None
         from splatview.viewer_app.web.guests import Browsers
@@ -243,7 +240,6 @@ class Memory(_Viewer, _Asked):
         from splatview.viewer_app.errors import ViewerError
         from splatview.viewer_app.memory.needs import check_sql, check_timeline
         from splatview.viewer_app.memory_command import answer
-        from splatview.viewer_app.recorder.source import check_files
 
         if self.file is None:
             raise ViewerError("memory: name a snapshot: splatview memory FILE.pickle. For the memory of a run that is "
@@ -258,7 +254,8 @@ class Memory(_Viewer, _Asked):
         if alone and self.other is not None:
             raise ViewerError(f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well")
         for file in files:
-            check_files([file])
+            if not os.path.exists(file):
+                raise ViewerError(f"{file}: no such file or folder")
         (check_timeline if self.sql is None else check_sql)()
         if self.sql is not None:
             entry.unwind()
