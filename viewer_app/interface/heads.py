@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from splatview.viewer_app.interface import theme
-from splatview.viewer_app.interface.widgets import fitted
+from splatview.viewer_app.interface.widgets import board, fitted
 
 if TYPE_CHECKING:
     from splatview.viewer_app.controls import Rect
     from splatview.viewer_app.interface.panel import Asked
     from splatview.viewer_app.state import PaneHead, State
 
-_FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)
 _TAB = 180
 """Points that a tab is wide at most."""
 _TIP = "Double click: this one alone, and back. Right click: how they lie. Ctrl + Tab: the next one."
@@ -29,15 +27,9 @@ def draw_heads(state: State, strips: list[tuple[int, Rect]], asked: Asked, scale
             parts = [(head, strip.x + i * width, width) for i, head in enumerate(state.panes)]
         else:
             parts = [(state.panes[number], strip.x, strip.width)]
-        imgui.set_next_window_pos(ImVec2(strip.x, strip.y))
-        imgui.set_next_window_size(ImVec2(strip.width, strip.height))
-        imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(0, 0))
-        imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
-        if imgui.begin(f"head {number}", None, _FLAGS)[0]:
-            for head, x, width in parts:
+        with board(f"head {number}", strip) as opened:
+            for head, x, width in parts if opened else ():
                 _head(head, state, (x, strip.y, width, strip.height), asked, scale)
-        imgui.end()
-        imgui.pop_style_var(2)
 
 
 def _head(head: PaneHead, state: State, place: tuple[float, float, float, float], asked: Asked, scale: float) -> None:

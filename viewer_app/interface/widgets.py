@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import lru_cache
 from textwrap import wrap
 from typing import TYPE_CHECKING, TypeVar
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview.viewer_app.interface import theme
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imgui_bundle import ImVec4
 
+    from splatview.viewer_app.controls import Rect
     from splatview.viewer_app.state import Color
 
 T = TypeVar("T")
 LABEL_WIDTH = 6.2
 """In units of the font's height."""
+_BOARD = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
+          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse
+          | imgui.WindowFlags_.no_nav | imgui.WindowFlags_.no_focus_on_appearing).value
+_SCROLLS = (imgui.WindowFlags_.no_scrollbar | imgui.WindowFlags_.no_scroll_with_mouse).value
+
+
+@contextmanager
+def board(name: str, rect: Rect, pad: tuple[float, float] = (0.0, 0.0), color: ImVec4 | None = None, *,
+          scroll: bool = False) -> Iterator[bool]:
+    """A window exactly over a part of the framebuffer; False if nothing of it is seen. `name`: for imgui, unlike all
+    others. `pad`: pixels around what is in it. `scroll`: that may be longer."""
+    imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
+    imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
+    imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(*pad))
+    imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
+    imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(color or theme.PANEL))
+    opened = imgui.begin(f"##{name}", None, _BOARD & ~_SCROLLS if scroll else _BOARD)[0]
+    imgui.pop_style_color()
+    imgui.pop_style_var(2)
+    try:
+        yield opened
+    finally:
+        imgui.end()
 
 
 def colored(text: str, color: ImVec4) -> None:

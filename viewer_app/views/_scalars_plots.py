@@ -11,6 +11,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
 from splatview.viewer_app.controls import ZOOM_STEP
 from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.widgets import board
 from splatview.viewer_app.scalars.columns import Axis, Columns, columns, limits, ticks
 from splatview.viewer_app.scalars.words import value_text
 
@@ -27,9 +28,6 @@ _KEPT = 512
 """Curves whose columns are remembered."""
 _X, _Y = implot.ImAxis_.x1.value, implot.ImAxis_.y1.value
 _PLOT = (implot.Flags_.no_title | implot.Flags_.no_mouse_text | implot.Flags_.no_menus).value
-_WINDOW = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-           | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav).value
-_WINDOW &= ~imgui.WindowFlags_.no_scrollbar.value
 _ON_DARK = ((0.45, 0.69, 0.98), (0.96, 0.69, 0.37), (0.46, 0.82, 0.57), (0.96, 0.55, 0.56), (0.74, 0.63, 0.97),
             (0.38, 0.80, 0.82), (0.91, 0.80, 0.42), (0.89, 0.60, 0.83))
 _ON_LIGHT = ((0.10, 0.42, 0.80), (0.78, 0.40, 0.03), (0.09, 0.52, 0.25), (0.77, 0.18, 0.22), (0.43, 0.29, 0.76),
@@ -68,12 +66,10 @@ class Plots:
         if self._changes != view.content.changes or len(self._columns) > _KEPT:
             self._changes = view.content.changes
             self._columns.clear()
-        imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
-        imgui.set_next_window_size(ImVec2(rect.width, rect.height))
         pointer, view.pointer = view.pointer, None
         seen, window = (view.across, dict(view.up)), view.window()
-        imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
-        if imgui.begin(f"plots##{id(view)}", None, _WINDOW)[0]:
+        pad = imgui.get_style().window_padding
+        with board(f"plots {id(view)}", rect, (pad.x, pad.y), scroll=True):
             plots = view.content.plots
             room = imgui.get_content_region_avail()
             gap = ImVec2(18 * scale, 12 * scale)
@@ -98,8 +94,6 @@ class Plots:
                     imgui.dummy(size)
                 imgui.end_group()
             imgui.pop_style_var()
-        imgui.end()
-        imgui.pop_style_var()
         return view.pointer != pointer or seen != (view.across, view.up)
 
     def _plot(self, name: str, curves: Sequence[Curve], size: ImVec2, window: tuple[float, float],

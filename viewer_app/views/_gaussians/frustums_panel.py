@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from splatview.viewer_app.training_cameras.content import CamerasContent
     from splatview.viewer_app.views._gaussians.frustums import Frustums
 
-_FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse
-          | imgui.WindowFlags_.no_nav)
 _TIPS = {"render": "Only what is rendered", "photo": "The photograph over it",
          "wipe": "The photograph right of a line that you drag", "side": "Both, side by side",
          "error": "How far they are apart: black is equal"}
@@ -60,18 +57,8 @@ def over(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> N
 
 def bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> bool:
     """The strip below the picture while one looks through a camera. True when a picture has to follow."""
-    imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
-    imgui.set_next_window_size(ImVec2(rect.width, rect.height))
-    imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(10 * scale, 0))
-    imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
-    imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(theme.BAR))
-    opened = imgui.begin(f"##cameras {id(tool)}", None, _FLAGS)[0]
-    imgui.pop_style_color()
-    imgui.pop_style_var(2)
-    try:
+    with ui.board(f"cameras {id(tool)}", rect, (10 * scale, 0), theme.BAR) as opened:
         return opened and _bar(tool, content, rect, scale)
-    finally:
-        imgui.end()
 
 
 def _bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.widgets import board
 
 if TYPE_CHECKING:
     from imgui_bundle import ImVec4
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from splatview.viewer_app.recorder.player import Player
     from splatview.viewer_app.recorder.recording import Snapshot
 
-_FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse
-          | imgui.WindowFlags_.no_nav)
 _PAD, _PLAY, _END = 10.0, 22.0, 46.0
 """Points: at both ends and between the parts; the width of the two buttons."""
 _WORDS = 92.0
@@ -37,18 +35,8 @@ class Bar:
 
     def draw(self, player: Player, rect: Rect, scale: float) -> bool:
         """Draw in an imgui frame; True when something was chosen."""
-        imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
-        imgui.set_next_window_size(ImVec2(rect.width, rect.height))
-        imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(0, 0))
-        imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
-        imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(theme.BAR))
-        opened = imgui.begin(f"##{self._name}", None, _FLAGS)[0]
-        imgui.pop_style_color()
-        imgui.pop_style_var(2)
-        try:
+        with board(self._name, rect, color=theme.BAR) as opened:
             return opened and self._parts(player, rect, scale)
-        finally:
-            imgui.end()
 
     def _parts(self, player: Player, rect: Rect, scale: float) -> bool:
         pad, changed = _PAD * scale, False

@@ -39,13 +39,9 @@ def outline(corners: np.ndarray | None, rect: Rect, scale: float) -> None:
 
 def card(tool: Inspect, place: Rect, scale: float) -> bool:
     """The most important numbers over the picture. True when it was closed."""
-    imgui.set_next_window_pos(ImVec2(place.x, place.y))
-    imgui.set_next_window_size(ImVec2(place.width, place.height))
-    flags = (imgui.WindowFlags_.no_decoration.value | imgui.WindowFlags_.no_saved_settings.value
-             | imgui.WindowFlags_.no_move.value | imgui.WindowFlags_.no_focus_on_appearing.value)
     imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
-    closed = False
-    if imgui.begin(f"##inspected {id(tool)}", None, flags)[0]:
+    pad, closed = imgui.get_style().window_padding, False
+    with ui.board(f"inspected {id(tool)}", place, (pad.x, pad.y)):
         ui.colored(f"Gaussian {tool.index:,}", theme.TEXT)
         side = imgui.get_frame_height()
         imgui.same_line(imgui.get_window_width() - side - imgui.get_style().window_padding.x / 2)
@@ -54,7 +50,6 @@ def card(tool: Inspect, place: Rect, scale: float) -> bool:
         values = tool.values
         if values is not None:
             _rows(tool, values, 3.6)
-    imgui.end()
     imgui.pop_style_var()
     return bool(closed)
 

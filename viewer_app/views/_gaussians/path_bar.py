@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.widgets import board
 
 if TYPE_CHECKING:
     from splatview.viewer_app.controls import Rect
     from splatview.viewer_app.views._gaussians.path import PathTool
 
-_FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)
 _STEPS = 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600
 
 
@@ -27,12 +26,10 @@ class PathBar:
     def draw(self, rect: Rect, scale: float) -> bool:
         """True when a picture has to follow."""
         tool = self._tool
-        imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
-        imgui.set_next_window_size(ImVec2(rect.width, rect.height))
-        imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(10 * scale, 8 * scale))
-        imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
         again = False
-        if imgui.begin(f"path##{id(tool)}", None, _FLAGS)[0]:
+        with board(f"path {id(tool)}", rect, (10 * scale, 8 * scale)) as opened:
+            if not opened:
+                return False
             button = ImVec2(56 * scale, 0)
             if imgui.button("Stop##path" if tool.playing else "Play##path", button):
                 tool.stop() if tool.playing else tool.play()
@@ -45,8 +42,6 @@ class PathBar:
             imgui.set_item_tooltip("Set a key frame where the camera is (K)")
             imgui.same_line()
             again |= self._line(rect, scale)
-        imgui.end()
-        imgui.pop_style_var(2)
         return again
 
     def _line(self, rect: Rect, scale: float) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.widgets import board
 from splatview.viewer_app.views._snapshot.axes import ooms
 from splatview.viewer_app.views._snapshot.layout import ONE_ROW
 from splatview.viewer_app.views._snapshot.state import TABS
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from splatview.viewer_app.views._snapshot.content import Content
     from splatview.viewer_app.views._snapshot.state import Look
 
-_FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse)
 _SEARCH, _LEAST = 230, 140
 """Points: the width of the search field, and where there is little room."""
 _CORNER = 236
@@ -33,14 +32,7 @@ class Bar:
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw in an imgui frame; True when something changed."""
-        imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
-        imgui.set_next_window_size(ImVec2(rect.width, rect.height))
-        imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(10 * scale, 6 * scale))
-        imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(theme.BAR))
-        imgui.begin(f"snapshot bar##{id(self)}", None, _FLAGS)  # two views are two windows
-        imgui.pop_style_color()
-        imgui.pop_style_var()
-        try:
+        with board(f"snapshot bar {id(self)}", rect, (10 * scale, 6 * scale), theme.BAR):  # two views are two windows
             tab = look.tab
             names = {key: name for key, name in TABS.items() if key != "oom" or ooms(content, look.device)}
             if rect.width >= ONE_ROW * scale:
@@ -53,8 +45,6 @@ class Bar:
             width = min(max(room - _CORNER * scale, _LEAST * scale), _SEARCH * scale, room)
             changed = self._search(content, look, width, scale)
             return changed or look.tab != tab
-        finally:
-            imgui.end()
 
     def _tabs(self, look: Look, names: dict[str, str], rect: Rect, scale: float) -> float:
         """Where they end."""

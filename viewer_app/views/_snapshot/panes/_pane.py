@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview.viewer_app.interface import theme
+from splatview.viewer_app.interface.widgets import board, colored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
 
     from splatview.viewer_app.controls import Rect
 
@@ -25,36 +26,13 @@ HIT = ImVec4(0.98, 0.78, 0.32, 1.0)
 """What a search found."""
 GROWN = ImVec4(0.95, 0.58, 0.42, 1.0)
 SHRUNK = ImVec4(0.40, 0.75, 0.58, 1.0)
-_FLAGS = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)
 
 
-@contextmanager
 def pane(owner: object, name: str, rect: Rect, scale: float, *, scroll: bool = False,
-         ground: ImVec4 = GROUND) -> Iterator[None]:
+         ground: ImVec4 = GROUND) -> AbstractContextManager[bool]:
     """A window exactly over a rectangle of the framebuffer. `owner`: whose it is; windows of two owners are two, though
     they are called the same. `scroll`: what is drawn in it may be longer than it is."""
-    imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
-    imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
-    imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(ground))
-    imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(12 * scale, 9 * scale))
-    imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
-    flags = _FLAGS if not scroll else _FLAGS & ~imgui.WindowFlags_.no_scrollbar.value
-    if not scroll:
-        flags |= imgui.WindowFlags_.no_scroll_with_mouse
-    imgui.begin(f"snapshot {name}##{id(owner)}", None, flags)
-    imgui.pop_style_var(2)
-    imgui.pop_style_color()
-    try:
-        yield
-    finally:
-        imgui.end()
-
-
-def colored(text: str, color: ImVec4) -> None:
-    imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(color))
-    imgui.text_unformatted(text)
-    imgui.pop_style_color()
+    return board(f"snapshot {name} {id(owner)}", rect, (12 * scale, 9 * scale), ground, scroll=scroll)
 
 
 def wrapped(text: str, color: ImVec4 = theme.DIM) -> None:
