@@ -1,6 +1,7 @@
 """What a frame of each kind holds. Checked by whoever receives one, whatever the sender promised.
 
-image      "image" (H, W), (H, W, C) or (C, H, W), C in 1, 3, 4; meta "layout": "HW" | "HWC" | "CHW".
+image      "image" (H, W), (H, W, C) or (C, H, W), C in 1, 3, 4; meta "layout": "HW" | "HWC" | "CHW", or
+           "BGR": (H, W, C) with blue first, as OpenCV has it.
            uint8, or floating point in [0, 1] (values outside are allowed: HDR).
 gaussians  "means" (N, 3), "quats" (N, 4) w x y z, "scales" (N, 3), "opacities" (N,), and a colour: "sh0" (N, 3)
            with "shN" (N, K-1, 3), or "rgb" (N, 3). OpenCV axes. Optional "background" (3,).
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
     Spec = tuple[str, tuple[int, ...]]  # dtype, shape
 
-IMAGE_LAYOUTS = ("HW", "HWC", "CHW")
+IMAGE_LAYOUTS = ("HW", "HWC", "CHW", "BGR")
 IMAGE_CHANNELS = (1, 3, 4)
 SH_REST = (0, 3, 8, 15, 24)
 """Coefficients beyond degree 0, for degrees 0, 1, 2, 3, 4."""
@@ -93,6 +94,11 @@ def check_frame(kind: str, tensors: Mapping[str, Spec], meta: Mapping[str, Any])
     check(tensors, meta)
 
 
+def axes_of(layout: str) -> str:
+    """The axes of an image's tensor in one of IMAGE_LAYOUTS."""
+    return "HWC" if layout == "BGR" else layout
+
+
 def _check_image(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
     if set(tensors) != {"image"}:
         raise ValueError(f"an image frame holds 'image' alone, not {sorted(tensors)}")
@@ -104,7 +110,7 @@ def _check_image(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
         raise ValueError(f"an image of {dtype}; legal are uint8, float16, bfloat16, float32")
     if len(shape) != len(layout) or min(shape) < 1:
         raise ValueError(f"an image of shape {shape} in layout {layout}")
-    if layout != "HW" and shape[layout.index("C")] not in IMAGE_CHANNELS:
+    if layout != "HW" and shape[axes_of(layout).index("C")] not in IMAGE_CHANNELS:
         raise ValueError(f"an image of shape {shape} in layout {layout}: channels must be 1, 3 or 4")
 
 

@@ -83,7 +83,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         or else by the process that started them, or by the variable SPLATVIEW_GROUP where it is set.
     meta: shown beside the picture: bool, int, float, str, or up to 16 floats. For Gaussians `activated` (True: scales
         and opacities went through exp and sigmoid; False: they did not; left out: told by the names),
-        `sh_degree` (the degree in use) and `antialiased` steer the drawing; for images `layout` ("HWC" or "CHW").
+        `sh_degree` (the degree in use) and `antialiased` steer the drawing; for images `layout`: "HWC" or "CHW", or
+        "BGR" for (H, W, 3|4) with blue first, as OpenCV has pictures.
 
     The call never waits for a viewer, nor for the GPU: copies are queued on torch's current stream. The tensors are
     kept until the next version or `close` (those shared in place some seconds longer, until viewers change over),

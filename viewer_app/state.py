@@ -15,6 +15,7 @@ Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "poi
 
 BACKDROP: Color = (0.075, 0.08, 0.09)
 """What surrounds a picture in the viewer."""
+UNIT = 0.0, 1.0
 ENDED = "The run has ended: this is its last picture"
 
 
@@ -35,6 +36,8 @@ class ImageSettings(_Settings):
     """In stops: values are multiplied by 2 ** exposure. For floating point images."""
     gamma: float = 1.0
     """Values are raised to 1 / gamma. For floating point images."""
+    range: tuple[float, float] | None = UNIT
+    """What is shown as black and as white; None: the 1st and 99th percentile. For floating point images."""
     alpha: Literal["checkerboard", "background", "ignore"] = "checkerboard"
     """What is seen through a picture with an alpha channel."""
     background: Color = BACKDROP

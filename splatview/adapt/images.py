@@ -8,7 +8,7 @@ import torch
 
 from splatview.adapt.arrays import is_array, outline, shape_text
 from splatview.adapt.foreign import Foreign
-from splatview.ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS
+from splatview.ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS, axes_of
 from splatview.ipc.ways.layout import dtype_name
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ImageForm:
 
 
 def recognise_image(value: Any, options: dict[str, Any]) -> ImageForm:
-    """The form of an image. `options["layout"]`, "HW", "HWC" or "CHW", decides where the shape leaves a doubt.
+    """The form of an image. `options["layout"]`, "HW", "HWC", "CHW" or "BGR", decides where the shape leaves a doubt.
 
     Without it (3, H, 3) and the like are taken as HWC. Raises TypeError or ValueError.
     """
@@ -109,7 +109,8 @@ def recognise_image(value: Any, options: dict[str, Any]) -> ImageForm:
             raise ValueError(f"image of shape {shape}; legal are {_LEGAL_SHAPES}")
     elif layout not in IMAGE_LAYOUTS:
         raise ValueError(f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_LAYOUTS))}")
-    elif len(layout) != tensor.ndim or (tensor.ndim == 3 and tensor.shape[layout.index("C")] not in IMAGE_CHANNELS):
+    elif len(axes := axes_of(layout)) != tensor.ndim or (
+            tensor.ndim == 3 and tensor.shape[axes.index("C")] not in IMAGE_CHANNELS):
         raise ValueError(f"image of shape {shape} is not {layout} with 1, 3 or 4 channels")
     return ImageForm(tensor, layout, None if isinstance(value, torch.Tensor) else Foreign([value]))
 

@@ -188,7 +188,7 @@ def picture(frame: Frame) -> np.ndarray:
         pixels = pixels[:, :, None]
     if pixels.shape[2] == 1:
         pixels = np.repeat(pixels, 3, axis=2)
-    pixels = np.ascontiguousarray(pixels[:, :, :3])
+    pixels = np.ascontiguousarray(pixels[:, :, 2::-1] if layout == "BGR" else pixels[:, :, :3])
     pixels.flags.writeable = False
     return pixels
 

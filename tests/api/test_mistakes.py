@@ -67,6 +67,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": torch.zeros(4, 4), "copy": False}, "copy=False"),
         ({"value": torch.zeros(4, 4, 3), "layout": "XY"}, "'XY'"),
         ({"value": torch.zeros(5, 5, 3), "layout": "CHW"}, "not CHW"),
+        ({"value": torch.zeros(3, 5, 5), "layout": "BGR"}, "not BGR"),
         ({"value": torch.zeros(4, 4), "step": 2**64}, "64 bits"),
         ({"value": torch.zeros(4, 4), "note": "x" * 2000}, "1024"),
         ({"value": torch.zeros(4, 4), "name": "a/b"}, "'/'"),

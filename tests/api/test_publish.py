@@ -64,6 +64,7 @@ def test_slices_permutations_and_gradients(make: Callable[[], torch.Tensor], arr
 
 def test_options_of_every_kind() -> None:
     assert unpacked(torch.zeros(3, 4, 3), layout="CHW")[2]["layout"] == "CHW"
+    assert unpacked(torch.zeros(3, 4, 3), layout="BGR")[2]["layout"] == "BGR"
     for value in (gsplat_parameters(), inria_model(), torchwindow()):
         assert unpacked(value, activated=True)[2]["activated"] is True
     splatview.publish(torch.zeros(4, 4), step=np.int64(3), loss=torch.tensor(0.5), up=(0, -1, 0))

@@ -178,12 +178,13 @@ def test_which_pictures_are_looked_at() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "layout", "channels"), [
-    (torch.uint8, "HWC", 3), (torch.uint8, "HW", 1), (torch.float32, "CHW", 3), (torch.float16, "HWC", 4),
+    (torch.uint8, "HWC", 3), (torch.uint8, "HW", 1), (torch.float32, "CHW", 3), (torch.float16, "BGR", 4),
     (torch.bfloat16, "CHW", 1)])
 def test_every_image_becomes_a_picture(dtype: torch.dtype, layout: str, channels: int) -> None:
     pixels = torch.randint(0, 2, (20, 30, channels), generator=torch.Generator().manual_seed(0)).byte() * 255
     value = pixels if dtype == torch.uint8 else (pixels / 255).to(dtype)
-    value = {"HW": value[:, :, 0], "HWC": value, "CHW": value.permute(2, 0, 1).contiguous()}[layout]
+    value = {"HW": value[:, :, 0], "HWC": value, "CHW": value.permute(2, 0, 1).contiguous(),
+             "BGR": value[:, :, [2, 1, 0, 3][:channels] if channels > 2 else [0]]}[layout]
     form: dict[str, Any] = {} if layout == "HW" else {"layout": layout}
     splatview.publish(value, "picture", **form)
     frame = splatview.frames("picture").latest(PATIENCE)

@@ -28,6 +28,7 @@ def refused(kind: str, tensors: Tensors, meta: dict[str, Any], words: str) -> No
 
 def test_whole_frames_are_taken() -> None:
     check_frame("image", IMAGE, {"layout": "HWC"})
+    check_frame("image", IMAGE, {"layout": "BGR"})
     check_frame("gaussians", SCENE, SCENE_META)
     check_frame("cameras", CAMERAS, {"photos": 3})
     check_frame("cameras", PHOTOS, PHOTOS_META)

@@ -135,6 +135,15 @@ def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: ImageView, screen: 
     shown(in_place, screen)
     wait_until(lambda: in_place.tick(clock()))
     assert "3 NaN or inf (magenta)" in in_place.details
+    assert in_place.content.hints.hint is None
+
+
+def test_values_of_a_gpu_image_are_looked_at_by_the_gpu(in_place: ImageView, screen: OffscreenScreen) -> None:
+    Shared("image", {"image": full(0) + torch.rand(H, W, 3) * 255}, layout="HWC").show(in_place)
+    shown(in_place, screen)
+    wait_until(lambda: in_place.tick(clock()))
+    assert in_place.content.hints.hint is not None
+    assert in_place.content.hints.hint.choice == (0.0, 255.0)
 
 
 def test_an_image_in_place_is_held_once_for_all(in_place: ImageView, screen: OffscreenScreen) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -20,12 +20,13 @@ from splatview.viewer_app.views import _image_content
 from splatview.viewer_app.views.image import ImageView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 DTYPES = torch.uint8, torch.float16, torch.bfloat16, torch.float32
-FORMS = [(layout, c) for layout in ("HW", "HWC", "CHW") for c in (1, 3, 4) if layout != "HW" or c == 1]
+FORMS = [(layout, c) for layout in ("HW", "HWC", "CHW", "BGR") for c in (1, 3, 4)
+         if (c == 1 if layout == "HW" else c > 1 or layout != "BGR")]
 
 
 @pytest.fixture
@@ -43,7 +44,9 @@ def test_every_form_is_exact(image: ImageView, screen: OffscreenScreen, layout: 
                              dtype: torch.dtype) -> None:
     values = torch.rand(H, W, channels, generator=torch.Generator().manual_seed(channels))
     values = (values * 255).round().to(dtype) if dtype == torch.uint8 else values.to(dtype)
-    laid = {"HW": values[..., 0], "HWC": values, "CHW": values.permute(2, 0, 1)}[layout]
+    laid = {"HW": values[..., 0], "HWC": values, "CHW": values.permute(2, 0, 1),
+            "BGR": values[..., [2, 1, 0, 3][:channels]] if channels > 2 else None}[layout]
+    assert laid is not None
     image.settings.alpha = "ignore"
     assert image.update(image_frame(laid.contiguous(), layout))
     expected = values.float() if dtype != torch.uint8 else values.float() / 255
@@ -90,6 +93,34 @@ def test_the_smallest_pictures(image: ImageView, screen: OffscreenScreen) -> Non
     for size in ((1, 1), (1, 40), (40, 1)):
         image.update(np.full((*size, 3), 255, np.uint8))
         assert (shown(image, screen) == 255).all(axis=-1).any()
+
+
+@pytest.mark.parametrize(("change", "choice"), [
+    (lambda v: v * 255, (0.0, 255.0)), (lambda v: (v * 255).half() * (v > 0.7), (0.0, 255.0)),
+    (lambda v: v * 2 - 1, (-1.0, 1.0)), (lambda v: (v * 255).round()[..., 0], (0.0, 255.0)),
+    (lambda v: v[..., 0] * 20 + 2, None), (lambda v: torch.where(v > 0.9, torch.inf, v)[..., 0], None)])
+def test_values_out_of_range_are_shown_as_they_look(image: ImageView, screen: OffscreenScreen, choice: Any,
+                                                    change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    values = change(torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0)))
+    image.update(image_frame(values.contiguous()))
+    hint = image.content.hints.hint
+    assert hint is not None
+    assert hint.choice == choice
+    image.settings.range = choice
+    finite = values[values.isfinite()].float().numpy()
+    low, high = choice or np.percentile(finite, (1, 99))
+    expected = np.clip((values.float().numpy() - low) / (high - low), 0, 1) * 255  # what is infinite is farthest
+    np.testing.assert_allclose(shown(image, screen), expected.reshape(H, W, -1).repeat(3 // expected[0, 0].size, 2),
+                               atol=1.01)
+
+
+def test_values_in_range_are_as_they_are(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0))
+    for right in (values, values**3 * 9, values * 1.04 - 0.02, values * 0, values * torch.nan, values[..., 0]):
+        image.update((values * 255).numpy())
+        monkeypatch.setattr(_image_content, "_COUNT_PERIOD", 0.0)
+        image.update(image_frame(right))
+        assert image.content.hints.hint is None
 
 
 def test_exposure_and_gamma(image: ImageView, screen: OffscreenScreen) -> None:

@@ -14,10 +14,11 @@ from splatview.ipc.errors import SharingError
 from splatview.ipc.interop.base import fragment_head
 from splatview.ipc.interop.host import HostBridge
 from splatview.ipc.interop.probe import AutoBridge
+from splatview.ipc.kinds import axes_of
 from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.views._image_values import INTEGERS, count_broken, picture_of
+from splatview.viewer_app.views._image_values import INTEGERS, count_broken, look_at, picture_of, sample_of
 from splatview.viewer_app.views._overlay.layers import CAMERA_META, Layers
-from splatview.viewer_app.views.base import VERTEX, Stopwatch, meta_phrases
+from splatview.viewer_app.views.base import VERTEX, Hints, Stopwatch, meta_phrases
 
 if TYPE_CHECKING:
     from splatview.ipc import Frame
@@ -55,6 +56,11 @@ class ImageContent:
         """The last drawing that any view submitted."""
         self.broken = 0
         """NaN and infinite values, as far as they were counted."""
+        self.hints = Hints()
+        self.range = (0.0, 1.0)
+        """Of most of the others, likewise."""
+        self.layout = ""
+        """As it was published."""
         self.notes: list[str] = []
         self.on_gpu = False
         self.host = HostBridge(ctx)
@@ -92,7 +98,7 @@ class ImageContent:
         bridge: Bridge = self.gpu if on_gpu else self.host  # type: ignore[assignment]
         with self.stopwatch("take" if on_gpu else "upload"):
             try:
-                source = bridge.put(tensor, layout)
+                source = bridge.put(tensor, axes_of(layout))
             except SharingError as e:
                 if on_gpu:
                     raise
@@ -104,7 +110,8 @@ class ImageContent:
         now = time.monotonic()
         if dtype not in INTEGERS and not on_gpu and now - self._counted_at >= _COUNT_PERIOD:
             with self.stopwatch("count"):
-                counted = count_broken(getattr(tensor, "array", tensor), dtype)  # type: ignore[arg-type]
+                array: np.ndarray = getattr(tensor, "array", tensor)  # type: ignore[assignment]
+                counted = count_broken(array, dtype), *look_at(sample_of(array, dtype, layout))
         if frame is not None and not frame.intact():
             bridge.undo()
             return False
@@ -120,14 +127,14 @@ class ImageContent:
             other = self.host if on_gpu else self.gpu
             if other is not None:
                 other.close()
-        self.source, self.on_gpu, self.stale = source, on_gpu, False
+        self.source, self.layout, self.on_gpu, self.stale = source, layout, on_gpu, False
         self.notes = [] if frame is None else meta_phrases(frame.meta, ("layout", *CAMERA_META))
         self.layers.under(frame, (source.size[0] * source.stride, source.size[1] * source.stride))
         self._count_due = dtype not in INTEGERS and counted is None
         if dtype in INTEGERS:
-            self.broken = 0
+            self.broken, self.hints.hint = 0, None
         elif counted is not None:
-            self.broken, self._counted_at = counted, now
+            (self.broken, self.hints.hint, self.range), self._counted_at = counted, now
         self.changes += 1
         for view in self.views:
             view.pan_zoom.resize_picture(*source.size)
@@ -185,24 +192,26 @@ class ImageContent:
         self._count(now)
 
     def _count(self, now: float) -> None:
-        """Counts NaNs of a frame that was not counted when it came."""
+        """Counts NaNs of a frame that was not counted when it came, and looks at its values."""
         source = self.source
-        if self._counting is not None:
+        if self._counting is not None and source is not None:
             framebuffer, number = self._counting
             if self._work.finished < number:
                 return
             self._counting = None
-            counts = np.frombuffer(framebuffer.read(components=1, dtype="f4"), np.float32)
+            read = np.frombuffer(framebuffer.read(components=4, dtype="f4"), np.float32).reshape(-1, 4)
             framebuffer.color_attachments[0].release()
             framebuffer.release()
-            before, self.broken = self.broken, int(counts.sum(dtype=np.float64))
-            self.changes += self.broken != before
+            before = self.broken, self.hints.hint, self.range
+            self.broken = int(read[:, 3].sum(dtype=np.float64))
+            self.hints.hint, self.range = look_at(read[:, :3 if source.channels > 2 else 1])
+            self.changes += (self.broken, self.hints.hint, self.range) != before
             return
         if not self._count_due or source is None or now - self._counted_at < _COUNT_PERIOD:
             return
         self._count_due, self._counted_at = False, now
         size = -(-source.size[0] // _COUNT_BLOCK), -(-source.size[1] // _COUNT_BLOCK)
-        framebuffer = self._ctx.framebuffer([self._ctx.texture(size, 1, dtype="f4")])
+        framebuffer = self._ctx.framebuffer([self._ctx.texture(size, 4, dtype="f4")])
         array = self.vertex_array((*source.defines, f"COUNT {_COUNT_BLOCK}"))
         source.bind(array.program, 0)
         with self._ctx.scope(framebuffer, moderngl.NOTHING), self._work("count", *source.size):

@@ -15,10 +15,10 @@ from splatview.viewer_app.controls import PanZoom, Rect
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.events import PointerLeave, PointerMove
 from splatview.viewer_app.gpu_work import GpuWork
-from splatview.viewer_app.state import ImageSettings
+from splatview.viewer_app.state import UNIT, ImageSettings
 from splatview.viewer_app.views._image_content import ImageContent
 from splatview.viewer_app.views._image_values import INTEGERS
-from splatview.viewer_app.views.base import BRIDGE_WORDS, PICTURE_KEYS, Plain, Simple, Steady, bridge_phrases
+from splatview.viewer_app.views.base import BRIDGE_WORDS, PICTURE_KEYS, Simple, Steady, bridge_phrases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ _READOUT_PERIOD = 0.05
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
 
 
-class ImageView(Steady, Plain, Simple):
+class ImageView(Steady, Simple):
     """One user's look at an image: how it lies in the rectangle, how it is toned, what lies under the pointer."""
 
     kind: ClassVar[str] = "image"
@@ -90,13 +90,15 @@ class ImageView(Steady, Plain, Simple):
         s = self.settings
         x, y, zoom = self.pan_zoom.placed(rect)
         near = zoom >= 1 and not self.is_float
-        array = content.vertex_array((*source.defines, "NEAR") if near else source.defines)
+        words = (content.layout == "BGR", "BGR"), (near, "NEAR"), (self.is_float and s.range != UNIT, "RANGE")
+        array = content.vertex_array((*source.defines, *(word for holds, word in words if holds)))
         uniforms: dict[str, Any] = {
             "u_origin": (x, y), "u_zoom": zoom, "u_height": float(framebuffer.height),
             "u_background": s.background, "u_alpha": _ALPHA[s.alpha] if self.has_alpha else 2,
             "u_checker": 8.0 * self.scale,
             "u_gain": 2.0**s.exposure if self.is_float else 1.0,
             "u_inv_gamma": 1.0 / s.gamma if self.is_float else 1.0,
+            "u_range": s.range or content.range,
         }
         for name, value in uniforms.items():
             set_uniform(array.program, name, value)
@@ -124,7 +126,14 @@ class ImageView(Steady, Plain, Simple):
         if scale != self.scale:
             self.scale, self._look_at = scale, -math.inf  # what was drawn was for another one
         self.write_layers(rect, scale)
-        return False
+        hints, s = self.content.hints, self.settings
+        if self.desk.exact or s.range != UNIT or not hints.draw(rect, scale, self.desk.name) or hints.hint is None:
+            return False
+        s.range = hints.hint.choice
+        return True
+
+    def boards(self, rect: Rect) -> Sequence[Rect]:
+        return self.content.hints.boards(rect) if self.settings.range == UNIT else ()
 
     def write_layers(self, rect: Rect, scale: float, *, corner: bool = True) -> None:
         """Write what is said about the picture over it, inside an imgui frame. `corner`: also how old that is."""
@@ -178,6 +187,8 @@ class ImageView(Steady, Plain, Simple):
         source = self.content.source
         assert source is not None
         values = read_source(self._ctx, source, (x, y, 1, 1))[0, 0, : source.channels]
+        if self.content.layout == "BGR":
+            values = values[[2, 1, 0, 3][: len(values)]]
         top = INTEGERS.get(source.dtype)
         return tuple(float(v) if top is None else round(float(v) * top) for v in values)
 
@@ -215,6 +226,8 @@ class ImageView(Steady, Plain, Simple):
             zoom = zooms[chosen][1]
             self.pan_zoom.set_zoom(zoom, self._rect) if zoom else self.pan_zoom.fit()
         if self.is_float:
+            s.range = ui.choice("Values", s.range, {UNIT: "0 to 1", (0.0, 255.0): "0 to 255", (-1.0, 1.0): "-1 to 1",
+                                                    None: "Automatic"})
             s.exposure = ui.slider("Exposure", s.exposure, (-10.0, 10.0), "%+.1f EV", reset=0.0)
             s.gamma = ui.slider("Gamma", s.gamma, (0.2, 4.0), "%.2f", reset=1.0)
         if self.has_alpha:
@@ -272,11 +285,11 @@ class ImageView(Steady, Plain, Simple):
         if source is None:
             return []
         w, h = source.size
-        out = [f"{w} x {h}", source.dtype, source.layout, f"{self.zoom:.0%}"]
+        out = [f"{w} x {h}", source.dtype, self.content.layout, f"{self.zoom:.0%}"]
         if source.stride > 1:
             out.append(f"1 pixel in {source.stride} per axis: larger than this GPU's {self._limit}")
         if self.content.broken:
-            out.append(f"{self.content.broken:,} NaN or inf (magenta)")
+            out.append(f"{self.content.broken:,} NaN or inf ({'NaN: ' * (self.settings.range is None)}magenta)")
         return [*out, *self.content.notes]
 
     @property

@@ -1,19 +1,29 @@
 // Resolves an image from wherever its bytes lie. ipc/interop/shaders/fetch.glsl comes first: it gives `stored` and
 // `source_size`, and CHANNELS. With COUNT it counts broken values, otherwise it draws the picture; with NEAR only one
-// whose pixels are as large as the screen's or larger, and whose values are colours as they are.
+// whose pixels are as large as the screen's or larger, and whose values are colours as they are; with RANGE one
+// whose values go from u_range.x to u_range.y. BGR: blue comes first.
+
+uniform vec2 u_range;       // what is shown as 0 and 1
 
 // Straight (not premultiplied) colour and alpha: grey, grey + alpha, RGB or RGBA.
 vec4 rgba(ivec2 p) {
     vec4 v = stored(p);
 #if CHANNELS == 1
-    return vec4(v.rrr, 1.0);
+    v = vec4(v.rrr, 1.0);
 #elif CHANNELS == 2
-    return vec4(v.rrr, v.g);
+    v = vec4(v.rrr, v.g);
 #elif CHANNELS == 3
-    return vec4(v.rgb, 1.0);
-#else
-    return v;
+    v.a = 1.0;
 #endif
+#if defined(BGR) && CHANNELS > 2
+    v.rgb = v.bgr;
+#endif
+#ifdef RANGE
+    // An infinite depth lies at the end of the range; NaN stays what it is.
+    if (CHANNELS < 3 && (floatBitsToUint(v.r) & 0x7fffffffu) <= 0x7f800000u) v.rgb = clamp(v.rgb, u_range.x, u_range.y);
+    v.rgb = (v.rgb - u_range.x) / max(u_range.y - u_range.x, 1e-12);
+#endif
+    return v;
 }
 
 // isnan and isinf may be optimised away; bits are not.
@@ -22,8 +32,8 @@ bool broken(vec4 v) { return broken(v.r) || broken(v.g) || broken(v.b) || broken
 
 #ifdef COUNT
 
-// How many values of a block of COUNT by COUNT pixels are NaN or infinite.
-out float f_count;
+// Of a block of COUNT by COUNT pixels the values in the middle, and how many are NaN or infinite.
+out vec4 f_count;
 
 void main() {
     ivec2 first = ivec2(gl_FragCoord.xy) * COUNT, end = min(first + COUNT, source_size());
@@ -33,7 +43,7 @@ void main() {
             vec4 v = stored(ivec2(x, y));
             n += int(broken(v.r)) + int(broken(v.g)) + int(broken(v.b)) + int(broken(v.a));
         }
-    f_count = float(n);
+    f_count = vec4(stored((first + end) / 2).rgb, float(n));
 }
 
 #else
