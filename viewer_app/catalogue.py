@@ -162,7 +162,7 @@ class Catalogue:
                 assert other is not None
                 view = other.beside(getattr(deepcopy(slot.entry.settings), other.kind))
             slot.views[pane] = view
-            view.desk = replace(pane.desk, name=slot.entry.name)
+            view.desk = replace(pane.desk, name=slot.entry.name, again=slot.source.again)
         return view
 
     def show(self, pane: Pane, key: str | None) -> None:
@@ -277,7 +277,7 @@ class Catalogue:
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""
         view = slot.view
-        if view is not None and view.stale:
+        if view is not None and view.stale and slot.entry.alive:
             slot.source.again()
         if view is not None and view.busy and slot.entry.fault:  # nobody else asks it while a fault is shown
             with self.guard(slot):

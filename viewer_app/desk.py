@@ -38,5 +38,7 @@ class Desk:
     """Give the user a file that was written: a browser downloads it. Elsewhere nothing comes of it: say where it is."""
     bare: bool = False
     """Whether that is to have on it only the scene itself."""
+    again: Callable[[], None] = lambda: None
+    """Have the newest value of what is shown once more."""
     name: str = ""
     """What is shown is called: part of the names of what is remembered of it, and of files."""

@@ -214,7 +214,7 @@ class StreamSource:
     def again(self) -> None:
         if (player := self._player) is not None:
             player.again()
-        elif self.stream.run.alive:
+        else:
             self._seen = 0
 
     def ask(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from imgui_bundle import imgui
 from support.beside_cases import counted, opened, value
-from support.frames import cloud, gaussian_frame
+from support.frames import cloud, frame_of, gaussian_frame
 from support.view_cases import RECT, H, W, shown
 
 from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
@@ -133,6 +133,19 @@ def test_small_scenes_are_orbited_like_large_ones(gaussians: GaussianView, scree
     for large, small in zip(*seen, strict=True):
         assert large.max() > 100
         np.testing.assert_allclose(small, large, atol=4)
+
+
+def test_scenes_that_look_like_something_else(gaussians: GaussianView) -> None:
+    raw = cloud()
+    tilted = {**raw, "quats": raw["quats"] * 0.2 + torch.tensor([1.0, 0, 0, 0])}
+    activated = {**raw, "scales": raw["scales"].exp(), "opacities": raw["opacities"].sigmoid()}
+    for fields, is_activated, choice in (
+            (raw, False, None), (tilted, False, None), (activated, True, None), (raw, True, "activated"),
+            (activated, False, "activated"), ({**raw, "quats": tilted["quats"].roll(-1, 1)}, False, "quats"),
+            ({**raw, "quats": raw["quats"] * torch.nan}, False, None)):
+        assert gaussians.update(frame_of("gaussians", fields, color="sh", activated=is_activated))
+        hint = gaussians.content.hints.hint
+        assert (hint and hint.choice) == choice
 
 
 def test_an_unknown_colour_space_is_refused(gaussians: GaussianView) -> None:

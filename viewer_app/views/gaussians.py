@@ -289,7 +289,15 @@ class GaussianView:
             again |= tool.bar(place, scale)
         for tool in self.tools.values():
             again |= tool.over(rect, scale)
+        hints = self.content.hints
+        if hints.draw(self._above_bars(rect), scale, self.desk.name) and hints.hint is not None:
+            self.content.choices.add(hints.hint.choice)
+            hints.hint = self.content.sight = None  # both are of the scene as it was
+            self.desk.again()
         return again
+
+    def _above_bars(self, rect: Rect) -> Rect:
+        return replace(rect, height=max(rect.height - round(self.bars_height), 1))
 
     def _bars(self, rect: Rect, scale: float) -> list[tuple[Tool, Rect]]:
         """Those that take a strip at the lower edge, one above the other, and where."""
@@ -308,7 +316,8 @@ class GaussianView:
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
         return [place for _, place in self._bars(rect, self.desk.scale)] + [
-            board for tool in self.tools.values() for board in tool.boards(rect)]
+            board for tool in self.tools.values() for board in tool.boards(rect)] + (
+                self.content.hints.boards(self._above_bars(rect)))
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect

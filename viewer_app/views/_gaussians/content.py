@@ -19,8 +19,8 @@ from splatview.viewer_app.governor import BROUGHT
 from splatview.viewer_app.memory.model import Snapshot
 from splatview.viewer_app.renderers.choose import make_renderer
 from splatview.viewer_app.scene import GaussianScene
-from splatview.viewer_app.views._gaussians.frames import Facts, Sight, background_of, device_scene_of, scene_of
-from splatview.viewer_app.views.base import VERTEX, Stopwatch
+from splatview.viewer_app.views._gaussians.frames import Facts, Sight, background_of, device_scene_of, hint_of, scene_of
+from splatview.viewer_app.views.base import VERTEX, Hints, Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +80,9 @@ class GaussianContent:
         """Of the scene; None while there is none."""
         self.sight: Sight | None = None
         self.looked_at = -math.inf
+        self.hints = Hints()
+        self.choices: set[str] = set()
+        """Of hints that were obeyed."""
         self.background: Color | None = None
         """That travels with the stream."""
         self.stale = False
@@ -125,7 +128,8 @@ class GaussianContent:
                 return False
             with self.stopwatch("copy"):
                 self.on_gpu = value.on_gpu and self.renderer.wants_gpu
-                scene, ready = device_scene_of(value) if self.on_gpu else (scene_of(value), None)
+                scene, ready = (device_scene_of(value, self.choices) if self.on_gpu
+                                else (scene_of(value, self.choices), None))
                 background = self._background_of(value)
             if not value.intact():
                 return False
@@ -133,6 +137,7 @@ class GaussianContent:
         sight = self.sight
         if sight is None or not scene.on_gpu or self._is_to_be_framed():
             sight, self.looked_at = Sight.of(scene, ready), now
+            self.hints.hint = None if frame is None else hint_of(scene, ready)
         elif ready is not None and now - self.looked_at > _LOOK_PERIOD:
             self._look, self.looked_at = Sight.later(scene, ready), now
         with self.stopwatch("load"):

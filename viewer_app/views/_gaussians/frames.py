@@ -11,11 +11,11 @@ import numpy as np
 
 from splatview.viewer_app.cameras import NEAR, Camera, bounds, frame_points, intrinsics
 from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.scene import SH_C0, GaussianScene, as_floats, sh0_of_rgb
-from splatview.viewer_app.views.base import meta_phrases
+from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene, as_floats, sh0_of_rgb
+from splatview.viewer_app.views.base import Hint, meta_phrases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from splatview.ipc import Frame
     from splatview.viewer_app.state import Color
@@ -30,9 +30,10 @@ _SAMPLE_LATER = 50_000
 """The same, of later versions on a GPU."""
 
 
-def scene_of(frame: Frame) -> GaussianScene:
-    """Copies in host memory of everything in the frame, float32, means also float64. Ask `frame.intact()` afterwards:
-    until then it may be torn. Raises ViewerError for unknown colours, SharingError when GPU memory cannot be read."""
+def scene_of(frame: Frame, choices: Collection[str] = ()) -> GaussianScene:
+    """Copies in host memory of everything in the frame, float32, means also float64. `choices`: of hints that were
+    obeyed (`hint_of`). Ask `frame.intact()` afterwards: until then it may be torn. Raises ViewerError for unknown
+    colours, SharingError when GPU memory cannot be read."""
     tensors: dict[str, Any] = {name: t.to_floats() if name == "means" else t.to_float32()
                                for name, t in frame.tensors.items() if name != "background"}
     if (color := _color(frame)) != "sh":
@@ -43,10 +44,12 @@ def scene_of(frame: Frame) -> GaussianScene:
         tensors["sh0"], tensors["shN"] = sh0_of_rgb(rgb), None
     if tensors.get("shN") is None:
         tensors["shN"] = np.empty((len(tensors["means"]), 0, 3), np.float32)
-    return _scene(frame, tensors)
+    if "quats" in choices:
+        tensors["quats"] = np.roll(tensors["quats"], 1, 1)
+    return _scene(frame, tensors, choices)
 
 
-def device_scene_of(frame: Frame) -> tuple[GaussianScene, Callable[[int], None]]:
+def device_scene_of(frame: Frame, choices: Collection[str] = ()) -> tuple[GaussianScene, Callable[[int], None]]:
     """CUDA tensors over the frame's own memory, valid while it is held, and `ready(stream)`, after which a CUDA stream
     finds their data there.
 
@@ -59,22 +62,29 @@ def device_scene_of(frame: Frame) -> tuple[GaussianScene, Callable[[int], None]]
     tensors: dict[str, Any] = {name: t.torch() for name, t in frame.tensors.items()  # type: ignore[union-attr]
                                if name != "background"}
     device = tensors["means"].device
+    sh0 = quats = rolled = None
+    if "quats" in choices:
+        tensors["quats"] = rolled = torch.empty_like(quats := tensors["quats"].detach())
     if (color := _color(frame)) != "sh":
-        rgb, tensors["shN"] = tensors["rgb"], None
-        sh0 = tensors["sh0"] = torch.empty(rgb.shape, device=device)
+        tensors["shN"] = None
+        sh0 = tensors["sh0"] = torch.empty(tensors["rgb"].shape, device=device)
+    if sh0 is not None or rolled is not None:
 
         def convert(stream: int) -> None:
             frame.wait(stream)
             with torch.no_grad(), torch.cuda.stream(torch.cuda.ExternalStream(stream, device)):
-                sh0.copy_(rgb)
-                if color == "rgb_logit":
-                    sh0.sigmoid_()
-                sh0.sub_(0.5).div_(SH_C0)
+                if quats is not None and rolled is not None:
+                    rolled.copy_(quats.roll(1, 1))
+                if sh0 is not None:
+                    sh0.copy_(tensors["rgb"])
+                    if color == "rgb_logit":
+                        sh0.sigmoid_()
+                    sh0.sub_(0.5).div_(SH_C0)
 
         ready = convert
     if tensors.get("shN") is None:
         tensors["shN"] = _no_sh(len(tensors["means"]), device)
-    return _scene(frame, tensors), ready
+    return _scene(frame, tensors, choices), ready
 
 
 @functools.lru_cache(maxsize=4)
@@ -92,11 +102,11 @@ def _color(frame: Frame) -> str:
     return str(color)
 
 
-def _scene(frame: Frame, tensors: dict[str, Any]) -> GaussianScene:
+def _scene(frame: Frame, tensors: dict[str, Any], choices: Collection[str]) -> GaussianScene:
     meta = frame.meta
     return GaussianScene(
         tensors["means"], tensors["quats"], tensors["scales"], tensors["opacities"], tensors["sh0"], tensors["shN"],
-        activated=bool(meta.get("activated")),
+        activated=bool(meta.get("activated")) != ("activated" in choices),
         sh_degree=int(meta.get("sh_degree", 0)) if _color(frame) == "sh" else 0,
         antialiased=bool(meta.get("antialiased")),
         version=frame.version,
@@ -112,6 +122,24 @@ def background_of(frame: Frame) -> Color | None:
         return None
     values = np.nan_to_num(tensor.to_float32()).clip(0, 1)
     return float(values[0]), float(values[1]), float(values[2])
+
+
+def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint | None:
+    """What some of a scene's Gaussians look like, unless it is what their publisher says. `ready`: as for
+    `GaussianScene.to_host`; waits for the GPU."""
+    step = max(len(scene) // 10_000, 1)
+    some = replace(scene, **{name: getattr(scene, name)[::step] for name in FIELDS}).to_host(ready)
+    scales, opacities, quats = (np.asarray(a, np.float64) for a in (some.scales, some.opacities, some.quats))
+    if len(some) < 10:
+        return None
+    if some.activated and (scales < 0).mean() > 0.1:
+        return Hint("activated", "scales look like logarithms", "Show as logarithms")
+    shares = (scales > 0).mean(), ((opacities >= 0) & (opacities <= 1)).mean()
+    if not some.activated and min(shares) > 0.99 and (opacities > 0.02).any():
+        return Hint("activated", "scales and opacities look activated", "Show as activated")
+    quats = np.abs(quats[np.isfinite(quats).all(1) & quats.any(1)])
+    w, *_, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).sum(0) / max(len(quats), 1)
+    return Hint("quats", "quaternions look like x y z w", "Show as x y z w") if z > max(0.6, 2 * w) else None
 
 
 @dataclass(frozen=True)
