@@ -16,7 +16,7 @@ from splatview.ipc.interop.host import HostBridge
 from splatview.ipc.interop.probe import AutoBridge
 from splatview.ipc.kinds import axes_of
 from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.views._image_values import INTEGERS, count_broken, look_at, picture_of, sample_of
+from splatview.viewer_app.views._image_values import INTEGERS, SAMPLE, count_broken, look_at, picture_of, sample_of
 from splatview.viewer_app.views._overlay.layers import CAMERA_META, Layers
 from splatview.viewer_app.views.base import VERTEX, Hints, Stopwatch, meta_phrases
 
@@ -204,7 +204,7 @@ class ImageContent:
             framebuffer.release()
             before = self.broken, self.hints.hint, self.range
             self.broken = int(read[:, 3].sum(dtype=np.float64))
-            self.hints.hint, self.range = look_at(read[:, :3 if source.channels > 2 else 1])
+            self.hints.hint, self.range = look_at(read[::len(read) // SAMPLE + 1, :3 if source.channels > 2 else 1])
             self.changes += (self.broken, self.hints.hint, self.range) != before
             return
         if not self._count_due or source is None or now - self._counted_at < _COUNT_PERIOD:

@@ -18,7 +18,7 @@ INTEGERS = {"uint8": 255.0, "uint16": 65535.0}
 """Integer dtypes and what a shader sees as 1."""
 _INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000}
 _BLOCK = 1 << 16
-_SAMPLE = 1 << 14
+SAMPLE = 1 << 14
 """Pixels whose values are looked at."""
 
 
@@ -48,7 +48,7 @@ def count_broken(array: np.ndarray, dtype: str) -> int:
 def sample_of(array: np.ndarray, dtype: str, layout: str) -> np.ndarray:
     """Colours (M, 1 or 3) float32 of pixels that are evenly spread over an array. `dtype`: as in `count_broken`."""
     pixels = array.reshape(len(array), -1).T if layout == "CHW" else array.reshape(-1, *array.shape[2:] or (1,))
-    some = pixels[::max(len(pixels) // _SAMPLE, 1) | 1]  # odd, so that it does not keep to some columns
+    some = pixels[::max(len(pixels) // SAMPLE, 1) | 1]  # odd, so that it does not keep to some columns
     return RemoteTensor(dtype, some).to_float32()[:, :3 if some.shape[1] > 2 else 1]
 
 

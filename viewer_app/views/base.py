@@ -242,8 +242,7 @@ class Hints:
         self._closed: set[Any] = set()
 
     def draw(self, rect: Rect, scale: float, name: str) -> bool:
-        """Draw inside an imgui frame at the lower edge of a picture; True when the button was pressed. `name`: of the
-        stream."""
+        """Draw inside an imgui frame at the lower edge of a stream's picture; True when the button was pressed."""
         hint = self.hint
         if hint is None or hint.choice in self._closed:
             self._places.clear()
