@@ -62,7 +62,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": gaussians(means=torch.zeros(5, 3, dtype=torch.int32))}, "means is int32"),
         ({"value": gaussians(), "kind": "image"}, "dict"),
         ({"value": gaussians(), "activated": "yes"}, "'yes'"),
-        ({"value": gaussians(), "sh_degree": 4}, "sh_degree is 4"),
+        ({"value": gaussians(), "sh_degree": 5}, "sh_degree is 5"),
         ({"value": torch.zeros(4, 4), "kind": "picture"}, "'picture'"),
         ({"value": torch.zeros(4, 4), "copy": False}, "copy=False"),
         ({"value": torch.zeros(4, 4, 3), "layout": "XY"}, "'XY'"),
