@@ -33,10 +33,11 @@ LAST = 1.0
 """Seconds for which the end of a run waits for the GPU to bring the last numbers."""
 
 
-def log(step: int, /, **scalars: Any) -> None:
+def log(step: float | None = None, /, **scalars: Any) -> None:
     """Plot numbers in every viewer that looks at this process, over the steps of a training, and go on at once.
 
-    step: of what the numbers are; any number up to 2**53. It may begin anew, as it does after a restart.
+    step: of what the numbers are, as the first argument or `step=`; any number up to 2**53. It may begin anew, as it
+        does after a restart. Without it the call is the step after that of the last call, the first one step 0.
     scalars: by name, in one call or in several, not all at every step: numbers, NaN and infinity included; tensors and
         arrays of one element. Names with a "/" share a plot with those that begin alike: `log(i, **{"loss/l1": a,
         "loss/ssim": b})`. At most 64 names of up to 100 printable characters.
@@ -53,8 +54,10 @@ def log(step: int, /, **scalars: Any) -> None:
     logger = _logger or _begin()
     if logger is None:
         return
+    if step is None and (step := scalars.pop("step", None)) is None:
+        step = logger.step + 1
     if type(step) is not int or not -MOST_STEP <= step <= MOST_STEP:
-        step = number(step)  # type: ignore[assignment]
+        step = number(step)
     later = False
     for name, value in scalars.items():
         if name not in logger.known:
@@ -66,7 +69,7 @@ def log(step: int, /, **scalars: Any) -> None:
         raise TypeError("log: no scalars were named; splatview.log(step, loss=loss)")
     if later:
         scalars = logger.queued(scalars)
-    waiting = logger.waiting
+    logger.step, waiting = step, logger.waiting
     waiting.append((step, time.time(), scalars))
     if not logger.called.is_set():
         logger.called.set()
@@ -82,6 +85,7 @@ class _Logger:
 
         self.known: dict[str, None] = {}
         """The names so far."""
+        self.step: float = -1  # of the last call
         self.waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
         """Calls that nobody has looked at: step, time, values: floats, and `Later` for what a GPU will bring."""
         self.called = threading.Event()

@@ -68,6 +68,14 @@ def test_what_was_logged_is_seen(logged: Logged) -> None:
     assert (found["count"][:, COUNT] == 1).all()
 
 
+def test_steps_are_named_or_count_themselves(logged: Logged) -> None:
+    for given in ({}, {}, {"step": 7}, {}, {"step": 2.5}):
+        splatview.log(**given, loss=0.5)
+    splatview.log(20, loss=0.5, step=3.0)  # behind a step it is a scalar of this name
+    found = logged("loss", 6)
+    assert (found["loss"][:, STEP].tolist(), found["step"][:, VALUE].tolist()) == ([0, 1, 7, 8, 2.5, 20], [3])
+
+
 def test_a_viewer_that_comes_late_sees_all_of_it(logged: Logged, wait_until: Callable[..., Any]) -> None:
     for step in range(3000):
         splatview.log(step, loss=float(step))
