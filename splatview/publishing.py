@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import threading
 import time
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapt.meta import checked
@@ -151,6 +153,33 @@ def close() -> None:
             _publisher.close()
         _publisher = None
         _off = False
+
+
+class _Untraced(set[CodeType]):
+    """The mark of functions at which dynamo breaks the graph, as `torch.compiler.disable` has it, and their code. What
+    they call is not traced either: that is settled when torch is loaded, or else when dynamo evaluates the mark."""
+
+    def __bool__(self) -> bool:
+        with contextlib.suppress(ImportError, AttributeError):  # PyTorch before 2.7
+            from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+
+            while len(self):
+                set_code_exec_strategy(self.pop(), _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+        return True
+
+
+_untraced = _Untraced()
+
+
+def leave_untraced(module: ModuleType) -> None:
+    """Have torch.compile trace neither the public functions of a module nor the methods of its public classes."""
+    for value in (getattr(module, name) for name in module.__all__):
+        for one in vars(value).values() if isinstance(value, type) else (value,):
+            if isinstance(function := getattr(one, "fget", one), FunctionType):
+                function._torchdynamo_disable = _untraced  # type: ignore[attr-defined]
+                _untraced.add(function.__code__)
+    if "torch" in sys.modules:
+        bool(_untraced)
 
 
 def disabled() -> bool:
