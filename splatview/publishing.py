@@ -35,12 +35,11 @@ than a millisecond."""
 class _Entry:
     """A stream and the form of the values it has been given so far."""
 
-    __slots__ = ("fits", "foreign", "form", "stream", "tally", "type", "wishes")
+    __slots__ = ("foreign", "form", "stream", "tally", "type", "wishes")
 
     def __init__(self, stream: Stream, form: Form, wishes: tuple[Any, ...], kind: type):
         self.stream = stream
         self.foreign: Foreign | None = getattr(form, "foreign", None)
-        self.fits: Callable[[Any], bool] | None = getattr(form, "fits", None)
         self.tally = stream.tally
         self.form = form
         self.wishes = wishes
@@ -90,9 +89,11 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
 
     The call never waits for a viewer, nor for the GPU: copies are queued on torch's current stream. The tensors are
     kept until the next version or `close` (those shared in place some seconds longer, until viewers change over),
-    and copied only while a viewer shows them. Of tensors in place that stay where they are, as an optimizer's do, a
-    version is only counted unless a viewer asks for one at the moment, which costs a microsecond; what is wrong with
-    such a value is found when one asks, or every few versions. While a CUDA graph is captured nothing is queued.
+    and copied or converted only while a viewer shows them: one that comes later is shown what they hold by then. Of
+    tensors in place that stay where they are, as an optimizer's do, a version is only counted unless a viewer asks for
+    one at the moment, which costs a microsecond; what is wrong with such a value is found when one asks, or every few
+    versions. While a CUDA graph is captured nothing is queued. Within torch.compile all functions of this module break
+    the graph, once a call; within torch.vmap and the transforms of torch.func tensors raise TypeError.
     Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an
     unwritable runtime folder) are logged once and counted, and raised only when SPLATVIEW_STRICT=1 is set.
     SPLATVIEW_DISABLE=1 makes the call do nothing.
@@ -115,9 +116,9 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         if meta:
             meta = checked(meta)
         fits = True
-        if entry.foreign is not None and entry.foreign.fleeting and entry.fits is not None:
+        if entry.foreign is not None and entry.foreign.copied:
             # Before anything is copied: whether it is of this form, and whether anybody looks.
-            fits = entry.fits(value)
+            fits = entry.form.fits(value)  # type: ignore[attr-defined]
             if fits and entry.stream.keep(value, meta):
                 entry.form.forget()
                 return
@@ -237,7 +238,7 @@ def _publish_new(value: Any, name: str, wishes: tuple[Any, ...], meta: dict[str,
         raise TypeError(f"shard={part}: {form.kind} {name!r} cannot be put together from parts, only Gaussians can; "
                         f"leave shard out: each rank's {form.kind} is a stream of its own")
     foreign: Foreign | None = getattr(form, "foreign", None)
-    tensors = None if foreign is not None and foreign.fleeting else collected(form, value, repr(name))
+    tensors = None if foreign is not None and foreign.copied else collected(form, value, repr(name))
     if copy is False and form.device == "cpu":
         raise ValueError("copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or publish "
                          "a CUDA tensor")

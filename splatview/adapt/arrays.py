@@ -8,9 +8,9 @@
 | Numba, and what has `__cuda_array_interface__` alone | that |
 
 Read-only memory is taken as it is, since we only read; what torch cannot hold (negative or odd strides, other byte
-orders) is copied. In GPU memory torch's current stream is ordered behind the library's own: by the library for DLPack,
-by us for `__cuda_array_interface__`; what has to happen after the copy, so that the library may go on with its memory,
-is in `splatview.adapt.foreign`. In the host's memory JAX waits until an array has been computed.
+orders), and PIL's images, are copied. In GPU memory torch's current stream is ordered behind the library's own: by the
+library for DLPack, by us for `__cuda_array_interface__`; what has to follow the copy, so that the library may go on, is
+in `splatview.adapt.foreign`. In the host's memory JAX waits until an array has been computed.
 
 JAX does not let a program donate an array to a step while anybody else refers to its memory, and the step would fail.
 Nor could we have JAX's next step wait until we have read what it writes into. So JAX itself makes the copy, in the
@@ -22,6 +22,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 
 from splatview.adapt.dlpack import CUDA, MOST, StridesError, from_dlpack
@@ -31,7 +32,7 @@ DEVICES = ("cpu", "cuda")
 _CPU, _CUDA_HOST, _MANAGED = 1, 3, 13
 _DLPACK_DEVICES = {_CPU: "CPU", CUDA: "CUDA", _CUDA_HOST: "CUDAHost", 4: "OpenCL", 7: "Vulkan", 8: "Metal",
                    10: "ROCm", 11: "ROCmHost", _MANAGED: "CUDAManaged", 14: "oneAPI", 15: "WebGPU", 16: "Hexagon"}
-_PIL_MODES = ("L", "RGB", "RGBA", "F")
+_PIL_MODES = {"L": ((), "uint8"), "RGB": ((3,), "uint8"), "RGBA": ((4,), "uint8"), "F": ((), "float32")}
 _JAX = ("jax", "jaxlib")
 _outlines: dict[Any, torch.Tensor] = {}
 _MANY = 64
@@ -46,9 +47,10 @@ class GoneError(TypeError):
 
 def is_array(value: Any) -> bool:
     """Whether a value is one array, of whatever library."""
-    return isinstance(value, torch.Tensor) or (
+    return isinstance(value, (torch.Tensor, np.ndarray)) or (
         not isinstance(value, (dict, list, tuple))
-        and (any(hasattr(value, a) for a in ("__dlpack__", "__cuda_array_interface__", "__array_interface__"))
+        and (_library(value) == "PIL"  # which makes a copy when it is asked for its interface
+             or any(hasattr(value, a) for a in ("__dlpack__", "__cuda_array_interface__", "__array_interface__"))
              or type(value).__name__ == "PyCapsule"))
 
 
@@ -79,18 +81,23 @@ def as_tensor(value: Any, what: str) -> torch.Tensor:
 
 
 def outline(value: Any, what: str) -> torch.Tensor:
-    """As `as_tensor`, but of an array of JAX only what it looks like: shape, dtype and device, without its values."""
-    if not is_fleeting(value):
+    """As `as_tensor`, but of what that may copy (NumPy's, JAX's, PIL's) only the shape, dtype and device."""
+    fleeting, image = is_fleeting(value), _library(value) == "PIL"
+    if not (fleeting or image or issubclass(type(value), np.ndarray)):
         return as_tensor(value, what)
     if _is_deleted(value):
         raise GoneError(f"{what}: this {type(value).__name__} has no values{_hint(value)}")
     try:
-        key = value.shape, value.dtype, value.sharding
+        if image:
+            bands, dtype = _PIL_MODES[value.mode]
+            key = (value.height, value.width, *bands), dtype, None
+        else:
+            key = value.shape, value.dtype, value.sharding if fleeting else None
         found = _outlines.get(key)
         if found is None:
-            kind, index = map(int, value.__dlpack_device__())
+            kind, index = map(int, value.__dlpack_device__()) if fleeting else (_CPU, 0)
             device = {_CPU: torch.device("cpu"), CUDA: torch.device("cuda", index)}[kind]
-            found = torch.empty((), dtype=getattr(torch, value.dtype.name), device=device).expand(value.shape)
+            found = torch.empty((), dtype=getattr(torch, np.dtype(key[1]).name), device=device).expand(key[0])
             if len(_outlines) >= _MANY:
                 _outlines.clear()
             _outlines[key] = found
@@ -102,6 +109,14 @@ def outline(value: Any, what: str) -> torch.Tensor:
 def is_fleeting(value: Any) -> bool:
     """Whether the memory of an array may be given away by the program at any time (JAX's donation)."""
     return _library(value) in _JAX
+
+
+def is_copied(value: Any) -> bool:
+    """Whether `as_tensor` copies an array."""
+    if not isinstance(value, np.ndarray):
+        return _library(value) in (*_JAX, "PIL")
+    return (isinstance(value, np.ma.MaskedArray) or not value.dtype.isnative
+            or any(stride < 0 or stride % value.itemsize for stride in value.strides))
 
 
 def named_stream(value: Any) -> int | None:
@@ -127,14 +142,12 @@ def wait(device: torch.device, number: int | None, behind: bool) -> None:
 
 
 def _convert(value: Any, what: str) -> torch.Tensor:
-    import numpy as np
-
     name = type(value).__name__
     if name == "PyCapsule":
         raise TypeError(f"{what} is a DLPack capsule, which can be read a single time; publish the array that it came "
                         "from, or torch.from_dlpack(capsule)")
-    if _library(value) == "PIL" and value.mode not in _PIL_MODES:
-        raise TypeError(f"{what} is a PIL image of mode {value.mode!r}; legal are {', '.join(_PIL_MODES)}: use "
+    if _library(value) == "PIL" and (mode := getattr(value, "mode", None)) not in _PIL_MODES:
+        raise TypeError(f"{what} is a PIL image of mode {mode!r}; legal are {', '.join(_PIL_MODES)}: use "
                         '.convert("RGB")')
     if isinstance(value, np.ndarray):
         convert = _from_numpy
@@ -241,21 +254,17 @@ def _turn_round(interface: dict[str, Any]) -> list[int]:
 
 def _from_host(value: Any) -> torch.Tensor:
     """What NumPy can look at: `__array_interface__`, or DLPack in pinned memory."""
-    import numpy as np
-
     return _from_numpy(np.asarray(value) if hasattr(value, "__array_interface__") else np.from_dlpack(value))
 
 
 def _from_numpy(array: Any) -> torch.Tensor:
-    import numpy as np
-
     if isinstance(array, np.ma.MaskedArray):
         array = array.filled(0)
-    if array.dtype.name == "bfloat16":  # of ml_dtypes, as JAX's arrays have it in NumPy
+    if array.dtype.kind == "V" and array.dtype.name == "bfloat16":  # of ml_dtypes, as JAX's arrays have it in NumPy
         return _from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    if any(stride < 0 or stride % array.itemsize for stride in array.strides):
+    if is_copied(array):
         array = array.copy()
     if not array.flags.writeable:
         # torch warns about those, since it might write.

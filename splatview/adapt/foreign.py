@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapt.arrays import as_tensor, is_fleeting, named_stream, wait
+from splatview.adapt.arrays import as_tensor, is_copied, named_stream, wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,23 +32,23 @@ class Foreign:
 
     def __init__(self, arrays: Iterable[Any]) -> None:
         """`arrays`: of the first value."""
-        self.fleeting = any(map(is_fleeting, arrays))
-        """Whether the memory of some may be given away by the program at any time. Only a viewer makes them worth a
-        copy."""
+        self.copied = any(map(is_copied, arrays))
+        """Whether some are copied to be tensors, which only a viewer makes them worth."""
         self._streams: dict[int, set[int | None]] = {}
         """By thread (the helper's beside the trainer's): the libraries' streams of the newest arrays in GPU memory."""
         self._held: deque[tuple[torch.cuda.Event, tuple[torch.Tensor, ...]]] = deque()
         self._last: tuple[tuple[Any, ...], tuple[torch.Tensor, ...]] = (), ()
-        """Arrays of the host whose memory theirs is, and their tensors."""
+        """Arrays whose memory theirs is, of no library that says when to look, and their tensors."""
 
     def tensors(self, arrays: Sequence[Any], names: Sequence[str]) -> tuple[torch.Tensor, ...]:
         """Tensors over these arrays. Raises as `as_tensor`."""
         before, made = self._last
-        if before and all(map(is_, arrays, before)) and all(map(_same_shape, arrays, made)):
+        if before and all(map(is_, arrays, before)) and [a.shape for a in arrays] == [t.shape for t in made]:
             return made  # the very arrays of the last time, as those of a program in NumPy are
         made = tuple(map(as_tensor, arrays, names))
-        self._last = (tuple(arrays), made) if all(map(_same_memory, arrays, made)) else ((), ())
-        self.fleeting = any(map(is_fleeting, arrays))
+        self.copied = any(map(is_copied, arrays))
+        lasts = not self.copied and all(isinstance(a, (np.ndarray, torch.Tensor)) for a in arrays)
+        self._last = (tuple(arrays), made) if lasts else ((), ())
         if any(t.is_cuda for t in made):
             self._streams[threading.get_ident()] = {
                 named_stream(a) for a in arrays if not isinstance(a, torch.Tensor)}
@@ -75,12 +75,3 @@ class Foreign:
     def forget(self) -> None:
         """Let go of what is asked for, but for what the GPU still reads."""
         self._last = (), ()
-
-
-def _same_shape(array: Any, tensor: torch.Tensor) -> bool:
-    return array.shape == tensor.shape
-
-
-def _same_memory(array: Any, tensor: torch.Tensor) -> bool:
-    """Whether a tensor shows an array of the host for ever: neither a copy, nor of a library that says when to look."""
-    return array is tensor or (isinstance(array, np.ndarray) and array.ctypes.data == tensor.data_ptr())

@@ -34,27 +34,21 @@ class ImageForm:
         self._asked: dict[str, Any] | None = None
         self._made: dict[str, Any] = {}
         self.foreign = foreign
-        self._array: Any = None
-        self._taken: tuple[torch.Tensor, ...] | None = None
         self._last: tuple[Any, ...] = (None,)
 
     def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
+        made = (value,)
         if not isinstance(value, torch.Tensor):
-            if value is self._array:  # the very array of the last call, whose memory our tensor shares
-                return self._taken
             if self.foreign is None or not is_array(value):
                 return None
-            array, (value,) = value, self.foreign.tensors((value,), ("image",))
-            interface = getattr(array, "__array_interface__", None)
-            if interface is not None and interface["data"][0] == value.data_ptr():
-                self._array, self._taken = array, (value,)
-        if self._is_like(value):
-            last = self._last
-            if value is not last[0]:
-                last = self._last = (value,)
-            return last  # for the very tensor of the last call the same tuple: whoever compares sees it at once
-        self._array = None
-        return None
+            made = self.foreign.tensors(made, ("image",))
+            if made is self._last:
+                return made
+        if not self._is_like(made[0]):
+            return None
+        if (last := self._last)[0] is not made[0]:
+            last = self._last = made
+        return last  # for the very tensor of the last call the same tuple: whoever compares sees it at once
 
     def fits(self, value: Any) -> bool:
         """Whether a value is of this form, found out without its values."""
@@ -65,7 +59,7 @@ class ImageForm:
                 and tensor.layout is torch.strided)
 
     def forget(self) -> None:
-        self._array, self._taken, self._last = None, None, (None,)
+        self._last = (None,)
         if self.foreign is not None:
             self.foreign.forget()
 
