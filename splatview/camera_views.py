@@ -11,6 +11,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from splatview import publishing
+from splatview.adapt.meta import check_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -260,6 +261,7 @@ def _ordinal(value: Any) -> int:
     if getattr(value, "is_cuda", False):
         raise TypeError("current is a tensor on a GPU, for whose value we would have to wait; give the number, as the "
                         "program knows it when it chooses the camera")
+    check_tensor(value, "current")
     try:
         if isinstance(value, bool):
             raise TypeError

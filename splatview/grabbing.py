@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from splatview import publishing
+from splatview.adapt.meta import check_tensor
 from splatview.ipc.terminal import check_text
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ def _camera(camera: Any) -> dict[str, Any] | None:
 
 def _plain(key: str, value: Any) -> Any:
     """Numbers and lists of numbers, from tensors and arrays too; of matrices in a batch of one, that one."""
+    check_tensor(value, f"camera: {key or 'an entry'}")
     if hasattr(value, "tolist"):
         shape = tuple(value.shape)
         if len(shape) > 4 or any(n > 64 for n in shape):

@@ -16,8 +16,6 @@ from splatview.ipc.errors import IpcError
 from splatview.ipc.terminal import printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
     from splatview.adapt.foreign import Foreign
@@ -67,8 +65,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         with its names, an inria `GaussianModel`, a nerfstudio model, async_torchwindow's tuple. OpenCV axes,
         quaternions w x y z. Tensors may be slices, non-contiguous, require gradients, lie on the CPU or a GPU;
         arrays of other libraries do as well, alone or within a scene: NumPy, JAX, CuPy, Numba, PIL, whatever has
-        `__dlpack__`, `__cuda_array_interface__` or `__array_interface__`. What has DLPack alone and is written into
-        on a CUDA stream other than torch's current one has to be ordered by the caller.
+        `__dlpack__`, `__cuda_array_interface__` or `__array_interface__`. Work on what has DLPack alone, on another
+        CUDA stream than torch's current one, is the caller's to order. Of a DTensor: its `.to_local()`, with `shard`.
     name: the stream's name, "image" or "gaussians" by default. The next call with this name is its next version.
         Up to 200 printable characters without "/".
     kind: "image" or "gaussians", where the value alone leaves a doubt.

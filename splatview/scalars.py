@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview import publishing
 from splatview.adapt.memory_options import MOST_STEP, number
+from splatview.adapt.meta import check_tensor
 
 if TYPE_CHECKING:
     from splatview.adapt.gpu_scalars import Later, Pinned
@@ -119,6 +120,7 @@ class _Logger:
         """A float; a CUDA tensor and what is deferred stay what they are."""
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
+            check_tensor(value, f"log: {name}")
             if value.numel() != 1 or value.is_complex():
                 raise TypeError(f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; legal are real "
                                 "ones of one element")

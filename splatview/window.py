@@ -13,6 +13,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from splatview import programs, publishing, windows
+from splatview.adapt.meta import check_tensor
 from splatview.ipc import limits
 
 if TYPE_CHECKING:
@@ -303,6 +304,7 @@ class Window:
         as `publish` does: to say each time where they lie costs more."""
         import torch
 
+        check_tensor(image, "image")
         now = time.monotonic()
         if not isinstance(image, torch.Tensor) or not image.is_cuda:
             self._last, self._moves = (), 0

@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from splatview.adapt.dlpack import CUDA, MOST, StridesError, from_dlpack
 from splatview.ipc.errors import SharingError
@@ -33,6 +35,8 @@ _CPU, _CUDA_HOST, _MANAGED = 1, 3, 13
 _DLPACK_DEVICES = {_CPU: "CPU", CUDA: "CUDA", _CUDA_HOST: "CUDAHost", 4: "OpenCL", 7: "Vulkan", 8: "Metal",
                    10: "ROCm", 11: "ROCmHost", _MANAGED: "CUDAManaged", 14: "oneAPI", 15: "WebGPU", 16: "Hexagon"}
 _PIL_MODES = {"L": ((), "uint8"), "RGB": ((3,), "uint8"), "RGBA": ((4,), "uint8"), "F": ((), "float32")}
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_transform = torch._C._functorch.peek_interpreter_stack  # type: ignore[attr-defined]
 _JAX = ("jax", "jaxlib")
 _outlines: dict[Any, torch.Tensor] = {}
 _MANY = 64
@@ -54,15 +58,32 @@ def is_array(value: Any) -> bool:
              or type(value).__name__ == "PyCapsule"))
 
 
+def holds_values(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has values here that can be copied, as all have but those that `check_values` refuses."""
+    return _transform() is None and (type(tensor) in _PLAIN or not (
+        isinstance(tensor, FakeTensor) or is_traceable_wrapper_subclass(tensor)))
+
+
+def check_values(value: Any, what: str) -> None:
+    """Raise TypeError, which says what to give instead, for a tensor that stands for others or for none."""
+    if isinstance(value, torch.Tensor) and not holds_values(value):
+        why = ("without values: call this where nothing is traced" if isinstance(value, FakeTensor) else
+               "over many ranks: give .full_tensor(), or this rank's .to_local()" if hasattr(value, "full_tensor") else
+               "made of other tensors: give those" if is_traceable_wrapper_subclass(value) else
+               "within torch.vmap or a transform of torch.func: call this outside, with what comes of it")
+        raise TypeError(f"{what} is a {type(value).__name__}, {why}")
+
+
 def as_tensor(value: Any, what: str) -> torch.Tensor:
     """A tensor over the memory of an array; a copy only where there is no other way. It is to be read only.
 
     Of arrays of JAX it is a copy of JAX's own, so that the program can donate them.
 
-    `what` names the value in errors. Raises TypeError when it is no array, ValueError on devices other than
-    cpu and cuda or on sparse and quantised tensors, SharingError when JAX can make no copy.
+    `what` names the value in errors. Raises TypeError when it is no array or `check_values` refuses it, ValueError on
+    devices other than cpu and cuda or on sparse and quantised tensors, SharingError when JAX can make no copy.
     """
     if isinstance(value, torch.Tensor):
+        check_values(value, what)
         tensor = value
     elif not is_array(value):
         raise TypeError(f"{what} is a {type(value).__name__}, not a tensor or an array (torch, NumPy, DLPack, "

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splatview.adapt.arrays import as_tensor, outline, shape_text
+from splatview.adapt.arrays import as_tensor, holds_values, outline, shape_text
 from splatview.adapt.foreign import Foreign
 from splatview.ipc.kinds import SH_REST
 from splatview.ipc.ways.layout import dtype_name
@@ -140,7 +140,7 @@ class GaussianForm:
             return False
 
     def _are_like(self, tensors: tuple[torch.Tensor, ...]) -> bool:
-        return all(tensor.shape == shape and tensor.dtype is dtype and tensor.device == device
+        return all(tensor.shape == shape and tensor.dtype is dtype and tensor.device == device and holds_values(tensor)
                    for tensor, (shape, dtype, device) in zip(tensors, self._looks, strict=True))
 
     def forget(self) -> None:

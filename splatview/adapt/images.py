@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splatview.adapt.arrays import is_array, outline, shape_text
+from splatview.adapt.arrays import holds_values, is_array, outline, shape_text
 from splatview.adapt.foreign import Foreign
 from splatview.ipc.kinds import IMAGE_CHANNELS, IMAGE_LAYOUTS, axes_of
 from splatview.ipc.ways.layout import dtype_name
@@ -56,7 +56,7 @@ class ImageForm:
 
     def _is_like(self, tensor: torch.Tensor) -> bool:
         return (tensor.shape == self._shape and tensor.dtype is self._dtype and tensor.device == self._device
-                and tensor.layout is torch.strided)
+                and tensor.layout is torch.strided and holds_values(tensor))
 
     def forget(self) -> None:
         self._last = (None,)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from splatview.adapt.meta import check_tensor
+
 MOST_HZ = 100.0
 MOST_STEP = 2**53
 HOST = -1
@@ -52,6 +54,7 @@ def entries(count: Any) -> int:
 
 def number(step: Any) -> float:
     """A step's number."""
+    check_tensor(step, "step")
     try:
         value = float(step)
     except (TypeError, ValueError, RuntimeError):

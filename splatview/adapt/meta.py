@@ -36,6 +36,14 @@ def checked(meta: dict[str, Any]) -> dict[str, Any]:
     return meta
 
 
+def check_tensor(value: Any, what: str) -> None:
+    """As `splatview.adapt.arrays.check_values`, which needs torch: a tensor has loaded it."""
+    if hasattr(type(value), "__torch_function__"):
+        from splatview.adapt.arrays import check_values
+
+        check_values(value, what)
+
+
 def _check_key(key: str) -> None:
     """Raise ValueError for a key that viewers do not accept."""
     if _KEY.fullmatch(key) is None:
@@ -51,6 +59,7 @@ def _converted(key: str, value: Any) -> Any:
         raise ValueError(f"{key} is a text of {len(value)} characters; at most 1024 travel")
     if isinstance(value, (tuple, list)) and len(value) <= 16 and all(type(v) in (int, float) for v in value):
         return tuple(map(float, value))
+    check_tensor(value, key)
     item = getattr(value, "item", None)  # NumPy scalars, tensors of one element
     if callable(item) and getattr(value, "ndim", 0) == 0:
         value = item()

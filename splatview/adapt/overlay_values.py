@@ -35,12 +35,12 @@ def array(value: Any, what: str) -> torch.Tensor:
         return as_tensor(value, what).detach()
     if value and all(isinstance(part, torch.Tensor) for part in value):
         try:
-            return torch.stack(tuple(value)).detach()
+            return torch.stack(tuple(as_tensor(part, what) for part in value)).detach()
         except RuntimeError as e:
             raise ValueError(f"{what}: these tensors do not make one: {e}") from None
     try:
         made = np.array(value)
-    except (TypeError, ValueError) as e:
+    except (TypeError, ValueError, RuntimeError) as e:  # the last of tensors within it
         raise ValueError(f"{what}: this list does not make an array: {e}") from None
     if made.dtype.kind not in "biuf":
         try:
