@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.pages import drawn
-from support.whole import (
-    HEIGHT,
-    IMAGE,
-    LEFT,
-    WIDTH,
-    Program,
-    Stage,
-    comes,
-    drag,
-    inside,
-    is_like,
-    open_at,
-    placed,
-)
+from support.whole import HEIGHT, IMAGE, LEFT, WIDTH, Program, Stage, comes, drag, inside, is_like, open_at, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from support.browser_rig import (
-    BLUE,
-    GREEN,
-    RED,
-    Rig,
-    decoded,
-    draw,
-    poll,
-    restful,
-    settle,
-    spend,
-    until_ready,
-)
+from support.browser_rig import BLUE, GREEN, RED, Rig, decoded, draw, poll, restful, settle, spend, until_ready
 from support.gpu_memory import used
 
 from splatview.viewer_app.screens._readback import BufferReader, CudaReader

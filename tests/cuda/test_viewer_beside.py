@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.viewer_cases import (
-    H,
-    Trainer,
-    W,
-    about,
-    expected_image,
-    keep,
-    select,
-    wait_for,
-)
+from support.viewer_cases import H, Trainer, W, about, expected_image, keep, select, wait_for
 
 from splatview.viewer_app.controls import Rect
 from splatview.viewer_app.views.base import BRIDGE_WORDS

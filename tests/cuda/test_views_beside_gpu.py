@@ -12,12 +12,7 @@ import torch
 from support.beside_cases import LOOKS, Look, opened, part
 from support.device_frames import Shared
 from support.frames import cloud
-from support.viewer_cases import (
-    H,
-    Trainer,
-    W,
-    expected_image,
-)
+from support.viewer_cases import H, Trainer, W, expected_image
 from support.wait import PATIENCE, clock, turns
 
 from splatview.viewer_app.controls import Rect

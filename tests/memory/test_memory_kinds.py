@@ -21,15 +21,7 @@ from splatview.viewer_app.memory.analysis import (
     post_mortem,
     segments_at,
 )
-from splatview.viewer_app.memory.analysis.frames import (
-    BACKWARD,
-    LIBRARY,
-    MACHINERY,
-    NATIVE,
-    TORCH,
-    USER,
-    kind_of,
-)
+from splatview.viewer_app.memory.analysis.frames import BACKWARD, LIBRARY, MACHINERY, NATIVE, TORCH, USER, kind_of
 
 if TYPE_CHECKING:
     from splatview.viewer_app.memory import Snapshot

@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splatview.viewer_app.cameras import (
-    FILE_LIMIT,
-    Camera,
-    camera_from_json,
-    frame_points,
-    intrinsics,
-    look_at,
-)
+from splatview.viewer_app.cameras import FILE_LIMIT, Camera, camera_from_json, frame_points, intrinsics, look_at
 from splatview.viewer_app.errors import CameraError
 from splatview.viewer_app.memo import Memo
 from splatview.viewer_app.navigation.bookmarks import Bookmarks

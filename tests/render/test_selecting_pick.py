@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.renderer_cases import (
-    CLASSIC,
-    Chance,
-    activated,
-    camera,
-    looking_at_origin,
-    random_scene,
-    scene,
-)
+from support.renderer_cases import CLASSIC, Chance, activated, camera, looking_at_origin, random_scene, scene
 
 from splatview.viewer_app.cameras import MODELS
 from splatview.viewer_app.renderers.activation import Activated, LeftOut
