@@ -154,11 +154,7 @@ def replay(events: list[dict[str, Any]], segments: list[dict[str, Any]]) -> Repl
                 band = begin(e, -1)
             band[3] = k
             now[e["addr"]] = "asked", band
-        elif e["action"] == "free_completed" and state in ("live", "asked"):
-            band[3] = min(band[3], k)
-            band[4] = k
-            now[e["addr"]] = "gone", band
-        elif e["action"] == "free":
+        elif e["action"] in ("free_completed", "free"):
             if state == "gone":
                 band = begin(e, -1)
             band[3] = min(band[3], k)

@@ -41,7 +41,7 @@ from splatview.viewer_app.memory.model import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAGIC = b"splatview.mem.1\n"
+MAGIC = b"splatview.mem.2\n"
 HEAD = struct.Struct("<16sQQQ16s")
 ALIGN = 64
 MAX_HEADER = 64 << 20

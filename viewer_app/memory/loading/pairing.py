@@ -53,10 +53,9 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     then[:-1][same[1:]] = which[1:][same[1:]]
 
     taken = action == ALLOC
-    unknown = ((action == REQUESTED) & (before != ALLOC)) | ((action == FREE) & (before != ALLOC) &
-                                                           (before != REQUESTED))
+    # A free of what no event before it handed out; with skip_actions=["free_requested"] it is the completion alone.
+    unknown = ~taken & (before != ALLOC) & ((action == REQUESTED) | (before != REQUESTED))
     begins = taken | unknown
-    belongs = begins | (before == ALLOC) | ((before == REQUESTED) & ((action == COMPLETED) | (action == FREE)))
     number = np.cumsum(begins) - 1  # in the order of addresses, for now
     first = np.flatnonzero(begins)
 
@@ -92,7 +91,7 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     ids[order] = np.arange(len(order), dtype=np.int32)
 
     of_events = np.full(m, -1, np.int32)
-    of_events[which[belongs]] = ids[number[belongs]]
+    of_events[which] = ids[number]
     of_blocks = np.where(held >= 0, ids[held], -1).astype(np.int32) if len(ids) else held.astype(np.int32)
     allocations = every.allocations(order)
     _take_from_blocks(allocations, blocks, of_blocks, block_pool)
