@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,6 +44,10 @@ FORMATS = (
 """Everything that `open_file` opens."""
 LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
 """What the files of old `torch.save` begin with, as a pickled number."""
+_SNAPSHOT = re.compile(
+    rb'(?:\x80[\x02-\x05].{0,20}?|\A[{\[\s]+")(?=segments|device|address|allocat|active_size|external_annotations)'
+    rb".*?(?:device_traces|total_size)", re.DOTALL)
+"""The beginning of a pickle or a JSON text that holds a memory snapshot."""
 
 
 def formats_text() -> str:
@@ -58,7 +65,7 @@ def recognise(path: Path) -> str:
         return _recognise_folder(path)
     try:
         with open_regular(path) as f:
-            head = f.read(512)
+            head = f.read(4096)
     except FileNotFoundError:
         raise FileError("no such file or folder") from None
     except (OSError, ValueError) as e:
@@ -68,7 +75,21 @@ def recognise(path: Path) -> str:
     return _by_content(path, head) or _by_extension(path)
 
 
+def _check_snapshot(path: Path, head: bytes) -> None:
+    """Raise FileError for a memory snapshot that is neither a pickle nor a packed one; it says how to make it one."""
+    name, how, load = json.dumps(str(path), ensure_ascii=False), "", ""
+    if head[:4] == b"PK\x03\x04" or LEGACY_MAGIC in head[:24]:
+        how, load = "torch.save", f"import pickle, torch; pickle.dump(torch.load({name}, weights_only=True)"
+    elif head.lstrip()[:1] in (b"{", b"["):
+        how, load = "json.dump", f"import json, pickle; pickle.dump(json.load(open({name}))"
+    if how and _SNAPSHOT.search(head):
+        code = f'{load}, open({json.dumps(f"{path}.pickle", ensure_ascii=False)}, "wb"))'
+        raise FileError(f"a snapshot saved by {how}: what torch.cuda.memory._dump_snapshot writes can be opened. Make "
+                        f"that of it: python -c {shlex.quote(code)}")
+
+
 def _by_content(path: Path, head: bytes) -> str:
+    _check_snapshot(path, head)
     if head[:3] == b"ply" and head[3:4] in (b"\n", b"\r", b" "):
         return "ply"
     if head.startswith(b"\x89PNG\r\n\x1a\n") or head.startswith(b"\xff\xd8\xff"):
