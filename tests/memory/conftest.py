@@ -11,7 +11,6 @@ from support.memory_data import two_devices
 from support.snapshot_cases import Rig
 
 from splatview.viewer_app.memory.loading import columns, from_pickled, worker
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,17 +72,3 @@ def rig() -> Iterator[Rig]:
     made = Rig()
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def module_screen() -> Iterator[OffscreenScreen]:
-    made = OffscreenScreen(64, 48)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
-    """A test that leaves an error of OpenGL behind fails."""
-    yield module_screen
-    assert module_screen.ctx.error == "GL_NO_ERROR"

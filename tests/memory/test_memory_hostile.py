@@ -140,6 +140,7 @@ BROKEN: list[tuple[Any, str]] = [
      r"device_traces\[0\]\[17\]\['size'\] is 'abc', not a whole number"),
     (snapshot([event("alloc", 512, 1.5)]), r"\['size'\] is 1.5, not a whole number"),  # type: ignore[arg-type]
     (snapshot([event("alloc", -512)]), r"\['addr'\] is -512; legal is 0 to"),
+    (snapshot([event("alloc", 2**64 - 512)]), r"\['addr'\] is 184.*; legal is 0 to 18,446,744,073,709,551,103"),
     (snapshot([event("alloc", 1 << 70)]), r"\['addr'\] is 0x4"),
     (snapshot([event(7, 512)]), r"\['action'\] is 7, not a text"),  # type: ignore[arg-type]
     (snapshot([{"addr": 5}]), r"device_traces\[0\]\[0\] has no action"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.memory_data import MB, Recorder
+from support.memory_data import HIGH, MB, Recorder
 
 from splatview.viewer_app.memory import analysis
 from splatview.viewer_app.memory.analysis import (
@@ -174,12 +174,12 @@ def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(real: Sn
 
 def test_pending_blocks_and_figures() -> None:
     r = Recorder()
-    r.segment(1 << 30, 20 * MB)
-    r.alloc(1 << 30, 4 * MB, "a.py:1 f")
-    r.alloc((1 << 30) + 8 * MB, 2 * MB, "a.py:2 f")
-    r.add("free_requested", 1 << 30, 4 * MB)
-    r.free((1 << 30) + 8 * MB)
-    r.add("free_completed", 1 << 30, 4 * MB)
+    r.segment(HIGH, 20 * MB)
+    r.alloc(HIGH, 4 * MB, "a.py:1 f")
+    r.alloc(HIGH + 8 * MB, 2 * MB, "a.py:2 f")
+    r.add("free_requested", HIGH, 4 * MB)
+    r.free(HIGH + 8 * MB)
+    r.add("free_completed", HIGH, 4 * MB)
     r.live.clear()
     snapshot = r.snapshot()
     trace = snapshot.traces[0]
@@ -189,6 +189,7 @@ def test_pending_blocks_and_figures() -> None:
                       [PENDING, INACTIVE], [INACTIVE]]
     at = segments_at(snapshot, trace, 4)
     assert (at.reserved, at.active, at.pending, at.free) == (20 * MB, 2 * MB, 4 * MB, 14 * MB)
+    assert at.block_addr.tolist() == [HIGH, HIGH + 4 * MB, HIGH + 8 * MB, HIGH + 10 * MB] and at.at(HIGH + 1) == 0
     assert (at.largest_free, at.free_blocks, at.fragmentation) == (10 * MB, 2, 1 - 10 / 14)
     empty = segments_at(snapshot, trace, 0)
     assert (len(empty), empty.reserved, empty.largest_free, empty.fragmentation, empty.at(5)) == (0, 0, 0, 0.0, -1)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import pickle
-from typing import TYPE_CHECKING, Any
+import shlex
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import zstandard
-from support.memory_data import block, event, frame, listing, segment, snapshot
+from support.memory_data import HIGH, block, event, frame, listing, pickled, segment, snapshot
 
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files import open_file, program
@@ -19,9 +23,6 @@ from splatview.viewer_app.memory.loading import from_pickled, is_snapshot, load_
 from splatview.viewer_app.memory.loading.convert import convert
 from splatview.viewer_app.memory.loading.made import read_quickly
 from splatview.viewer_app.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def small() -> dict[str, Any]:
@@ -243,6 +244,22 @@ def test_the_folder_stays_small(tmp_path: Path, cache: Path, here: list[Any], mo
     assert not {files[1], files[2], files[3], stale} & set(left)
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the advice is for a program of its own
+@pytest.mark.parametrize("part", ["", "segments", "device_traces"])
+@pytest.mark.parametrize("how", ["torch.save", "torch.save, old", "json.dump"])
+def test_advice_for_a_snapshot_that_something_else_saved(how: str, part: str, tmp_path: Path, here: list[Any]) -> None:
+    value: Any = pickled(3)
+    value = value["segments"] if part == "segments" else {part: value[part]} if part else value
+    path = tmp_path / "it's a \"snapshot\".pickle"
+    path.write_text(json.dumps(value))
+    if how != "json.dump":
+        torch.save(value, path, _use_new_zipfile_serialization=how == "torch.save")
+    with pytest.raises(FileError, match=f": a snapshot saved by {how.partition(',')[0]}: .* python -c ") as caught:
+        open_file(path)
+    exec(shlex.split(str(caught.value).partition(" python -c ")[2])[0], {})
+    assert listing(load_snapshot(Path(f"{path}.pickle"))) == listing(from_pickled(value))
+
+
 # -- the compiled machine: fuzz/test_fuzzing.py compares it with Python's on anything
 
 
@@ -256,9 +273,9 @@ def by_machine(value: Any, protocol: int = 4, piece: int = 1 << 20) -> Snapshot:
 @pytest.mark.parametrize(("protocol", "piece"), [(2, 1 << 20), (4, 7), (5, 4099)])
 def test_the_machine_reads_what_python_reads(protocol: int, piece: int) -> None:
     frames = [frame(f"f{i}", i) for i in range(50)]
-    events = [event(("alloc", "free_requested", "free_completed")[i % 3], 512 * (i // 3), i, time_us=i,
+    events = [event(("alloc", "free_requested", "free_completed")[i % 3], 2**63 + 512 * (i // 3 - 99), i, time_us=i,
                     frames=[frames[(i * k) % 50] for k in range(i % 13)]) for i in range(600)]
-    value = {**snapshot(events, [segment(1 << 30, [block(1 << 30, 512, frames=events[-3]["frames"])])]),
+    value = {**snapshot(events, [segment(HIGH, [block(HIGH, 512, frames=events[-3]["frames"])])]),
              "device_traces": [events, [], [dict(e) for e in events[:30]]]}
     assert listing(by_machine(value, protocol, piece)) == listing(from_pickled(value))
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.memory_data import HIGH, event, frame, live_bytes, segment, snapshot
 from support.memory_data import block as a_block
-from support.memory_data import event, frame, live_bytes, segment, snapshot
 from support.wait import PATIENCE, turns
 
-from splatview.viewer_app.memory.loading import from_pickled
+from splatview.viewer_app.memory.loading import from_pickled, load_snapshot
 from splatview.viewer_app.memory.model import ACTIONS, BLOCK_STATES, Snapshot
 from splatview.viewer_app.memory.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
+from splatview.viewer_app.memory.timeline import Bands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +31,14 @@ def several() -> Snapshot:
              event("alloc", 0x1000, 1000, time_us=10, frames=[frame("mul", 3, TORCH), MINE],
                    compile_context="(0/0)", user_metadata="it's \u00e9"),
              event("alloc", 0x2000, 500, time_us=20, segment_pool_id=(0, 1), pool_id=(0, 1)),
-             {**event("oom", 0, 1 << 30, time_us=30), "device_free": 12345},
+             {**event("oom", 0, 2**64 - 512, time_us=30), "device_free": 12345},
              event("free_requested", 0x1000, 1000, time_us=40), event("free_completed", 0x1000, 1000, time_us=45)]
     del first[4]["addr"]
-    second = [event("alloc", 0x1000, 7, stream=9, time_us=0, frames=[])]
+    second = [event("alloc", HIGH, 7, stream=9, time_us=0, frames=[])]
     blocks = [a_block(0x2000, 512, requested=500), a_block(0x2200, 1536, "inactive", 0)]
     return from_pickled({
         **snapshot(first, [segment(0x2000, blocks, segment_pool_id=(0, 1)),
-                           segment(0x1000, [a_block(0x1000, 512, requested=7)], device=1, stream=9)]),
+                           segment(HIGH, [a_block(HIGH, 512, requested=7)], device=1, stream=9)]),
         "device_traces": [first, second],
         "external_annotations": [{"stage": "START", "name": "step", "device": 0, "time_us": 5}]}, "several")
 
@@ -75,18 +76,28 @@ def test_allocations_of_several_devices(db: Database) -> None:
         (0, 0x900, 64, 64, None, None, 0, None, 1, None, 0, None, 1),
         (0, 0x1000, 1000, 1000, None, 2, 5, 10, 40, 30, 0, None, 6),
         (0, 0x2000, 500, 500, 512, 3, None, 20, None, None, 0, "private (0, 1)", None),
-        (1, 0x1000, 7, 7, 512, 0, None, None, None, None, 9, "default", None),
+        (1, HIGH, 7, 7, 512, 0, None, None, None, None, 9, "default", None),
     ]
+
+
+def test_a_block_that_free_completed_alone_frees_was_live_before(data_dir: Path) -> None:
+    snap = load_snapshot(data_dir / "reports" / "skip_free_requested.pickle", cache=False)
+    with Database(snap) as db:
+        mb = [live >> 20 for live, in rows(db, "SELECT live FROM moments ORDER BY moment")]
+        assert mb == [rows(db, f"SELECT sum(size) >> 20 FROM live_at({k})")[0][0] for k in range(6)]
+        assert rows(db, "SELECT sum(size) >> 20 FROM at_peak()") == [(9,)]
+    assert mb == [4, 6, 9, 7, 3, 4] == [size >> 20 for size in Bands(snap.traces[0]).live.tolist()]
 
 
 def test_events_and_their_texts(db: Database) -> None:
     assert rows(db, "SELECT action, addr, device_free, size, time_us, allocation FROM events WHERE device = 0") == [
         ("free_requested", 0x900, None, 64, 1, 0), ("free_completed", 0x900, None, 64, 2, 0),
         ("alloc", 0x1000, None, 1000, 10, 1), ("alloc", 0x2000, None, 500, 20, 2),
-        ("oom", None, 12345, 1 << 30, 30, None),
+        ("oom", None, 12345, 2**64 - 512, 30, None),
         ("free_requested", 0x1000, None, 1000, 40, 1), ("free_completed", 0x1000, None, 1000, 45, 1)]
     assert rows(db, "SELECT event, compile_context, user_metadata FROM events WHERE compile_context IS NOT NULL") == [
         (2, "(0/0)", "it's \u00e9")]
+    assert rows(db, "SELECT 5 - max(blocks.addr), -max(e.size) FROM blocks, events e") == [(5 - HIGH, 512 - 2**64)]
 
 
 def test_stacks_tell_the_innermost_frame_and_that_of_ones_own_code(db: Database) -> None:

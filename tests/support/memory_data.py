@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from splatview.viewer_app.memory.model import Snapshot
 
 MB = 1 << 20
+HIGH = 0xFFFF_8001_0000_0000  # where Intel's drivers place memory
 
 
 def frame(name: str, line: int = 1, file: str = "train.py") -> dict[str, Any]:

@@ -159,7 +159,7 @@ def trace_of(events: int, start, end, size, *, addr=None, pool=None, time_us=Non
     start, end = np.asarray(start, np.int32), np.asarray(end, np.int32)
     size = np.asarray(size, np.int64)
     n = len(start)
-    addr = np.arange(n, dtype=np.int64) << 32 if addr is None else np.asarray(addr, np.int64)
+    addr = np.arange(n, dtype=np.uint64) << 32 if addr is None else np.asarray(addr, np.uint64)
     pool = np.zeros(n, np.int16) if pool is None else np.asarray(pool, np.int16)
     allocations = Allocations(addr, size, np.zeros(n, np.int64), start, end, end.copy(), np.zeros(n, np.int16), pool,
                               np.full(n, -1, np.int32))
@@ -167,7 +167,7 @@ def trace_of(events: int, start, end, size, *, addr=None, pool=None, time_us=Non
     times = wide if time_us is None else np.asarray(time_us, np.int64)
     rows = Events(np.zeros(events, np.uint8), wide, wide, times, short, short, narrow, narrow, narrow, narrow)
     sa, ss, s0, s1 = ([], [], [], []) if spans is None else spans
-    kept = Spans(np.asarray(sa, np.int64), np.asarray(ss, np.int64), np.asarray(s0, np.int32),
+    kept = Spans(np.asarray(sa, np.uint64), np.asarray(ss, np.int64), np.asarray(s0, np.int32),
                  np.asarray(s1, np.int32), np.zeros(len(sa), np.int16), np.zeros(len(sa), np.int16))
     none = np.empty(0, np.int64)
     segments = Segments(none, none, none, none, none, none, none, none, none, none, np.zeros(1, np.int32))
@@ -196,9 +196,10 @@ def random_trace(seed: int, events: int = 400, before: int = 20, slots: int = 60
     old = sorted((r for r in rows if r[0] < 0), key=lambda r: -r[1])
     rows = old + [r for r in rows if r[0] >= 0]
     start, end, size, slot = np.array(rows, np.int64).reshape(-1, 4).T
-    addr = (1 << 40) + slot * room + (slot // 10) * (room << 4)
+    low = 2**63 - (room << 3)  # in the first range lies the middle of 64 bits
+    addr = low + (slot * room + (slot // 10) * (room << 4)).astype(np.uint64)
     groups = (slots + 9) // 10
-    spans = ([(1 << 40) + g * (10 * room + (room << 4)) for g in range(groups)], [room * 10] * groups,
+    spans = ([low + g * (10 * room + (room << 4)) for g in range(groups)], [room * 10] * groups,
              [-1] + [int(v) for v in rng.integers(-1, events // 4, groups - 1)],
              [int(v) for v in rng.integers(events * 3 // 4, events + 1, groups)])
     times = 1_700_000_000_000_000 + np.cumsum(rng.integers(0, 50, events))

@@ -117,9 +117,12 @@ class Tables:
         self._con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS " + "\nUNION ALL ".join(selects))
 
     def _raw(self, name: str, **columns: np.ndarray) -> str:
-        """Show arrays of one length to DuckDB. Returns the name under which they are found."""
+        """Show arrays of one length to DuckDB. Returns what a query finds them as: nothing in it is unsigned of 64
+        bits, since differences of such numbers are errors."""
+        unsigned = [c for c, a in columns.items() if a.dtype == np.uint64]
+        casts = ", ".join(f"{c}::{'HUGEINT' if columns[c].max(initial=0) >> 63 else 'BIGINT'} AS {c}" for c in unsigned)
         self._con.register(name, {c: np.ascontiguousarray(a) for c, a in columns.items()})
-        return name
+        return f"(SELECT * REPLACE ({casts}) FROM {name})" if casts else name
 
     def _table(self, name: str, types: dict[str, str], columns: list[list[Any]]) -> None:
         """A real, small table. Not a temporary one: those could be written to in a transaction that only reads."""

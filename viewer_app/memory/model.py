@@ -8,6 +8,7 @@ moment      the state between two events: moment k is the state after the first 
 allocation  memory that was handed out once: from its `alloc` to the request to free it. Its number (id) is its place
             in the order in which bands are stacked: what was there before the trace first, of that what stays longest
             lowest; then in the order in which they were allocated. It is live at the moments `start < k <= end`.
+addr        an address, uint64.
 size        what was requested, in bytes. `rounded` is what the allocator took for it; 0: not known.
 live bytes  the sum of the sizes of what is live: PyTorch's `requested_bytes` of blocks that are `active_allocated`.
 segment     memory that the allocator got from the driver. reserved bytes: the sum of all segments.
@@ -21,10 +22,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import numpy as np
 
 ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
            "segment_unmap", "snapshot", "oom", "annotate", "user_defined", "free", "other")
@@ -33,6 +34,17 @@ BLOCK_STATES = ("inactive", "active_allocated", "active_pending_free", "other")
 SEGMENT_TYPES = ("large", "small", "other")
 NO_STACK = -1
 UNKNOWN_POOL = -1
+MIDDLE = 1 << 63  # the first address in the upper half
+
+
+def signed(addr: np.ndarray) -> np.ndarray:
+    """Return addresses uint64 less MIDDLE, int64: in the same order, and with differences that have a sign."""
+    return (addr.astype(np.uint64, copy=False) ^ np.uint64(MIDDLE)).view(np.int64)
+
+
+def unsigned(addr: np.ndarray) -> np.ndarray:
+    """Undo `signed`."""
+    return addr.view(np.uint64) ^ np.uint64(MIDDLE)
 
 
 class Texts:
@@ -95,9 +107,9 @@ class Events:
     action: np.ndarray
     """uint8: a place in ACTIONS."""
     addr: np.ndarray
-    """int64; of an oom, what the driver still had (`device_free`)."""
+    """Of an oom, what the driver still had (`device_free`)."""
     size: np.ndarray
-    """int64, bytes requested."""
+    """uint64, bytes requested; only of an oom 2^62 or more."""
     time_us: np.ndarray
     """int64, microseconds since the epoch; 0 where the file says none."""
     stream: np.ndarray
@@ -122,7 +134,6 @@ class Allocations:
     """What was allocated on one device; A rows, in the order of their ids."""
 
     addr: np.ndarray
-    """int64"""
     size: np.ndarray
     """int64, bytes requested: the height of its band."""
     rounded: np.ndarray
@@ -149,7 +160,6 @@ class Spans:
     """Memory that was reserved, and when: one row for every range that was got from the driver at once."""
 
     addr: np.ndarray
-    """int64"""
     size: np.ndarray
     """int64"""
     start: np.ndarray

@@ -90,9 +90,9 @@ def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
 
 def _address(trace: Trace, address: int) -> tuple[np.ndarray, str]:
     a = trace.allocations
-    if address >= 1 << 63:
+    if address >= 1 << 64:
         return np.zeros(len(a), bool), f"no address is {address_text(address)}"
-    below = np.flatnonzero((a.addr <= address) & (a.addr > address - int(a.size.max(initial=0)) - (2 << 20)))
+    below = np.flatnonzero((a.addr <= address) & (a.addr >= max(address - int(a.size.max(initial=0)) - (2 << 20), 0)))
     size = np.maximum(np.maximum(a.size[below], a.rounded[below]), 1)
     mask = np.zeros(len(a), bool)
     mask[below[address - a.addr[below] < size]] = True

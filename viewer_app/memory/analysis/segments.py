@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview.viewer_app.memory.analysis.live import check_moment
-from splatview.viewer_app.memory.model import ACTIONS
+from splatview.viewer_app.memory.model import ACTIONS, signed, unsigned
 
 if TYPE_CHECKING:
     from splatview.viewer_app.memory.model import Snapshot, Trace
@@ -110,7 +110,7 @@ class SegmentsAt:
     def at(self, addr: int) -> int:
         """The segment that has an address; -1: none."""
         i = int(np.searchsorted(self.addr, addr, "right")) - 1
-        return i if i >= 0 and addr < self.addr[i] + self.size[i] else -1
+        return i if i >= 0 and addr < int(self.addr[i]) + int(self.size[i]) else -1
 
 
 def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
@@ -128,7 +128,7 @@ def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
     b_addr, b_size, state, allocation, known, segment = (
         x[inside] for x in (b_addr, b_size, state, allocation, known, segment))
     end_of = addr + size
-    limit = np.append(b_addr[1:], np.int64(1) << 62)[:len(b_addr)]
+    limit = np.append(b_addr[1:], np.iinfo(np.int64).max)[:len(b_addr)]
     limit = np.minimum(limit, end_of[segment])
     b_size = np.minimum(b_size, limit - b_addr)
     rest = limit - b_addr - b_size
@@ -158,19 +158,19 @@ def _filled(moment: int, segments: tuple[np.ndarray, ...], blocks: tuple[np.ndar
     order = np.argsort(all_addr, kind="stable")
     of_segment = np.concatenate([segment, gap_segment[some]])[order]
     return SegmentsAt(
-        moment, addr, size, stream, pool, expandable,
-        np.searchsorted(of_segment, np.arange(len(addr) + 1)), all_addr[order],
+        moment, unsigned(addr), size, stream, pool, expandable,
+        np.searchsorted(of_segment, np.arange(len(addr) + 1)), unsigned(all_addr[order]),
         np.concatenate([b_size, gap[some]])[order],
         np.concatenate([state, np.full(count, INACTIVE, np.uint8)])[order],
         np.concatenate([allocation, np.full(count, -1, np.int32)])[order])
 
 
 def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
-    """addr, size, stream, pool, expandable of the segments: ranges of one expandable segment are put together."""
+    """addr (signed), size, stream, pool, expandable of segments: ranges of one expandable segment are put together."""
     s, m = trace.spans, len(trace.events)
     there = np.flatnonzero((s.start < moment) & (s.end >= moment))
     there = there[np.argsort(s.addr[there], kind="stable")]
-    addr, size, stream, pool = s.addr[there], s.size[there], s.stream[there], s.pool[there]
+    addr, size, stream, pool = signed(s.addr[there]), s.size[there], s.stream[there], s.pool[there]
     expandable = np.zeros(len(there), bool)
     if m:
         began, ended = s.start[there], s.end[there]
@@ -178,7 +178,7 @@ def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
         expandable |= (ended < m) & (trace.events.action[np.minimum(ended, m - 1)] == _UNMAPPED)
     if len(trace.segments):
         order = np.argsort(trace.segments.addr, kind="stable")
-        last = trace.segments.addr[order]
+        last = signed(trace.segments.addr[order])
         at = np.maximum(np.searchsorted(last, addr, "right") - 1, 0)
         within = (addr >= last[at]) & (addr < last[at] + trace.segments.total[order][at])
         expandable |= within & (s.end[there] >= m) & trace.segments.expandable[order][at]
@@ -191,11 +191,11 @@ def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
 
 
 def _occupied(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
-    """addr, size, state, allocation of what is in use or pending, by address; and whether its size is known."""
+    """addr (signed), size, state, allocation of what is in use or pending, by address; and if its size is known."""
     a = trace.allocations
     ids = np.flatnonzero((a.start < moment) & (np.maximum(a.freed, a.end) >= moment))
     ids = ids[np.argsort(a.addr[ids], kind="stable")]
     rounded = a.rounded[ids]
     size = np.where(rounded > 0, rounded, (np.maximum(a.size[ids], 1) + 511) & ~np.int64(511))
     state = np.where(a.end[ids] >= moment, ACTIVE, PENDING).astype(np.uint8)
-    return a.addr[ids], size, state, ids.astype(np.int32), rounded > 0
+    return signed(a.addr[ids]), size, state, ids.astype(np.int32), rounded > 0

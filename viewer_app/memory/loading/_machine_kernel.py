@@ -36,6 +36,7 @@ from splatview.viewer_app.memory.loading._machine_tables import (
 )
 from splatview.viewer_app.memory.loading.machine import (
     AT,
+    BIG,
     BLOB,
     DEPTH,
     DICT,
@@ -141,17 +142,17 @@ def run(data, c, operands, things, words, columns, stacks, numbers):
             count = np.int64(data[a])
             a += 1
             then = a + count
-            if count > 8:
+            if count > 9 or (count == 9 and then <= end and (data[a + 7] < 128 or data[a + 8] > 0)):
                 why = ODD
                 break
             if then > end:
                 break
             number = np.int64(0)
-            for i in range(count):
+            for i in range(min(count, 8)):
                 number |= np.int64(data[a + i]) << (8 * i)
             if 0 < count < 8 and data[a + count - 1] >= 128:
                 number -= np.int64(1) << (8 * count)
-            tags[depth] = INT
+            tags[depth] = INT if count < 9 else BIG
             values[depth] = number
             depth += 1
         elif op == MARK:

@@ -21,6 +21,7 @@ from splatview.viewer_app.memory.loading._machine_tables import (
 from splatview.viewer_app.memory.loading.entries import LIMIT, MAX_DEVICES
 from splatview.viewer_app.memory.loading.machine import (
     BATCH,
+    BIG,
     CELLS,
     DICT,
     ENTRY,
@@ -119,7 +120,7 @@ def put_row(o, first, last, c, operands, things, columns, numbers):
                     return ODD
                 action = value
                 continue
-            if tag != INT or not 0 <= value < LIMIT:
+            if tag != BIG and (tag != INT or value < 0):
                 return ODD
             if key == ADDR:
                 addr = value
@@ -157,6 +158,8 @@ def put_row(o, first, last, c, operands, things, columns, numbers):
                 context_text = text if text != NO_CONTEXT else np.int64(-1)
         elif key == DEVICE_FREE:
             free = value if tag == INT and 0 <= value < LIMIT else np.int64(-2)
+    if not 0 <= time < LIMIT or (action != OOM and (not 0 <= size < LIMIT or addr < 0 <= addr + size)):
+        return ODD
     if action == OOM and free != -1:  # it has no address, but what the driver still had
         if free < 0:
             return ODD

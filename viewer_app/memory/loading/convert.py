@@ -72,16 +72,15 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
             if consume:
                 trace.clear()
         done[0] += count
-    segments = read_segments(listed(data.get("segments"), "segments"), tables)
+    segments = read_segments(listed(data.get("segments"), "segments"), tables, events)
     notes: list[str] = []
     made: list[Trace] = []
-    devices = sorted(events.keys() | segments.keys())
-    for device in devices:
-        progress("pairing", _READING + (1 - _READING) * len(made) / len(devices))
+    for device in segments:
+        progress("pairing", _READING + (1 - _READING) * len(made) / len(segments))
         e = events.get(device)
         if e is None:
             e = TraceReader([], device, tables).finish(lambda count: None, consume=False)
-        made.append(_trace(device, e, *segments.get(device, _no_segments()), notes))
+        made.append(_trace(device, e, *segments[device], notes))
     notes += _more_notes(data, made)
     texts, stacks = tables.interner.finish()
     return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
@@ -128,13 +127,6 @@ def _more_notes(data: dict[str, Any], traces: list[Trace]) -> list[str]:
 
 def _length(trace: Any, where: str) -> int:
     return trace.count if type(trace) is Rows else len(listed(trace, where))
-
-
-def _no_segments() -> tuple[Segments, Blocks]:
-    long, short, small = np.zeros(0, np.int64), np.zeros(0, np.int16), np.zeros(0, np.uint8)
-    numbers = np.zeros(0, np.int32)
-    return (Segments(long, long, long, long, long, short, short, small, np.zeros(0, bool), numbers,
-                     np.zeros(1, np.int32)), Blocks(long, long, long, small, numbers, numbers))
 
 
 def _annotations(value: Any) -> tuple[Annotation, ...]:

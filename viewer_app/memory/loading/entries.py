@@ -26,7 +26,7 @@ from splatview.viewer_app.memory.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 CHUNK = 4096
 """Events that are read together: few enough that the processor's cache holds them."""
@@ -38,10 +38,12 @@ NO_CONTEXT = ("", "N/A")
 MAX_TABLE = 2**15 - 1
 MAX_DEVICES = 1024
 """Traces of one file, at most."""
-COLUMNS = {"action": np.uint8, "addr": np.int64, "size": np.int64, "time_us": np.int64, "stream": np.int16,
+COLUMNS = {"action": np.uint8, "addr": np.uint64, "size": np.uint64, "time_us": np.int64, "stream": np.int16,
            "pool": np.int16, "stack": np.int32, "context": np.int32, "metadata": np.int32}
 LIMIT = 2**62
-"""Addresses, sizes and times are smaller, so that sums of two do not overflow."""
+"""Sizes and times are smaller, so that sums of two do not overflow; but what was asked for in vain may be any size."""
+TOP = 2**64
+"""Addresses, and the ends of what lies there, are smaller."""
 NOWHERE = object()
 
 
@@ -165,9 +167,12 @@ class _Chunk:
             self.columns = {key: flat[i::len(keys)] for i, key in enumerate(keys)}
         action = self._actions()
         t = self.tables
-        return {"action": action, "addr": self._numbers("addr", action), "size": self._numbers("size"),
-                "time_us": self._numbers("time_us"), "stream": self._table("stream", 0, t.stream),
-                "pool": self._table("pool_id", None, t.pool),
+        addr, size = self._numbers("addr", TOP, action), self._numbers("size", TOP)
+        for i in np.flatnonzero((action != OOM) & ((size >= LIMIT) | (addr + size < addr))).tolist():
+            whole(int(size[i]), self.where(i, "size"))
+            whole(int(addr[i]), self.where(i, "addr"), TOP - int(size[i]))
+        return {"action": action, "addr": addr, "size": size, "time_us": self._numbers("time_us"),
+                "stream": self._table("stream", 0, t.stream), "pool": self._table("pool_id", None, t.pool),
                 "context": self._table("compile_context", None, t.context),
                 "metadata": self._table("user_metadata", None, t.metadata),
                 "stack": t.interner.stacks(self._values("frames", None), lambda i: self.where(i, "frames"))}
@@ -186,18 +191,18 @@ class _Chunk:
                             f"{self.where(i, 'action')} is {shown(values[i])}, not a text")
         return np.fromiter(map(ACTION.get, values, repeat(OTHER)), np.uint8, len(values))
 
-    def _numbers(self, key: str, action: np.ndarray | None = None) -> np.ndarray:
+    def _numbers(self, key: str, top: int = LIMIT, action: np.ndarray | None = None) -> np.ndarray:
         values = self._values(key, 0)
         if action is not None:
             for i in np.flatnonzero(action == OOM).tolist():  # it has no address, but what the driver still had
                 values[i] = self.rows[i].get("device_free", values[i])
         try:
-            out = np.frombuffer(array("q", values), np.int64)  # refuses whatever is no whole number of 64 bits
-            if 0 <= int(out.min()) and int(out.max()) < LIMIT:
+            out = np.frombuffer(array("Q", values), np.uint64)  # refuses whatever is no whole number of 64 bits
+            if int(out.max()) < top:
                 return out
         except (TypeError, OverflowError):
             pass
-        return np.array([whole(v, self.where(i, key)) for i, v in enumerate(values)], np.int64)
+        return np.array([whole(v, self.where(i, key), top) for i, v in enumerate(values)], np.uint64)
 
     def _table(self, key: str, missing: Any, number: Callable[[Any, str], int]) -> np.ndarray | int:
         """A column of few different values: each is looked at once."""
@@ -211,15 +216,16 @@ class _Chunk:
             return np.array([number(v, self.where(i, key)) for i, v in enumerate(values)], np.int32)
 
 
-def read_segments(entries: list[Any], tables: Tables) -> dict[int, tuple[Segments, Blocks]]:
-    """The segments and blocks by device, in the order of their addresses."""
-    by_device: dict[int, list[tuple[int, str, dict[str, Any]]]] = {}
+def read_segments(entries: list[Any], tables: Tables, devices: Iterable[int]) -> dict[int, tuple[Segments, Blocks]]:
+    """The segments and blocks by device, in the order of their addresses; of `devices` also where there are none."""
+    by_device: dict[int, list[tuple[int, str, dict[str, Any]]]] = {device: [] for device in devices}
     for i, s in enumerate(entries):
         where = f"segments[{i}]"
         if type(s) is not dict:
             raise FileError(f"{where} is {shown(s)}, not a mapping")
         device = whole(s.get("device", 0), f"{where}['device']", 2**15)
-        by_device.setdefault(device, []).append((whole(s.get("address"), f"{where}['address']"), where, s))
+        top = TOP - whole(s.get("total_size"), f"{where}['total_size']")
+        by_device.setdefault(device, []).append((whole(s.get("address"), f"{where}['address']", top), where, s))
     return {device: _segments(sorted(rows, key=itemgetter(0)), tables) for device, rows in sorted(by_device.items())}
 
 
@@ -231,13 +237,12 @@ def _segments(rows: list[tuple[int, str, dict[str, Any]]], tables: Tables) -> tu
     names: list[str] = []
     starts = [0]
     for address, where, s in rows:
-        total = whole(s.get("total_size"), f"{where}['total_size']")
         sizes = [whole(s.get(key, 0), f"{where}[{key!r}]") for key in ("allocated_size", "active_size",
                                                                       "requested_size")]
         kind = s.get("segment_type", "")
         pool = tables.pool(s.get("segment_pool_id"), f"{where}['segment_pool_id']")
-        table.append((address, total, *sizes, tables.stream(s.get("stream", 0), f"{where}['stream']"), max(pool, 0),
-                      TYPE.get(kind, 2) if type(kind) is str else 2, s.get("is_expandable") is True))
+        table.append((address, s["total_size"], *sizes, tables.stream(s.get("stream", 0), f"{where}['stream']"),
+                      max(pool, 0), TYPE.get(kind, 2) if type(kind) is str else 2, s.get("is_expandable") is True))
         frames.append(s.get("frames"))
         at = address
         for j, b in enumerate(listed(s.get("blocks"), f"{where}['blocks']")):
@@ -248,15 +253,16 @@ def _segments(rows: list[tuple[int, str, dict[str, Any]]], tables: Tables) -> tu
             block_frames.append(stack)
             names.append(inner)
         starts.append(len(blocks))
-    columns = list(zip(*table, strict=True))
-    addr, total, allocated, active, requested = (np.array(c, np.int64) for c in columns[:5])
+    columns = list(zip(*table, strict=True)) or [()] * 9
+    addr = np.array(columns[0], np.uint64)
+    total, allocated, active, requested = (np.array(c, np.int64) for c in columns[1:5])
     interner = tables.interner
     stack = interner.stacks(frames, lambda i: f"{rows[i][1]}['frames']")
     segments = Segments(addr, total, allocated, active, requested, np.array(columns[5], np.int16),
                         np.array(columns[6], np.int16), np.array(columns[7], np.uint8), np.array(columns[8], bool),
                         stack, np.array(starts, np.int32))
-    b = np.array(blocks, np.int64).reshape(-1, 4)
-    block_addr, size, block_requested = (np.ascontiguousarray(b[:, i]) for i in range(3))
+    b = np.array(blocks, np.uint64).reshape(-1, 4)
+    block_addr, size, block_requested = b[:, 0].copy(), *(b[:, i].astype(np.int64) for i in (1, 2))
     block_stack = interner.stacks(block_frames, lambda i: f"{names[i]}['frames']")
     return segments, Blocks(block_addr, size, block_requested, b[:, 3].astype(np.uint8), block_stack,
                             np.full(len(b), -1, np.int32))
@@ -276,5 +282,5 @@ def _block(b: Any, where: str, at: int) -> tuple[tuple[int, int, int, int], Any]
         last = old[0] if old and type(old[0]) is dict else {}
         requested = last.get("real_size", size) if requested is None else requested
         frames = last.get("frames") if frames is None else frames
-    return (whole(b.get("address", at), f"{where}['address']"), size,
+    return (whole(b.get("address", at), f"{where}['address']", TOP - size), size,
             whole(requested, f"{where}['requested_size']"), STATE.get(state, 3)), frames

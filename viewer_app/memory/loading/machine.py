@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from splatview.viewer_app.memory.loading.opening import Opened
 
-# What a value is. Its number: the number itself, its bits, or the place of a text, an object or a pair.
-NONE, FALSE, TRUE, INT, FLOAT, TEXT, DICT, LIST, TUPLE, PAIR, UNSET = range(11)
+# What a value is. Its number: the number itself (BIG: less 2^64), its bits, or the place of a text, object or pair.
+NONE, FALSE, TRUE, INT, BIG, FLOAT, TEXT, DICT, LIST, TUPLE, PAIR, UNSET = range(12)
 # What is known of an object, and what its content is: a cell, or the number of a row, a stack or a trace.
 NEW, MAPPING, FRAME, ENTRY, SEQUENCE, TRACE, STACK, USED_STACK, USED_EMPTY = range(9)
 # Places of the counters.

@@ -10,6 +10,7 @@ import numpy as np
 
 from splatview.viewer_app.memory.loading.entries import ACTION, COLUMNS, OTHER, Tables
 from splatview.viewer_app.memory.loading.machine import (
+    BIG,
     DICT,
     ENTRY,
     FALSE,
@@ -105,8 +106,8 @@ class _Converted:
         return out
 
     def _value(self, tag: int, number: int, depth: int = 0) -> Any:
-        if tag == INT:
-            return number
+        if tag in (INT, BIG):
+            return number + (tag == BIG) * 2**64
         if tag == TEXT:
             return self.text(number)
         if tag in (DICT, LIST, TUPLE):

@@ -79,7 +79,7 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
 
     every = _Rows(
         addr=np.concatenate([addr[first], blocks.addr[new]]),
-        size=np.concatenate([events.size[which[first]], blocks.requested[new]]),
+        size=np.concatenate([events.size[which[first]].view(np.int64), blocks.requested[new]]),
         start=np.concatenate([start, np.full(len(new), -1)]),
         end=np.concatenate([end, np.full(len(new), m)]),
         freed=np.concatenate([freed, np.full(len(new), m)]),
@@ -116,7 +116,7 @@ def _by_address(events: Events) -> np.ndarray:
     if (ones >> shift).bit_length() + bits > 63:
         return which[np.argsort(addr, kind="stable")]
     # Both in one number: sorting numbers is several times quicker than a stable order.
-    addr >>= shift
+    addr = (addr >> np.uint64(shift)).view(np.int64)
     addr <<= bits
     addr |= which
     addr.sort()

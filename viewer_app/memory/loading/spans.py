@@ -83,9 +83,9 @@ def make_spans(events: Events, segments: Segments) -> Spans:
         reserved.rows += [(a, b - a, -1, m, stream, pool) for a, b in unknown]
     reserved.rows += [(first, last - first, start, m, stream, pool)
                       for first, (last, start, stream, pool) in zip(reserved.first, reserved.rest, strict=True)]
-    rows = np.array(sorted(reserved.rows, key=lambda r: (r[2], r[0], r[3])), np.int64).reshape(-1, 6)
-    return Spans(rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].astype(np.int32), rows[:, 3].astype(np.int32),
-                 rows[:, 4].astype(np.int16), rows[:, 5].astype(np.int16))
+    rows = sorted(reserved.rows, key=lambda r: (r[2], r[0], r[3]))
+    dtypes = np.uint64, np.int64, np.int32, np.int32, np.int16, np.int16
+    return Spans(*map(np.array, zip(*rows, strict=True) if rows else [()] * len(dtypes), dtypes))
 
 
 def fill_pools(allocations: Allocations, events: Events, segments: Segments, spans: Spans) -> None:
@@ -101,7 +101,7 @@ def fill_pools(allocations: Allocations, events: Events, segments: Segments, spa
     def look(addr: np.ndarray, event: np.ndarray) -> np.ndarray:
         at = np.searchsorted(segments.addr, addr, side="right") - 1
         i = np.maximum(at, 0)
-        inside = (at >= 0) & (addr < segments.addr[i] + segments.total[i]) & (event >= since[i])
+        inside = (at >= 0) & (addr < segments.addr[i] + segments.total[i].view(np.uint64)) & (event >= since[i])
         return np.where(inside, segments.pool[i], UNKNOWN_POOL)
 
     missing = np.flatnonzero(allocations.pool == UNKNOWN_POOL)

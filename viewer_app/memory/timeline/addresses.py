@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from splatview.viewer_app.memory.model import MIDDLE, signed
 from splatview.viewer_app.memory.timeline._kernels import kernel
 from splatview.viewer_app.memory.timeline.bands import prepared
 from splatview.viewer_app.memory.timeline.index import LiveIndex, frozen, never, stop
@@ -34,8 +35,8 @@ class Addresses:
         a, s = trace.allocations, trace.spans
         events = len(trace.events)
         place = kernel("_addresses_kernels", "place")
-        addr, size = frozen(a.addr, np.int64), frozen(a.size, np.int64)
-        self._ranges(*_union(np.asarray(s.addr), np.asarray(s.addr) + np.asarray(s.size)))
+        addr, size = frozen(signed(a.addr), np.int64), frozen(a.size, np.int64)
+        self._ranges(*_union(signed(s.addr), signed(s.addr) + s.size))
         places = np.empty(len(a), np.int64)
         if place(addr, size, self._first, self._last, self._shift, places):
             lost = places < 0  # in no range that was reserved: the trace does not say all
@@ -49,7 +50,7 @@ class Addresses:
         self._places = frozen(places, np.int64)
         stop(cancelled)
         order = np.argsort(s.start, kind="stable")
-        starts, ends, bottoms, sizes = (np.asarray(column)[order] for column in (s.start, s.end, s.addr, s.size))
+        starts, ends, bottoms, sizes = (np.asarray(c)[order] for c in (s.start, s.end, signed(s.addr), s.size))
         lies = np.empty(len(s), np.int64)
         place(frozen(bottoms, np.int64), frozen(sizes, np.int64), self._first, self._last, self._shift, lies)
         self._spans = LiveIndex(starts, ends, events).kernel, frozen(lies, np.int64), frozen(sizes, np.int64)
@@ -69,21 +70,20 @@ class Addresses:
         """Bytes of memory that it takes beside the trace's own arrays."""
         return self._index.nbytes + self._places.nbytes
 
-    @property
-    def ranges(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The ranges, by address: first address, address behind the last, and y of the first; int64 (n,) each."""
-        return self._first, self._last, self._bottom
-
     def place(self, addr: int) -> int | None:
         """y of an address; None where nobody ever had memory."""
-        r = int(np.searchsorted(self._first, addr, "right")) - 1
-        return int(addr + self._shift[r]) if r >= 0 and addr < self._last[r] else None
+        r = int(np.searchsorted(self._first, addr - MIDDLE, "right")) - 1
+        return addr - self._base(r) if r >= 0 and addr - MIDDLE < self._last[r] else None
 
     def address(self, y: float) -> int | None:
         """The address at y; None in a gap, below and above."""
         y = int(np.floor(y))
         r = int(np.searchsorted(self._bottom, y, "right")) - 1
-        return int(y - self._shift[r]) if r >= 0 and y - self._shift[r] < self._last[r] else None
+        return y + self._base(r) if r >= 0 and y + self._base(r) - MIDDLE < self._last[r] else None
+
+    def _base(self, r: int) -> int:
+        """The address that a range would have at y = 0."""
+        return MIDDLE + int(self._first[r]) - int(self._bottom[r])
 
     def y(self, allocation: int) -> int:
         """Where the rectangle of an allocation begins."""
