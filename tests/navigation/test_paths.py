@@ -99,6 +99,10 @@ def test_frames_are_as_ns_render_reads_them() -> None:
         np.testing.assert_allclose(pose[:3, :3], np.stack([right, -down, -forward], 1), atol=1e-9)
         assert frame["fov"] == pytest.approx(field_of_view(wanted.K[1, 1], 480))
     assert (d["render_width"], d["render_height"], d["fps"], d["camera_type"]) == (640, 480, 10.0, "perspective")
+    alone = parse_path(json.dumps({"camera_path": d["camera_path"], "fps": 24}))
+    for same in (alone, parse_path(write_path(alone))):  # each is a picture, also of frames that are made key frames
+        again = json.loads(write_path(same))["camera_path"]
+        np.testing.assert_allclose(*([f["camera_to_world"] for f in fs] for fs in (again, d["camera_path"])), atol=1e-9)
 
 
 @pytest.mark.parametrize(("change", "words"), [
@@ -248,9 +252,9 @@ def test_it_is_played_at_its_own_pace(rig: Rig) -> None:
 
 def test_it_is_filmed_while_the_loop_goes_on(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for x in (-1.0, 1.0):
-        rig.key(x)
-    rig.tool.path.stretch(0.4)
+    frames = json.loads(write_path(Film(path())))["camera_path"][:4]
+    (tmp_path / "path.json").write_text(json.dumps({"camera_path": frames, "fps": 10}))
+    assert rig.tool.load(tmp_path / "path.json")
     rig.tool.film = type(rig.tool.film)(rig.tool.path, 64, 48, 10.0)
     rig.tool.as_frames = True
     rig.tool.record()

@@ -92,6 +92,7 @@ class FilmHeader(msgspec.Struct, frozen=True, tag="film"):
     width: Annotated[int, Meta(ge=1, le=16384)]
     height: Annotated[int, Meta(ge=1, le=16384)]
     fps: Annotated[float, Meta(ge=0.01, le=1000)]
+    held: bool = False
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, tag="snapshot"):
@@ -277,5 +278,5 @@ def _film(header: FilmHeader, room: mmap.mmap | None) -> Film:
         raise FileError("the program that read it described a camera path whose arrays do not fit together")
     keys = [Key(p.copy(), r.copy(), f, s) for p, r, f, s in zip(positions, rotations, fovs.tolist(), seconds.tolist(),
                                                                 strict=True)]
-    path = CameraPath(keys, header.loop, header.smooth, header.model)
+    path = CameraPath(keys, header.loop, header.smooth, header.model, header.held)
     return Film(path, header.width, header.height, header.fps)

@@ -136,7 +136,7 @@ def _film(film: Film, fd: int) -> apart.FilmHeader:
         np.array([k.rotation for k in keys], np.float64).reshape(-1, 4),
         np.array([k.fov for k in keys], np.float64), np.array([k.seconds for k in keys], np.float64)])
     return apart.FilmHeader(columns, path.loop, path.smooth, path.model, film.width, film.height,  # type: ignore[arg-type]
-                            film.fps)
+                            film.fps, path.held)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def write_path(film: Film) -> str:
         "default_transition_sec": SECONDS,
         "keyframes": [{"matrix": pose(rotations.matrix(key.rotation), key.position), "fov": key.fov, "aspect": aspect,
                        "override_transition_enabled": True, "override_transition_sec": key.seconds}
-                      for key in path.keys],
+                      for key in path.keys + path.keys[-1:] * (path.held and not path.loop)],
         "camera_type": "fisheye" if path.model == "fisheye" else "perspective",
         "render_height": film.height, "render_width": film.width, "fps": film.fps, "seconds": path.duration,
         "is_cycle": path.loop, "smoothness_value": 0.0 if path.smooth else 1.0,
@@ -130,7 +130,7 @@ def _film(d: Any) -> Film:
     if not 0 < len(frames) <= MOST_FRAMES:
         raise CameraError(f"path: {len(frames)} frames; legal are 1 to {MOST_FRAMES:,}")
     made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames]
-    return Film(CameraPath(made, False, False, _MODELS[kind]), width, height, fps)  # type: ignore[arg-type]
+    return Film(CameraPath(made, False, False, _MODELS[kind], held=True), width, height, fps)  # type: ignore[arg-type]
 
 
 def _listed(d: dict[str, Any], name: str) -> list[Any]:

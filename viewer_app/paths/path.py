@@ -59,6 +59,8 @@ class CameraPath:
     smooth: bool = True
     """Whether it is curved; otherwise it leads straight from key to key."""
     model: CameraModel = "pinhole"
+    held: bool = False
+    """Whether the last key is shown for its seconds, as each picture of a film is."""
 
     @property
     def times(self) -> list[float]:
@@ -70,8 +72,8 @@ class CameraPath:
 
     @property
     def duration(self) -> float:
-        """Seconds; 0 with fewer than two keys."""
-        return self.times[-1] if len(self.keys) > 1 else 0.0
+        """Seconds; 0 with fewer than two keys, unless the last one is held."""
+        return self.times[-1] + sum(key.seconds for key in self.keys[-1:] if self.held and not self.loop)
 
     def stretch(self, duration: float) -> None:
         """Have all of it take so many seconds."""
@@ -92,7 +94,7 @@ class CameraPath:
         seconds = min(max(seconds, 0.0), times[-1])
         i = min(bisect_right(times, seconds) - 1, len(times) - 2)
         span = times[i + 1] - times[i]
-        t = (seconds - times[i]) / span if span > 0 else 0.0
+        t = round((seconds - times[i]) / span, 10) if span > 0 else 0.0  # times are sums: at a key 0 or 1, not near it
         a, b = self.keys[i], self.keys[(i + 1) % len(self.keys)]
         if not self.smooth:
             return self._camera(a.position + (b.position - a.position) * t, rotations.slerp(a.rotation, b.rotation, t),

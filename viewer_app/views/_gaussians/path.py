@@ -81,6 +81,7 @@ class PathTool(Tool):
             return
         at = len(keys) if self.chosen is None else self.chosen + 1
         keys.insert(at, Key.of(camera, self.view.orbit.distance))
+        self.path.held = False
         if not keys[1:]:
             self.path.model = camera.model
         self._edited(at)
