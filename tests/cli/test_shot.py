@@ -94,7 +94,8 @@ def test_a_scene_looks_as_gsplat_draws_it(data_dir: Path, tmp_path: Path) -> Non
     assert -10 * np.log10((error**2).mean()) > 45, "dB"
 
 
-@pytest.mark.parametrize("name", ["postshot_antialiased", "nerfstudio_rgb", "utm_double"])
+@pytest.mark.parametrize("name", ["postshot_antialiased", "nerfstudio_rgb", "utm_double", "inf_opacity", "flat_scale",
+                                  "degree4"])
 def test_a_scene_looks_as_an_independent_renderer_draws_it(
         name: str, data_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given, out = data_dir / "reports", tmp_path / "out.png"
