@@ -102,7 +102,8 @@ def test_frames_are_as_ns_render_reads_them() -> None:
     alone = parse_path(json.dumps({"camera_path": d["camera_path"], "fps": 24}))
     for same in (alone, parse_path(write_path(alone))):  # each is a picture, also of frames that are made key frames
         again = json.loads(write_path(same))["camera_path"]
-        np.testing.assert_allclose(*([f["camera_to_world"] for f in fs] for fs in (again, d["camera_path"])), atol=1e-9)
+        poses, wanted = ([f["camera_to_world"] for f in frames] for frames in (again, d["camera_path"]))
+        np.testing.assert_allclose(poses, wanted, atol=1e-9)
 
 
 @pytest.mark.parametrize(("change", "words"), [
