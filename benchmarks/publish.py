@@ -12,6 +12,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 import torch
+from PIL import Image
 
 import splatview
 from splatview import publishing
@@ -99,14 +100,17 @@ def _without_viewer() -> list[dict[str, str]]:
         "means": torch.zeros(n, 3), "quats": torch.zeros(n, 4), "scales": torch.zeros(n, 3),
         "opacities": torch.zeros(n), "sh0": torch.zeros(n, 1, 3), "shN": torch.zeros(n, 15, 3)})
     image = torch.zeros(FRAME, dtype=torch.uint8)
+    backwards, picture = image.numpy()[..., ::-1], Image.fromarray(image.numpy())
     rows = []
-    for what, call in {
-        "an image": lambda: splatview.publish(image, "frame"),
-        "a Gaussian scene, step=": lambda: splatview.publish(scene, "scene", step=7),
-    }.items():
+    for what, limit, call in (
+        ("an image", 5, lambda: splatview.publish(image, "frame")),
+        ("a Gaussian scene, step=", 5, lambda: splatview.publish(scene, "scene", step=7)),
+        ("NumPy's [..., ::-1], which is copied for a viewer", 20, lambda: splatview.publish(backwards, "backwards")),
+        ("PIL's image, which is converted for a viewer", 20, lambda: splatview.publish(picture, "picture")),
+    ):
         call()
         us = _per_call(call)
-        rows.append({"publish of": what, "viewer": "none", "median us": f"{us:.2f}", "limit": "2 us"})
+        rows.append({"publish of": what, "viewer": "none", "median us": f"{us:.2f}", "limit": f"{limit} us"})
     assert publishing._publisher is not None
     assert publishing._publisher.board.counters()["copies"] == 0
     return rows
