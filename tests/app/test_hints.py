@@ -22,29 +22,31 @@ SCENE = {**cloud(), "quats": torch.tensor([1.0, 0, 0, 0]) + 0.15 * cloud()["quat
 ACTIVATED = {**SCENE, "scales": SCENE["scales"].exp(), "opacities": SCENE["opacities"].sigmoid()}
 
 
-def see(viewer: Viewer, value: Any, name: str, **options: Any) -> None:
-    splatview.publish(value, name, **options)
+def see(viewer: Viewer, value: Any, name: str, device: str, **options: Any) -> None:
+    there = {k: t.to(device) for k, t in value.items()} if isinstance(value, dict) else value.to(device)
+    splatview.publish(there, name, **options)
     viewer.until(lambda: any(e.name == name for e in viewer.state.entries))
     viewer.seat.select(next(e.key for e in viewer.state.entries if e.name == name))
     viewer.until(viewer.loaded)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize(("value", "options", "right"), [
     ((RGB * 255).permute(2, 0, 1).to(torch.bfloat16), {}, (RGB * 255).to(torch.bfloat16).float() / 255),
     (ACTIVATED, {"activated": False}, SCENE),
     ({**SCENE, "quats": SCENE["quats"].roll(-1, 1)}, {}, SCENE),
 ], ids=["bytes", "activated", "x y z w"])
 def test_a_click_shows_values_right(viewer: Viewer, caplog: pytest.LogCaptureFixture, value: Any,
-                                    options: dict[str, Any], right: Any) -> None:
+                                    options: dict[str, Any], right: Any, device: str) -> None:
     caplog.set_level(logging.WARNING, "splatview")
-    see(viewer, value, "odd", **options)
+    see(viewer, value, "odd", device, **options)
     board = viewer.seat.panes.active.boards()[-1]
     x, y = board.x + board.width - 50, board.y + board.height // 2
     viewer.do(PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y), PointerMove(500, 100))
     viewer.until(lambda: board not in viewer.seat.panes.active.boards())
     viewer.do(Key("f"), PointerLeave())
     shown = viewer.picture()
-    see(viewer, right, "right")
+    see(viewer, right, "right", device)
     viewer.do(PointerMove(500, 100), Key("f"), PointerLeave())
     np.testing.assert_allclose(shown, viewer.picture(), atol=8)
     assert [r.message.split(":")[0] for r in caplog.records if "over the picture" in r.message] == ["odd"]
