@@ -93,7 +93,8 @@ def _scene(name: str, kind: str, *writers: Callable[[Path], Path]) -> None:
             if isinstance(value, GaussianScene):
                 n = len(value)
                 assert value.means.shape == (n, 3) and value.quats.shape == (n, 4) and value.shN.shape[0] == n
-                assert value.opacities.shape == (n,) and all(a.dtype == np.float32 for a in (value.means, value.shN))
+                assert value.opacities.shape == (n,) and value.shN.dtype == np.float32
+                assert value.means.dtype in (np.float32, np.float64)
             elif isinstance(value, np.ndarray):
                 assert value.ndim == 3 and 1 <= value.shape[2] <= 4
 
