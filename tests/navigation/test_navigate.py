@@ -182,6 +182,9 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: GaussianView, s
     shown(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.orbit.up, (1, 0, 0))
     assert viewmat(fresh)[1, 0] < 0  # x is up in the picture
+    fresh.look_with(None)  # as `grab` does for each picture
+    shown(fresh, screen, RECT)
+    np.testing.assert_array_equal(fresh.orbit.up, (1, 0, 0))
     tool: Navigate = fresh.tools["navigate"]  # type: ignore[assignment]
     tool.set_up(np.array([0.0, 0.0, 1.0]))
     fresh.frame()

@@ -124,7 +124,8 @@ class GaussianView:
 
     def look_with(self, camera: Camera | None) -> None:
         """Draw with exactly this camera, which nobody moves; None: look at the whole scene, as at first sight of it."""
-        self.orbit = Orbit()
+        up, self.orbit = self.orbit.up, Orbit()
+        self.orbit.up = up  # found at first sight alone
         self._camera, self._seen_in, self.framed = camera, None, camera is not None
 
     def frame(self) -> None:
