@@ -13,9 +13,9 @@ from support.shard_cases import tensors
 import splatview
 from splatview.viewer_app.comparing.compositor import HOWS
 from splatview.viewer_app.comparing.pair_view import PairView
-from splatview.viewer_app.comparing.turning import STAYS, Placement
 from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
 from splatview.viewer_app.interface.panel import Asked
+from splatview.viewer_app.turning import STAYS, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable

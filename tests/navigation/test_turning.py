@@ -10,10 +10,10 @@ import pytest
 
 from splatview.viewer_app.cameras import Camera, intrinsics, look_at
 from splatview.viewer_app.comparing.merging import merged as merged_as
-from splatview.viewer_app.comparing.turning import Placement, basis, placed, turning_of_degree
 from splatview.viewer_app.renderers.base import RenderOptions
 from splatview.viewer_app.renderers.reference import ReferenceRenderer
 from splatview.viewer_app.scene import GaussianScene
+from splatview.viewer_app.turning import Placement, basis, placed, turning_of_degree
 
 TURNS = [(0, 180, 0), (10, -20, 30), (-123, 77, 15)]
 

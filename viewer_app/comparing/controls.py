@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from splatview.viewer_app.comparing.together import Together
-from splatview.viewer_app.comparing.turning import STAYS
 from splatview.viewer_app.interface import widgets as ui
+from splatview.viewer_app.turning import STAYS
 from splatview.viewer_app.views.base import Section
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from splatview.viewer_app.comparing.comparisons import Comparisons
     from splatview.viewer_app.comparing.pair_view import PairView
     from splatview.viewer_app.comparing.together import Part
-    from splatview.viewer_app.comparing.turning import Placement, Triple
     from splatview.viewer_app.pane import Pane
     from splatview.viewer_app.state import Entry
+    from splatview.viewer_app.turning import Placement, Triple
 
 _SCALES = (0.01, 100.0)
 _LOGARITHMIC = imgui.SliderFlags_.logarithmic | imgui.SliderFlags_.always_clamp

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from splatview.viewer_app.cameras import bounds
 from splatview.viewer_app.comparing.merging import merged
-from splatview.viewer_app.comparing.turning import STAYS, Placement, placed
 from splatview.viewer_app.desk import Desk
 from splatview.viewer_app.errors import ViewerError
 from splatview.viewer_app.scene import NOTHING
+from splatview.viewer_app.turning import STAYS, Placement, placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

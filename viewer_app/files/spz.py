@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from splatview.ipc.kinds import SH_REST
-from splatview.viewer_app.comparing.turning import turned
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_scene
 from splatview.viewer_app.files.common import (
@@ -24,6 +23,7 @@ from splatview.viewer_app.files.common import (
     read_exact,
     remaining,
 )
+from splatview.viewer_app.turning import turned
 
 if TYPE_CHECKING:
     from splatview.viewer_app.scene import GaussianScene
