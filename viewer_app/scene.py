@@ -21,6 +21,10 @@ SH_C0 = 0.28209479177387814
 """The constant spherical harmonic Y00: RGB = SH_C0 * sh0 + 0.5 (3D Gaussian Splatting, Kerbl et al. 2023)."""
 FIELDS = "means", "quats", "scales", "opacities", "sh0", "shN"
 """The arrays of a `GaussianScene`."""
+UPS: dict[str, tuple[float, float, float]] = {
+    "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
+}
+"""Directions upward by name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.viewer_app import rotations
-from splatview.viewer_app.renderers.reference import harmonics
 from splatview.viewer_app.scene import as_floats
 
 if TYPE_CHECKING:
@@ -110,6 +109,30 @@ def _left(q: np.ndarray) -> np.ndarray:
 
 
 # -- spherical harmonics -----------------------------------------------------------------------------------------------
+
+
+def harmonics(directions: np.ndarray, degree: int) -> np.ndarray:
+    """The spherical harmonics of degrees 1 to `degree`, at most 4, along unit vectors (M, 3): (M, K-1).
+
+    The real basis in the Condon-Shortley convention of 3D Gaussian Splatting, written out: with x, y, z on the
+    unit sphere gsplat's recurrences (csrc/SphericalHarmonicsCUDA.cu, after Sloan, JCGT 2013) are these
+    polynomials.
+    """
+    x, y, z = np.asarray(directions, np.float64).T
+    xx, yy, zz = x * x, y * y, z * z
+    return np.stack([
+        -0.48860251190292 * y, 0.48860251190292 * z, -0.48860251190292 * x,
+        1.092548430592079 * x * y, -1.092548430592079 * y * z, 0.3153915652525201 * (3 * zz - 1),
+        -1.092548430592079 * x * z, 0.5462742152960395 * (xx - yy),
+        -0.5900435899266435 * y * (3 * xx - yy), 2.890611442640554 * x * y * z,
+        -0.4570457994644658 * y * (5 * zz - 1), 0.3731763325901154 * z * (5 * zz - 3),
+        -0.4570457994644658 * x * (5 * zz - 1), 1.445305721320277 * z * (xx - yy),
+        -0.5900435899266435 * x * (xx - 3 * yy),
+        2.5033429417967046 * x * y * (xx - yy), -1.770130769779931 * y * z * (3 * xx - yy),
+        0.9461746957575601 * x * y * (7 * zz - 1), -0.6690465435572892 * y * z * (7 * zz - 3),
+        0.1057855469152043 * (35 * zz * zz - 30 * zz + 3), -0.6690465435572892 * x * z * (7 * zz - 3),
+        0.47308734787878 * (xx - yy) * (7 * zz - 1), -1.770130769779931 * x * z * (xx - 3 * yy),
+        0.6258357354491763 * (xx * xx - 6 * xx * yy + yy * yy)][:(degree + 1) ** 2 - 1], axis=1)
 
 
 def basis(directions: np.ndarray, degree: int) -> np.ndarray:

@@ -116,7 +116,7 @@ BAD = {
                       r"truncated: 99,999,999,999,999 Gaussians of 68 bytes"),
     "a negative count": ("a.ply", _header("element vertex -1", *FLOATS), "count of -1"),
     "seven f_rest": ("a.ply", _header("element vertex 1", *FLOATS, *(f"property float f_rest_{i}" for i in range(7))
-                                      ) + bytes(200), "7 properties f_rest_.; legal are 0, 9, 24 or 45"),
+                                      ) + bytes(200), "7 properties f_rest_.; legal are 0, 9, 24, 45, 72"),
     "a list in vertex": ("a.ply", _header("element vertex 1", *FLOATS, "property list uchar int vertex_indices"
                                           ) + bytes(200), "list property 'vertex_indices'"),
     "more faces than bytes": ("a.ply", _header("element face 99999999999999", "property list uchar int i",

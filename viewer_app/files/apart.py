@@ -29,9 +29,8 @@ from splatview.viewer_app.errors import CameraError, FileError
 from splatview.viewer_app.files.common import silent
 from splatview.viewer_app.files.program import ReadingProgram
 from splatview.viewer_app.files.program_limits import BASE, CPU_BASE, CPU_PER_BYTE
-from splatview.viewer_app.navigation.upright import UPS
 from splatview.viewer_app.regular import open_regular
-from splatview.viewer_app.scene import FIELDS, GaussianScene
+from splatview.viewer_app.scene import FIELDS, UPS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable

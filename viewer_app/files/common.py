@@ -14,8 +14,7 @@ import numpy as np
 from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_memory, clipped
-from splatview.viewer_app.navigation.upright import UPS
-from splatview.viewer_app.scene import GaussianScene, sh0_of_rgb
+from splatview.viewer_app.scene import UPS, GaussianScene, sh0_of_rgb
 
 if TYPE_CHECKING:
     import zipfile
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float], None]
 """Told what is going on and how far it is, 0 to 1."""
 
-
+SH_PROPERTIES = tuple(3 * k for k in SH_REST)
+"""Numbers per Gaussian that the degrees above 0 take in a file."""
 MODES = {"mip": True, "antialiased": True, "true": True, "1": True,
          "": False, "default": False, "none": False, "false": False, "0": False}
 """Words of files for how a scene was trained: antialiased or not."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_scene, clipped
 from splatview.viewer_app.files.common import (
     LOGIT_OF_BYTE,
+    SH_PROPERTIES,
     Fields,
     Progress,
     quats_from_smallest_three,
@@ -61,9 +61,9 @@ def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> Gaus
         _need(chunk, _COLOR, "f4")
     k = 0
     if sh is not None:
-        if sh.count != n or len(sh.types) not in {3 * k for k in SH_REST}:
+        if sh.count != n or len(sh.types) not in SH_PROPERTIES:
             raise FileError(f"compressed PLY: element 'sh' has {sh.count:,} times {len(sh.types)} "
-                            f"properties; {n:,} times 9, 24 or 45 is needed")
+                            f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is needed")
         _need(sh, tuple(f"f_rest_{i}" for i in range(len(sh.types))), "u1")
         k = len(sh.types) // 3
     check_scene(n, k, os.fstat(f.fileno()).st_size)

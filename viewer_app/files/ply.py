@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from splatview.ipc.kinds import SH_REST
 from splatview.viewer_app.errors import FileError
 from splatview.viewer_app.files.bounds import check_memory, check_scene, clipped, whole_number
-from splatview.viewer_app.files.common import Fields, Progress, remaining
+from splatview.viewer_app.files.common import SH_PROPERTIES, Fields, Progress, remaining
 from splatview.viewer_app.scene import GaussianScene, sh0_of_rgb
 
 if TYPE_CHECKING:
@@ -232,8 +231,9 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
             f"PLY: no Gaussians in it: {', '.join(missing)} missing; vertex has "
             f"{', '.join(map(clipped, names[:20])) or 'no properties'}{' ...' if len(names) > 20 else ''}")
     rest = [p for p in names if p.startswith("f_rest_")]
-    if len(rest) not in {3 * k for k in SH_REST} or set(rest) != {f"f_rest_{i}" for i in range(len(rest))}:
-        raise FileError(f"PLY: {len(rest)} properties f_rest_*; legal are 0, 9, 24 or 45, numbered from 0")
+    if len(rest) not in SH_PROPERTIES or set(rest) != {f"f_rest_{i}" for i in range(len(rest))}:
+        raise FileError(f"PLY: {len(rest)} properties f_rest_*; legal are {', '.join(map(str, SH_PROPERTIES))}, "
+                        "numbered from 0")
     header.before("vertex")  # names a list that is in the way
     n, k = vertex.count, len(rest) // 3
     blocks = _ascii_blocks if header.format == "ascii" else _binary_blocks

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-UPS: dict[str, tuple[float, float, float]] = {
-    "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
-}
-"""Directions upward by name."""
 _SAMPLE, _FEW = 20_000, 1500
 """Points that are looked at, and those of them by which planes are judged."""
 _TRIES = 250

@@ -29,6 +29,7 @@ from splatview.viewer_app.renderers.base import (
 from splatview.viewer_app.renderers.reference_paints import Bodies, bodies, coverage, normal_colors, solid
 from splatview.viewer_app.scene import NOTHING
 from splatview.viewer_app.selecting import EVERYTHING
+from splatview.viewer_app.turning import harmonics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,39 +267,13 @@ def rotations(quats: np.ndarray) -> np.ndarray:
 
 
 def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:
-    """(M, 3) RGB in [0, `COLOR_MAX`] from spherical harmonics seen along `directions` (M, 3), any length.
-
-    """
+    """(M, 3) RGB in [0, `COLOR_MAX`] from spherical harmonics seen along `directions` (M, 3), any length."""
     length = np.linalg.norm(directions, axis=1, keepdims=True)
     rgb = 0.2820947917738781 * sh0.astype(np.float64)
     if degree:
         values = harmonics(directions / np.where(length > 0, length, 1), degree)
         rgb += np.einsum("mk,mkc->mc", values, shN[:, :values.shape[1]].astype(np.float64))
     return np.clip(rgb + 0.5, 0, COLOR_MAX)
-
-
-def harmonics(directions: np.ndarray, degree: int) -> np.ndarray:
-    """The spherical harmonics of degrees 1 to `degree`, at most 4, along unit vectors (M, 3): (M, K-1).
-
-    The real basis in the Condon-Shortley convention of 3D Gaussian Splatting, written out: with x, y, z on the
-    unit sphere gsplat's recurrences (csrc/SphericalHarmonicsCUDA.cu, after Sloan, JCGT 2013) are these
-    polynomials.
-    """
-    x, y, z = np.asarray(directions, np.float64).T
-    xx, yy, zz = x * x, y * y, z * z
-    return np.stack([
-        -0.48860251190292 * y, 0.48860251190292 * z, -0.48860251190292 * x,
-        1.092548430592079 * x * y, -1.092548430592079 * y * z, 0.3153915652525201 * (3 * zz - 1),
-        -1.092548430592079 * x * z, 0.5462742152960395 * (xx - yy),
-        -0.5900435899266435 * y * (3 * xx - yy), 2.890611442640554 * x * y * z,
-        -0.4570457994644658 * y * (5 * zz - 1), 0.3731763325901154 * z * (5 * zz - 3),
-        -0.4570457994644658 * x * (5 * zz - 1), 1.445305721320277 * z * (xx - yy),
-        -0.5900435899266435 * x * (xx - 3 * yy),
-        2.5033429417967046 * x * y * (xx - yy), -1.770130769779931 * y * z * (3 * xx - yy),
-        0.9461746957575601 * x * y * (7 * zz - 1), -0.6690465435572892 * y * z * (7 * zz - 3),
-        0.1057855469152043 * (35 * zz * zz - 30 * zz + 3), -0.6690465435572892 * x * z * (7 * zz - 3),
-        0.47308734787878 * (xx - yy) * (7 * zz - 1), -1.770130769779931 * x * z * (xx - 3 * yy),
-        0.6258357354491763 * (xx * xx - 6 * xx * yy + yy * yy)][:(degree + 1) ** 2 - 1], axis=1)
 
 
 def count(projected: Projected, width: int, height: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from splatview.viewer_app.cameras import DEFAULT_FOV, FAR, look_at
 from splatview.viewer_app.errors import CameraError
 from splatview.viewer_app.interface import theme
 from splatview.viewer_app.interface import widgets as ui
-from splatview.viewer_app.navigation.upright import UPS
+from splatview.viewer_app.scene import UPS
 
 if TYPE_CHECKING:
     from splatview.viewer_app.cameras import CameraModel
