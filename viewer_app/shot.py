@@ -75,7 +75,7 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
         size = _draw(screen, kind_of(value), value, options)
     finally:
         screen.close()
-    assert size is not None  # nobody writes to it meanwhile
+    assert size is not None  # only a frame can be overwritten meanwhile
     for note in value.notes if isinstance(value, GaussianScene) else ():
         print(f"splatview: shot: {options.file}: {note}", file=sys.stderr)
     return size

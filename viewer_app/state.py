@@ -16,6 +16,7 @@ Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "poi
 BACKDROP: Color = (0.075, 0.08, 0.09)
 """What surrounds a picture in the viewer."""
 UNIT = 0.0, 1.0
+"""The range of floating point values that are colours as they are."""
 ENDED = "The run has ended: this is its last picture"
 
 

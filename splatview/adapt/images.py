@@ -48,7 +48,7 @@ class ImageForm:
             return None
         if (last := self._last)[0] is not made[0]:
             last = self._last = made
-        return last  # for the very tensor of the last call the same tuple: whoever compares sees it at once
+        return last  # the same tuple for the same tensor, so that callers can compare by identity
 
     def fits(self, value: Any) -> bool:
         """Whether a value is of this form, found out without its values."""

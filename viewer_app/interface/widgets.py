@@ -109,7 +109,7 @@ def slider(label: str, value: float, limits: tuple[float, float], fmt: str, *, r
 
 
 def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[float]]:
-    """Numbers in float64 to be typed into what is left of a row, and whether somebody has."""
+    """Return whether float64 numbers were edited in the rest of a row, and the numbers after this turn."""
     gap, new = imgui.get_style().item_inner_spacing.x, list(values)
     width = (imgui.get_content_region_avail().x - gap * (len(new) - 1)) / len(new)
     for i, value in enumerate(values):

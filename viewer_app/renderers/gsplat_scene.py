@@ -176,7 +176,7 @@ class DeviceGaussians:
         wide = scene.means.dtype == np.float64
         means = _tensor(scene.means).to(self.device) if wide else to.means
         raw = Raw(means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:], scene.activated)
-        for name in FIELDS[wide:-1]:
+        for name in ("quats", "scales", "opacities", "sh0") if wide else FIELDS[:-1]:
             values: torch.Tensor = getattr(raw, name)
             values.copy_(_tensor(getattr(scene, name)).reshape(values.shape))
         if rest:

@@ -128,7 +128,8 @@ def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint |
     """What some of a scene's Gaussians look like, unless it is what their publisher says. `ready`: as for
     `GaussianScene.to_host`; waits for the GPU."""
     step = max(len(scene) // 10_000, 1)
-    some = replace(scene, **{name: getattr(scene, name)[::step] for name in FIELDS}).to_host(ready)
+    fields = {name: getattr(scene, name)[::step] for name in FIELDS[:-1]}
+    some = replace(scene, **fields, shN=scene.shN[:0]).to_host(ready)  # without harmonics, most of what there is
     scales, opacities, quats = (np.asarray(a, np.float64) for a in (some.scales, some.opacities, some.quats))
     if len(some) < 10:
         return None
